@@ -1,0 +1,1 @@
+"""The odf-node command line."""

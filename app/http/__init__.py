@@ -1,0 +1,1 @@
+"""Routers: translate, call a use case, answer."""

@@ -1,0 +1,1 @@
+"""What the node does, free of HTTP."""

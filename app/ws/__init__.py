@@ -1,0 +1,1 @@
+"""The socket loop that feeds protocol.transfer."""

@@ -1,0 +1,108 @@
+"""Open attribute maps (`extra`): canonical JSON text, kept as it was received.
+
+On the wire a map is one string: compact JSON, keys in byte order at every level. Numbers
+of other writers may be spelled differently, so a received text is kept, never re-made.
+Source: ODF "ExtraAttributes"; number spelling as current reference writers have it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from .errors import BadInput
+
+MAX_DEPTH = 64
+
+
+class MalformedAttributes(BadInput):
+    """Text that is no JSON object, or a value JSON cannot carry."""
+
+
+class Attributes:
+    """One attribute map. Compares by its text."""
+
+    __slots__ = ("_value", "text")
+    text: str
+
+    def __init__(self, text: str) -> None:
+        self._value: dict[str, Any] | None = None
+        self.text = text
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Attributes:
+        """From a map, in canonical spelling."""
+        return cls(canonical_json(dict(value)))
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The map. Raises `MalformedAttributes` when the text is no JSON object."""
+        if self._value is None:
+            try:
+                value = json.loads(self.text)
+            except (ValueError, RecursionError):
+                raise MalformedAttributes("attribute map is not JSON") from None
+            if not isinstance(value, dict):
+                raise MalformedAttributes("attribute map is not a JSON object")
+            self._value = value
+        return self._value
+
+    def __eq__(self, other: object) -> bool:
+        return self.text == other.text if isinstance(other, Attributes) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Attributes({self.text})"
+
+
+def canonical_json(value: Any, depth: int = 0) -> str:
+    """Compact JSON: sorted keys, non-ASCII verbatim, floats always with fraction or exponent."""
+    if depth > MAX_DEPTH:
+        raise MalformedAttributes(f"attributes are nested deeper than {MAX_DEPTH}")
+    match value:
+        case None | bool() | str():
+            return json.dumps(value, ensure_ascii=False)
+        case int():
+            if not -(2**63) <= value < 2**64:
+                raise MalformedAttributes(f"integer out of range: {value}")
+            return str(value)
+        case float():
+            return _float_text(value)
+        case dict():
+            items = sorted(value.items(), key=lambda item: str(item[0]).encode())
+            return (
+                "{"
+                + ",".join(
+                    f"{json.dumps(str(k), ensure_ascii=False)}:{canonical_json(v, depth + 1)}"
+                    for k, v in items
+                )
+                + "}"
+            )
+        case list() | tuple():
+            return "[" + ",".join(canonical_json(item, depth + 1) for item in value) + "]"
+    raise MalformedAttributes(f"JSON cannot carry a {type(value).__name__}")
+
+
+def _float_text(value: float) -> str:
+    """Shortest text that reads back: fixed for decimal exponents -5 to 15, else `1e+16`."""
+    if not math.isfinite(value):
+        raise MalformedAttributes("JSON has no infinity and no NaN")
+    if value == 0:
+        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    text = "".join(map(str, digits))
+    point = len(text) + int(exponent)  # finite, so the exponent is a number
+    minus = "-" if sign else ""
+    if -5 <= point - 1 <= 15:
+        if point <= 0:
+            return f"{minus}0.{'0' * -point}{text}"
+        if point >= len(text):
+            return f"{minus}{text}{'0' * (point - len(text))}.0"
+        return f"{minus}{text[:point]}.{text[point:]}"
+    mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
+    return f"{minus}{mantissa}e{'+' if point > 0 else '-'}{abs(point - 1)}"

@@ -1,0 +1,1 @@
+"""The rules of the metadata chain as a fold: state + block → state."""

@@ -1,0 +1,57 @@
+"""The root of everything the node can say went wrong.
+
+Leaves are declared beside the code that raises them; each carries the facts a caller
+needs to act. HTTP statuses and close codes are decided once, in `app/errors.py`.
+
+    NodeError
+    ├── BadInput            what was handed in is not what it must be
+    │   ├── Malformed…      bytes or text that cannot be read at all
+    │   ├── ChainRuleBroken a block that may not follow this chain  (protocol/chain)
+    │   └── …
+    ├── NotFound            something named is absent (or may not be seen)
+    ├── Conflict            somebody else was first
+    ├── Refused             the actor may not do this
+    ├── LimitExceeded       a configured limit; names the limit and its value
+    └── Damaged             stored or received bytes do not match their hash
+"""
+
+from __future__ import annotations
+
+
+class NodeError(Exception):
+    """Anything the node reports on purpose. `str()` is one sentence for a person.
+
+    `facts` are the values a program needs, JSON-compatible.
+    """
+
+    def __init__(self, message: str, **facts: object) -> None:
+        super().__init__(message)
+        self.facts: dict[str, object] = {k: v for k, v in facts.items() if v is not None}
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class BadInput(NodeError):
+    """What was handed in is not what it must be; nothing was changed."""
+
+
+class NotFound(NodeError):
+    """Something named is absent, or may not be seen by this actor."""
+
+
+class Conflict(NodeError):
+    """Somebody else was first, or two things claim one place."""
+
+
+class Refused(NodeError):
+    """The actor may not do this."""
+
+
+class LimitExceeded(NodeError):
+    """A configured limit was reached; the facts name it."""
+
+
+class Damaged(NodeError):
+    """Stored or received bytes are not what their hash says."""

@@ -1,0 +1,150 @@
+"""UTC instants with nanoseconds: what block timestamps carry and `datetime` cannot.
+
+Text is RFC 3339. Written with `Z` and 0, 3, 6 or 9 fraction digits, the fewest that are
+exact; read with any offset, `T`, `t` or a blank between date and time.
+Source: ODF "Common types: date-time".
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from functools import total_ordering
+
+from .errors import BadInput
+
+NANOS = 1_000_000_000
+DAY_SECONDS = 86_400
+_EPOCH = date(1970, 1, 1)
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)",
+    re.ASCII,
+)
+
+
+class MalformedInstant(BadInput):
+    """Text or fields that name no instant between the years 1 and 9999."""
+
+
+@total_ordering
+class Instant:
+    """Nanoseconds since 1970-01-01T00:00:00Z, years 1 to 9999."""
+
+    __slots__ = ("ns",)
+    ns: int
+
+    def __init__(self, ns: int) -> None:
+        if not _MIN <= ns <= _MAX:
+            raise MalformedInstant(f"instant outside of the years 1 to 9999: {ns} ns")
+        object.__setattr__(self, "ns", ns)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("an Instant does not change")
+
+    @classmethod
+    def parse(cls, text: str) -> Instant:
+        """From RFC 3339 text; a missing offset or a date alone is refused.
+
+        Raises:
+            MalformedInstant: anything else.
+        """
+        match = _RFC3339.fullmatch(text)
+        if match is None:
+            raise MalformedInstant(f"not an RFC 3339 date-time with offset: {text[:64]!r}")
+        year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+        if hour > 23 or minute > 59 or second > 59:
+            raise MalformedInstant(f"no such time of day: {text!r}")
+        try:
+            days = (date(year, month, day) - _EPOCH).days
+        except ValueError:
+            raise MalformedInstant(f"no such date: {text!r}") from None
+        nanos = int((match[7] or "").ljust(9, "0"))
+        seconds = days * DAY_SECONDS + hour * 3600 + minute * 60 + second
+        return cls((seconds - _offset_seconds(match[8], text)) * NANOS + nanos)
+
+    @classmethod
+    def from_fields(cls, year: int, ordinal: int, seconds: int, nanos: int) -> Instant:
+        """From the wire struct: year, day of year from 1, seconds from midnight, nanoseconds."""
+        if not 1 <= year <= 9999 or not 0 <= seconds < DAY_SECONDS or not 0 <= nanos < NANOS:
+            raise MalformedInstant(f"timestamp fields out of range: {year}, {seconds}, {nanos}")
+        first = date(year, 1, 1)
+        last = 366 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 365
+        if not 1 <= ordinal <= last:
+            raise MalformedInstant(f"year {year} has no day {ordinal}")
+        days = (first - _EPOCH).days + ordinal - 1
+        return cls((days * DAY_SECONDS + seconds) * NANOS + nanos)
+
+    @classmethod
+    def from_millis(cls, millis: int) -> Instant:
+        return cls(millis * 1_000_000)
+
+    @classmethod
+    def from_datetime(cls, when: datetime) -> Instant:
+        """From an aware `datetime`; microseconds are kept."""
+        if when.tzinfo is None:
+            raise MalformedInstant("a datetime without zone is no instant")
+        delta = when - datetime(1970, 1, 1, tzinfo=UTC)
+        return cls((delta.days * DAY_SECONDS + delta.seconds) * NANOS + delta.microseconds * 1000)
+
+    def fields(self) -> tuple[int, int, int, int]:
+        """Year, day of year from 1, seconds from midnight, nanoseconds."""
+        seconds, nanos = divmod(self.ns, NANOS)
+        days, second = divmod(seconds, DAY_SECONDS)
+        day = _EPOCH + timedelta(days=days)
+        return day.year, day.timetuple().tm_yday, second, nanos
+
+    @property
+    def millis(self) -> int:
+        """Whole milliseconds since 1970, rounded down."""
+        return self.ns // 1_000_000
+
+    def floor_millis(self) -> Instant:
+        """The same instant without what milliseconds cannot say."""
+        return Instant.from_millis(self.millis)
+
+    def to_datetime(self) -> datetime:
+        """As an aware `datetime`; digits below the microsecond are cut."""
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.ns // 1000)
+
+    def __str__(self) -> str:
+        seconds, nanos = divmod(self.ns, NANOS)
+        days, second = divmod(seconds, DAY_SECONDS)
+        day = _EPOCH + timedelta(days=days)
+        clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+        return f"{day.year:04}-{day.month:02}-{day.day:02}T{clock}{_fraction(nanos)}Z"
+
+    def __repr__(self) -> str:
+        return f"Instant({self})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Instant):
+            return NotImplemented
+        return self.ns == other.ns
+
+    def __lt__(self, other: Instant) -> bool:
+        return self.ns < other.ns
+
+    def __hash__(self) -> int:
+        return hash(self.ns)
+
+
+_MIN = (date(1, 1, 1) - _EPOCH).days * DAY_SECONDS * NANOS
+_MAX = ((date(9999, 12, 31) - _EPOCH).days + 1) * DAY_SECONDS * NANOS - 1
+
+
+def _offset_seconds(text: str, whole: str) -> int:
+    if text in "Zz":
+        return 0
+    hours, minutes = int(text[1:3]), int(text[4:6])
+    if hours > 23 or minutes > 59:
+        raise MalformedInstant(f"no such offset: {whole!r}")
+    return (hours * 3600 + minutes * 60) * (-1 if text[0] == "-" else 1)
+
+
+def _fraction(nanos: int) -> str:
+    if nanos == 0:
+        return ""
+    for digits, unit in ((3, 1_000_000), (6, 1_000)):
+        if nanos % unit == 0:
+            return f".{nanos // unit:0{digits}}"
+    return f".{nanos:09}"

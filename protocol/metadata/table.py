@@ -1,0 +1,20 @@
+"""Common bases of everything the ODF schemas describe: frozen, keyword-only, camelCase in text."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Table(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    rename="camel",
+):
+    """One table of the wire model: the class name is its name, field order its slot order."""
+
+
+class Variant(Table, frozen=True, tag_field="kind"):
+    """A table that is one of a union; its text form carries `kind`."""

@@ -1,0 +1,171 @@
+"""Self-describing hashes: one value type, one text form, one place that knows the codes.
+
+A multihash is `varint(code) ‖ varint(length) ‖ digest`. Text is multibase: always written
+in base16 (`f1620…`), read in every multibase that is final in its registry.
+Source: ODF "Hashing Data and Metadata"; text forms as the reference peer has them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from multiformats import multibase
+
+from .errors import BadInput
+
+SHA3_256 = 0x16
+ARROW0_SHA3_256 = 0x300016
+
+CODE_NAMES: dict[int, str] = {
+    0x01: "cidv1",
+    0x12: "sha2-256",
+    SHA3_256: "sha3-256",
+    0xED: "ed25519-pub",
+    ARROW0_SHA3_256: "arrow0-sha3-256",
+    0x400000: "odf-metadata-block",
+    0x400001: "odf-dataset-snapshot",
+}
+MAX_DIGEST_BYTES = 32
+MAX_TEXT_CHARS = 512
+"""Longest text that is looked at: 38 bytes in base 2 need 305 characters."""
+
+FINAL_BASES = frozenset("fFbBzmuU")
+"""Prefixes of the encodings that are final in the multibase registry."""
+
+
+class MalformedHash(BadInput):
+    """Bytes or text that are no multihash we know."""
+
+
+class MalformedMultibase(BadInput):
+    """Text that is not in a known multibase."""
+
+
+class HashMismatch(BadInput):
+    """Content does not hash to what was announced."""
+
+    def __init__(self, expected: Multihash, actual: Multihash, what: str = "content") -> None:
+        super().__init__(
+            f"{what} hashes to {actual}, but {expected} was announced",
+            expected=str(expected),
+            actual=str(actual),
+        )
+        self.expected, self.actual = expected, actual
+
+
+def decode_multibase(text: str) -> bytes:
+    """Bytes of a multibase text. Base16 takes digits of either case behind either prefix.
+
+    Raises:
+        MalformedMultibase: empty, over-long, of an unknown base, or with foreign characters.
+    """
+    if not text:
+        raise MalformedMultibase("empty multibase text")
+    if len(text) > MAX_TEXT_CHARS:
+        raise MalformedMultibase(f"multibase text is longer than {MAX_TEXT_CHARS} characters")
+    if text[0] in "fF":
+        try:
+            if not text[1:].isalnum():
+                raise ValueError("not hexadecimal")
+            return bytes.fromhex(text[1:])
+        except ValueError:
+            raise MalformedMultibase(f"not base16: {text!r}") from None
+    if text[0] not in FINAL_BASES:
+        raise MalformedMultibase(f"unknown multibase prefix {text[0]!r}")
+    try:
+        return bytes(multibase.decode(text))
+    except Exception:  # the library raises many kinds on foreign characters
+        raise MalformedMultibase(f"not valid in multibase {text[0]!r}: {text!r}") from None
+
+
+def encode_varint(value: int) -> bytes:
+    """Unsigned varint (multiformats): seven bits a byte, low bits first."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def decode_varint(raw: bytes, at: int = 0) -> tuple[int, int]:
+    """Value and position behind it. Over-long forms and more than nine bytes are refused."""
+    value = shift = 0
+    for position in range(at, min(len(raw), at + 9)):
+        byte = raw[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if byte == 0 and shift:
+                raise MalformedHash("over-long varint")
+            return value, position + 1
+        shift += 7
+    raise MalformedHash("varint is cut short or too long")
+
+
+class Multihash:
+    """One hash: algorithm code and digest. Compares, hashes and sorts by both."""
+
+    __slots__ = ("code", "digest")
+    code: int
+    digest: bytes
+
+    def __init__(self, code: int, digest: bytes) -> None:
+        if code not in CODE_NAMES:
+            raise MalformedHash(f"unknown multihash code {code:#x}", code=code)
+        if len(digest) > MAX_DIGEST_BYTES:
+            raise MalformedHash(f"digest of {len(digest)} bytes is longer than {MAX_DIGEST_BYTES}")
+        object.__setattr__(self, "code", code)
+        object.__setattr__(self, "digest", bytes(digest))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Multihash does not change")
+
+    @classmethod
+    def parse(cls, text: str) -> Multihash:
+        """From multibase text. Raises `MalformedHash` or `MalformedMultibase`."""
+        return cls.decode(decode_multibase(text))
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Multihash:
+        """From `varint(code) ‖ varint(length) ‖ digest`. Raises `MalformedHash`."""
+        code, at = decode_varint(raw)
+        length, at = decode_varint(raw, at)
+        if len(raw) - at != length:
+            raise MalformedHash(f"multihash announces {length} bytes, {len(raw) - at} follow")
+        return cls(code, raw[at:])
+
+    @classmethod
+    def of(cls, content: bytes | bytearray | memoryview) -> Multihash:
+        """SHA3-256 of the content: block hash and physical hash alike."""
+        return cls(SHA3_256, hashlib.sha3_256(content).digest())
+
+    @classmethod
+    def of_chunks(cls, chunks: Iterable[bytes]) -> Multihash:
+        """SHA3-256 of the concatenated chunks."""
+        state = hashlib.sha3_256()
+        for chunk in chunks:
+            state.update(chunk)
+        return cls(SHA3_256, state.digest())
+
+    @property
+    def raw(self) -> bytes:
+        """The binary form, as FlatBuffers carry it."""
+        return encode_varint(self.code) + encode_varint(len(self.digest)) + self.digest
+
+    def __str__(self) -> str:
+        return "f" + self.raw.hex()
+
+    def __repr__(self) -> str:
+        return f"Multihash({self})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Multihash):
+            return NotImplemented
+        return self.code == other.code and self.digest == other.digest
+
+    def __lt__(self, other: Multihash) -> bool:
+        return (self.code, self.digest) < (other.code, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.digest))

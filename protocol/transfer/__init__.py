@@ -1,0 +1,1 @@
+"""The Smart Transfer Protocol without a socket: messages, phases, block bundles."""

@@ -1,0 +1,1 @@
+"""Accounts and token hashes."""

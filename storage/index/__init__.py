@@ -1,0 +1,1 @@
+"""Datasets, references and blocks, indexed."""

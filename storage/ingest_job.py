@@ -1,0 +1,62 @@
+"""The contract of an ingest job: what a service asks and a worker answers.
+
+`app` writes the payload and reads the receipt, `workers` the other way round; neither
+knows the other. Both travel as JSON through the job queue.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+KIND = "ingest"
+
+
+class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One batch to ingest. Texts are canonical: hashes in base16, times RFC 3339."""
+
+    upload: str
+    """Hash of the spooled body, an `upload` object of the dataset."""
+    source_name: str | None = None
+    media_type: str | None = None
+    source_event_time: str | None = None
+    """Fallback event time; absent means the time of planning."""
+    expected_head: str | None = None
+    dry_run: bool = False
+
+
+class IngestReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of the batch. Offsets are a closed interval."""
+
+    outcome: Literal["updated", "up-to-date"]
+    prev_head: str
+    head: str
+    """Hash of the newest block; equals `prev_head` when nothing changed."""
+    blocks: tuple[str, ...] = ()
+    """Hashes of the appended blocks, oldest first."""
+    offset_start: int | None = None
+    offset_end: int | None = None
+    rows_read: int = 0
+    rows_added: int = 0
+    rows_known: int = 0
+    rows_retracted: int = 0
+    rows_corrected: int = 0
+    watermark: str | None = None
+    physical_hash: str | None = None
+    logical_hash: str | None = None
+    size: int | None = None
+    """Bytes of the new data slice."""
+
+
+def to_json(value: IngestPayload | IngestReceipt) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(value))
+
+
+def payload_of(value: dict[str, Any]) -> IngestPayload:
+    return msgspec.convert(value, IngestPayload)
+
+
+def receipt_of(value: dict[str, Any]) -> IngestReceipt:
+    return msgspec.convert(value, IngestReceipt)

@@ -1,0 +1,1 @@
+"""Object stores: memory, local files, S3; one contract."""

@@ -1,0 +1,1 @@
+"""Tables, connections and queries shared by the SQL adapters."""

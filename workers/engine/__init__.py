@@ -1,0 +1,1 @@
+"""The engine port and the one place that starts Spark."""

@@ -1,0 +1,1 @@
+"""Bytes to rows: readers, coercion, event time."""

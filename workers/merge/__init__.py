@@ -1,0 +1,1 @@
+"""Merge strategies, one file each, DataFrame → DataFrame."""

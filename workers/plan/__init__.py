@@ -1,0 +1,1 @@
+"""Planning: pure functions from chain state to what is to be done."""
