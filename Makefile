@@ -1,0 +1,77 @@
+# Two commands matter: `make run` and `make test`. Everything else is in `make help`.
+PYTHON ?= python3
+V := .venv
+BIN := $(V)/bin
+DATA ?= .odf-node/data
+HOST ?= 127.0.0.1
+PORT ?= 8080
+TESTS ?= tests
+say = @printf '\033[1m%s\033[0m\n'
+
+.DEFAULT_GOAL := help
+.PHONY: help run test dev demo check fmt test-fast test-spark bench fuzz lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+run: $(V)/.run-ok ## set up and serve a node on http://127.0.0.1:8080 (SQLite, local files, one Spark worker)
+	$(BIN)/odf-node serve --host $(HOST) --port $(PORT) --data $(DATA)
+
+test: $(V)/.dev-ok ## set up and run all tests (real PostgreSQL, S3 server and Spark)
+	$(BIN)/python -m pytest $(TESTS)
+
+dev: $(V)/.dev-ok ## only set up .venv with everything for development
+	$(say) 'ready: $(BIN)/odf-node, $(BIN)/odf-worker'
+
+demo: $(V)/.run-ok ## play the story: post, push, pull, verify; DEMO_KEEP_RUNNING=0 ends the node afterwards
+	$(BIN)/python examples/demo.py
+
+check: $(V)/.dev-ok ## format, lint, types, architecture, fast tests; no Spark, no server
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -m 'not spark and not e2e' $(TESTS)
+
+fmt: $(V)/.dev-ok ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test-fast: $(V)/.dev-ok ## tests without Spark and without node processes
+	$(BIN)/python -m pytest -q -m 'not spark and not e2e' $(TESTS)
+
+test-spark: $(V)/.dev-ok ## only the tests on Spark
+	$(BIN)/python -m pytest -q -m spark $(TESTS)
+
+bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
+	@for f in benchmarks/bench_*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
+
+lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
+	$(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	  --python-version 3.11 --extra spark pyproject.toml -o requirements/run.txt
+	$(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	  --python-version 3.11 -c requirements/run.txt --all-extras pyproject.toml -o requirements/test.txt
+
+clean: ## remove the virtual environment and caches, keep data
+	rm -rf $(V) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
+
+$(BIN)/uv: requirements/uv.txt
+	$(say) 'creating $(V) ...'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python 3.11 or newer is needed; name one with PYTHON=...'; exit 1; }
+	@$(PYTHON) -m venv $(V) || \
+	  { echo 'the venv module is missing; on Debian: apt-get install python3-venv'; rm -rf $(V); exit 1; }
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@touch $@
+
+$(V)/.run-ok: requirements/run.txt pyproject.toml | $(BIN)/uv
+	$(say) 'installing the node and Spark (about 600 MB on the first run) ...'
+	$(BIN)/uv pip install -p $(V) --require-hashes -r requirements/run.txt
+	$(BIN)/uv pip install -q -p $(V) --no-deps -e .
+	@touch $@
+
+$(V)/.dev-ok: requirements/test.txt pyproject.toml | $(BIN)/uv
+	$(say) 'installing the node, Spark, PostgreSQL, an S3 server and the test tools ...'
+	$(BIN)/uv pip install -p $(V) --require-hashes -r requirements/test.txt
+	$(BIN)/uv pip install -q -p $(V) --no-deps -e .
+	@touch $@ $(V)/.run-ok
