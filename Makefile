@@ -6,6 +6,8 @@ DATA ?= .odf-node/data
 HOST ?= 127.0.0.1
 PORT ?= 8080
 TESTS ?= tests
+COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
+  --python-version 3.11
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
@@ -47,10 +49,8 @@ bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured i
 	@for f in benchmarks/bench_*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
 
 lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
-	$(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
-	  --python-version 3.11 --extra spark pyproject.toml -o requirements/run.txt
-	$(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
-	  --python-version 3.11 -c requirements/run.txt --all-extras pyproject.toml -o requirements/test.txt
+	$(COMPILE) --all-extras pyproject.toml -o requirements/test.txt
+	$(COMPILE) --extra spark -c requirements/test.txt pyproject.toml -o requirements/run.txt
 
 clean: ## remove the virtual environment and caches, keep data
 	rm -rf $(V) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
