@@ -1,0 +1,146 @@
+"""Rules of the source, as tests: sizes, purposes, doors between rooms, words."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import subprocess
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("app", "protocol", "storage", "workers")
+MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+SETTINGS_MODULES = {"app/settings.py", "workers/settings.py"}
+ENVIRONMENT = re.compile(r"\bos\.(environ|getenv)\b")
+
+MAX_LINES, MAX_MEDIAN, MAX_FUNCTION = 600, 180, 60
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        return [path for path in ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts]
+    return [ROOT / name for name in listed.stdout.split("\0") if name]
+
+
+def _prose(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def test_the_import_contract_holds():
+    linter = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_a_module_opens_with_its_purpose(path):
+    purpose = ast.get_docstring(_prose(path))
+    assert purpose
+    assert purpose.strip()
+
+
+def test_no_module_is_longer_than_its_limit_and_most_are_short():
+    sizes = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: n for name, n in sizes.items() if n > MAX_LINES} == {}
+    assert statistics.median(n for name, n in sizes.items() if "__init__" not in name) < MAX_MEDIAN
+
+
+def test_no_function_is_longer_than_its_limit():
+    long = {
+        f"{_name(path)}:{node.name}": node.end_lineno - node.lineno
+        for path in MODULES
+        for node in ast.walk(_prose(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno > MAX_FUNCTION
+    }
+    assert long == {}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.name == "__init__.py"], ids=_name)
+def test_a_package_file_holds_no_logic(path):
+    rest = _prose(path).body[1:]
+    assert all(isinstance(node, ast.ImportFrom | ast.Import | ast.Assign) for node in rest)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_rooms_use_relative_doors_inside_and_absolute_ones_between(path):
+    room = path.relative_to(ROOT).parts[0]
+    inside = [
+        node.lineno
+        for node in ast.walk(_prose(path))
+        if isinstance(node, ast.ImportFrom)
+        and node.level == 0
+        and (node.module or "").split(".")[0] == room
+    ]
+    assert inside == []
+
+
+def test_only_the_settings_modules_read_the_environment():
+    readers = {
+        _name(path)
+        for path in MODULES
+        if ENVIRONMENT.search(path.read_text()) and _name(path) not in ENVIRONMENT_READERS
+    }
+    assert readers == set()
+
+
+ENVIRONMENT_READERS = SETTINGS_MODULES | {
+    "app/cli/output.py",  # the token a person keeps in the environment of the shell
+    "app/cli/serve.py",  # hands its own environment on to the worker it starts
+    "workers/engine/java.py",  # JAVA_HOME
+    "workers/engine/spark.py",  # Spark is configured through the environment
+}
+
+
+def test_no_dependency_ships_a_package_with_the_name_of_one_of_our_rooms():
+    taken = {
+        (dist.metadata["Name"], file.parts[0])
+        for dist in distributions()
+        if dist.metadata["Name"] != "odf-node"
+        for file in dist.files or ()
+        if file.parts[0].removesuffix(".py") in ROOMS
+    }
+    assert taken == set()
+
+
+def test_the_project_speaks_of_itself_alone():
+    words = re.compile(
+        "|".join(
+            [
+                r"pypi" + r"\.org",
+                r"python" + r"hosted",
+                r"registry\.npm" + r"js",
+                r"maven" + r"\.org",
+                r"/work" + r"/(main|shared|steering)",
+                r"sub-?" + r"agent",
+            ]
+        )
+    )
+    speaking = {
+        _name(path)
+        for path in _tracked()
+        if path.suffix in {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".json", ""}
+        and path.is_file()
+        and words.search(path.read_text(errors="ignore"))
+    }
+    assert speaking == set()
+
+
+def test_the_service_imports_no_spark():
+    probe = "import sys, app.main; print([m for m in sys.modules if m[:7] == 'pyspark'])"
+    done = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
