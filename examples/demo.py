@@ -6,6 +6,7 @@ running at the end unless DEMO_KEEP_RUNNING=0. Everything lives below `.odf-node
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -230,10 +231,8 @@ def prepare_place() -> None:
     """An empty folder; a node left from an earlier play is stopped."""
     pid_file = PLACE / "node.pid"
     if pid_file.exists():
-        try:
+        with contextlib.suppress(OSError, ValueError):
             os.kill(int(pid_file.read_text()), signal.SIGTERM)
-        except (OSError, ValueError):
-            pass
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir(parents=True)
 
