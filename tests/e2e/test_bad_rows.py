@@ -1,0 +1,123 @@
+"""What a publisher sees when a batch is not what the dataset takes, on a real node and worker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(180)]
+
+FIELDS = """[{"name": "id", "type": "Int64"}, {"name": "at", "type": "Timestamp"},
+  {"name": "value", "type": {"kind": "Option", "inner": "Float64"}}]"""
+
+
+def _snapshot(name, **source):
+    push = {
+        "kind": "AddPushSource",
+        "sourceName": "default",
+        "read": {"kind": "Csv", "header": True, "schema": {"fields": json.loads(FIELDS)}},
+        "merge": {"kind": "Ledger", "primaryKey": ["id"]},
+        **source,
+    }
+    vocab = {"kind": "SetVocab", "eventTimeColumn": "at"}
+    content = {"name": name, "kind": "Root", "metadata": [push, vocab]}
+    return {"kind": "DatasetSnapshot", "version": 1, "content": content}
+
+
+@pytest.fixture(scope="module")
+def api(node):
+    with node.http(node.token()) as client:
+        yield client
+
+
+@pytest.fixture
+def readings(api, request):
+    """A fresh dataset of one good row; yields its name."""
+    name = request.node.name.replace("_", "-")[:60].strip("-")
+    assert api.post("/datasets", json=_snapshot(name)).status_code == 201
+    assert _post(api, name, "id,at,value\n1,2024-01-01T00:00:00Z,0.5\n").status_code == 200
+    return name
+
+
+def _post(api, name, text, media_type="text/csv"):
+    headers = {"content-type": media_type}
+    return api.post(f"/{name}/ingest", content=text.encode(), headers=headers)
+
+
+def _head(api, name):
+    return api.get(f"/{name}/refs/head").text
+
+
+def test_one_bad_row_fails_its_batch_and_names_line_column_and_value(api, readings):
+    before = _head(api, readings)
+    body = "id,at,value\n2,2024-01-02T00:00:00Z,1.5\n3,2024-01-03T00:00:00Z,heavy\n"
+    refused = _post(api, readings, body)
+    assert refused.status_code == 400
+    problem = refused.json()
+    assert (problem["line"], problem["column"], problem["value"]) == (3, "value", "heavy")
+    assert "heavy" in problem["message"]
+    assert _head(api, readings) == before
+
+
+def test_a_repeated_batch_changes_nothing_and_says_what_was_known(api, readings):
+    before = _head(api, readings)
+    receipt = _post(api, readings, "id,at,value\n1,2024-01-01T00:00:00Z,0.5\n").json()
+    assert (receipt["outcome"], receipt["rowsAdded"], receipt["rowsKnown"]) == ("up-to-date", 0, 1)
+    assert receipt["head"] == before == _head(api, readings)
+
+
+def test_the_same_rows_arrive_as_json_lines_json_and_parquet(api, readings, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = '{"id": %d, "at": "2024-02-01T00:00:00Z", "value": 2.5}'
+    lines = _post(api, readings, row % 10 + "\n", "application/x-ndjson")
+    array = _post(api, readings, f"[{row % 11}]", "application/json")
+    table = pa.table(
+        {
+            "id": pa.array([12], pa.int64()),
+            "at": pa.array([1706745600000], pa.timestamp("ms", "UTC")),
+            "value": pa.array([2.5]),
+        }
+    )
+    pq.write_table(table, tmp_path / "rows.parquet")
+    parquet = api.post(
+        f"/{readings}/ingest",
+        content=(tmp_path / "rows.parquet").read_bytes(),
+        headers={"content-type": "application/vnd.apache.parquet"},
+    )
+    assert [lines.status_code, array.status_code, parquet.status_code] == [200, 200, 200]
+    tail = api.get(f"/{readings}/tail", params={"limit": 3}).json()["data"]
+    assert [(r["offset"], r["id"], r["value"]) for r in tail] == [
+        (1, 10, 2.5),
+        (2, 11, 2.5),
+        (3, 12, 2.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "media_type", "status"),
+    [
+        ("{name}/ingest", b"x", "application/pdf", 415),
+        ("{name}/ingest", b"id,at,value\n" + b"1" * (2 << 20), "text/csv", 413),
+        ("{name}/ingest?sourceName=other", b"id,at,value\n", "text/csv", 400),
+        ("{name}/ingest", b'"id,at,value\n', "text/csv", 400),
+        ("{name}/ingest", b"id,at,value\n\xff\xfe,x,y\n", "text/csv", 400),
+        ("no-such-dataset/ingest", b"", "text/csv", 404),
+        ("no_name/ingest", b"", "text/csv", 400),
+    ],
+)
+def test_a_post_that_cannot_be_taken_is_refused_and_the_next_one_works(
+    api, node, path, body, media_type, status
+):
+    name = f"refusals-{abs(hash((path, body[:20], media_type)))}"
+    assert api.post("/datasets", json=_snapshot(name)).status_code == 201
+    before = _head(api, name)
+    refused = api.post(
+        f"/{path.format(name=name)}", content=body, headers={"content-type": media_type}
+    )
+    assert refused.status_code == status, refused.text
+    assert _head(api, name) == before
+    assert _post(api, name, "id,at,value\n1,2024-01-01T00:00:00Z,\n").status_code == 200
+    assert node.process.poll() is None

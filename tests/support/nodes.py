@@ -1,0 +1,79 @@
+"""Nodes as processes: `odf-node serve` with its worker, as a person would start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from servers import free_port, wait_until
+
+COMMAND = Path(sys.executable).parent / "odf-node"
+
+
+@dataclass(frozen=True)
+class RunningNode:
+    """A served node: where it is, where it keeps its data, and how to act on it."""
+
+    url: str
+    data: Path
+    process: subprocess.Popen[bytes]
+
+    def token(self, account: str = "kamu", *words: str) -> str:
+        """A new bearer token of the account, made by the administrator's command."""
+        done = odf("token", "create", "--account", account, "--data", self.data, *words, "--json")
+        return str(json.loads(done.stdout)["token"])
+
+    def http(self, token: str | None = None) -> httpx.Client:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=90)
+
+
+def odf(*words: object, expect: int | None = 0, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run `odf-node`; insists on the exit code unless `expect` is None."""
+    done = subprocess.run(
+        [COMMAND, *map(str, words)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if expect is not None:
+        assert done.returncode == expect, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/system/health", timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+@contextmanager
+def served(data: Path, *words: str, **env: Any) -> Iterator[RunningNode]:
+    """Serve `data` on a free port until the block ends."""
+    data.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    where = ["--host", "127.0.0.1", "--port", str(port), "--data", str(data)]
+    with (data.parent / f"{data.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [COMMAND, "serve", *where, *words], env={**os.environ, **env}, stdout=log, stderr=log
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: answers(url) or process.poll() is not None, "the node", seconds=60)
+        yield RunningNode(url, data, process)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
