@@ -1,0 +1,133 @@
+"""Blocks as bytes: the outer manifest, the block inside of it, the hash over all of it.
+
+A stored block is two FlatBuffers: a `Manifest` whose content is a finished `MetadataBlock`.
+The hash is SHA3-256 over the outer bytes, so those are kept and never made again.
+Source: ODF "Metadata serialization"; versions as reference peers write them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import BadInput
+from ..metadata.block import (
+    WRITTEN_VERSION,
+    BlockVersion,
+    HashedBlock,
+    MetadataBlock,
+    UnknownEvent,
+)
+from ..metadata.table import Table
+from ..multihash import HashMismatch, Multihash
+from .decode import (
+    PLANS,
+    MalformedBuffer,
+    NotKnown,
+    Source,
+    TablePlan,
+    read_guarded,
+)
+from .encode import encode_root
+from .tables import UNIONS, Field
+
+METADATA_BLOCK_CODE = 0x400000
+"""Multicodec `odf-metadata-block`, here a plain integer."""
+OBSOLETE_VERSION = 1
+TIMESTAMP_ALIGNMENT: dict[BlockVersion, int] = {2: 1, 3: 4}
+"""The only difference between the versions, and one of writing only."""
+
+
+class MalformedBlock(BadInput):
+    """Bytes that are no metadata block."""
+
+
+class UnsupportedBlockVersion(BadInput):
+    """A metadata block of a version this node does not read."""
+
+
+class Manifest(Table, frozen=True, kw_only=True):
+    """The outer buffer."""
+
+    kind: int
+    version: int
+    content: bytes
+
+
+MANIFEST_FIELDS = (
+    Field("kind", "i64", required=True),
+    Field("version", "i32", required=True),
+    Field("content", "bytes", required=True),
+)
+_MANIFEST = TablePlan("Manifest", MANIFEST_FIELDS, Manifest)
+_BLOCK = PLANS["MetadataBlock"]
+
+
+def encode_block(block: MetadataBlock, version: BlockVersion = WRITTEN_VERSION) -> HashedBlock:
+    """A block we author, as bytes and hash. Raises `Unencodable`."""
+    content = encode_root("MetadataBlock", block, timestamp_alignment=TIMESTAMP_ALIGNMENT[version])
+    manifest = Manifest(kind=METADATA_BLOCK_CODE, version=version, content=content)
+    raw = encode_root("Manifest", manifest, fields=MANIFEST_FIELDS)
+    return HashedBlock(Multihash.of(raw), raw, block, version)
+
+
+def decode_block(raw: bytes, *, expected: Multihash | None = None) -> HashedBlock:
+    """A block of anybody's. What a newer writer put into it becomes an `UnknownEvent`.
+
+    Raises:
+        HashMismatch: the bytes do not hash to `expected`.
+        UnsupportedBlockVersion: obsolete, or newer than we know.
+        MalformedBlock: anything else that is no block.
+    """
+    raw = bytes(raw)
+    actual = Multihash.of(raw)
+    if expected is not None and actual != expected:
+        raise HashMismatch(expected, actual, "block")
+    try:
+        manifest: Manifest = read_guarded(raw, _MANIFEST.read)
+        version = _block_version(manifest)
+        block: MetadataBlock = read_guarded(manifest.content, _read_block)
+    except NotKnown as problem:
+        raise MalformedBlock(f"not a metadata block: {problem}", hash=str(actual)) from None
+    except MalformedBuffer as problem:
+        raise MalformedBlock(f"not a metadata block: {problem}", hash=str(actual)) from None
+    return HashedBlock(actual, raw, block, version)
+
+
+def _block_version(manifest: Manifest) -> BlockVersion:
+    if manifest.kind != METADATA_BLOCK_CODE:
+        raise MalformedBlock(
+            f"manifest of kind {manifest.kind:#x}, a metadata block has {METADATA_BLOCK_CODE:#x}"
+        )
+    if manifest.version == 2 or manifest.version == 3:
+        return manifest.version
+    state = "obsolete" if manifest.version == OBSOLETE_VERSION else "unsupported"
+    raise UnsupportedBlockVersion(
+        f"metadata block of {state} version {manifest.version}; this node reads versions 2 and 3",
+        version=manifest.version,
+    )
+
+
+def _read_block(source: Source, at: int, depth: int) -> MetadataBlock:
+    """The frame strictly, the event as far as it is known."""
+    layout = _BLOCK.layout(source, at, depth)
+    values: dict[str, Any] = layout.defaults.copy()
+    tag, unknown = 0, layout.unknown
+    for name, read, offset in layout.steps:
+        if name != "event":
+            values[name] = read(source, at + offset, depth)
+            continue
+        tag = source.raw[at + offset]
+        if unknown is None:
+            try:
+                values[name] = read(source, at + offset, depth)
+            except NotKnown as problem:
+                unknown = problem.what
+    if unknown is not None:
+        values["event"] = _unknown_event(tag, unknown)
+    return MetadataBlock(**values)
+
+
+def _unknown_event(tag: int, what: str) -> UnknownEvent:
+    names = UNIONS["MetadataEvent"]
+    name = names[tag - 1] if 0 < tag <= len(names) else None
+    return UnknownEvent(discriminator=tag, name=name, detail=what)

@@ -1,0 +1,343 @@
+"""FlatBuffers to model: a reader for bytes nobody vouches for.
+
+Every offset is checked against the buffer, every string against UTF-8, every table against
+what it must carry. Depth is capped, and the bytes visited – through whatever sharing of
+parts – may not exceed `MAX_SHARING` times the buffer, so memory and time are bounded by the
+input. Parts a newer writer knows and we do not raise `NotKnown`, which the block codec turns
+into an `UnknownEvent`.
+
+A vtable seen before has its reading plan ready: decoding is a walk over prepared steps.
+Source: the FlatBuffers binary format; ODF "Metadata serialization" for what is required.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..attributes import Attributes
+from ..errors import BadInput
+from ..identity import DatasetAlias, DatasetId, DatasetRef
+from ..instant import Instant
+from ..metadata.table import Table
+from ..multihash import Multihash
+from .encode import MAX_DEPTH, UNION_SLOTS
+from .models import ENUM_TYPES, MODELS
+from .tables import ENUMS, TABLES, UNIONS, Field
+
+MAX_SHARING = 4
+"""Bytes visited per byte of input. Writers share vtables only, which stays below 2."""
+PLANS_PER_TABLE = 64
+"""How many vtables of one table keep their reading plan."""
+MAX_VTABLE_BYTES = 516
+"""Room for 256 slots; the widest table has 11."""
+
+_U32 = struct.Struct("<I").unpack_from
+_I32 = struct.Struct("<i").unpack_from
+_U16 = struct.Struct("<H").unpack_from
+_TIMESTAMP = struct.Struct("<iHxxII")
+_SCALARS = {
+    "u64": struct.Struct("<Q"),
+    "u32": struct.Struct("<I"),
+    "i64": struct.Struct("<q"),
+    "i32": struct.Struct("<i"),
+    "i16": struct.Struct("<h"),
+    "bool": struct.Struct("<?"),
+}
+_OFFSET_WIDTH = 4
+
+Read = Callable[["Source", int, int], Any]
+"""(source, position of the field, depth left) to value."""
+
+
+class MalformedBuffer(BadInput):
+    """Bytes that are no FlatBuffer of the expected table."""
+
+
+class NotKnown(BadInput):
+    """A well-formed part that only a newer writer understands."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"not known here: {what}", what=what)
+        self.what = what
+
+
+class Source:
+    """One buffer and how much of it may still be visited."""
+
+    __slots__ = ("left", "raw", "size")
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.size = len(raw)
+        self.left = MAX_SHARING * len(raw)
+
+    def visit(self, at: int, width: int, charge: int) -> None:
+        """That many bytes from there are inside of the buffer; the budget is charged."""
+        self.left -= charge
+        if at + width > self.size:
+            raise MalformedBuffer("an offset points outside of the buffer", at=at)
+        if self.left < 0:
+            raise MalformedBuffer(f"parts are shared more than {MAX_SHARING} times over")
+
+    def follow(self, at: int) -> int:
+        """Where the forward offset at this position leads."""
+        target: int = at + _U32(self.raw, at)[0]
+        return target
+
+    def vector(self, at: int, width: int) -> tuple[int, int]:
+        """Start and count of the vector an offset at this position leads to."""
+        start = self.follow(at)
+        (count,) = _U32(self.raw, start)
+        self.visit(start, 4 + count * width, 4 + count * width)
+        return start + 4, count
+
+    def bytes_(self, at: int) -> bytes:
+        start, count = self.vector(at, 1)
+        return self.raw[start : start + count]
+
+    def text(self, at: int) -> str:
+        try:
+            return self.bytes_(at).decode()
+        except UnicodeDecodeError:
+            raise MalformedBuffer("a string is not UTF-8", at=at) from None
+
+
+def decode_root(name: str, raw: bytes) -> Any:
+    """The value of a buffer whose root is that table.
+
+    Raises:
+        MalformedBuffer: the bytes are none.
+        NotKnown: a newer writer used what we do not know.
+    """
+    return read_guarded(raw, PLANS[name].read)
+
+
+def read_guarded(raw: bytes, read: Read) -> Any:
+    """Read at the root of a buffer; whatever is wrong with the bytes is `MalformedBuffer`."""
+    source = Source(raw)
+    try:
+        return read(source, source.follow(0), MAX_DEPTH)
+    except struct.error:
+        raise MalformedBuffer("the buffer is cut short or an offset is wild") from None
+    except (MalformedBuffer, NotKnown):
+        raise
+    except BadInput as problem:
+        raise MalformedBuffer(problem.message) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a table with one certain vtable is read."""
+
+    inline: int
+    charge: int
+    steps: tuple[tuple[str, Read, int], ...]
+    defaults: dict[str, Any]
+    unknown: str | None = None
+
+
+class TablePlan:
+    """How one table is read, whatever vtable it comes with."""
+
+    __slots__ = ("_layout", "fields", "model", "name")
+
+    def __init__(self, name: str, fields: tuple[Field, ...], model: type[Table]) -> None:
+        self.name, self.fields, self.model = name, fields, model
+        self._layout = lru_cache(maxsize=PLANS_PER_TABLE)(self._plan)
+
+    def read(self, source: Source, at: int, depth: int) -> Any:
+        """The table at this position. Raises as `decode_root`, and `struct.error`."""
+        layout = self.layout(source, at, depth)
+        if layout.unknown is not None:
+            raise NotKnown(layout.unknown)
+        values = layout.defaults.copy()
+        for name, read, offset in layout.steps:
+            values[name] = read(source, at + offset, depth)
+        return self.model(**values)
+
+    def layout(self, source: Source, at: int, depth: int) -> Layout:
+        """The plan for the table at this position; bounds are checked, the budget charged."""
+        if depth <= 0:
+            raise MalformedBuffer(f"tables are nested deeper than {MAX_DEPTH}")
+        raw = source.raw
+        vtable = at - _I32(raw, at)[0]
+        if vtable < 0:
+            raise MalformedBuffer("a vtable lies outside of the buffer", at=at)
+        (size,) = _U16(raw, vtable)
+        if size > MAX_VTABLE_BYTES or vtable + size > source.size:
+            raise MalformedBuffer("a vtable is cut short or too large", at=vtable)
+        layout = self._layout(raw[vtable : vtable + size])
+        source.visit(at, layout.inline, layout.charge)
+        return layout
+
+    def _plan(self, vtable: bytes) -> Layout:
+        inline, offsets = _unpack_vtable(vtable)
+        steps: list[tuple[str, Read, int]] = []
+        defaults: dict[str, Any] = {}
+        slots = iter(offsets + (0,) * (UNION_SLOTS * len(self.fields)))
+        for field in self.fields:
+            tag = next(slots) if field.wire == "union" else 0
+            at = next(slots)
+            _check_slot(field, tag, at, inline)
+            if field.wire == "union" and tag:
+                steps.append((field.name, _union_reader(self.name, field, at - tag), tag))
+            elif field.wire != "union" and at:
+                steps.append((field.name, _READERS[field.wire](field), at))
+            elif field.required:
+                defaults[field.name] = field
+        known = sum(UNION_SLOTS if field.wire == "union" else 1 for field in self.fields)
+        extra = next((slot for slot, at in enumerate(offsets) if slot >= known and at), None)
+        unknown = None if extra is None else f"slot {extra} of {self.name}"
+        if unknown is None:
+            defaults = {name: self._default(field) for name, field in defaults.items()}
+        return Layout(inline, inline + len(vtable), tuple(steps), defaults, unknown)
+
+    def _default(self, field: Field) -> Any:
+        """What a required field is when it is not written; only numbers and enums may be so."""
+        if field.wire in _SCALARS:
+            return 0
+        if field.wire == "enum":
+            return ENUM_TYPES[field.of or ""](ENUMS[field.of or ""][1][0])
+        raise MalformedBuffer(f"{self.name}.{field.name} is required and not there")
+
+
+def _unpack_vtable(vtable: bytes) -> tuple[int, tuple[int, ...]]:
+    """Inline size of the table and the offsets of its slots."""
+    if len(vtable) < 4 or len(vtable) % 2:
+        raise MalformedBuffer("a vtable has an impossible size")
+    _, inline, *offsets = struct.unpack(f"<{len(vtable) // 2}H", vtable)
+    if inline < 4:
+        raise MalformedBuffer("a table is smaller than its own head")
+    return inline, tuple(offsets)
+
+
+def _check_slot(field: Field, tag: int, at: int, inline: int) -> None:
+    """That what the vtable says of a field lies inside of its table."""
+    if tag and (tag < 4 or tag >= inline or not at):
+        raise MalformedBuffer(f"union {field.name} has a kind outside of its table or no value")
+    if at and (at < 4 or at + _width(field) > inline):
+        raise MalformedBuffer(f"field {field.name} lies outside of its table")
+
+
+def _width(field: Field) -> int:
+    if field.wire == "timestamp":
+        return _TIMESTAMP.size
+    wire = ENUMS[field.of or ""][0] if field.wire == "enum" else field.wire
+    return _SCALARS[wire].size if wire in _SCALARS else _OFFSET_WIDTH
+
+
+def _scalar_reader(field: Field) -> Read:
+    unpack = _SCALARS[field.wire].unpack_from
+    return lambda source, at, depth: unpack(source.raw, at)[0]
+
+
+def _enum_reader(field: Field) -> Read:
+    carrier, names = ENUMS[field.of or ""]
+    unpack = _SCALARS[carrier].unpack_from
+    members = tuple(ENUM_TYPES[field.of or ""](name) for name in names)
+
+    def read(source: Source, at: int, depth: int) -> Any:
+        (value,) = unpack(source.raw, at)
+        if not 0 <= value < len(members):
+            raise NotKnown(f"value {value} of {field.of}")
+        return members[value]
+
+    return read
+
+
+def _timestamp_reader(field: Field) -> Read:
+    unpack = _TIMESTAMP.unpack_from
+    return lambda source, at, depth: Instant.from_fields(*unpack(source.raw, at))
+
+
+def _table_reader(field: Field) -> Read:
+    plan = PLANS[field.of or ""]
+    return lambda source, at, depth: plan.read(source, source.follow(at), depth - 1)
+
+
+def _union_reader(owner: str, field: Field, delta: int) -> Read:
+    """Reads at the discriminator; the offset stands `delta` bytes from there."""
+    plans = tuple(PLANS[variant] for variant in UNIONS[field.of or ""])
+
+    def read(source: Source, at: int, depth: int) -> Any:
+        tag = source.raw[at]
+        if tag > len(plans):
+            raise NotKnown(f"variant {tag} of {field.of}")
+        if tag == 0:
+            if field.required:
+                raise MalformedBuffer(f"{owner}.{field.name} is required and not there")
+            return None
+        return plans[tag - 1].read(source, source.follow(at + delta), depth - 1)
+
+    return read
+
+
+def _attributes_reader(field: Field) -> Read:
+    def read(source: Source, at: int, depth: int) -> Attributes:
+        text: str | None = _ATTRIBUTES.read(source, source.follow(at), depth - 1).text
+        if text is None:
+            raise MalformedBuffer("an attribute map has no text")
+        attributes = Attributes(text)
+        _ = attributes.value
+        return attributes
+
+    return read
+
+
+def _list_reader(item: Callable[[Field], Read]) -> Callable[[Field], Read]:
+    def make(field: Field) -> Read:
+        read_item = item(field)
+
+        def read(source: Source, at: int, depth: int) -> tuple[Any, ...]:
+            start, count = source.vector(at, _OFFSET_WIDTH)
+            end = start + count * _OFFSET_WIDTH
+            return tuple(
+                [read_item(source, here, depth) for here in range(start, end, _OFFSET_WIDTH)]
+            )
+
+        return read
+
+    return make
+
+
+def _wrapper_reader(field: Field) -> Read:
+    """A union inside of a vector stands in a table of its own, with one field."""
+    name = f"{field.of}Wrapper"
+    plan = TablePlan(name, (Field("value", "union", field.of, required=True),), _Wrapper)
+    return lambda source, at, depth: plan.read(source, source.follow(at), depth - 1).value
+
+
+class _Wrapper(Table, frozen=True, kw_only=True):
+    value: Any
+
+
+class _AttributesTable(Table, frozen=True, kw_only=True):
+    text: str | None = None
+
+
+_READERS: dict[str, Callable[[Field], Read]] = {
+    **dict.fromkeys(_SCALARS, _scalar_reader),
+    "enum": _enum_reader,
+    "timestamp": _timestamp_reader,
+    "string": lambda field: lambda source, at, depth: source.text(at),
+    "bytes": lambda field: lambda source, at, depth: source.bytes_(at),
+    "multihash": lambda field: lambda source, at, depth: Multihash.decode(source.bytes_(at)),
+    "dataset_id": lambda field: lambda source, at, depth: DatasetId.decode(source.bytes_(at)),
+    "dataset_ref": lambda field: lambda source, at, depth: DatasetRef.parse(source.text(at)),
+    "dataset_alias": lambda field: lambda source, at, depth: DatasetAlias.parse(source.text(at)),
+    "attributes": _attributes_reader,
+    "table": _table_reader,
+    "[string]": _list_reader(lambda field: lambda source, at, depth: source.text(at)),
+    "[table]": _list_reader(_table_reader),
+    "[union]": _list_reader(_wrapper_reader),
+}
+"""Wire to reader; unions are read at two places and have their own."""
+
+_ATTRIBUTES = TablePlan("ExtraAttributes", (Field("text", "string"),), _AttributesTable)
+PLANS: dict[str, TablePlan] = {
+    name: TablePlan(name, fields, MODELS[name]) for name, fields in TABLES.items()
+}
