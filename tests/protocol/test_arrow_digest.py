@@ -1,0 +1,175 @@
+"""Logical hashes: known answers, and what must not matter."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from protocol.arrow_digest import (
+    ArrowDigest,
+    SchemaDiffers,
+    UnreadableSlice,
+    UnsupportedColumn,
+    digest_of,
+    logical_hash,
+    logical_hash_of,
+)
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[
+    "vectors"
+]
+
+
+def _named(what: str) -> list[object]:
+    return [pytest.param(v, id=v["name"]) for v in VECTORS if v["what"] == what]
+
+
+def _open(vector: dict) -> pa.RecordBatchReader:
+    return pa.ipc.open_stream(base64.b64decode(vector["ipc"]))
+
+
+def _digest(data: object, schema: pa.Schema | None = None) -> str:
+    batch = pa.record_batch(data, schema=schema)
+    return str(logical_hash([batch], batch.schema))
+
+
+@pytest.mark.parametrize("vector", _named("logical"))
+def test_batches_have_the_hash_the_reference_gives_them(vector: dict) -> None:
+    stream = _open(vector)
+    assert str(logical_hash(stream, stream.schema)) == vector["hash"]
+
+
+@pytest.mark.parametrize("vector", _named("logical-parquet"))
+def test_a_data_file_has_the_hash_of_its_rows(vector: dict) -> None:
+    file = pq.ParquetFile(io.BytesIO(base64.b64decode(vector["parquet"])))
+    assert str(logical_hash_of(file)) == vector["hash"]
+
+
+@pytest.mark.parametrize("vector", _named("logical-unsupported"))
+def test_columns_without_a_digest_are_refused(vector: dict) -> None:
+    stream = _open(vector)
+    with pytest.raises(UnsupportedColumn):
+        logical_hash(stream, stream.schema)
+
+
+@pytest.mark.parametrize(
+    "arrow_type",
+    [
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.duration("s"),
+        pa.map_(pa.string(), pa.int32()),
+        pa.list_(pa.dictionary(pa.int8(), pa.string())),
+        pa.list_(pa.null()),
+        pa.list_view(pa.int32()),
+        pa.run_end_encoded(pa.int32(), pa.string()),
+        pa.sparse_union([pa.field("a", pa.int32())]),
+    ],
+    ids=str,
+)
+def test_an_unsupported_type_is_refused_before_any_row(arrow_type: pa.DataType) -> None:
+    with pytest.raises(UnsupportedColumn) as refused:
+        ArrowDigest(pa.schema([("ok", pa.int8()), ("bad", arrow_type)]))
+    assert refused.value.facts["column"] == "bad"
+
+
+def test_all_layouts_of_text_have_one_hash() -> None:
+    values = ["", None, "short", "a text that is too long to be stored inside of a view" * 3]
+    layouts = (pa.string(), pa.large_string(), pa.string_view())
+    assert len({_digest({"c": pa.array(values, layout)}) for layout in layouts}) == 1
+
+
+def test_all_layouts_of_bytes_have_one_hash_even_fixed_ones() -> None:
+    values = [b"one", None, b"two"]
+    layouts = (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(3))
+    assert len({_digest({"c": pa.array(values, layout)}) for layout in layouts}) == 1
+
+
+def test_all_layouts_of_lists_have_one_hash() -> None:
+    values = [[1, 2], None, [None, 4]]
+    layouts = (pa.list_(pa.int32()), pa.large_list(pa.int32()), pa.list_(pa.int32(), 2))
+    assert len({_digest({"c": pa.array(values, layout)}) for layout in layouts}) == 1
+
+
+def test_bytes_hidden_behind_a_null_do_not_count() -> None:
+    hidden = pa.Array.from_buffers(
+        pa.string(),
+        3,
+        [
+            pa.py_buffer(b"\x05"),
+            pa.py_buffer(b"\0\0\0\0\2\0\0\0\4\0\0\0\6\0\0\0"),
+            pa.py_buffer(b"aaXXbb"),
+        ],
+    )
+    assert _digest({"c": hidden}) == _digest({"c": pa.array(["aa", None, "bb"])})
+
+
+def test_items_hidden_behind_a_null_list_do_not_count() -> None:
+    offsets = pa.array([0, 1, 3, 4], pa.int32())
+    hidden = pa.ListArray.from_arrays(
+        offsets, pa.array(["a", "X", None, "b"]), mask=pa.array([False, True, False])
+    )
+    assert _digest({"c": hidden}) == _digest({"c": pa.array([["a"], None, ["b"]])})
+
+
+def test_an_extension_type_counts_as_its_storage() -> None:
+    plain = pa.array([b"0123456789abcdef", None], pa.binary(16))
+    assert _digest({"c": pa.ExtensionArray.from_storage(pa.uuid(), plain)}) == _digest({"c": plain})
+
+
+def test_time_zones_count_as_text() -> None:
+    utc, offset = (pa.array([0], pa.timestamp("ms", zone)) for zone in ("UTC", "+00:00"))
+    assert _digest({"c": utc}) != _digest({"c": offset})
+
+
+def test_a_slice_of_a_struct_counts_only_its_visible_rows() -> None:
+    whole = pa.array([{"a": 1}, {"a": None}, None, {"a": 4}])
+    copy = pa.array([{"a": None}, None], whole.type)
+    assert _digest({"s": whole.slice(1, 2)}) == _digest({"s": copy})
+
+
+def test_nulls_of_parent_and_child_in_one_batch_make_the_hash_indeterminate() -> None:
+    schema = pa.schema([("s", pa.struct([("v", pa.int32())]))])
+    clear, unclear = ArrowDigest(schema), ArrowDigest(schema)
+    clear.update(pa.record_batch([pa.array([{"v": 1}, None])], schema=schema).slice(0, 1))
+    unclear.update(pa.record_batch([pa.array([{"v": None}, None], schema[0].type)], schema=schema))
+    assert (clear.indeterminate, unclear.indeterminate) == (False, True)
+
+
+def test_a_batch_with_other_columns_is_refused() -> None:
+    digest = ArrowDigest(pa.schema([("a", pa.int8())]))
+    with pytest.raises(SchemaDiffers):
+        digest.update(pa.record_batch({"b": pa.array([1], pa.int8())}))
+
+
+def test_columns_may_be_hashed_by_any_runner() -> None:
+    batch = pa.record_batch({"a": [1, None], "b": ["x", "y"], "c": [True, None]})
+    backwards = logical_hash(
+        [batch], batch.schema, run=lambda jobs: [j() for j in list(jobs)[::-1]]
+    )
+    assert backwards == logical_hash([batch], batch.schema)
+
+
+def test_struct_windows_ignore_how_the_file_is_cut_into_row_groups() -> None:
+    rows = [{"v": None if n % 3 == 0 else n} if n % 5 else None for n in range(25_000)]
+    table = pa.table({"s": pa.array(rows, pa.struct([("v", pa.int64())]))})
+    hashes = set()
+    for size in (25_000, 10_000, 3_333):
+        pq.write_table(table, sink := io.BytesIO(), row_group_size=size)
+        digest = digest_of(pq.ParquetFile(sink))
+        hashes.add(str(digest.finish()))
+        assert digest.indeterminate
+    assert len(hashes) == 1
+
+
+def test_a_file_that_breaks_off_inside_is_a_damaged_slice() -> None:
+    pq.write_table(pa.table({"a": list(range(10_000))}), sink := io.BytesIO(), use_dictionary=False)
+    raw = bytearray(sink.getvalue())
+    raw[20:2000] = b"\xff" * 1980
+    with pytest.raises(UnreadableSlice):
+        logical_hash_of(pq.ParquetFile(io.BytesIO(raw)))
