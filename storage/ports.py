@@ -1,7 +1,8 @@
 """The ports: everything durable the rest of the node relies on, on one page.
 
 All calls are synchronous and safe to make from several threads and processes. Every
-promise below is a test in `tests/conformance`, run on every adapter.
+promise below is a test in `tests/conformance`, run on every adapter. The errors named here
+are declared in `storage/errors.py`.
 """
 
 from __future__ import annotations
@@ -58,12 +59,16 @@ class ObjectStore(Protocol):
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         """Keep the alias beside the objects (`info/alias`), so that an index can be rebuilt."""
 
+    def remove(self, dataset: DatasetId) -> None:
+        """Everything of a dataset goes, references first. Nothing there: nothing happens."""
+
 
 class DatasetRegistry(Protocol):
     """Which datasets this node keeps and what they are called.
 
     `create`: entry and first head appear together or not at all; names compare without
-    case; taken → `AliasTaken` / `DatasetIdTaken`. `get` raises `DatasetNotFound`.
+    case; taken → `AliasTaken` / `DatasetIdTaken`. `get` and every change raise
+    `DatasetNotFound`.
     """
 
     def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
@@ -86,7 +91,9 @@ class RefIndex(Protocol):
     """Where named references point: the only part of a dataset that ever changes.
 
     `move` stores the new blocks and compares-and-swaps the head in one transaction and
-    logs the move in it; the loser gets `RefConflict(expected, actual)`.
+    logs the move in it; the loser gets `RefConflict(expected, actual)`. The log has no
+    late-comers: once a number was read, no smaller one appears. Creation is logged too.
+    Absent: `DatasetNotFound`, or `RefNotFound` for another name than `head`.
     """
 
     def head(self, dataset: DatasetId, ref: str = "head") -> Multihash: ...
@@ -114,12 +121,19 @@ class BlockIndex(Protocol):
         Stops below sequence number `down_to`, or after `limit`. Unknown start: empty.
         """
 
+    def lineage(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0
+    ) -> Iterator[Multihash]:
+        """Hashes of `start` and everything before it, newest first; nothing is decoded."""
+
 
 class JobQueue(Protocol):
     """Work to do later, at least once, one at a time per lock.
 
     `submit` with a `dedup_key` that still waits gives the same job. An expired lease makes
-    a job claimable again; the late worker's `extend` and `finish` raise `LeaseLost`.
+    a job claimable again; once another worker claimed it, or it was cancelled or finished,
+    the late worker's `extend` and `finish` raise `LeaseLost`. Jobs of one lock start in the
+    order of their submission. Unknown job: `JobNotFound`.
     """
 
     def submit(self, spec: JobSpec) -> JobId: ...
@@ -134,7 +148,12 @@ class JobQueue(Protocol):
 
 
 class AccountStore(Protocol):
-    """Accounts and the hashes of their tokens. Names compare without case."""
+    """Accounts and the hashes of their tokens. Names compare without case.
+
+    `put_account` adds or changes; a name of another account → `AccountNameTaken`.
+    `account` → `AccountNotFound`; `put_token` of a known id → `TokenIdTaken`;
+    `revoke_token` → `TokenNotFound`, and again changes nothing.
+    """
 
     def put_account(self, account: Account) -> None: ...
     def find_account(self, name: str) -> Account | None: ...

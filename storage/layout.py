@@ -1,0 +1,103 @@
+"""Where everything lies: the one place that turns keys into relative paths.
+
+    <store>/
+    ├─ datasets/
+    │  └─ fed01…/                 base16 multibase of the dataset's id
+    │     ├─ blocks/f1620…        one file per block, its bytes as received
+    │     ├─ data/f1620…          Parquet slices, named by physical hash, no extension
+    │     ├─ checkpoints/f1620…   engine state, named by physical hash
+    │     ├─ refs/head            text of the hash of the newest block, no newline
+    │     └─ info/alias           text of the alias, no newline; not part of the dataset
+    └─ uploads/
+       └─ fed01…/f1620…           spooled bodies on their way in; not part of the dataset
+
+Below `fed01…` this is the layout of ODF: the simple transfer protocol serves exactly these
+paths. Entries that start with `.` are nobody's (writes in progress) and are skipped. A
+dataset folder without `refs/head` is garbage, not a dataset.
+
+Names are made of canonical hash and id texts and of the constants below only, so no input
+can name a path outside of its folder.
+Source: ODF "Dataset layout".
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from protocol.errors import BadInput
+from protocol.identity import DatasetId
+from protocol.multihash import Multihash
+
+from .errors import NotAPartOfADataset
+from .values import ObjectKey, ObjectKind
+
+LAYOUT_VERSION = 1
+DATASETS = "datasets"
+UPLOADS = "uploads"
+HEAD = "head"
+ALIAS_PATH = PurePosixPath("info/alias")
+PENDING_PREFIX = ".pending-"
+"""Start of the names of files being written."""
+
+KIND_FOLDERS: dict[ObjectKind, str] = {
+    ObjectKind.BLOCK: "blocks",
+    ObjectKind.DATA: "data",
+    ObjectKind.CHECKPOINT: "checkpoints",
+}
+_REF = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+class MalformedRef(BadInput):
+    """Text that is no name of a reference: lower case letters, digits, `-` and `_`."""
+
+
+def object_path(kind: ObjectKind, object_hash: Multihash) -> PurePosixPath:
+    """Path of an object below its dataset's folder: `blocks/f1620…`.
+
+    Raises:
+        NotAPartOfADataset: uploads lie outside of the dataset, see `store_path`.
+    """
+    if kind not in KIND_FOLDERS:
+        raise NotAPartOfADataset(kind)
+    return PurePosixPath(KIND_FOLDERS[kind], str(object_hash))
+
+
+def ref_path(ref: str) -> PurePosixPath:
+    """Path of a reference below its dataset's folder: `refs/head`. Raises `MalformedRef`."""
+    if _REF.fullmatch(ref) is None:
+        raise MalformedRef(f"not the name of a reference: {ref[:100]!r}", ref=ref[:100])
+    return PurePosixPath("refs", ref)
+
+
+def dataset_folder(dataset: DatasetId) -> str:
+    """Name of a dataset's folder: `fed01…`."""
+    return dataset.multibase
+
+
+def dataset_path(dataset: DatasetId) -> PurePosixPath:
+    """Path of a dataset below the store: `datasets/fed01…`."""
+    return PurePosixPath(DATASETS, dataset_folder(dataset))
+
+
+def uploads_path(dataset: DatasetId) -> PurePosixPath:
+    """Path of a dataset's uploads below the store: `uploads/fed01…`."""
+    return PurePosixPath(UPLOADS, dataset_folder(dataset))
+
+
+def store_path(key: ObjectKey) -> PurePosixPath:
+    """Path of any object below the store."""
+    if key.kind is ObjectKind.UPLOAD:
+        return uploads_path(key.dataset) / str(key.hash)
+    return dataset_path(key.dataset) / object_path(key.kind, key.hash)
+
+
+def parse_name(name: str) -> Multihash | None:
+    """The hash a file is named by; None for any other name, hidden entries included."""
+    if name.startswith("."):
+        return None
+    try:
+        parsed = Multihash.parse(name)
+    except BadInput:
+        return None
+    return parsed if str(parsed) == name else None

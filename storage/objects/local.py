@@ -1,0 +1,94 @@
+"""Object store in a local folder: every dataset a folder of its own, uploads beside them.
+
+Offers no transfer URLs: bytes go through the node.
+"""
+
+from __future__ import annotations
+
+import builtins
+import shutil
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import BinaryIO
+
+from protocol.identity import DatasetAlias, DatasetId
+from protocol.multihash import Multihash
+
+from ..errors import ObjectNotFound
+from ..layout import DATASETS, UPLOADS, dataset_path, store_path, uploads_path
+from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from . import files
+from .folder import FolderObjects
+
+
+class LocalObjectStore:
+    """`ObjectStore` below `root`. Several processes may share the folder.
+
+    `durable=False` leaves out the syncs to disk: for tests.
+    """
+
+    def __init__(self, root: Path, *, durable: bool = True) -> None:
+        self.root = root
+        self._durable = durable
+
+    def folder(self, dataset: DatasetId) -> FolderObjects:
+        """The dataset's folder as a repository of its own."""
+        return FolderObjects(self.root / dataset_path(dataset), durable=self._durable)
+
+    def path(self, key: ObjectKey) -> Path:
+        """Where the object lies, whether it exists or not; for readers that need a file."""
+        return self.root / store_path(key)
+
+    def stat(self, key: ObjectKey) -> ObjectInfo | None:
+        size = files.size_of(self.path(key))
+        return None if size is None else ObjectInfo(key, size)
+
+    def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO:
+        try:
+            return files.open_at(self.path(key), offset)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise ObjectNotFound(key.kind, key.hash) from None
+
+    def put(self, key: ObjectKey, chunks: Iterable[bytes]) -> ObjectInfo:
+        size = files.put_hashed(self.path(key), chunks, key.hash, durable=self._durable)
+        return ObjectInfo(key, size)
+
+    def delete(self, key: ObjectKey) -> None:
+        self.path(key).unlink(missing_ok=True)
+
+    def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]:
+        for item in self.folder(dataset).list():
+            yield ObjectInfo(ObjectKey(dataset, item.kind, item.hash), item.size)
+        for object_hash, size in files.list_hashed(self.root / uploads_path(dataset)):
+            yield ObjectInfo(ObjectKey(dataset, ObjectKind.UPLOAD, object_hash), size)
+
+    def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None:  # noqa: ARG002
+        return None
+
+    def upload_url(
+        self,
+        key: ObjectKey,  # noqa: ARG002
+        *,
+        size: int | None,  # noqa: ARG002
+        ttl: timedelta,  # noqa: ARG002
+    ) -> TransferUrl | None:
+        return None
+
+    def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
+        self.folder(dataset).write_ref(ref, head)
+
+    def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
+        return self.folder(dataset).read_ref(ref)
+
+    def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        self.folder(dataset).write_alias(alias)
+
+    def remove(self, dataset: DatasetId) -> None:
+        self.folder(dataset).remove()
+        shutil.rmtree(self.root / uploads_path(dataset), ignore_errors=True)
+
+    def remove_abandoned(self) -> int:
+        """Collect what crashed writers left behind; returns the number of files."""
+        folders: builtins.list[Path] = [self.root / DATASETS, self.root / UPLOADS]
+        return sum(files.remove_abandoned(folder) for folder in folders if folder.is_dir())
