@@ -1,15 +1,16 @@
-"""Who a dataset is and what it is called: DIDs, names, aliases, references and their grammar.
+"""Who a dataset is and what it is called: DIDs, names, aliases, local references.
 
 Names are ASCII alphanumerics joined by single `-` inside a label and single `.` between
-labels. They keep the case they were written in and compare ignoring it.
+labels. They keep the case they were written in and compare ignoring it. References to other
+repositories, URLs and patterns are in `references.py`.
 Source: ODF "Dataset Identity" and its reference grammar.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import total_ordering
+from typing import Any
 
 from multiformats import multibase
 
@@ -19,30 +20,62 @@ from .multihash import decode_multibase
 ED25519_PREFIX = b"\xed\x01"
 KEY_BYTES = 32
 DID_ODF = "did:odf:"
+DID_KEY = "did:key:"
+BASE58_BTC = "z"
 MAX_NAME_CHARS = 100
 """Longest dataset or account name a node takes (the reference's database column)."""
 
-_LABEL = r"[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*"
-_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+LABEL = r"[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*"
+_NAME = re.compile(rf"{LABEL}(?:\.{LABEL})*")
 
 
 class MalformedDid(BadInput):
-    """Text or bytes that are no `did:odf` of an ed25519 key."""
+    """Text or bytes that are no `did:odf` (or `did:key`) of an ed25519 key."""
 
 
 class MalformedName(BadInput):
     """Text that is no name, alias or reference by the grammar."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DatasetId:
+class _Value:
+    """Frozen; equal by its parts. (No dataclass: those have a text form of their own.)"""
+
+    __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
+
+    def _parts(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} does not change")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __reduce__(self) -> tuple[type[_Value], tuple[Any, ...]]:
+        return type(self), self._parts()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+
+@total_ordering
+class DatasetId(_Value):
     """Permanent identity of a dataset: an ed25519 public key (32 bytes)."""
 
+    __slots__ = ("key",)
+    __match_args__ = ("key",)
     key: bytes
 
-    def __post_init__(self) -> None:
-        if len(self.key) != KEY_BYTES:
-            raise MalformedDid(f"an ed25519 key has {KEY_BYTES} bytes, not {len(self.key)}")
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise MalformedDid(f"an ed25519 key has {KEY_BYTES} bytes, not {len(key)}")
+        object.__setattr__(self, "key", key)
 
     @classmethod
     def parse(cls, text: str) -> DatasetId:
@@ -50,6 +83,13 @@ class DatasetId:
         if not text.startswith(DID_ODF):
             raise MalformedDid(f"not a did:odf identifier: {text[:100]!r}")
         return cls.decode(decode_multibase(text[len(DID_ODF) :]))
+
+    @classmethod
+    def parse_did_key(cls, text: str) -> DatasetId:
+        """From `did:key:z…`, the same key in base58btc. Raises as `parse`."""
+        if not text.startswith(DID_KEY + BASE58_BTC):
+            raise MalformedDid(f"not a did:key in base58btc: {text[:100]!r}")
+        return cls.decode(decode_multibase(text[len(DID_KEY) :]))
 
     @classmethod
     def decode(cls, raw: bytes) -> DatasetId:
@@ -70,13 +110,13 @@ class DatasetId:
     @property
     def did_key(self) -> str:
         """The same key as `did:key`, base58btc."""
-        return "did:key:" + str(multibase.encode(self.raw, "base58btc"))
+        return DID_KEY + str(multibase.encode(self.raw, "base58btc"))
 
     def __str__(self) -> str:
         return DID_ODF + self.multibase
 
-    def __repr__(self) -> str:
-        return f"DatasetId({self})"
+    def __lt__(self, other: DatasetId) -> bool:
+        return self.key < other.key
 
 
 @total_ordering
@@ -95,6 +135,9 @@ class Name:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Name does not change")
+
+    def __reduce__(self) -> tuple[type[Name], tuple[str]]:
+        return Name, (self.text,)
 
     @property
     def folded(self) -> str:
@@ -119,12 +162,17 @@ class Name:
         return hash(self.folded)
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetAlias:
+class DatasetAlias(_Value):
     """`name` or `account/name`."""
 
+    __slots__ = ("account", "name")
+    __match_args__ = ("name", "account")
     name: Name
-    account: Name | None = None
+    account: Name | None
+
+    def __init__(self, name: Name, account: Name | None = None) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "account", account)
 
     @classmethod
     def parse(cls, text: str) -> DatasetAlias:
@@ -139,17 +187,23 @@ class DatasetAlias:
         return f"{self.account}/{self.name}" if self.account else str(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteAlias:
+class RemoteAlias(_Value):
     """`repo/name` or `repo/account/name`."""
 
+    __slots__ = ("account", "name", "repo")
+    __match_args__ = ("repo", "name", "account")
     repo: Name
     name: Name
-    account: Name | None = None
+    account: Name | None
+
+    def __init__(self, repo: Name, name: Name, account: Name | None = None) -> None:
+        object.__setattr__(self, "repo", repo)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "account", account)
 
     @classmethod
     def parse(cls, text: str) -> RemoteAlias:
-        parts = text.split("/")
+        parts = text.split("/", 3)
         if len(parts) not in (2, 3):
             raise MalformedName(f"not repo/name or repo/account/name: {text[:200]!r}")
         names = [Name(part) for part in parts]
@@ -159,16 +213,23 @@ class RemoteAlias:
         return "/".join(str(part) for part in (self.repo, self.account, self.name) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetRef:
+class DatasetRef(_Value):
     """What somebody typed for a dataset of this node: an id or an alias, exactly one."""
 
-    id: DatasetId | None = None
-    alias: DatasetAlias | None = None
+    __slots__ = ("alias", "id")
+    __match_args__ = ("id", "alias")
+    id: DatasetId | None
+    alias: DatasetAlias | None
 
-    def __post_init__(self) -> None:
-        if (self.id is None) == (self.alias is None):
+    def __init__(
+        self,
+        id: DatasetId | None = None,  # noqa: A002  (the name of the part)
+        alias: DatasetAlias | None = None,
+    ) -> None:
+        if (id is None) == (alias is None):
             raise MalformedName("a dataset reference is either an id or an alias")
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "alias", alias)
 
     @classmethod
     def parse(cls, text: str) -> DatasetRef:

@@ -98,8 +98,8 @@ def _block_version(manifest: Manifest) -> BlockVersion:
         raise MalformedBlock(
             f"manifest of kind {manifest.kind:#x}, a metadata block has {METADATA_BLOCK_CODE:#x}"
         )
-    if manifest.version == 2 or manifest.version == 3:
-        return manifest.version
+    if manifest.version in TIMESTAMP_ALIGNMENT:
+        return 2 if manifest.version == 2 else 3
     state = "obsolete" if manifest.version == OBSOLETE_VERSION else "unsupported"
     raise UnsupportedBlockVersion(
         f"metadata block of {state} version {manifest.version}; this node reads versions 2 and 3",
