@@ -258,54 +258,6 @@ def _is_list(arrow_type: Any) -> bool:
     return any(matches(arrow_type) for matches in _LISTS)
 
 
-_PREFIXES:
-        if matches(arrow_type):
-            return prefix(arrow_type)
-    if _is_list(arrow_type) and depth < MAX_NESTING:
-        item_type = _storage_type(arrow_type.value_type)
-        if not types.is_null(item_type):
-            return _u16(11) + type_prefix(item_type, column, depth + 1)
-    raise UnsupportedColumn(column, arrow_type)
-
-
-def _u16(value: int) -> bytes:
-    return value.to_bytes(2, "little")
-
-
-def _u64(value: int) -> bytes:
-    return (value & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little")
-
-
-def _timestamp_prefix(arrow_type: Any) -> bytes:
-    zone = (arrow_type.tz or "").encode()
-    return _u16(9) + _u16(_UNITS[arrow_type.unit]) + (_u64(len(zone)) + zone if zone else b"\0")
-
-
-def _is_binary(arrow_type: Any) -> bool:
-    return (
-        types.is_binary(arrow_type)
-        or types.is_large_binary(arrow_type)
-        or types.is_binary_view(arrow_type)
-        or types.is_fixed_size_binary(arrow_type)
-    )
-
-
-def _is_text(arrow_type: Any) -> bool:
-    return (
-        types.is_string(arrow_type)
-        or types.is_large_string(arrow_type)
-        or types.is_string_view(arrow_type)
-    )
-
-
-def _is_list(arrow_type: Any) -> bool:
-    return (
-        types.is_list(arrow_type)
-        or types.is_large_list(arrow_type)
-        or types.is_fixed_size_list(arrow_type)
-    )
-
-
 _PREFIXES: tuple[tuple[Callable[[Any], bool], Callable[[Any], bytes]], ...] = (
     (types.is_null, lambda _: _u16(0)),
     (types.is_signed_integer, lambda t: _u16(1) + b"\1" + _u64(t.bit_width)),
