@@ -1,0 +1,74 @@
+"""Readers give the rows of the known answers, or refuse what those refuse.
+
+Where an answer is disputed, what the answer wants is required here too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from protocol.codec.manifests import from_data
+from protocol.errors import BadInput
+from protocol.metadata.reading import ReadStep
+from tests.workers import tables
+from workers.ingest.frame import Frame, Limits, SubPathNotFound, Unsupported
+from workers.ingest.read import open_frame
+
+KINDS = {"BadInput": BadInput, "Unsupported": Unsupported, None: BadInput}
+SHAPEFILES = "EsriShapefile"
+
+
+def write_input(given: dict[str, Any], folder: Path) -> Path:
+    path = folder / "input"
+    if "files" in given:
+        file = given["files"][0]
+        pq.write_table(tables.table_from(file["schema"], file["rows"]), path)
+    else:
+        path.write_text(given["input"]["text"])
+    return path
+
+
+def read(given: dict[str, Any], folder: Path) -> Frame | None:
+    step: ReadStep = from_data(given["read"], ReadStep)
+    return open_frame(step, write_input(given, folder), Limits())
+
+
+def read_all(given: dict[str, Any], folder: Path) -> None:
+    frame = read(given, folder)
+    assert frame is not None
+    frame.table()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, id=c["id"]) for c in tables.cases("reader") if SHAPEFILES not in c["tags"]],
+)
+def test_a_known_input_reads_as_the_answer_says(case: dict[str, Any], tmp_path: Path) -> None:
+    expect = case["expect"]
+    if error := expect.get("error"):
+        with pytest.raises(KINDS[error.get("kind")]) as caught:
+            read_all(case["given"], tmp_path)
+        assert error.get("contains", "") in str(caught.value)
+        return
+    frame = read(case["given"], tmp_path)
+    if "dataframe" in expect:
+        assert frame is None
+        return
+    assert frame is not None
+    assert tables.schema_rows(frame.schema) == expect["schema"]
+    assert tables.rows_of(frame.table()) == expect["rows"]
+
+
+def test_a_shapefile_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="EsriShapefile"):
+        read({"read": {"kind": "EsriShapefile"}, "input": {"text": "x"}}, tmp_path)
+
+
+def test_a_missing_sub_path_is_named(tmp_path: Path) -> None:
+    given = {"read": {"kind": "Json", "subPath": "a.b"}, "input": {"text": '{"a": {"c": []}}'}}
+    with pytest.raises(SubPathNotFound, match=r"a\.b"):
+        read(given, tmp_path)

@@ -1,0 +1,259 @@
+"""The Csv reader: text of separated values to typed batches.
+
+With a schema, columns are matched by position and a header line is skipped; without one,
+names come from the header (or `column_1` …) and types are text, or inferred when asked for.
+An empty field is null, quoted or not, and so is one that equals `nullValue`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+
+from protocol.metadata.reading import ReadStepCsv
+
+from .csv_records import CsvFormat, CsvRecords
+from .frame import (
+    BATCH_ROWS,
+    INFER_ROWS,
+    BadRow,
+    Frame,
+    InputTooLarge,
+    Limits,
+    Unsupported,
+    check_names,
+)
+from .options import check_encoding, check_time_formats
+from .text import BadValue, cast_text, has_text_form
+
+BLOCK_BYTES = 1 << 20
+_SCAN_BYTES = 1 << 20
+_INFERRED: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("bool", re.compile(r"(?i)true|false")),
+    ("int64", re.compile(r"-?\d{1,18}", re.ASCII)),
+    (
+        "float64",
+        re.compile(r"-?((\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)", re.ASCII),
+    ),
+    ("date", re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)),
+    (
+        "timestamp",
+        re.compile(
+            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?(Z|[+-]\d\d(:?\d\d)?))?", re.ASCII
+        ),
+    ),
+)
+_TYPES: dict[frozenset[str], pa.DataType] = {
+    frozenset({"bool"}): pa.bool_(),
+    frozenset({"int64"}): pa.int64(),
+    frozenset({"float64"}): pa.float64(),
+    frozenset({"int64", "float64"}): pa.float64(),
+    frozenset({"date"}): pa.date32(),
+    frozenset({"timestamp"}): pa.timestamp("ms", "UTC"),
+    frozenset({"date", "timestamp"}): pa.timestamp("ms", "UTC"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CsvRead:
+    """One reading of one file."""
+
+    path: Path
+    form: CsvFormat
+    header: bool
+    nulls: frozenset[str]
+    limits: Limits
+    schema: pa.Schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        done = 0
+        if _arrow_agrees(self.path, self.form):
+            try:
+                for batch in self._arrow_batches():
+                    yield batch
+                    done += batch.num_rows
+                return
+            except (pa.ArrowInvalid, BadValue, BadRow, InputTooLarge):
+                pass  # read again from the start: the own tokenizer knows lines and decides
+        yield from self._own_batches(skip=done)
+
+    def _arrow_batches(self) -> Iterator[pa.RecordBatch]:
+        names = [str(number) for number in range(len(self.schema))]
+        reader = arrow_csv.open_csv(
+            self.path,
+            read_options=arrow_csv.ReadOptions(
+                column_names=names, block_size=BLOCK_BYTES, use_threads=False
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.form.separator,
+                quote_char=self.form.quote,
+                escape_char=False,
+                newlines_in_values=True,
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={name: pa.string() for name in names},
+                null_values=sorted(self.nulls),
+                strings_can_be_null=True,
+            ),
+        )
+        first = True
+        for block in reader:
+            texts = block.slice(1) if first and self.header else block
+            first = False
+            if texts.num_rows:
+                self._check_cells(texts)
+                yield self._typed(texts.columns)
+
+    def _check_cells(self, texts: pa.RecordBatch) -> None:
+        for column in texts.columns:
+            longest = pc.max(pc.binary_length(column)).as_py() or 0
+            if longest > self.limits.cell_bytes:
+                raise BadValue(0, None)
+
+    def _own_batches(self, *, skip: int) -> Iterator[pa.RecordBatch]:
+        with self.path.open("rb") as stream:
+            records = iter(CsvRecords(stream, self.form, self.limits))
+            for line, fields in islice(records, 1 if self.header else 0):
+                self._check_width(line, fields)
+            rows = islice(records, skip, None)
+            while chunk := list(islice(rows, BATCH_ROWS)):
+                yield self._own_batch(chunk)
+
+    def _own_batch(self, chunk: Sequence[tuple[int, list[str]]]) -> pa.RecordBatch:
+        for line, fields in chunk:
+            self._check_width(line, fields)
+        texts = [
+            pa.array(
+                [None if row[1][at] in self.nulls else row[1][at] for row in chunk], pa.string()
+            )
+            for at in range(len(self.schema))
+        ]
+        try:
+            return self._typed(texts)
+        except BadValue as bad:
+            at = bad.column
+            line, fields = chunk[bad.index]
+            raise self._misfit(line, at, fields[at]) from None
+
+    def _misfit(self, line: int, at: int, text: str) -> BadRow:
+        field = self.schema.field(at)
+        if text in self.nulls:
+            return BadRow("no value in a required column", line=line, column=field.name)
+        return BadRow(f"not a value of type {field.type}", line=line, column=field.name, value=text)
+
+    def _check_width(self, line: int, fields: Sequence[str]) -> None:
+        if len(fields) != len(self.schema):
+            raise BadRow(f"{len(self.schema)} fields expected, {len(fields)} found", line=line)
+        for field, text in zip(self.schema, fields, strict=True):
+            if len(text) > self.limits.cell_bytes // 4:
+                size = len(text.encode())
+                self.limits.check_cell(size, line=line, column=field.name)
+
+    def _typed(self, texts: Sequence[pa.Array]) -> pa.RecordBatch:
+        columns = []
+        for at, (field, text) in enumerate(zip(self.schema, texts, strict=True)):
+            try:
+                column = cast_text(text, field.type)
+            except BadValue as bad:
+                raise bad.of_column(at) from None
+            if not field.nullable and column.null_count:
+                index = pc.index(pc.is_null(column), True).as_py()
+                raise BadValue(index, None).of_column(at)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def read_csv(
+    step: ReadStepCsv, path: Path, schema: pa.Schema | None, limits: Limits
+) -> Frame | None:
+    """Open a CSV file; None when it is empty and there is no schema.
+
+    Raises:
+        Unsupported: an option or a column type this reader does not know.
+        BadRow, InputTooLarge: here for the head of the file, later from the batches.
+    """
+    form = _format(step)
+    check_encoding(step.encoding)
+    check_time_formats(step.date_format, step.timestamp_format)
+    nulls = frozenset({"", step.null_value or ""})
+    header = bool(step.header)
+    if schema is None:
+        schema = _schema_of(
+            path, form, header=header, infer=step.infer_schema, nulls=nulls, limits=limits
+        )
+        if schema is None:
+            return None
+    check_names(schema.names, limits)
+    for field in schema:
+        if not has_text_form(field.type):
+            raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
+    read = _CsvRead(path=path, form=form, header=header, nulls=nulls, limits=limits, schema=schema)
+    return Frame(schema, read.batches())
+
+
+def _format(step: ReadStepCsv) -> CsvFormat:
+    return CsvFormat(
+        separator=_character("separator", step.separator, ","),
+        quote=_character("quote", step.quote, '"'),
+        escape=None if step.escape == "" else _character("escape", step.escape, "\\"),
+    )
+
+
+def _character(option: str, value: str | None, default: str) -> str:
+    if value is None:
+        return default
+    if len(value) != 1 or not value.isascii() or value in "\r\n":
+        raise Unsupported(f"Csv {option} must be one ASCII character, not {value!r}", option=option)
+    return value
+
+
+def _schema_of(
+    path: Path,
+    form: CsvFormat,
+    *,
+    header: bool,
+    infer: bool | None,
+    nulls: frozenset[str],
+    limits: Limits,
+) -> pa.Schema | None:
+    with path.open("rb") as stream:
+        head = list(islice(CsvRecords(stream, form, limits), INFER_ROWS + 1))
+    if not head:
+        return None
+    first, rows = head[0][1], head[1:] if header else head[:INFER_ROWS]
+    limits.check_columns(len(first))
+    names = first if header else [f"column_{number}" for number in range(1, len(first) + 1)]
+    texts = [[row[at] for _, row in rows if at < len(row)] for at in range(len(first))]
+    types = [_infer(column, nulls) if infer else pa.string() for column in texts]
+    return pa.schema(list(zip(names, types, strict=True)))
+
+
+def _infer(texts: Sequence[str], nulls: frozenset[str]) -> pa.DataType:
+    kinds = {_kind(text) for text in texts if text not in nulls}
+    return _TYPES.get(frozenset(kinds), pa.string())
+
+
+def _kind(text: str) -> str:
+    return next((kind for kind, pattern in _INFERRED if pattern.fullmatch(text)), "string")
+
+
+def _arrow_agrees(path: Path, form: CsvFormat) -> bool:
+    """Arrow's tokenizer knows no escape that counts inside quotes only."""
+    if form.escape is None or form.escape == form.quote:
+        return True
+    escape, quote = form.escape.encode(), form.quote.encode()
+    escapes = quotes = False
+    with path.open("rb") as stream:
+        while chunk := stream.read(_SCAN_BYTES):
+            escapes = escapes or escape in chunk
+            quotes = quotes or quote in chunk
+            if escapes and quotes:
+                return False
+    return True

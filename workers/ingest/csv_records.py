@@ -1,0 +1,108 @@
+"""Records of a CSV file with the lines they stand on: the tokenizer that defines the format.
+
+Doubled and escaped quotes both work; an escape character counts inside quotes only. Line
+breaks inside quotes belong to the value. Records end with LF, CRLF or CR; blank lines are
+skipped. Slower than Arrow's tokenizer, which is used where it agrees with this one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from .frame import BadRow, Limits
+
+BOM = b"\xef\xbb\xbf"
+_LONE_CR = re.compile(r"(?<=\r)(?!\n)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvFormat:
+    """One ASCII character each; no `escape` means that only doubled quotes are known."""
+
+    separator: str = ","
+    quote: str = '"'
+    escape: str | None = "\\"
+
+
+class CsvRecords:
+    """Iterates over (line of the record's start from 1, its fields as text)."""
+
+    def __init__(self, stream: BinaryIO, form: CsvFormat, limits: Limits) -> None:
+        self._lines = _lines(stream, limits)
+        self._form, self._limits = form, limits
+        inside = re.escape(form.quote) + (re.escape(form.escape) if form.escape else "")
+        self._inside = re.compile(f"[{inside}]")
+        self._field_end = re.compile(f"[{re.escape(form.separator)}\r\n]")
+
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        quote, separator = self._form.quote, self._form.separator
+        for number, line in self._lines:
+            if quote in line:
+                yield number, self._quoted_record(number, line)
+            elif bare := line.rstrip("\r\n"):
+                yield number, bare.split(separator)
+
+    def _quoted_record(self, number: int, line: str) -> list[str]:
+        fields: list[str] = []
+        position = 0
+        while True:
+            parts: list[str] = []
+            if line.startswith(self._form.quote, position):
+                line, position = self._inside_quotes(number, line, position + 1, parts)
+            end = self._field_end.search(line, position)
+            stop = end.start() if end else len(line)
+            parts.append(line[position:stop])
+            fields.append("".join(parts))
+            if end is None or end[0] != self._form.separator:
+                return fields
+            position = stop + 1
+
+    def _inside_quotes(
+        self, number: int, line: str, position: int, parts: list[str]
+    ) -> tuple[str, int]:
+        """Collects the value up to its closing quote; gives the line and place behind it."""
+        size = 0
+        while True:
+            found = self._inside.search(line, position)
+            stop = found.start() if found else len(line)
+            parts.append(line[position:stop])
+            size += stop - position
+            if size > self._limits.row_bytes:
+                raise self._limits.row_too_large(number)
+            if found is None:
+                line, position = self._next_line(number), 0
+            elif found[0] != self._form.quote or line.startswith(self._form.quote, stop + 1):
+                # An escaped character, or a doubled quote: the second one counts.
+                parts.append(line[stop + 1 : stop + 2])
+                position = stop + 2
+            else:
+                return line, stop + 1
+
+    def _next_line(self, start: int) -> str:
+        try:
+            return next(self._lines)[1]
+        except StopIteration:
+            raise BadRow("the quote that opens a value is never closed", line=start) from None
+
+
+def _lines(stream: BinaryIO, limits: Limits) -> Iterator[tuple[int, str]]:
+    """Numbered lines with their ends, decoded one by one so that bad bytes have a line."""
+    number = 0
+    while raw := stream.readline(limits.row_bytes + 1):
+        if number == 0:
+            raw = raw.removeprefix(BOM)
+        if len(raw) > limits.row_bytes:
+            raise limits.row_too_large(number + 1)
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as bad:
+            raise BadRow(
+                "the text is not UTF-8", line=number + 1, value=repr(raw[bad.start : bad.start + 8])
+            ) from None
+        for line in _LONE_CR.split(text) if "\r" in text[:-2] else (text,):
+            if line:
+                number += 1
+                yield number, line

@@ -1,0 +1,133 @@
+"""A scanner over JSON text that may be longer than memory: one value at a time.
+
+Numbers with a fraction or exponent are kept as their text, so that decimals lose nothing
+and geometries are printed as they came.
+"""
+
+from __future__ import annotations
+
+import json
+from codecs import getincrementaldecoder
+from typing import Any, BinaryIO
+
+from .csv_records import BOM
+from .frame import BadRow, Limits
+
+CHUNK_BYTES = 1 << 16
+_BLANKS = " \t\r\n"
+
+
+class NumberText(str):
+    """A JSON number with a fraction or an exponent, as written."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=NumberText, parse_constant=_refuse_constant)
+
+
+class JsonScanner:
+    """Where we are in the text, and the line of that place (from 1)."""
+
+    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
+        self._stream, self._limits = stream, limits
+        self._decoder = getincrementaldecoder("utf-8")()
+        self._buffer, self._position = "", 0
+        self._counted, self._line = 0, 1
+        self._at_end = False
+        self._started = False
+
+    @property
+    def line(self) -> int:
+        self._line += self._buffer.count("\n", self._counted, self._position)
+        self._counted = self._position
+        return self._line
+
+    def peek(self) -> str:
+        """Next character that is not blank; empty at the end."""
+        while True:
+            while self._position < len(self._buffer):
+                if (character := self._buffer[self._position]) not in _BLANKS:
+                    return character
+                self._position += 1
+            if not self._fill(CHUNK_BYTES):
+                return ""
+
+    def take(self, wanted: str) -> None:
+        """Step over one expected character."""
+        found = self.peek()
+        if found != wanted:
+            raise BadRow(f"{wanted!r} expected, {found or 'the end'!r} found", line=self.line)
+        self._position += 1
+
+    def value(self) -> Any:
+        """Decode the value that starts here. Raises `BadRow`, `InputTooLarge`."""
+        self.peek()
+        wanted = CHUNK_BYTES
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._buffer, self._position)
+            except (ValueError, RecursionError) as bad:
+                failure: Exception = bad
+            else:
+                # A number that touches the end may go on in the next chunk.
+                whole = isinstance(value, dict | list) or type(value) is str
+                if whole or end < len(self._buffer) or self._at_end:
+                    self._position = end
+                    return value
+                failure = ValueError("unfinished number")
+            if len(self._buffer) - self._position > self._limits.row_bytes:
+                raise self._too_large_or(failure)
+            if not self._fill(wanted):
+                raise self._bad(failure)
+            wanted *= 2
+
+    def end(self) -> None:
+        """Nothing but blanks may follow."""
+        if self.peek():
+            raise BadRow(
+                "text after the end of the document", line=self.line, value=self._excerpt()
+            )
+
+    def _fill(self, size: int) -> bool:
+        """Read more; forgets what was passed. False at the end."""
+        if self._at_end:
+            return False
+        raw = self._stream.read(size)
+        if not self._started:
+            raw, self._started = raw.removeprefix(BOM), True
+        line = self.line
+        try:
+            text = self._decoder.decode(raw, final=not raw)
+        except UnicodeDecodeError as bad:
+            line += raw[: max(bad.start, 0)].count(b"\n")
+            line += self._buffer.count("\n", self._position)
+            raise BadRow("the text is not UTF-8", line=line) from None
+        self._buffer = self._buffer[self._position :] + text
+        self._position = self._counted = 0
+        self._at_end = not raw
+        return not self._at_end
+
+    def _too_large_or(self, failure: Exception) -> Exception:
+        unfinished = self._limits.row_bytes // 2
+        if isinstance(failure, json.JSONDecodeError) and failure.pos - self._position < unfinished:
+            return self._bad(failure)
+        return self._limits.row_too_large(self.line)
+
+    def _bad(self, failure: Exception) -> BadRow:
+        line = self.line
+        if isinstance(failure, RecursionError):
+            return BadRow("the value is nested too deeply", line=line)
+        reason = str(failure)
+        if isinstance(failure, json.JSONDecodeError):
+            line += self._buffer.count("\n", self._position, failure.pos)
+            reason = failure.msg
+        return BadRow(f"not JSON ({reason})", line=line, value=self._excerpt())
+
+    def _excerpt(self) -> str:
+        text = self._buffer[self._position : self._position + 200]
+        return text.split("\n", 1)[0].strip()

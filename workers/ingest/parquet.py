@@ -1,0 +1,77 @@
+"""The Parquet reader: columns as they are, or picked by name and cast to a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from protocol.errors import BadInput
+from protocol.metadata.reading import ReadStepParquet
+
+from .frame import BATCH_ROWS, BadInputSchema, BadRow, Frame, Limits, check_names
+
+
+class MalformedParquet(BadInput):
+    """The bytes are no Parquet file, or a damaged one."""
+
+
+def read_parquet(
+    _: ReadStepParquet, path: Path, schema: pa.Schema | None, limits: Limits
+) -> Frame | None:
+    """Open a Parquet file.
+
+    Raises:
+        MalformedParquet: not readable as such, here or later from the batches.
+        BadInputSchema: a column of the schema is not in the file, or cannot become its type.
+    """
+    if path.stat().st_size == 0:
+        return None if schema is None else Frame.empty(schema)
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as bad:
+        raise MalformedParquet(f"not a Parquet file: {bad}") from None
+    stored = pa.schema([_plain(field) for field in file.schema_arrow])
+    check_names(stored.names, limits)
+    wanted = schema if schema is not None else stored
+    for field in wanted:
+        if field.name not in stored.names:
+            raise BadInputSchema(f"the file has no column `{field.name}`", column=field.name)
+    return Frame(wanted, _batches(file, stored, wanted))
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """Without file-specific metadata and dictionary layout."""
+    stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return pa.field(field.name, stored, field.nullable)
+
+
+def _batches(
+    file: pq.ParquetFile, stored: pa.Schema, wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    done = 0
+    try:
+        for batch in file.iter_batches(BATCH_ROWS, columns=None):
+            columns = [
+                _cast(batch.column(stored.get_field_index(field.name)), field, done)
+                for field in wanted
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+            done += batch.num_rows
+    except (pa.ArrowException, OSError) as bad:
+        raise MalformedParquet(f"the Parquet file is damaged: {bad}") from None
+
+
+def _cast(column: pa.Array, field: pa.Field, done: int) -> pa.Array:
+    if column.type != field.type:
+        try:
+            column = pc.cast(column, field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as bad:
+            raise BadRow(f"not castable to {field.type} ({bad})", column=field.name) from None
+    if not field.nullable and column.null_count:
+        row = done + pc.index(pc.is_null(column), True).as_py() + 1
+        raise BadRow(f"row {row} has no value in a required column", column=field.name)
+    return column

@@ -1,0 +1,98 @@
+"""From a read step to a frame: the table of readers, schemas, and media types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from protocol.arrow_schema import to_arrow
+from protocol.errors import BadInput
+from protocol.metadata.reading import (
+    ReadStep,
+    ReadStepCsv,
+    ReadStepEsriShapefile,
+    ReadStepGeoJson,
+    ReadStepJson,
+    ReadStepNdGeoJson,
+    ReadStepNdJson,
+    ReadStepParquet,
+)
+
+from .csv import read_csv
+from .frame import Frame, Limits, Unsupported
+from .json import read_geojson, read_json, read_ndgeojson, read_ndjson
+from .parquet import read_parquet
+
+Reader = Callable[[Any, Path, pa.Schema | None, Limits], Frame | None]
+READERS: dict[type, Reader] = {
+    ReadStepCsv: read_csv,
+    ReadStepJson: read_json,
+    ReadStepNdJson: read_ndjson,
+    ReadStepGeoJson: read_geojson,
+    ReadStepNdGeoJson: read_ndgeojson,
+    ReadStepParquet: read_parquet,
+}
+MEDIA_TYPES: dict[str, type[ReadStep]] = {
+    "text/csv": ReadStepCsv,
+    "application/json": ReadStepJson,
+    "application/x-ndjson": ReadStepNdJson,
+    "application/geo+json": ReadStepGeoJson,
+    "application/x-ndgeojson": ReadStepNdGeoJson,
+    "application/vnd.apache.parquet": ReadStepParquet,
+    "application/vnd.shp": ReadStepEsriShapefile,
+    "x-gis/x-shapefile": ReadStepEsriShapefile,
+}
+
+
+class UnsupportedMediaType(BadInput):
+    """A media type no reader knows."""
+
+
+def open_frame(step: ReadStep, path: Path, limits: Limits) -> Frame | None:
+    """Open a file for reading by a read step; None when it is empty and there is no schema.
+
+    Raises:
+        Unsupported: a kind of file or an option this node does not read.
+        UnsupportedSchema: the step's schema has no Arrow form.
+        BadInput: the head of the file is wrong; the batches raise what is wrong later.
+    """
+    reader = READERS.get(type(step))
+    if reader is None:
+        kind = msgspec.to_builtins(step)["kind"]
+        raise Unsupported(f"reading {kind} is not supported", kind=kind)
+    return reader(step, path, schema_of(step), limits)
+
+
+def schema_of(step: ReadStep) -> pa.Schema | None:
+    """The schema a read step declares, in either of its forms. Raises `UnsupportedSchema`."""
+    if step.schema is not None:
+        return to_arrow(step.schema)
+    if step.ddl_schema is not None:
+        from protocol.ddl import parse_ddl
+
+        return to_arrow(parse_ddl(step.ddl_schema))
+    return None
+
+
+def for_media_type(step: ReadStep, media_type: str | None) -> ReadStep:
+    """The step as declared if the type is its own, else a default reader with its schema.
+
+    Raises:
+        UnsupportedMediaType: parameters and case aside, no reader has that type.
+    """
+    if media_type is None:
+        return step
+    plain = media_type.partition(";")[0].strip().lower()
+    kind: Any = MEDIA_TYPES.get(plain)
+    if kind is None:
+        raise UnsupportedMediaType(f"unsupported media type {media_type!r}", media_type=media_type)
+    if kind is type(step):
+        return step
+    declared = step.schema is not None or step.ddl_schema is not None
+    header = {"header": True} if kind is ReadStepCsv and not declared else {}
+    changed: ReadStep = kind(schema=step.schema, ddl_schema=step.ddl_schema, **header)
+    return changed

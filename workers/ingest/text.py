@@ -1,0 +1,230 @@
+"""Text to typed values, the way the reference reader does it.
+
+Whole columns are cast at once where Arrow's own cast agrees with the rules; the other ones
+value by value. Rules: integers and floats ignore blanks around them; surplus digits of
+decimals and of times are cut, never rounded; no zone means UTC; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1)
+_INTEGER = r"^[+-]?[0-9]+$"
+_FLOAT = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+_DECIMAL = r"(?i)^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?$"
+_PLAIN_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?)?$"
+_ZULU_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?Z$"
+_PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_TIMESTAMP = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[ Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?: ?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?))?)?",
+    re.ASCII,
+)
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
+_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?", re.ASCII)
+_ASCII_BLANKS = " \t\n\r\f\v"
+
+
+class BadValue(ValueError):
+    """A value that cannot be of its column's type; `index` is its place in the array."""
+
+    def __init__(self, index: int, value: object, column: int = 0) -> None:
+        super().__init__(f"bad value at {index}")
+        self.index, self.value, self.column = index, value, column
+
+    def of_column(self, column: int) -> BadValue:
+        return BadValue(self.index, self.value, column)
+
+
+def cast_text(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Cast a string array. Raises `BadValue` at the first value that does not fit.
+
+    Types without a text form raise `NotImplementedError`; `has_text_form` tells.
+    """
+    for matches, whole_column, one_value in _RULES:
+        if matches(wanted):
+            fast = whole_column(array, wanted)
+            return fast if fast is not None else _each(array, wanted, one_value)
+    raise NotImplementedError(f"no text form for {wanted}")
+
+
+def has_text_form(wanted: pa.DataType) -> bool:
+    return any(matches(wanted) for matches, _, _ in _RULES)
+
+
+def parse_one(text: str, wanted: pa.DataType) -> Any:
+    """One value in the form `pa.array` takes for that type. Raises ValueError."""
+    for matches, _, one_value in _RULES:
+        if matches(wanted):
+            return one_value(text, wanted)
+    raise ValueError(f"no text form for {wanted}")
+
+
+def parse_timestamp(text: str, wanted: pa.DataType) -> int:
+    """Count of the type's unit since 1970; further digits are cut. Raises ValueError."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise ValueError("not an ISO 8601 time")
+    hour, minute, second = (int(part or 0) for part in match.group(4, 5, 6))
+    offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
+    zone = timezone(-offset if match[9] == "-" else offset)
+    when = datetime(int(match[1]), int(match[2]), int(match[3]), hour, minute, second, tzinfo=zone)
+    delta = when - _EPOCH
+    nanos = (delta.days * 86_400 + delta.seconds) * 1_000_000_000
+    nanos += int((match[7] or "")[:9].ljust(9, "0"))
+    return nanos // UNIT_NANOS[wanted.unit]
+
+
+def parse_date(text: str, _: pa.DataType) -> date:
+    """A date, or the date of a time. Raises ValueError."""
+    match = _DATE.fullmatch(text)
+    if match is not None:
+        return date(int(match[1]), int(match[2]), int(match[3]))
+    seconds = parse_timestamp(text, pa.timestamp("s"))
+    return _EPOCH_DAY + timedelta(days=seconds // 86_400)
+
+
+def parse_decimal(text: str, wanted: pa.DataType) -> Decimal:
+    """A decimal of the type's scale, surplus digits cut. Raises ValueError."""
+    text = text.strip(_ASCII_BLANKS)
+    if re.match(_DECIMAL, text) is None:
+        raise ValueError("not a decimal number")
+    context = Context(prec=wanted.precision, rounding=ROUND_DOWN)
+    try:
+        return Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale), context=context)
+    except InvalidOperation:
+        raise ValueError("too many digits") from None
+
+
+def parse_integer(text: str, _: pa.DataType) -> int:
+    text = text.strip(_ASCII_BLANKS)
+    if re.match(_INTEGER, text) is None:
+        raise ValueError("not a whole number")
+    return int(text)
+
+
+def parse_float(text: str, _: pa.DataType) -> float:
+    text = text.strip(_ASCII_BLANKS)
+    if re.match(_FLOAT, text) is None:
+        raise ValueError("not a number")
+    return float(text)
+
+
+def parse_bool(text: str, _: pa.DataType) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return lowered == "true"
+
+
+def parse_time(text: str, wanted: pa.DataType) -> int:
+    match = _TIME.fullmatch(text)
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3]) > 59:
+        raise ValueError("not a time of day")
+    seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
+    nanos = seconds * 1_000_000_000 + int((match[4] or "")[:9].ljust(9, "0"))
+    return nanos // UNIT_NANOS[wanted.unit]
+
+
+def _each(array: pa.Array, wanted: pa.DataType, one: Callable[[str, pa.DataType], Any]) -> pa.Array:
+    """Value by value, each different text once."""
+    known: dict[str | None, Any] = {None: None}
+    values = array.to_pylist()
+    for index, text in enumerate(values):
+        if text in known:
+            continue
+        try:
+            known[text] = one(text, wanted)
+        except (ValueError, OverflowError):
+            raise BadValue(index, text) from None
+    try:
+        return pa.array([known[text] for text in values], wanted)
+    except (pa.ArrowInvalid, OverflowError):
+        raise _first_misfit(values, known, wanted) from None
+
+
+def _first_misfit(
+    values: list[str | None], known: dict[str | None, Any], wanted: pa.DataType
+) -> BadValue:
+    for index, text in enumerate(values):
+        try:
+            pa.array([known[text]], wanted)
+        except (pa.ArrowInvalid, OverflowError):
+            return BadValue(index, text)
+    return BadValue(0, values[0] if values else None)
+
+
+def _all_match(array: pa.Array, pattern: str) -> bool:
+    # `all` skips nulls and is null over nulls only.
+    return pc.all(pc.match_substring_regex(array, pattern)).as_py() is not False
+
+
+def _guarded(*patterns: str, trim: bool = False) -> Callable[[pa.Array, pa.DataType], Any]:
+    """Arrow's cast, but only for text of a form on which it and the rules agree."""
+
+    def cast(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
+        texts = pc.ascii_trim_whitespace(array) if trim else array
+        if not any(_all_match(texts, pattern) for pattern in patterns):
+            return None
+        try:
+            return pc.cast(texts, wanted)
+        except pa.ArrowInvalid:
+            return None
+
+    return cast
+
+
+def _cast_timestamp(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
+    for pattern, read_as in (
+        (_PLAIN_TIME, pa.timestamp("ms")),
+        (_ZULU_TIME, pa.timestamp("ms", "UTC")),
+    ):
+        if _all_match(array, pattern):
+            try:
+                millis = pc.cast(array, read_as).cast(pa.int64()).cast(pa.timestamp("ms", "UTC"))
+                return pc.cast(millis, pa.timestamp(wanted.unit, "UTC"), safe=False).cast(wanted)
+            except pa.ArrowInvalid:
+                return None
+    return None
+
+
+def _cast_bool(array: pa.Array, _: pa.DataType) -> pa.Array | None:
+    lowered = pc.ascii_lower(array)
+    true = pc.equal(lowered, "true")
+    if pc.all(pc.or_(true, pc.equal(lowered, "false"))).as_py() is False:
+        return None
+    return true
+
+
+def _same(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return array if array.type == wanted else array.cast(wanted)
+
+
+def _not_at_once(_: pa.Array, __: pa.DataType) -> None:
+    return None
+
+
+def _parse_text(text: str, _: pa.DataType) -> str:
+    return text
+
+
+_RULES: tuple[tuple[Callable[[pa.DataType], bool], Any, Callable[[str, Any], Any]], ...] = (
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), _same, _parse_text),
+    (pa.types.is_integer, _guarded(_INTEGER, trim=True), parse_integer),
+    (pa.types.is_floating, _guarded(_FLOAT, trim=True), parse_float),
+    (pa.types.is_boolean, _cast_bool, parse_bool),
+    (pa.types.is_decimal, _guarded(_DECIMAL, trim=True), parse_decimal),
+    (pa.types.is_timestamp, _cast_timestamp, parse_timestamp),
+    (pa.types.is_date, _guarded(_PLAIN_DATE), parse_date),
+    (pa.types.is_time, _not_at_once, parse_time),
+)
