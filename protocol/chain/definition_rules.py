@@ -1,0 +1,147 @@
+"""Rules of the events that define a dataset: sources, transform, schema, vocabulary.
+
+Each rule is a function of (state, block, event); the order in which they speak is in
+`rules.py`.
+"""
+
+# ruff: noqa: ARG001 - all rules are called alike, few need all three arguments
+from __future__ import annotations
+
+from ..errors import BadInput
+from ..metadata.block import HashedBlock
+from ..metadata.events import (
+    AddPushSource,
+    DisablePollingSource,
+    DisablePushSource,
+    SetDataSchema,
+    SetPollingSource,
+    SetTransform,
+    SetVocab,
+)
+from ..metadata.sources import FetchStepEthereumLogs
+from ..metadata.transforms import Transform
+from .errors import InvalidEvent, NoOpEvent
+from .schema_evolution import incompatibility, is_same
+from .state import ChainState, Vocab
+
+Source = SetPollingSource | AddPushSource
+
+
+def preprocess_is_normalised(state: ChainState, block: HashedBlock, event: Source) -> None:
+    if event.preprocess is not None:
+        _check_normalised(block, event.preprocess)
+
+
+def transform_is_normalised(state: ChainState, block: HashedBlock, event: SetTransform) -> None:
+    _check_normalised(block, event.transform)
+
+
+def _check_normalised(block: HashedBlock, transform: Transform) -> None:
+    """Only `queries`, with an alias on every step but the last."""
+    if transform.query is not None:
+        raise InvalidEvent(block, "its SQL is not normalised: query must be one of queries")
+    if not transform.queries:
+        raise InvalidEvent(block, "its SQL has no queries")
+    *steps, last = transform.queries
+    if any(step.alias is None for step in steps):
+        raise InvalidEvent(block, "every SQL step but the last must have an alias")
+    if last.alias is not None:
+        raise InvalidEvent(block, "the last SQL step must not have an alias")
+
+
+def one_schema_notation(state: ChainState, block: HashedBlock, event: Source) -> None:
+    if event.read.schema is not None and event.read.ddl_schema is not None:
+        raise InvalidEvent(block, "its read step has both schema and ddlSchema")
+
+
+def ethereum_source_names_a_chain(
+    state: ChainState, block: HashedBlock, event: SetPollingSource
+) -> None:
+    fetch = event.fetch
+    if isinstance(fetch, FetchStepEthereumLogs) and fetch.chain_id is None and not fetch.node_url:
+        raise InvalidEvent(block, "an Ethereum logs source needs a chainId or a nodeUrl")
+
+
+def transform_has_inputs(state: ChainState, block: HashedBlock, event: SetTransform) -> None:
+    if not event.inputs:
+        raise InvalidEvent(block, "a transform needs at least one input")
+
+
+def transform_inputs_are_resolved(
+    state: ChainState, block: HashedBlock, event: SetTransform
+) -> None:
+    for item in event.inputs:
+        if item.dataset_ref.id is None:
+            raise InvalidEvent(block, f"input {item.dataset_ref} is named by alias, not by id")
+        if item.alias is None:
+            raise InvalidEvent(block, f"input {item.dataset_ref} has no alias")
+
+
+def transform_inputs_differ(state: ChainState, block: HashedBlock, event: SetTransform) -> None:
+    ids = [str(item.dataset_ref).lower() for item in event.inputs]
+    if len(set(ids)) != len(ids):
+        raise InvalidEvent(block, "one dataset is an input twice")
+
+
+def push_excludes_polling(state: ChainState, block: HashedBlock, event: AddPushSource) -> None:
+    if state.polling_source is not None:
+        raise InvalidEvent(block, "a push source cannot be added while a polling source is active")
+
+
+def push_source_changes_something(
+    state: ChainState, block: HashedBlock, event: AddPushSource
+) -> None:
+    if state.push_sources.get(event.source_name) == event:
+        raise NoOpEvent(block, f"push source {event.source_name!r} is defined like this already")
+
+
+def polling_excludes_push(state: ChainState, block: HashedBlock, event: SetPollingSource) -> None:
+    if state.push_sources:
+        raise InvalidEvent(block, "a polling source cannot be set while a push source is active")
+
+
+def polling_source_changes_something(
+    state: ChainState, block: HashedBlock, event: SetPollingSource
+) -> None:
+    if state.polling_source == event:
+        raise NoOpEvent(block, "the polling source is defined like this already")
+
+
+def disabled_push_source_is_active(
+    state: ChainState, block: HashedBlock, event: DisablePushSource
+) -> None:
+    if event.source_name not in state.push_sources:
+        raise InvalidEvent(block, f"there is no active push source {event.source_name!r}")
+
+
+def disabled_polling_source_is_active(
+    state: ChainState, block: HashedBlock, event: DisablePollingSource
+) -> None:
+    if state.polling_source is None:
+        raise InvalidEvent(block, "there is no active polling source")
+
+
+def schema_only_grows(state: ChainState, block: HashedBlock, event: SetDataSchema) -> None:
+    if event.schema is None or state.schema is None:
+        return
+    try:
+        current = state.data_schema
+    except BadInput as problem:
+        raise InvalidEvent(
+            block, f"the schema before it cannot be read, so it has no successor ({problem})"
+        ) from problem
+    if current is None:
+        return
+    if is_same(current, event.schema):
+        raise NoOpEvent(block, "the schema is the same as before")
+    from_raw = state.schema.schema is None
+    problem_found = incompatibility(current, event.schema, forgive_optionality=from_raw)
+    if problem_found is not None:
+        raise InvalidEvent(block, f"its schema does not fit the data before it: {problem_found}")
+
+
+def vocabulary_keeps_its_columns(state: ChainState, block: HashedBlock, event: SetVocab) -> None:
+    if state.schema is not None and Vocab.of(event).columns != state.vocab.columns:
+        raise InvalidEvent(
+            block, "it renames system columns, but the dataset has a schema with the old names"
+        )

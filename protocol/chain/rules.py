@@ -1,0 +1,178 @@
+"""The rules of the metadata chain as a list: the first broken one speaks.
+
+The order is part of the contract, so that a block with several faults is refused for the
+same one everywhere: what can be said of the block alone, then what a walk back over the
+chain would meet, then what is known at the end of that walk, and last the rules that other
+nodes do not have. Source: ODF "Metadata chain"; order as reference peers check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..metadata.block import HashedBlock
+from ..metadata.events import (
+    AddData,
+    AddPushSource,
+    DisablePollingSource,
+    DisablePushSource,
+    ExecuteTransform,
+    Seed,
+    SetDataSchema,
+    SetPollingSource,
+    SetTransform,
+    SetVocab,
+)
+from . import data_rules, definition_rules, structure_rules
+from .errors import ChainRuleBroken
+from .state import CHANGES, EMPTY, ChainState
+
+REPORT_LIMIT = 10_000
+"""Broken rules a report holds at most."""
+
+Check = Callable[[ChainState, HashedBlock, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A check, the events it is about (none: all), and those whose history it relies on.
+
+    If the chain holds one of the latter in a form that is not understood, the rule is silent.
+    """
+
+    check: Check
+    about: tuple[type, ...] = ()
+    relies_on: tuple[type, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.check.__name__
+
+
+DATA = (AddData, ExecuteTransform)
+SOURCES = (SetPollingSource, AddPushSource)
+ALL_SOURCES = (*SOURCES, DisablePollingSource, DisablePushSource)
+ADDING = (AddData,)
+EXECUTING = (ExecuteTransform,)
+TRANSFORMING = (SetTransform, ExecuteTransform)
+
+_OF_THE_BLOCK_ALONE = (
+    Rule(data_rules.slice_starts_after_previous_offset, DATA),
+    Rule(data_rules.slice_has_rows, DATA),
+    Rule(structure_rules.seed_comes_first),
+    Rule(structure_rules.seed_comes_once),
+    Rule(structure_rules.numbers_begin_at_zero),
+    Rule(data_rules.added_data_is_not_empty, ADDING),
+    Rule(data_rules.execution_is_not_empty, EXECUTING),
+    Rule(definition_rules.preprocess_is_normalised, SOURCES),
+    Rule(definition_rules.transform_is_normalised, (SetTransform,)),
+    Rule(definition_rules.one_schema_notation, SOURCES),
+    Rule(definition_rules.ethereum_source_names_a_chain, (SetPollingSource,)),
+    Rule(definition_rules.transform_has_inputs, (SetTransform,)),
+    Rule(definition_rules.transform_inputs_are_resolved, (SetTransform,)),
+    Rule(definition_rules.transform_inputs_differ, (SetTransform,)),
+    Rule(data_rules.input_progress_is_no_repetition, EXECUTING),
+)
+
+_ON_THE_WAY_BACK = (
+    Rule(structure_rules.previous_block_is_the_head),
+    Rule(data_rules.inputs_are_the_declared_ones, EXECUTING, TRANSFORMING),
+    Rule(structure_rules.numbers_have_no_gaps),
+    Rule(structure_rules.system_time_never_goes_back),
+    Rule(data_rules.watermark_never_goes_back, DATA, DATA),
+    Rule(data_rules.offsets_continue, DATA, DATA),
+    Rule(definition_rules.push_excludes_polling, (AddPushSource,), ALL_SOURCES),
+    Rule(definition_rules.push_source_changes_something, (AddPushSource,), ALL_SOURCES),
+    Rule(definition_rules.polling_excludes_push, (SetPollingSource,), ALL_SOURCES),
+)
+
+_AT_THE_END_OF_THE_WAY = (
+    Rule(data_rules.schema_comes_before_data, DATA, (SetDataSchema,)),
+    Rule(data_rules.transform_comes_before_execution, EXECUTING, TRANSFORMING),
+    Rule(data_rules.added_checkpoint_continues, ADDING, ADDING),
+    Rule(data_rules.executed_checkpoint_continues, EXECUTING, EXECUTING),
+    Rule(data_rules.added_data_changes_something, ADDING, ADDING),
+    Rule(data_rules.execution_changes_something, EXECUTING, EXECUTING),
+    Rule(data_rules.inputs_continue, EXECUTING, EXECUTING),
+    Rule(definition_rules.schema_only_grows, (SetDataSchema,), (SetDataSchema,)),
+)
+
+_OF_THIS_NODE = (
+    Rule(data_rules.first_data_has_no_previous_offset, DATA, DATA),
+    Rule(data_rules.new_inputs_start_from_nothing, EXECUTING, EXECUTING),
+    Rule(definition_rules.polling_source_changes_something, (SetPollingSource,), ALL_SOURCES),
+    Rule(definition_rules.disabled_push_source_is_active, (DisablePushSource,), ALL_SOURCES),
+    Rule(definition_rules.disabled_polling_source_is_active, (DisablePollingSource,), ALL_SOURCES),
+    Rule(definition_rules.vocabulary_keeps_its_columns, (SetVocab,), (SetVocab, SetDataSchema)),
+    Rule(structure_rules.only_a_root_receives_data, (*ADDING, *SOURCES), (Seed,)),
+    Rule(structure_rules.only_a_derivative_transforms, TRANSFORMING, (Seed,)),
+)
+
+RULES = (*_OF_THE_BLOCK_ALONE, *_ON_THE_WAY_BACK, *_AT_THE_END_OF_THE_WAY, *_OF_THIS_NODE)
+
+_BY_EVENT: dict[type, tuple[Rule, ...]] = {
+    event: tuple(rule for rule in RULES if not rule.about or event in rule.about)
+    for event in CHANGES
+}
+_CHECKS: dict[type, tuple[Check, ...]] = {
+    event: tuple(rule.check for rule in rules) for event, rules in _BY_EVENT.items()
+}
+
+
+def append(state: ChainState, block: HashedBlock) -> ChainState:
+    """The state after `block`.
+
+    Raises:
+        ChainRuleBroken: the block may not follow; the first broken rule, by its leaf.
+    """
+    event = block.block.event
+    for check in _applicable(state, type(event)):
+        try:
+            check(state, block, event)
+        except ChainRuleBroken as broken:
+            raise broken.named(check.__name__) from broken.__cause__
+    return state.after(block)
+
+
+def fold(blocks: Iterable[HashedBlock], state: ChainState = EMPTY) -> ChainState:
+    """The state after all blocks, oldest first. Raises like `append`."""
+    for block in blocks:
+        state = append(state, block)
+    return state
+
+
+def report(
+    blocks: Iterable[HashedBlock], state: ChainState = EMPTY, *, limit: int = REPORT_LIMIT
+) -> list[ChainRuleBroken]:
+    """Every broken rule, in chain order; blocks that break one count as appended.
+
+    A fault may show again in later blocks that build on it. At most `limit` are listed.
+    """
+    broken: list[ChainRuleBroken] = []
+    for block in blocks:
+        broken.extend(_broken(state, block))
+        if len(broken) >= limit:
+            return broken[:limit]
+        state = state.after(block)
+    return broken
+
+
+def _broken(state: ChainState, block: HashedBlock) -> Iterable[ChainRuleBroken]:
+    event = block.block.event
+    for check in _applicable(state, type(event)):
+        try:
+            check(state, block, event)
+        except ChainRuleBroken as broken:
+            yield broken.named(check.__name__)
+
+
+def _applicable(state: ChainState, event: type) -> tuple[Check, ...]:
+    if not state.clouded:
+        return _CHECKS[event]
+    return tuple(
+        rule.check
+        for rule in _BY_EVENT[event]
+        if not any(kind.__name__ in state.clouded for kind in rule.relies_on)
+    )

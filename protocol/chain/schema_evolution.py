@@ -1,0 +1,181 @@
+"""Whether one schema may follow another in a chain, and what the first one must hold.
+
+Columns and struct members are matched by name at every depth. New optional ones may come
+at any place, attributes and order may change; nothing may go, nothing may change its type
+or whether it is optional. The step from the old raw Arrow form to the ODF form forgives
+optionality, once: Arrow writers were careless about it. Source: ODF "SetDataSchema".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from ..metadata.events import SetDataSchema
+from ..metadata.schema import (
+    DataField,
+    DataSchema,
+    DataType,
+    DataTypeDate,
+    DataTypeDuration,
+    DataTypeInt32,
+    DataTypeInt64,
+    DataTypeList,
+    DataTypeMap,
+    DataTypeOption,
+    DataTypeStruct,
+    DataTypeTime,
+    DataTypeTimestamp,
+    TimeUnit,
+)
+
+UTC = "UTC"
+RAW_SCHEMAS_KEPT = 64
+"""Converted raw Arrow schemas that are remembered."""
+
+
+def odf_schema(event: SetDataSchema) -> DataSchema:
+    """The schema of the event in ODF form.
+
+    Raises:
+        BadInput: a raw Arrow schema that cannot be read or has no ODF counterpart.
+    """
+    if event.schema is not None:
+        return event.schema
+    return _converted(event.raw_arrow_schema or b"")
+
+
+@lru_cache(maxsize=RAW_SCHEMAS_KEPT)
+def _converted(raw: bytes) -> DataSchema:
+    # Only chains of old writers need Arrow; others do not pay for loading it.
+    from ..arrow_schema import decode_raw_arrow_schema, from_arrow
+
+    return from_arrow(decode_raw_arrow_schema(raw))
+
+
+def with_defaults(schema: DataSchema) -> DataSchema:
+    """The same schema with every default spelled out, attributes kept."""
+    return replace(schema, fields=_fields_with_defaults(schema.fields))
+
+
+def _fields_with_defaults(fields: tuple[DataField, ...]) -> tuple[DataField, ...]:
+    return tuple(replace(field, type=type_with_defaults(field.type)) for field in fields)
+
+
+def type_with_defaults(type_: DataType) -> DataType:
+    """Times are in milliseconds, timestamps in UTC, maps unsorted, unless they say otherwise."""
+    match type_:
+        case DataTypeTimestamp(unit=unit, timezone=zone):
+            return DataTypeTimestamp(unit=unit or TimeUnit.Millisecond, timezone=zone or UTC)
+        case DataTypeTime(unit=None):
+            return DataTypeTime(unit=TimeUnit.Millisecond)
+        case DataTypeDuration(unit=None):
+            return DataTypeDuration(unit=TimeUnit.Millisecond)
+        case DataTypeOption(inner=inner):
+            return DataTypeOption(inner=type_with_defaults(inner))
+        case DataTypeStruct(fields=fields):
+            return DataTypeStruct(fields=_fields_with_defaults(fields))
+        case DataTypeList(item_type=item):
+            return replace(type_, item_type=type_with_defaults(item))
+        case DataTypeMap(key_type=key, value_type=value):
+            return DataTypeMap(
+                key_type=type_with_defaults(key),
+                value_type=type_with_defaults(value),
+                keys_sorted=bool(type_.keys_sorted),
+            )
+        case _:
+            return type_
+
+
+def is_same(current: DataSchema, new: DataSchema) -> bool:
+    """No difference at all: attributes and order count, spelled-out defaults do not."""
+    return with_defaults(current) == with_defaults(new)
+
+
+def incompatibility(
+    current: DataSchema, new: DataSchema, *, forgive_optionality: bool = False
+) -> str | None:
+    """What forbids `new` after `current`, as half a sentence; None when it may follow."""
+    return _fields_differ(
+        "",
+        with_defaults(current).fields,
+        with_defaults(new).fields,
+        forgiving=forgive_optionality,
+    )
+
+
+def _fields_differ(
+    path: str, current: Sequence[DataField], new: Sequence[DataField], *, forgiving: bool
+) -> str | None:
+    before = {field.name: field for field in current}
+    now = {field.name: field for field in new}
+    if len(now) != len(new):
+        return f"two columns{f' of {path}' if path else ''} share one name"
+    for name, field in before.items():
+        if name not in now:
+            return f"column {path}{name} was removed"
+        problem = _types_differ(path + name, field.type, now[name].type, forgiving=forgiving)
+        if problem:
+            return problem
+    for name, field in now.items():
+        if name not in before and not isinstance(field.type, DataTypeOption):
+            return f"column {path}{name} was added and is not optional"
+    return None
+
+
+def _types_differ(path: str, current: DataType, new: DataType, *, forgiving: bool) -> str | None:
+    if forgiving:
+        current, new = _required(current), _required(new)
+    match current, new:
+        case DataTypeOption(), DataTypeOption():
+            return _types_differ(path, current.inner, new.inner, forgiving=forgiving)
+        case DataTypeOption(), _:
+            return f"column {path} was optional and became required"
+        case _, DataTypeOption():
+            return f"column {path} was required and became optional"
+        case DataTypeStruct(), DataTypeStruct():
+            return _fields_differ(path + ".", current.fields, new.fields, forgiving=forgiving)
+        case DataTypeList(), DataTypeList() if current.fixed_length == new.fixed_length:
+            inside = path + "[]"
+            return _types_differ(inside, current.item_type, new.item_type, forgiving=forgiving)
+        case DataTypeMap(), DataTypeMap() if current.keys_sorted == new.keys_sorted:
+            keys, values = path + "{key}", path + "{value}"
+            return _types_differ(
+                keys, current.key_type, new.key_type, forgiving=forgiving
+            ) or _types_differ(values, current.value_type, new.value_type, forgiving=forgiving)
+        case _:
+            return None if current == new else f"the type of column {path} changed"
+
+
+def _required(type_: DataType) -> DataType:
+    return type_.inner if isinstance(type_, DataTypeOption) else type_
+
+
+def unfit_system_columns(schema: DataSchema, columns: tuple[str, str, str, str]) -> list[str]:
+    """What is wrong with the system columns of a first schema, one half sentence each.
+
+    `columns` are the effective names of offset, operation type, system time, event time.
+    Offset and system time are never null; the others may be declared optional.
+    """
+    offset, operation, system_time, event_time = columns
+    millis = DataTypeTimestamp(unit=TimeUnit.Millisecond, timezone=UTC)
+    types: dict[str, DataType] = {}
+    for field in with_defaults(schema).fields:
+        types.setdefault(field.name, field.type)
+    fits = (
+        (offset, types.get(offset) == DataTypeInt64(), "Int64"),
+        (operation, _inner(types.get(operation)) == DataTypeInt32(), "Int32"),
+        (system_time, types.get(system_time) == millis, "Timestamp(Millisecond, UTC)"),
+        (
+            event_time,
+            isinstance(_inner(types.get(event_time)), DataTypeDate | DataTypeTimestamp),
+            "Date or Timestamp",
+        ),
+    )
+    return [f"column {name} must be {what}" for name, fit, what in fits if not fit]
+
+
+def _inner(type_: DataType | None) -> DataType | None:
+    return None if type_ is None else _required(type_)

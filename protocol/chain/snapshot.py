@@ -1,0 +1,133 @@
+"""From what a person writes to what a chain holds: events normalised, inputs resolved.
+
+A manifest names inputs as people know them and may give a transform as a single `query`. A
+chain holds ids, an alias for each input, and a list of `queries` only.
+Source: ODF "DatasetSnapshot"; rules as reference peers create datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from ..errors import BadInput
+from ..identity import DatasetId, DatasetRef
+from ..metadata.block import DatasetSnapshot
+from ..metadata.events import (
+    AddData,
+    AddPushSource,
+    DatasetKind,
+    DisablePollingSource,
+    DisablePushSource,
+    ExecuteTransform,
+    MetadataEvent,
+    Seed,
+    SetPollingSource,
+    SetTransform,
+)
+from ..metadata.transforms import SqlQueryStep, Transform, TransformInput
+
+Resolve = Callable[[DatasetRef], DatasetId | None]
+
+NEVER_IN_A_SNAPSHOT = (Seed, AddData, ExecuteTransform, DisablePollingSource, DisablePushSource)
+ONLY_IN_A: dict[type, DatasetKind] = {
+    SetPollingSource: DatasetKind.Root,
+    AddPushSource: DatasetKind.Root,
+    SetTransform: DatasetKind.Derivative,
+}
+
+
+class InvalidSnapshot(BadInput):
+    """A manifest that describes no dataset. Facts: `event` (kind), `reason`."""
+
+    def __init__(self, event: MetadataEvent, reason: str) -> None:
+        kind = type(event).__name__
+        super().__init__(f"{kind} in the manifest: {reason}", event=kind, reason=reason)
+
+
+class MissingInputs(BadInput):
+    """Inputs of a transform that this node does not know. Facts: `missing` (references)."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"inputs not found: {', '.join(missing)}; create or pull them first",
+            missing=list(missing),
+        )
+        self.missing = tuple(missing)
+
+
+def prepare(
+    snapshot: DatasetSnapshot, *, dataset_id: DatasetId, resolve: Resolve
+) -> tuple[MetadataEvent, ...]:
+    """Events of the new dataset, `Seed` first, ready for `author`.
+
+    Raises:
+        InvalidSnapshot: an event that has no place in a manifest, or in this kind of dataset,
+            or SQL that cannot be normalised.
+        MissingInputs: all inputs that `resolve` does not know.
+    """
+    normal = [_normalise_sql(event) for event in snapshot.metadata]
+    events = _resolve_inputs(normal, resolve)
+    for event in events:
+        _check_place(event, snapshot.kind)
+    return (Seed(dataset_id=dataset_id, dataset_kind=snapshot.kind), *events)
+
+
+def normalize_event(event: MetadataEvent, resolve: Resolve) -> MetadataEvent:
+    """One event written by a person, as a chain holds it. Raises like `prepare`."""
+    return _resolve_inputs([_normalise_sql(event)], resolve)[0]
+
+
+def _normalise_sql(event: MetadataEvent) -> MetadataEvent:
+    match event:
+        case SetTransform():
+            return replace(event, transform=_steps_only(event, event.transform))
+        case SetPollingSource(preprocess=sql) | AddPushSource(preprocess=sql) if sql is not None:
+            return replace(event, preprocess=_steps_only(event, sql))
+        case _:
+            return event
+
+
+def _steps_only(event: MetadataEvent, transform: Transform) -> Transform:
+    if transform.query is not None:
+        if transform.queries is not None:
+            raise InvalidSnapshot(event, "give either query or queries, not both")
+        step = SqlQueryStep(query=transform.query)
+        return replace(transform, query=None, queries=(step,))
+    unnamed = sum(step.alias is None for step in transform.queries or ())
+    if unnamed > 1:
+        raise InvalidSnapshot(event, "only the last of the queries goes without an alias")
+    return transform
+
+
+def _resolve_inputs(events: Iterable[MetadataEvent], resolve: Resolve) -> list[MetadataEvent]:
+    missing: dict[str, None] = {}
+    resolved: list[MetadataEvent] = []
+    for event in events:
+        if isinstance(event, SetTransform):
+            inputs = tuple(_resolved(item, resolve, missing) for item in event.inputs)
+            event = replace(event, inputs=inputs)
+        resolved.append(event)
+    if missing:
+        raise MissingInputs(list(missing))
+    return resolved
+
+
+def _resolved(item: TransformInput, resolve: Resolve, missing: dict[str, None]) -> TransformInput:
+    """By id; without an alias the text of the reference becomes the alias."""
+    text = str(item.dataset_ref)
+    found = resolve(item.dataset_ref)
+    if found is None:
+        missing[text] = None
+        return item
+    alias = text if item.alias is None else item.alias
+    return TransformInput(dataset_ref=DatasetRef(id=found), alias=alias)
+
+
+def _check_place(event: MetadataEvent, kind: DatasetKind) -> None:
+    if isinstance(event, NEVER_IN_A_SNAPSHOT):
+        raise InvalidSnapshot(event, "a manifest holds definitions only, this is history")
+    wanted = ONLY_IN_A.get(type(event), kind)
+    if wanted is not kind:
+        raise InvalidSnapshot(event, f"it belongs into a {wanted.lower()}, not a {kind.lower()}")

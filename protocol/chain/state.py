@@ -1,0 +1,240 @@
+"""What a chain says as of one block: `EMPTY`, then `after(block)` for every block.
+
+The state is everything rules and planners need, so that neither walks the chain again. It is
+a value: successors share what did not change. `after` checks nothing; `rules.py` does. One
+table says what each event changes.
+
+An event of a newer writer changes nothing we know of. Its block is remembered in
+`not_understood`; if it is a new form of a known event, that kind is `clouded`: what the state
+says about it may be out of date, and rules that need it stay silent until it is known again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..identity import DatasetId
+from ..instant import Instant
+from ..metadata.block import HashedBlock, NotUnderstood, UnknownEvent
+from ..metadata.data import SourceState
+from ..metadata.events import (
+    AddData,
+    AddPushSource,
+    DatasetKind,
+    DisablePollingSource,
+    DisablePushSource,
+    ExecuteTransform,
+    Seed,
+    SetAttachments,
+    SetDataSchema,
+    SetInfo,
+    SetLicense,
+    SetPollingSource,
+    SetTransform,
+    SetVocab,
+)
+from ..metadata.schema import DataSchema
+from ..multihash import Multihash
+from .schema_evolution import odf_schema
+
+Changes = dict[str, Any]
+
+
+class Vocab(Struct, frozen=True, kw_only=True):
+    """Effective names of the system columns, and the event they come from, if any."""
+
+    offset_column: str = "offset"
+    operation_type_column: str = "op"
+    system_time_column: str = "system_time"
+    event_time_column: str = "event_time"
+    event: SetVocab | None = None
+
+    @classmethod
+    def of(cls, event: SetVocab) -> Vocab:
+        """Absent names keep their default."""
+        named = {name: getattr(event, name) for name in cls.__struct_fields__ if name != "event"}
+        return cls(event=event, **{name: text for name, text in named.items() if text is not None})
+
+    @property
+    def columns(self) -> tuple[str, str, str, str]:
+        """Offset, operation type, system time, event time."""
+        return (
+            self.offset_column,
+            self.operation_type_column,
+            self.system_time_column,
+            self.event_time_column,
+        )
+
+
+class ChainState(Struct, frozen=True, kw_only=True):
+    """A chain as of its `head`. Sizes are bytes; `num_records` counts rows of all slices."""
+
+    dataset_id: DatasetId | None = None
+    kind: DatasetKind | None = None
+
+    head: Multihash | None = None
+    sequence_number: int | None = None
+    system_time: Instant | None = None
+
+    vocab: Vocab = Vocab()
+    schema: SetDataSchema | None = None
+    polling_source: SetPollingSource | None = None
+    push_sources: Mapping[str, AddPushSource] = MappingProxyType({})
+    transform: SetTransform | None = None
+    declared_inputs: tuple[DatasetId | None, ...] | None = None
+    info: SetInfo | None = None
+    license: SetLicense | None = None
+    attachments: SetAttachments | None = None
+
+    has_data_blocks: bool = False
+    last_offset: int | None = None
+    watermark: Instant | None = None
+    last_add_data: AddData | None = None
+    last_execution: ExecuteTransform | None = None
+
+    num_blocks: int = 0
+    num_records: int = 0
+    data_size: int = 0
+    checkpoints_size: int = 0
+
+    not_understood: tuple[Multihash, ...] = ()
+    clouded: frozenset[str] = frozenset()
+
+    def after(self, block: HashedBlock) -> ChainState:
+        """The state with this block as head, whether or not the block keeps the rules."""
+        inner = block.block
+        event = inner.event
+        changes = CHANGES[type(event)](self, event)
+        if isinstance(event, UnknownEvent):
+            changes["not_understood"] = (*self.not_understood, block.hash)
+        elif self.clouded and isinstance(event, _CLEARING):
+            changes["clouded"] = self.clouded - {type(event).__name__}
+        return replace(
+            self,
+            head=block.hash,
+            sequence_number=inner.sequence_number,
+            system_time=inner.system_time,
+            num_blocks=self.num_blocks + 1,
+            **changes,
+        )
+
+    @property
+    def data_schema(self) -> DataSchema | None:
+        """The schema in ODF form; an old raw Arrow one is converted when asked for.
+
+        Raises:
+            BadInput: the raw form cannot be read or has no ODF counterpart.
+        """
+        return None if self.schema is None else odf_schema(self.schema)
+
+    @property
+    def last_source_state(self) -> SourceState | None:
+        """Of the last `AddData`; an older one does not count."""
+        return self.last_add_data.new_source_state if self.last_add_data else None
+
+    @property
+    def last_checkpoint(self) -> Multihash | None:
+        """Physical hash the next data event names as its previous checkpoint."""
+        derivative = self.kind is DatasetKind.Derivative
+        last = self.last_execution if derivative else self.last_add_data
+        return last.new_checkpoint.physical_hash if last and last.new_checkpoint else None
+
+    @property
+    def next_offset(self) -> int:
+        """First offset of the next slice."""
+        return 0 if self.last_offset is None else self.last_offset + 1
+
+    def require_understood(self) -> None:
+        """For whoever plans work from this state.
+
+        Raises:
+            NotUnderstood: the chain holds events of a newer writer.
+        """
+        if self.not_understood:
+            raise NotUnderstood(
+                f"block {self.not_understood[0]} was written by a newer peer and is not "
+                "understood here; upgrade this node before working on the dataset",
+                blocks=[str(block) for block in self.not_understood],
+            )
+
+
+def _seeded(_state: ChainState, event: Seed) -> Changes:
+    return {"dataset_id": event.dataset_id, "kind": event.dataset_kind}
+
+
+def _data_added(state: ChainState, event: AddData) -> Changes:
+    return {"last_add_data": event, **_data_block(state, event)}
+
+
+def _executed(state: ChainState, event: ExecuteTransform) -> Changes:
+    inputs = tuple(item.dataset_id for item in event.query_inputs)
+    return {
+        "last_execution": event,
+        "declared_inputs": inputs,
+        **_data_block(state, event),
+    }
+
+
+def _data_block(state: ChainState, event: AddData | ExecuteTransform) -> Changes:
+    changes: Changes = {
+        "has_data_blocks": True,
+        "last_offset": event.prev_offset,
+        "watermark": event.new_watermark,
+    }
+    if (data := event.new_data) is not None:
+        interval = data.offset_interval
+        changes["last_offset"] = interval.end
+        changes["num_records"] = state.num_records + max(0, interval.end - interval.start + 1)
+        changes["data_size"] = state.data_size + data.size
+    if event.new_checkpoint is not None:
+        changes["checkpoints_size"] = state.checkpoints_size + event.new_checkpoint.size
+    return changes
+
+
+def _transform_set(_state: ChainState, event: SetTransform) -> Changes:
+    inputs = tuple(item.dataset_ref.id for item in event.inputs)
+    return {"transform": event, "declared_inputs": inputs}
+
+
+def _push_source_added(state: ChainState, event: AddPushSource) -> Changes:
+    sources = {**state.push_sources, event.source_name: event}
+    return {"push_sources": MappingProxyType(sources)}
+
+
+def _push_source_disabled(state: ChainState, event: DisablePushSource) -> Changes:
+    left = {k: v for k, v in state.push_sources.items() if k != event.source_name}
+    return {"push_sources": MappingProxyType(left)}
+
+
+def _not_understood(state: ChainState, event: UnknownEvent) -> Changes:
+    return {"clouded": state.clouded | {event.name}} if event.name else {}
+
+
+CHANGES: dict[type, Callable[[ChainState, Any], Changes]] = {
+    Seed: _seeded,
+    AddData: _data_added,
+    ExecuteTransform: _executed,
+    SetTransform: _transform_set,
+    SetPollingSource: lambda _state, event: {"polling_source": event},
+    DisablePollingSource: lambda _state, _event: {"polling_source": None},
+    AddPushSource: _push_source_added,
+    DisablePushSource: _push_source_disabled,
+    SetDataSchema: lambda _state, event: {"schema": event},
+    SetVocab: lambda _state, event: {"vocab": Vocab.of(event)},
+    SetInfo: lambda _state, event: {"info": event},
+    SetLicense: lambda _state, event: {"license": event},
+    SetAttachments: lambda _state, event: {"attachments": event},
+    UnknownEvent: _not_understood,
+}
+"""What each event changes, beside the head and the count of blocks."""
+
+_CLEARING = (AddData, ExecuteTransform, SetDataSchema, SetTransform, SetPollingSource, SetVocab)
+"""Events that replace all their kind said before, so that one of them clears the view."""
+
+EMPTY = ChainState()
+"""Before the first block."""
