@@ -41,13 +41,7 @@ class Attributes:
     def value(self) -> dict[str, Any]:
         """The map. Raises `MalformedAttributes` when the text is no JSON object."""
         if self._value is None:
-            try:
-                value = json.loads(self.text)
-            except (ValueError, RecursionError):
-                raise MalformedAttributes("attribute map is not JSON") from None
-            if not isinstance(value, dict):
-                raise MalformedAttributes("attribute map is not a JSON object")
-            self._value = value
+            self._value = _parse(self.text)
         return self._value
 
     def __eq__(self, other: object) -> bool:
@@ -65,27 +59,74 @@ def canonical_json(value: Any, depth: int = 0) -> str:
     if depth > MAX_DEPTH:
         raise MalformedAttributes(f"attributes are nested deeper than {MAX_DEPTH}")
     match value:
-        case None | bool() | str():
-            return json.dumps(value, ensure_ascii=False)
+        case None | bool():
+            return json.dumps(value)
+        case str():
+            return _quoted(value)
         case int():
             if not -(2**63) <= value < 2**64:
-                raise MalformedAttributes(f"integer out of range: {value}")
+                raise MalformedAttributes("an integer of an attribute map needs more than 64 bits")
             return str(value)
         case float():
             return _float_text(value)
         case dict():
-            items = sorted(value.items(), key=lambda item: str(item[0]).encode())
-            return (
-                "{"
-                + ",".join(
-                    f"{json.dumps(str(k), ensure_ascii=False)}:{canonical_json(v, depth + 1)}"
-                    for k, v in items
-                )
-                + "}"
-            )
+            items = _sorted_items(value)
+            parts = [f"{key}:{canonical_json(part, depth + 1)}" for key, part in items]
+            return "{" + ",".join(parts) + "}"
         case list() | tuple():
-            return "[" + ",".join(canonical_json(item, depth + 1) for item in value) + "]"
+            return "[" + ",".join([canonical_json(item, depth + 1) for item in value]) + "]"
     raise MalformedAttributes(f"JSON cannot carry a {type(value).__name__}")
+
+
+def _sorted_items(value: dict[Any, Any]) -> list[tuple[str, Any]]:
+    """Quoted keys in the order of their UTF-8 bytes, with what they stand for."""
+    if not all(isinstance(key, str) for key in value):
+        raise MalformedAttributes("the keys of an attribute map are text")
+    quoted = {key: _quoted(key) for key in value}
+    return [(quoted[key], value[key]) for key in sorted(value, key=str.encode)]
+
+
+def _quoted(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise MalformedAttributes("text with surrogates in an attribute map") from None
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise MalformedAttributes("attribute map is not JSON") from None
+    if not isinstance(value, dict):
+        raise MalformedAttributes("attribute map is not a JSON object")
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deep(value):
+        raise MalformedAttributes(f"attributes are nested deeper than {MAX_DEPTH}")
+    return value
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 2):
+        level = [
+            part
+            for item in level
+            if isinstance(item, dict | list)
+            for part in (item.values() if isinstance(item, dict) else item)
+        ]
+    return bool(level)
 
 
 def _float_text(value: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 from .errors import BadInput
 
@@ -67,11 +67,10 @@ class Instant:
         """From the wire struct: year, day of year from 1, seconds from midnight, nanoseconds."""
         if not 1 <= year <= 9999 or not 0 <= seconds < DAY_SECONDS or not 0 <= nanos < NANOS:
             raise MalformedInstant(f"timestamp fields out of range: {year}, {seconds}, {nanos}")
-        first = date(year, 1, 1)
-        last = 366 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 365
-        if not 1 <= ordinal <= last:
+        first, length = _year(year)
+        if not 1 <= ordinal <= length:
             raise MalformedInstant(f"year {year} has no day {ordinal}")
-        days = (first - _EPOCH).days + ordinal - 1
+        days = first + ordinal - 1
         return cls((days * DAY_SECONDS + seconds) * NANOS + nanos)
 
     @classmethod
@@ -130,6 +129,13 @@ class Instant:
 
 _MIN = (date(1, 1, 1) - _EPOCH).days * DAY_SECONDS * NANOS
 _MAX = ((date(9999, 12, 31) - _EPOCH).days + 1) * DAY_SECONDS * NANOS - 1
+
+
+@lru_cache(maxsize=512)
+def _year(year: int) -> tuple[int, int]:
+    """Days from 1970 to the first day of the year, and how many it has."""
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return (date(year, 1, 1) - _EPOCH).days, 366 if leap else 365
 
 
 def _offset_seconds(text: str, whole: str) -> int:

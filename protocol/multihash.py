@@ -129,6 +129,9 @@ class Multihash:
     @classmethod
     def decode(cls, raw: bytes) -> Multihash:
         """From `varint(code) ‖ varint(length) ‖ digest`. Raises `MalformedHash`."""
+        for code, head in _USUAL_HEADS:
+            if raw.startswith(head) and len(raw) == len(head) + MAX_DIGEST_BYTES:
+                return cls(code, raw[len(head) :])
         code, at = decode_varint(raw)
         length, at = decode_varint(raw, at)
         if len(raw) - at != length:
@@ -169,3 +172,10 @@ class Multihash:
 
     def __hash__(self) -> int:
         return hash((self.code, self.digest))
+
+
+_USUAL_HEADS = tuple(
+    (code, encode_varint(code) + encode_varint(MAX_DIGEST_BYTES))
+    for code in (SHA3_256, ARROW0_SHA3_256)
+)
+"""Code and length of nearly every hash there is."""

@@ -107,19 +107,19 @@ def _block_version(manifest: Manifest) -> BlockVersion:
     )
 
 
-def _read_block(source: Source, at: int, depth: int) -> MetadataBlock:
+def _read_block(source: Source, at: int) -> MetadataBlock:
     """The frame strictly, the event as far as it is known."""
-    layout = _BLOCK.layout(source, at, depth)
+    layout = _BLOCK.layout(source, at)
     values: dict[str, Any] = layout.defaults.copy()
     tag, unknown = 0, layout.unknown
     for name, read, offset in layout.steps:
         if name != "event":
-            values[name] = read(source, at + offset, depth)
+            values[name] = read(source, at + offset)
             continue
         tag = source.raw[at + offset]
         if unknown is None:
             try:
-                values[name] = read(source, at + offset, depth)
+                values[name] = read(source, at + offset)
             except NotKnown as problem:
                 unknown = problem.what
     if unknown is not None:

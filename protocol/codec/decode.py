@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from ..attributes import Attributes
 from ..errors import BadInput
@@ -49,8 +49,8 @@ _SCALARS = {
 }
 _OFFSET_WIDTH = 4
 
-Read = Callable[["Source", int, int], Any]
-"""(source, position of the field, depth left) to value."""
+Read = Callable[["Source", int], Any]
+"""(source, position of the field) to value."""
 
 
 class MalformedBuffer(BadInput):
@@ -66,22 +66,21 @@ class NotKnown(BadInput):
 
 
 class Source:
-    """One buffer and how much of it may still be visited."""
+    """One buffer, how much of it may still be visited, how deep tables may still nest."""
 
-    __slots__ = ("left", "raw", "size")
+    __slots__ = ("depth", "left", "raw", "size")
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         self.size = len(raw)
         self.left = MAX_SHARING * len(raw)
+        self.depth = MAX_DEPTH
 
-    def visit(self, at: int, width: int, charge: int) -> None:
-        """That many bytes from there are inside of the buffer; the budget is charged."""
-        self.left -= charge
-        if at + width > self.size:
-            raise MalformedBuffer("an offset points outside of the buffer", at=at)
+    def refuse(self) -> NoReturn:
+        """Why a part may not be read that lies outside or over the budget."""
         if self.left < 0:
             raise MalformedBuffer(f"parts are shared more than {MAX_SHARING} times over")
+        raise MalformedBuffer("an offset points outside of the buffer")
 
     def follow(self, at: int) -> int:
         """Where the forward offset at this position leads."""
@@ -89,19 +88,22 @@ class Source:
         return target
 
     def vector(self, at: int, width: int) -> tuple[int, int]:
-        """Start and count of the vector an offset at this position leads to."""
-        start = self.follow(at)
-        (count,) = _U32(self.raw, start)
-        self.visit(start, 4 + count * width, 4 + count * width)
-        return start + 4, count
+        """Start and end of the items an offset at this position leads to."""
+        start = at + _U32(self.raw, at)[0] + 4
+        length = _U32(self.raw, start - 4)[0] * width
+        self.left -= length + 4
+        if start + length > self.size or self.left < 0:
+            self.refuse()
+        return start, start + length
 
     def bytes_(self, at: int) -> bytes:
-        start, count = self.vector(at, 1)
-        return self.raw[start : start + count]
+        start, end = self.vector(at, 1)
+        return self.raw[start:end]
 
     def text(self, at: int) -> str:
+        start, end = self.vector(at, 1)
         try:
-            return self.bytes_(at).decode()
+            return str(self.raw[start:end], "utf-8")
         except UnicodeDecodeError:
             raise MalformedBuffer("a string is not UTF-8", at=at) from None
 
@@ -120,7 +122,7 @@ def read_guarded(raw: bytes, read: Read) -> Any:
     """Read at the root of a buffer; whatever is wrong with the bytes is `MalformedBuffer`."""
     source = Source(raw)
     try:
-        return read(source, source.follow(0), MAX_DEPTH)
+        return read(source, source.follow(0))
     except struct.error:
         raise MalformedBuffer("the buffer is cut short or an offset is wild") from None
     except (MalformedBuffer, NotKnown):
@@ -149,19 +151,21 @@ class TablePlan:
         self.name, self.fields, self.model = name, fields, model
         self._layout = lru_cache(maxsize=PLANS_PER_TABLE)(self._plan)
 
-    def read(self, source: Source, at: int, depth: int) -> Any:
+    def read(self, source: Source, at: int) -> Any:
         """The table at this position. Raises as `decode_root`, and `struct.error`."""
-        layout = self.layout(source, at, depth)
+        layout = self.layout(source, at)
         if layout.unknown is not None:
             raise NotKnown(layout.unknown)
         values = layout.defaults.copy()
         for name, read, offset in layout.steps:
-            values[name] = read(source, at + offset, depth)
+            values[name] = read(source, at + offset)
+        source.depth += 1
         return self.model(**values)
 
-    def layout(self, source: Source, at: int, depth: int) -> Layout:
+    def layout(self, source: Source, at: int) -> Layout:
         """The plan for the table at this position; bounds are checked, the budget charged."""
-        if depth <= 0:
+        source.depth -= 1
+        if source.depth < 0:
             raise MalformedBuffer(f"tables are nested deeper than {MAX_DEPTH}")
         raw = source.raw
         vtable = at - _I32(raw, at)[0]
@@ -171,7 +175,9 @@ class TablePlan:
         if size > MAX_VTABLE_BYTES or vtable + size > source.size:
             raise MalformedBuffer("a vtable is cut short or too large", at=vtable)
         layout = self._layout(raw[vtable : vtable + size])
-        source.visit(at, layout.inline, layout.charge)
+        source.left -= layout.charge
+        if at + layout.inline > source.size or source.left < 0:
+            source.refuse()
         return layout
 
     def _plan(self, vtable: bytes) -> Layout:
@@ -186,7 +192,7 @@ class TablePlan:
             if field.wire == "union" and tag:
                 steps.append((field.name, _union_reader(self.name, field, at - tag), tag))
             elif field.wire != "union" and at:
-                steps.append((field.name, _READERS[field.wire](field), at))
+                steps.append((field.name, _reader(field), at))
             elif field.required:
                 defaults[field.name] = field
         known = sum(UNION_SLOTS if field.wire == "union" else 1 for field in self.fields)
@@ -230,9 +236,16 @@ def _width(field: Field) -> int:
     return _SCALARS[wire].size if wire in _SCALARS else _OFFSET_WIDTH
 
 
-def _scalar_reader(field: Field) -> Read:
-    unpack = _SCALARS[field.wire].unpack_from
-    return lambda source, at, depth: unpack(source.raw, at)[0]
+def _reader(field: Field) -> Read:
+    """How a field that is no union is read."""
+    if field.wire in _LEAVES:
+        return _LEAVES[field.wire]
+    return _MAKERS[field.wire](field)
+
+
+def _scalar_reader(layout: struct.Struct) -> Read:
+    unpack = layout.unpack_from
+    return lambda source, at: unpack(source.raw, at)[0]
 
 
 def _enum_reader(field: Field) -> Read:
@@ -240,7 +253,7 @@ def _enum_reader(field: Field) -> Read:
     unpack = _SCALARS[carrier].unpack_from
     members = tuple(ENUM_TYPES[field.of or ""](name) for name in names)
 
-    def read(source: Source, at: int, depth: int) -> Any:
+    def read(source: Source, at: int) -> Any:
         (value,) = unpack(source.raw, at)
         if not 0 <= value < len(members):
             raise NotKnown(f"value {value} of {field.of}")
@@ -249,21 +262,20 @@ def _enum_reader(field: Field) -> Read:
     return read
 
 
-def _timestamp_reader(field: Field) -> Read:
-    unpack = _TIMESTAMP.unpack_from
-    return lambda source, at, depth: Instant.from_fields(*unpack(source.raw, at))
+def _timestamp(source: Source, at: int) -> Instant:
+    return Instant.from_fields(*_TIMESTAMP.unpack_from(source.raw, at))
 
 
 def _table_reader(field: Field) -> Read:
     plan = PLANS[field.of or ""]
-    return lambda source, at, depth: plan.read(source, source.follow(at), depth - 1)
+    return lambda source, at: plan.read(source, source.follow(at))
 
 
 def _union_reader(owner: str, field: Field, delta: int) -> Read:
     """Reads at the discriminator; the offset stands `delta` bytes from there."""
     plans = tuple(PLANS[variant] for variant in UNIONS[field.of or ""])
 
-    def read(source: Source, at: int, depth: int) -> Any:
+    def read(source: Source, at: int) -> Any:
         tag = source.raw[at]
         if tag > len(plans):
             raise NotKnown(f"variant {tag} of {field.of}")
@@ -271,44 +283,33 @@ def _union_reader(owner: str, field: Field, delta: int) -> Read:
             if field.required:
                 raise MalformedBuffer(f"{owner}.{field.name} is required and not there")
             return None
-        return plans[tag - 1].read(source, source.follow(at + delta), depth - 1)
+        return plans[tag - 1].read(source, source.follow(at + delta))
 
     return read
 
 
-def _attributes_reader(field: Field) -> Read:
-    def read(source: Source, at: int, depth: int) -> Attributes:
-        text: str | None = _ATTRIBUTES.read(source, source.follow(at), depth - 1).text
-        if text is None:
-            raise MalformedBuffer("an attribute map has no text")
-        attributes = Attributes(text)
-        _ = attributes.value
-        return attributes
+def _attributes(source: Source, at: int) -> Attributes:
+    text: str | None = _ATTRIBUTES.read(source, source.follow(at)).text
+    if text is None:
+        raise MalformedBuffer("an attribute map has no text")
+    attributes = Attributes(text)
+    _ = attributes.value
+    return attributes
+
+
+def _list_of(read_item: Read) -> Read:
+    def read(source: Source, at: int) -> tuple[Any, ...]:
+        start, end = source.vector(at, _OFFSET_WIDTH)
+        return tuple([read_item(source, here) for here in range(start, end, _OFFSET_WIDTH)])
 
     return read
-
-
-def _list_reader(item: Callable[[Field], Read]) -> Callable[[Field], Read]:
-    def make(field: Field) -> Read:
-        read_item = item(field)
-
-        def read(source: Source, at: int, depth: int) -> tuple[Any, ...]:
-            start, count = source.vector(at, _OFFSET_WIDTH)
-            end = start + count * _OFFSET_WIDTH
-            return tuple(
-                [read_item(source, here, depth) for here in range(start, end, _OFFSET_WIDTH)]
-            )
-
-        return read
-
-    return make
 
 
 def _wrapper_reader(field: Field) -> Read:
     """A union inside of a vector stands in a table of its own, with one field."""
     name = f"{field.of}Wrapper"
     plan = TablePlan(name, (Field("value", "union", field.of, required=True),), _Wrapper)
-    return lambda source, at, depth: plan.read(source, source.follow(at), depth - 1).value
+    return lambda source, at: plan.read(source, source.follow(at)).value
 
 
 class _Wrapper(Table, frozen=True, kw_only=True):
@@ -319,23 +320,26 @@ class _AttributesTable(Table, frozen=True, kw_only=True):
     text: str | None = None
 
 
-_READERS: dict[str, Callable[[Field], Read]] = {
-    **dict.fromkeys(_SCALARS, _scalar_reader),
-    "enum": _enum_reader,
-    "timestamp": _timestamp_reader,
-    "string": lambda field: lambda source, at, depth: source.text(at),
-    "bytes": lambda field: lambda source, at, depth: source.bytes_(at),
-    "multihash": lambda field: lambda source, at, depth: Multihash.decode(source.bytes_(at)),
-    "dataset_id": lambda field: lambda source, at, depth: DatasetId.decode(source.bytes_(at)),
-    "dataset_ref": lambda field: lambda source, at, depth: DatasetRef.parse(source.text(at)),
-    "dataset_alias": lambda field: lambda source, at, depth: DatasetAlias.parse(source.text(at)),
-    "attributes": _attributes_reader,
-    "table": _table_reader,
-    "[string]": _list_reader(lambda field: lambda source, at, depth: source.text(at)),
-    "[table]": _list_reader(_table_reader),
-    "[union]": _list_reader(_wrapper_reader),
+_LEAVES: dict[str, Read] = {
+    **{wire: _scalar_reader(layout) for wire, layout in _SCALARS.items()},
+    "timestamp": _timestamp,
+    "string": Source.text,
+    "bytes": Source.bytes_,
+    "multihash": lambda source, at: Multihash.decode(source.bytes_(at)),
+    "dataset_id": lambda source, at: DatasetId.decode(source.bytes_(at)),
+    "dataset_ref": lambda source, at: DatasetRef.parse(source.text(at)),
+    "dataset_alias": lambda source, at: DatasetAlias.parse(source.text(at)),
+    "attributes": _attributes,
+    "[string]": _list_of(Source.text),
 }
-"""Wire to reader; unions are read at two places and have their own."""
+"""Readers of wires that refer to no other type."""
+_MAKERS: dict[str, Callable[[Field], Read]] = {
+    "enum": _enum_reader,
+    "table": _table_reader,
+    "[table]": lambda field: _list_of(_table_reader(field)),
+    "[union]": lambda field: _list_of(_wrapper_reader(field)),
+}
+"""What makes a reader for the type a field refers to; unions are made by the plan."""
 
 _ATTRIBUTES = TablePlan("ExtraAttributes", (Field("text", "string"),), _AttributesTable)
 PLANS: dict[str, TablePlan] = {

@@ -70,7 +70,7 @@ def encode_root(
     `fields` describe a table that is not in `TABLES`. Raises `Unencodable`.
     """
     writer = _Writer(timestamp_alignment)
-    root = writer.table(name, fields or TABLES[name], value, MAX_DEPTH)
+    root = writer.table(name, fields or TABLES[name], value)
     writer.builder.Finish(root)
     return bytes(writer.builder.Output())
 
@@ -89,6 +89,11 @@ def check_value(owner: str, field: Field, value: object) -> None:
         raise Unencodable(f"{where}: {field.of} has no value {value!r}")
 
 
+def number_range(field: Field) -> tuple[int, int] | None:
+    """Least and greatest value of a whole number; none for other wires."""
+    return _NUMBERS[field.wire][1:] if field.wire in _NUMBERS else None
+
+
 def _text(text: str, where: str) -> bytes:
     try:
         return text.encode()
@@ -102,11 +107,13 @@ class _Writer:
     def __init__(self, timestamp_alignment: int) -> None:
         self.builder = Builder(1024)
         self._timestamp_alignment = timestamp_alignment
+        self._depth = 0
 
-    def table(self, name: str, fields: tuple[Field, ...], value: Table, depth: int) -> int:
-        if depth <= 0:
+    def table(self, name: str, fields: tuple[Field, ...], value: Table) -> int:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
             raise Unencodable(f"values are nested deeper than {MAX_DEPTH} tables")
-        present = self._create_parts(name, fields, value, depth)
+        present = self._create_parts(name, fields, value)
         width = sum(UNION_SLOTS if field.wire == "union" else 1 for field in fields)
         self.builder.StartObject(width)
         slot = 0
@@ -114,11 +121,10 @@ class _Writer:
             if field.name in present:
                 self._place(slot, field, present[field.name])
             slot += UNION_SLOTS if field.wire == "union" else 1
+        self._depth -= 1
         return int(self.builder.EndObject())
 
-    def _create_parts(
-        self, name: str, fields: tuple[Field, ...], value: Table, depth: int
-    ) -> dict[str, Any]:
+    def _create_parts(self, name: str, fields: tuple[Field, ...], value: Table) -> dict[str, Any]:
         """First pass: what each present field puts into the table, objects already written."""
         present: dict[str, Any] = {}
         for field in fields:
@@ -129,7 +135,7 @@ class _Writer:
                 continue
             check_value(name, field, part)
             create = _CREATE.get(field.wire)
-            present[field.name] = create(self, name, field, part, depth) if create else part
+            present[field.name] = create(self, name, field, part) if create else part
         return present
 
     def _place(self, slot: int, field: Field, value: Any) -> None:
@@ -165,45 +171,45 @@ class _Writer:
         builder.Place(ordinal, number.Uint16Flags)
         builder.Place(year, number.Int32Flags)
 
-    def bytes_(self, name: str, field: Field, value: Any, depth: int) -> int:
+    def bytes_(self, _: str, field: Field, value: Any) -> int:
         raw = value if field.wire == "bytes" else value.raw
         return int(self.builder.CreateByteVector(raw))
 
-    def string(self, name: str, field: Field, value: Any, depth: int) -> int:
+    def string(self, name: str, field: Field, value: Any) -> int:
         return int(self.builder.CreateString(_text(str(value), f"{name}.{field.name}")))
 
-    def attributes(self, name: str, field: Field, value: Any, depth: int) -> int:
+    def attributes(self, name: str, field: Field, value: Any) -> int:
         text = self.builder.CreateString(_text(value.text, f"{name}.{field.name}"))
         self.builder.StartObject(1)
         self.builder.PrependUOffsetTRelative(text)
         self.builder.Slot(0)
         return int(self.builder.EndObject())
 
-    def subtable(self, name: str, field: Field, value: Any, depth: int) -> int:
+    def subtable(self, name: str, field: Field, value: Any) -> int:
         if type(value).__name__ != field.of:
             raise Unencodable(f"{name}.{field.name} cannot carry a {type(value).__name__}")
-        return self.table(field.of, TABLES[field.of], value, depth - 1)
+        return self.table(field.of, TABLES[field.of], value)
 
-    def union(self, name: str, field: Field, value: Any, depth: int) -> tuple[int, int]:
+    def union(self, name: str, field: Field, value: Any) -> tuple[int, int]:
         variants, variant = UNIONS[field.of or ""], type(value).__name__
         if variant not in variants:
             raise Unencodable(f"{name}.{field.name}: {variant} is no {field.of}")
-        return variants.index(variant) + 1, self.table(variant, TABLES[variant], value, depth - 1)
+        return variants.index(variant) + 1, self.table(variant, TABLES[variant], value)
 
-    def strings(self, name: str, field: Field, value: Any, depth: int) -> int:
+    def strings(self, name: str, field: Field, value: Any) -> int:
         for item in value:
             if not isinstance(item, str):
                 raise Unencodable(f"{name}.{field.name} is a list of text only")
-        return self._offsets([self.string(name, field, item, depth) for item in value])
+        return self._offsets([self.string(name, field, item) for item in value])
 
-    def tables(self, name: str, field: Field, value: Any, depth: int) -> int:
-        return self._offsets([self.subtable(name, field, item, depth) for item in value])
+    def tables(self, name: str, field: Field, value: Any) -> int:
+        return self._offsets([self.subtable(name, field, item) for item in value])
 
-    def unions(self, name: str, field: Field, value: Any, depth: int) -> int:
-        return self._offsets([self._wrapped(name, field, item, depth) for item in value])
+    def unions(self, name: str, field: Field, value: Any) -> int:
+        return self._offsets([self._wrapped(name, field, item) for item in value])
 
-    def _wrapped(self, name: str, field: Field, value: Any, depth: int) -> int:
-        tag_and_offset = self.union(name, field, value, depth - 1)
+    def _wrapped(self, name: str, field: Field, value: Any) -> int:
+        tag_and_offset = self.union(name, field, value)
         self.builder.StartObject(UNION_SLOTS)
         self._place(0, Field("value", "union", field.of), tag_and_offset)
         return int(self.builder.EndObject())
@@ -225,7 +231,7 @@ def _scalar(field: Field, value: Any) -> tuple[Any, int]:
     return _NUMBERS[field.wire][0], value
 
 
-_CREATE: dict[str, Callable[[_Writer, str, Field, Any, int], Any]] = {
+_CREATE: dict[str, Callable[[_Writer, str, Field, Any], Any]] = {
     "string": _Writer.string,
     "dataset_ref": _Writer.string,
     "dataset_alias": _Writer.string,

@@ -91,7 +91,7 @@ def block_from_manifest(document: Any) -> tuple[MetadataBlock, BlockVersion]:
 
 def from_data(data: Any, type_: Any, *, path: str = "$") -> Any:
     """A value of the model from plain values. Raises `MalformedManifest` with the path."""
-    normal = walk_of(type_)(data, path, MAX_DEPTH)
+    normal = walk_of(type_)(data, path)
     try:
         return msgspec.convert(normal, type_, dec_hook=_as_is)
     except msgspec.ValidationError as problem:

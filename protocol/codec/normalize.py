@@ -30,8 +30,8 @@ from .encode import Unencodable, check_value
 from .tables import TABLES
 from .yaml_text import MAX_DEPTH, MalformedManifest
 
-Walk = Callable[[Any, str, int], Any]
-"""(value, path, depth left) to the value in the form the model takes."""
+Walk = Callable[[Any, str], Any]
+"""(value, path) to the value in the form the model takes."""
 
 SHORT_FORMS = ("DataType", "EventTimeSource", "SourceCaching")
 """Unions for which bare text stands for a map with only that kind."""
@@ -71,7 +71,7 @@ def walk_of(kind: Any) -> Walk:
         return _variants_walk((kind,))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _struct_walk(kind)
-    return lambda value, path, depth: value
+    return _as_it_is
 
 
 def _union_walk(kind: Any) -> Walk:
@@ -80,7 +80,7 @@ def _union_walk(kind: Any) -> Walk:
         return walk_of(members[0])
     if all(isinstance(m, type) and issubclass(m, Variant) for m in members):
         return _variants_walk(members)
-    return lambda value, path, depth: value
+    return _as_it_is
 
 
 def _variants_walk(members: tuple[Any, ...]) -> Walk:
@@ -88,7 +88,7 @@ def _variants_walk(members: tuple[Any, ...]) -> Walk:
     by_spelling = {s: tag for tag in tags for s in casings(tag)}
     short = any(all(m.__name__.startswith(name) for m in members) for name in SHORT_FORMS)
 
-    def walk(value: Any, path: str, depth: int) -> Any:
+    def walk(value: Any, path: str) -> Any:
         if isinstance(value, str) and short:
             value = {"kind": value}
         if not isinstance(value, dict):
@@ -102,7 +102,7 @@ def _variants_walk(members: tuple[Any, ...]) -> Walk:
         tag = by_spelling[kind]
         fields = _struct_walk(tags[tag])
         rest = {name: part for name, part in value.items() if name != "kind"}
-        return {"kind": tag, **fields(rest, path, depth)}
+        return {"kind": tag, **fields(rest, path)}
 
     return walk
 
@@ -115,11 +115,11 @@ def _struct_walk(kind: type[msgspec.Struct]) -> Walk:
     rename = _OLD_NAMES.get(kind.__name__)
     walks: dict[str, Walk] = {}
 
-    def walk(value: Any, path: str, depth: int) -> Any:
+    def walk(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return value
-        if depth <= 0:
-            raise MalformedManifest(f"values are nested deeper than {MAX_DEPTH}", path)
+        if path.count(".") > MAX_DEPTH:
+            raise MalformedManifest(f"values are nested deeper than {MAX_DEPTH}", "$")
         if rename is not None:
             value = rename(value)
         out: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def _struct_walk(kind: type[msgspec.Struct]) -> Walk:
                 continue
             if name not in walks:
                 walks[name] = walk_of(hint)
-            out[name] = walks[name](part, here, depth - 1)
+            out[name] = walks[name](part, here)
             if attribute in numbers:
                 numbers[attribute](out[name], here)
         return out
@@ -186,11 +186,11 @@ _OLD_NAMES: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 def _list_walk(item: Any) -> Walk:
-    def walk(value: Any, path: str, depth: int) -> Any:
+    def walk(value: Any, path: str) -> Any:
         if not isinstance(value, list | tuple):
             return value
         walk_item = walk_of(item)
-        return [walk_item(part, f"{path}[{n}]", depth) for n, part in enumerate(value)]
+        return [walk_item(part, f"{path}[{n}]") for n, part in enumerate(value)]
 
     return walk
 
@@ -198,14 +198,14 @@ def _list_walk(item: Any) -> Walk:
 def _enum_walk(kind: type[StrEnum]) -> Walk:
     by_spelling = {spelling: member.value for member in kind for spelling in casings(member.value)}
 
-    def walk(value: Any, path: str, depth: int) -> Any:
+    def walk(value: Any, _: str) -> Any:
         return by_spelling.get(value, value) if isinstance(value, str) else value
 
     return walk
 
 
 def _parsed_walk(kind: type) -> Walk:
-    def walk(value: Any, path: str, depth: int) -> Any:
+    def walk(value: Any, path: str) -> Any:
         if isinstance(value, kind):
             return value
         if not isinstance(value, str):
@@ -218,7 +218,11 @@ def _parsed_walk(kind: type) -> Walk:
     return walk
 
 
-def _attributes(value: Any, path: str, depth: int) -> Any:
+def _as_it_is(value: Any, _: str) -> Any:
+    return value
+
+
+def _attributes(value: Any, path: str) -> Any:
     if isinstance(value, Attributes):
         return value
     if not isinstance(value, dict):
@@ -229,7 +233,7 @@ def _attributes(value: Any, path: str, depth: int) -> Any:
         raise MalformedManifest(problem.message, path) from None
 
 
-def _bytes(value: Any, path: str, depth: int) -> Any:
+def _bytes(value: Any, path: str) -> Any:
     if isinstance(value, bytes):
         return value
     try:
@@ -240,7 +244,7 @@ def _bytes(value: Any, path: str, depth: int) -> Any:
     raise MalformedManifest("padded base64 is expected here", path)
 
 
-def _text(value: Any, path: str, depth: int) -> Any:
+def _text(value: Any, path: str) -> Any:
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()

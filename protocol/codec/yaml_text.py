@@ -190,7 +190,7 @@ class _Dumper(yaml.SafeDumper):
             return _TAG + "ambiguous"
         return _TAG + _kind_of(plain_value(value))
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, _: Any) -> bool:
         return True
 
 

@@ -1,0 +1,41 @@
+"""Keys datasets are named by: ed25519 from 32 random bytes the caller brings.
+
+The public key is the dataset's identity. Nothing here is random: the same seed gives the
+same key, so the caller decides where randomness comes from.
+Source: ODF "Dataset Identity"; RFC 8032 for the key pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from Crypto.PublicKey import ECC
+
+from .errors import BadInput
+from .identity import DatasetId
+
+SEED_BYTES = 32
+
+
+class MalformedSeed(BadInput):
+    """A private key seed of another length than 32 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """An ed25519 key pair; the seed is the secret and never shown."""
+
+    seed: bytes = field(repr=False)
+    public: bytes
+
+    @property
+    def dataset_id(self) -> DatasetId:
+        return DatasetId(self.public)
+
+
+def key_pair(seed: bytes) -> KeyPair:
+    """The pair that belongs to 32 random bytes. Raises `MalformedSeed`."""
+    if len(seed) != SEED_BYTES:
+        raise MalformedSeed(f"an ed25519 seed has {SEED_BYTES} bytes, not {len(seed)}")
+    key = ECC.construct(curve="Ed25519", seed=seed)
+    return KeyPair(seed, bytes(key.public_key().export_key(format="raw")))
