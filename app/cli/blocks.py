@@ -1,0 +1,152 @@
+"""`odf-node inspect`, `encode` and `hash`: blocks and hashes of files, without any dataset."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from protocol.codec.blocks import decode_block, encode_block
+from protocol.codec.manifests import (
+    MAX_TEXT_BYTES,
+    block_from_manifest,
+    block_manifest,
+    load_documents,
+    to_yaml,
+)
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
+
+from ..client.folder import chunks_of
+from ..client.limits import LIMITS, TooMuch
+from .output import json_option, print_json
+
+STDIN = "-"
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@json_option
+def inspect(files: tuple[str, ...], as_json: bool) -> None:
+    """Show block files as manifests; `-` reads standard input.
+
+    One file with --json gives one object {hash, size, manifest}, several give a list.
+    """
+    blocks = [decode_block(read_file(name, LIMITS.block_bytes)) for name in files]
+    if as_json:
+        shown = [block_data(block) for block in blocks]
+        print_json(shown if len(shown) > 1 else shown[0])
+    else:
+        click.echo("---\n".join(to_yaml(block_manifest(block)) for block in blocks), nl=False)
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--version",
+    type=click.Choice(["2", "3"]),
+    help="Write this version of the format instead of the one in the manifest.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write one file per document into DIR, named by block hash.",
+)
+@json_option
+def encode(file: str, version: str | None, output: Path | None, as_json: bool) -> None:
+    """Turn the manifest of a block (YAML or JSON) into its bytes on standard output.
+
+    A FILE with several documents needs -o. With --json the bytes are printed in base16.
+    """
+    documents = load_documents(read_file(file, MAX_TEXT_BYTES))
+    if len(documents) != 1 and output is None:
+        raise click.UsageError(f"{len(documents)} documents in {file}; write them with -o DIR")
+    blocks = []
+    for document in documents:
+        block, written = block_from_manifest(document)
+        blocks.append(encode_block(block, {"2": 2, "3": 3, None: written}[version]))
+    if output is not None:
+        _write_blocks(blocks, output, as_json=as_json)
+    elif as_json:
+        block_ = blocks[0]
+        print_json({**_identity(block_), "version": block_.version, "bytes": block_.raw.hex()})
+    elif sys.stdout.isatty():
+        raise click.UsageError("the bytes of a block are not for a terminal; redirect, or use -o")
+    else:
+        sys.stdout.buffer.write(blocks[0].raw)
+
+
+@click.command("hash")
+@click.argument("file", metavar="FILE")
+@click.option("--logical", is_flag=True, help="Hash the rows of a Parquet or Arrow IPC file.")
+@json_option
+def hash_(file: str, logical: bool, as_json: bool) -> None:
+    """Print the physical multihash (SHA3-256 of the bytes) of any file; `-` is standard input.
+
+    With --logical the rows are hashed (arrow0-sha3-256), whatever the file's layout.
+    """
+    with opened_file(file) as stream:
+        if logical:
+            from .tables import logical_hash_of_stream
+
+            digest = logical_hash_of_stream(stream)
+        else:
+            digest = Multihash.of_chunks(chunks_of(stream))
+    if as_json:
+        print_json(
+            {"file": file, "kind": "logical" if logical else "physical", "hash": str(digest)}
+        )
+    else:
+        click.echo(str(digest))
+
+
+def block_data(block: HashedBlock) -> dict[str, Any]:
+    """A block as JSON-compatible data."""
+    return {**_identity(block), "manifest": block_manifest(block)}
+
+
+def read_file(name: str, limit: int) -> bytes:
+    """A whole file, or `TooMuch`."""
+    with opened_file(name) as stream:
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise TooMuch(f"the size of {name}", limit)
+    return content
+
+
+@contextmanager
+def opened_file(name: str) -> Iterator[BinaryIO]:
+    """A file for reading; `-` is standard input. Absent files are wrong usage."""
+    if name == STDIN:
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = Path(name).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise click.FileError(name, hint=error.strerror or "cannot be opened") from None
+    with stream:
+        yield stream
+
+
+def _identity(block: HashedBlock) -> dict[str, Any]:
+    return {"hash": str(block.hash), "size": len(block.raw)}
+
+
+def _write_blocks(blocks: list[HashedBlock], folder: Path, *, as_json: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for block in blocks:
+        path = folder / str(block.hash)
+        path.write_bytes(block.raw)
+        written.append({**_identity(block), "file": str(path)})
+    if as_json:
+        print_json(written)
+    else:
+        for line in written:
+            click.echo(line["file"])

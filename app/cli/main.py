@@ -1,0 +1,96 @@
+"""`odf-node`: the command line. Every subcommand is loaded only when it runs.
+
+Exit codes: 0 done, 1 failed or not a valid dataset, 2 wrong usage, 3 not found, 4 refused,
+5 conflict (diverged, taken, busy), 6 damaged bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands as `module:attribute` and their help in one line."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.lazy = dict(lazy)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in self.lazy:
+            return None
+        module, _, attribute = self.lazy[cmd_name][0].partition(":")
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{module}:{attribute} is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.lazy.items()])
+
+
+class MainGroup(LazyGroup):
+    """The root: here, and only here, errors become messages and exit codes."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        if not standalone_mode:
+            return super().main(words, prog_name, complete_var, False, **extra)
+        try:
+            result = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+        except Exception as error:
+            from .output import report_error
+
+            sys.exit(report_error(error, as_json="--json" in words))
+        except KeyboardInterrupt:
+            sys.exit(130)
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+COMMANDS = {
+    "serve": ("app.cli.serve:serve", "Run a node."),
+    "token": ("app.cli.admin:token", "Make, list and revoke access tokens of a node."),
+    "dataset": ("app.cli.datasets:dataset", "Create, list and show datasets of a node."),
+    "ingest": ("app.cli.ingest:ingest", "Post a file of records to a dataset."),
+    "pull": ("app.cli.transfer:pull", "Copy a dataset, or what is new in it, into a folder."),
+    "push": ("app.cli.transfer:push", "Publish a dataset folder, or what is new in it."),
+    "verify": ("app.cli.verify:verify", "Check every block, file and row of a dataset."),
+    "log": ("app.cli.log:log", "Show the blocks of a dataset, newest first."),
+    "inspect": ("app.cli.blocks:inspect", "Show a block file as a manifest."),
+    "encode": ("app.cli.blocks:encode", "Turn the manifest of a block into its bytes."),
+    "hash": ("app.cli.blocks:hash_", "Physical or logical hash of a file."),
+}
+
+
+@click.group(
+    cls=MainGroup,
+    lazy=COMMANDS,
+    context_settings=HELP,
+    epilog="Exit codes: 0 done, 1 failed or invalid, 2 usage, 3 not found, 4 refused, "
+    "5 conflict, 6 damaged.",
+)
+@click.version_option(package_name="odf-node", prog_name="odf-node")
+def main() -> None:
+    """A repository node for Open Data Fabric, and its client.
+
+    A dataset is named by a folder or a URL: odf+http(s)://… uses the smart protocol,
+    http(s)://… the simple one. The access token is read from --token or ODF_NODE_TOKEN.
+    """

@@ -1,0 +1,63 @@
+"""Progress bars on stderr while a person looks; silence when nobody does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..client.progress import UNWATCHED, Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+
+class _Shown:
+    """Two bars: blocks by count, objects by bytes. Bars are safe to move from any thread."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._blocks: TaskID | None = None
+        self._objects: TaskID | None = None
+        self._objects_total = 0
+
+    def expect_blocks(self, count: int) -> None:
+        self._bars.update(self._block_bar(), total=count)
+
+    def expect_objects(self, count: int, size: int) -> None:
+        if count == 0:
+            return
+        if self._objects is None:
+            self._objects = self._bars.add_task("objects", total=0)
+        self._objects_total += size
+        self._bars.update(self._objects, total=self._objects_total)
+
+    def block(self) -> None:
+        self._bars.advance(self._block_bar())
+
+    def object_bytes(self, size: int) -> None:
+        if self._objects is not None:
+            self._bars.advance(self._objects, size)
+
+    def object_done(self) -> None: ...
+
+    def _block_bar(self) -> TaskID:
+        if self._blocks is None:
+            self._blocks = self._bars.add_task("blocks", total=None)
+        return self._blocks
+
+
+@contextmanager
+def watched(*, quiet: bool) -> Iterator[Progress]:
+    """A progress for one command; bars only when stderr is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield UNWATCHED
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield _Shown(bars)

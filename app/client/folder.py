@@ -1,0 +1,147 @@
+"""A dataset folder as a repository: readable like a URL, and the target of every pull.
+
+Writing keeps the order that makes an interrupted pull harmless: objects, then blocks, then
+`refs/head`. Until the head is written nobody sees a change; what is left behind is found
+again, checked and not fetched a second time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from protocol.errors import BadInput, Conflict
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
+from storage.layout import HEAD, KIND_FOLDERS, ref_path
+from storage.objects.folder import FolderObjects
+from storage.values import ObjectKind
+
+from .http import CHUNK_BYTES, DatasetMissing
+from .limits import LIMITS, ClientLimits, TooMuch
+from .repositories import malformed_head
+
+LOCK = ".pull-lock"
+KNOWN_ENTRIES = frozenset({*KIND_FOLDERS.values(), "info", "refs"})
+
+
+class FolderBusy(Conflict):
+    """Another pull writes to the same folder."""
+
+
+class NotADatasetFolder(BadInput):
+    """The target is a folder with something else in it."""
+
+
+class FolderRepository:
+    """The folder of one dataset; see `storage/layout.py` for what is where."""
+
+    def __init__(self, path: Path, *, limits: ClientLimits = LIMITS) -> None:
+        self.path = path
+        self._objects, self._limits = FolderObjects(path), limits
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def find_head(self) -> Multihash | None:
+        found = self._objects.read_ref(HEAD)
+        reference = self.path / ref_path(HEAD)
+        if found is None and reference.is_file():
+            with reference.open("rb") as stream:
+                raise malformed_head(stream.read(100), self.name)
+        return found
+
+    def head(self) -> Multihash:
+        found = self.find_head()
+        if found is None:
+            raise DatasetMissing(f"no dataset in {self.path}", at=str(self.path))
+        return found
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        limit = self._limits.block_bytes
+        with self._objects.open(ObjectKind.BLOCK, block) as stream:
+            raw = stream.read(limit + 1)
+        if len(raw) > limit:
+            raise TooMuch(f"block {block}", limit)
+        return raw
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        return self._objects.open(kind, object_hash)
+
+    def size_of(self, kind: ObjectKind, object_hash: Multihash) -> int | None:
+        """Bytes of an object, or None when it is not here. Nothing is hashed."""
+        info = self._objects.stat(kind, object_hash)
+        return None if info is None else info.size
+
+    def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
+        """Whether the object is here, whole and undamaged; a damaged one is removed."""
+        present = self.size_of(kind, object_hash)
+        if present is None:
+            return False
+        if present == size:
+            with self._objects.open(kind, object_hash) as stream:
+                if Multihash.of_chunks(chunks_of(stream)) == object_hash:
+                    return True
+        self._objects.delete(kind, object_hash)
+        return False
+
+    def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> None:
+        """Write under a pending name, hash on the way, rename. Raises `HashMismatch`."""
+        self._objects.put(kind, object_hash, chunks)
+
+    def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
+        """Write the blocks, then the head. Call it under `locked()`.
+
+        Raises:
+            FolderBusy: the head is not `expected` any more.
+        """
+        for block in new:
+            self.put(ObjectKind.BLOCK, block.hash, (block.raw,))
+        if self.find_head() != expected:
+            raise FolderBusy(f"the head in {self.path} was moved by somebody else", at=self.name)
+        self._objects.write_ref(HEAD, new[-1].hash)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder if need be, and keep other pulls out of it."""
+        self._refuse_foreign_folder()
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FolderBusy(
+                    f"another pull is writing to {self.path}; wait for it", at=self.name
+                ) from None
+            yield
+        finally:
+            os.close(handle)
+
+    def _refuse_foreign_folder(self) -> None:
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise NotADatasetFolder(f"{self.path} is not a folder", at=self.name)
+        strangers = [
+            entry.name
+            for entry in self.path.iterdir()
+            if entry.name not in KNOWN_ENTRIES and not entry.name.startswith(".")
+        ]
+        if strangers:
+            raise NotADatasetFolder(
+                f"{self.path} holds something that is no dataset ({min(strangers)}); "
+                "name a new or empty folder",
+                at=self.name,
+            )
+
+
+def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
+    """A stream in pieces of bounded size."""
+    while chunk := stream.read(CHUNK_BYTES):
+        yield chunk

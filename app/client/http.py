@@ -1,0 +1,130 @@
+"""HTTP as this client uses it: one connection pool, bounded bodies, statuses as typed errors.
+
+A token is sent to the origin of the dataset only: the pool drops it on every redirect that
+leaves that origin (a step from http to https of the same host does not).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from protocol.errors import NodeError, NotFound, Refused
+
+from .limits import LIMITS, ClientLimits, TooMuch
+
+CHUNK_BYTES = 256 * 1024
+USER_AGENT = "odf-node-client"
+RETRIED_STATUSES = frozenset({502, 503, 504})
+T = TypeVar("T")
+
+
+class TransferFailed(NodeError):
+    """The other side, or the way to it, did not do its part; nothing was changed here."""
+
+
+class Unreachable(TransferFailed):
+    """No connection, or it broke."""
+
+
+class Unauthenticated(Refused):
+    """The node wants a valid token."""
+
+
+class Unauthorized(Refused):
+    """The token does not allow this."""
+
+
+class DatasetMissing(NotFound):
+    """No dataset at that place, or none that may be seen."""
+
+
+class RemoteMissing(NotFound):
+    """A block or object the chain names is not at that place."""
+
+
+def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
+    """A connection pool with the client's timeouts; use it as a context."""
+    return httpx.Client(
+        follow_redirects=True,
+        max_redirects=5,
+        timeout=httpx.Timeout(limits.idle_s, connect=limits.connect_s),
+        headers={"user-agent": USER_AGENT, "accept-encoding": "identity"},
+    )
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    """The header that carries a token, if there is one."""
+    return {"authorization": f"Bearer {token}"} if token else {}
+
+
+def unreachable(url: str, error: Exception) -> TransferFailed:
+    """What became of a request, in the client's own words."""
+    cause = str(error) or type(error).__name__
+    if isinstance(error, httpx.TransportError):
+        return Unreachable(f"no answer from {origin(url)}: {cause}", url=url, cause=cause)
+    return TransferFailed(f"request to {origin(url)} failed: {cause}", url=url, cause=cause)
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port: what may be shown of any URL (the rest may be signed)."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Text of a stranger as it may be shown on a terminal: one line, no control characters."""
+    line = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])
+    line = " ".join(line.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def read_bounded(response: httpx.Response, limit: int, what: str) -> bytes:
+    """The whole body, or `TooMuch` as soon as it is longer than `limit`."""
+    body = bytearray()
+    for chunk in response.iter_raw(CHUNK_BYTES):
+        body += chunk
+        if len(body) > limit:
+            raise TooMuch(what, limit)
+    return bytes(body)
+
+
+def raise_for_object(response: httpx.Response, url: str, what: str) -> None:
+    """Statuses of `blocks/`, `data/` and `checkpoints/`: anything but 2xx is an error."""
+    status = response.status_code
+    if response.is_success:
+        return
+    if status == 404:
+        raise RemoteMissing(f"{what} is not at {origin(url)}", what=what)
+    raise_for_access(status)
+    raise TransferFailed(f"{origin(url)} answered {status} for {what}", status=status, what=what)
+
+
+def raise_for_access(status: int) -> None:
+    """401 and 403, wherever they come from."""
+    if status == 401:
+        raise Unauthenticated(
+            "the node asks for a valid token; pass --token or set ODF_NODE_TOKEN", status=401
+        )
+    if status == 403:
+        raise Unauthorized("the node does not allow this for this account", status=403)
+
+
+class Overloaded(TransferFailed):
+    """The server asks to come back later."""
+
+
+def with_retries(action: Callable[[], T], *, attempts: int) -> T:
+    """Repeat an idempotent action while the connection breaks, with growing pauses."""
+    for attempt in range(1, attempts + 1):
+        try:
+            return action()
+        except (Unreachable, Overloaded):
+            if attempt == attempts:
+                raise
+            time.sleep(0.2 * 2**attempt)
+    raise TransferFailed("no attempt was allowed")

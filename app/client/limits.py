@@ -1,0 +1,48 @@
+"""What a client is willing to take from a node it does not trust: counts, bytes, seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.errors import LimitExceeded
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    """Every bound of a transfer; sizes in bytes, times in seconds."""
+
+    ref_bytes: int = 512
+    text_bytes: int = 1 * MIB
+    """Longest JSON or text answer of the HTTP interface."""
+    block_bytes: int = 16 * MIB
+    metadata_bytes: int = 1024 * MIB
+    """All blocks of one exchange together."""
+    blocks: int = 1_000_000
+    message_bytes: int = 256 * MIB
+    """Longest WebSocket message; a batch costs 3.57 characters a byte."""
+    connect_s: float = 20.0
+    idle_s: float = 60.0
+    """Longest silence inside of an HTTP body."""
+    message_s: float = 120.0
+    """Longest wait for a message of the smart protocol."""
+    confirm_s: float = 1800.0
+    """Longest wait for the confirmation of a push: the node checks everything before."""
+    parallel_simple: int = 10
+    parallel_smart: int = 4
+    objects_per_request: int = 1000
+    attempts: int = 3
+    """Tries per object when the connection breaks or the server is overloaded."""
+
+
+LIMITS = ClientLimits()
+
+
+class TooMuch(LimitExceeded):
+    """The other side sends, or announces, more than a client takes."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(
+            f"{what} is more than this client takes (limit {limit})", what=what, limit=limit
+        )

@@ -1,0 +1,118 @@
+"""Objects on their way: many at once, each one hashed while it is written, none of them twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import BinaryIO, TypeVar
+
+from protocol.errors import NotFound
+from protocol.multihash import HashMismatch
+
+from .folder import FolderRepository, chunks_of
+from .http import TransferFailed, with_retries
+from .limits import LIMITS, ClientLimits
+from .progress import UNWATCHED, Progress
+from .receive import NeededObject, ObjectSizeMismatch, SourceObjectMissing
+from .walk import mismatch
+
+T = TypeVar("T")
+Opener = Callable[[NeededObject], BinaryIO]
+
+
+class Stopped(TransferFailed):
+    """Another transfer of the same exchange failed; this one was given up."""
+
+
+class Fetcher:
+    """Brings objects from somewhere into a folder."""
+
+    def __init__(
+        self,
+        folder: FolderRepository,
+        open_source: Opener,
+        *,
+        limits: ClientLimits = LIMITS,
+        progress: Progress = UNWATCHED,
+    ) -> None:
+        self._folder, self._open = folder, open_source
+        self._limits, self._progress = limits, progress
+        self._stop = threading.Event()
+
+    def fetch(self, needed: Sequence[NeededObject], *, parallel: int) -> None:
+        """Fetch all; the first failure stops the others and is raised.
+
+        Raises:
+            SourceObjectMissing, ObjectSizeMismatch, HashMismatch, TransferFailed
+        """
+        run_all([partial(self._one, one) for one in needed], parallel, self._stop)
+
+    def _one(self, needed: NeededObject) -> None:
+        with_retries(lambda: self._attempt(needed), attempts=self._limits.attempts)
+        self._progress.object_done()
+
+    def _attempt(self, needed: NeededObject) -> None:
+        try:
+            with self._open(needed) as stream:
+                self._folder.put(needed.kind, needed.hash, self._checked(stream, needed))
+        except HashMismatch as error:
+            raise mismatch(error, needed.name, object=needed.name) from error
+        except NotFound as error:
+            raise SourceObjectMissing(needed) from error
+
+    def _checked(self, stream: BinaryIO, needed: NeededObject) -> Iterator[bytes]:
+        received = 0
+        for chunk in chunks_of(stream):
+            if self._stop.is_set():
+                raise Stopped("given up because another transfer failed")
+            received += len(chunk)
+            if received > needed.size:
+                raise ObjectSizeMismatch(needed, needed.size, at_least=True)
+            self._progress.object_bytes(len(chunk))
+            yield chunk
+        if received != needed.size:
+            raise ObjectSizeMismatch(needed, received)
+
+
+def run_all(
+    tasks: Sequence[Callable[[], T]],
+    parallel: int,
+    stop: threading.Event,
+    *,
+    meanwhile: Callable[[int], None] | None = None,
+) -> list[T]:
+    """Run tasks in threads; on the first failure set `stop`, drop the rest and raise it.
+
+    `meanwhile(done)` is called in the calling thread again and again until all are done.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(tasks)))) as pool:
+        futures: list[Future[T]] = [pool.submit(task) for task in tasks]
+        pending = set(futures)
+        try:
+            while pending:
+                pause = None if meanwhile is None else 0
+                done, pending = wait(pending, timeout=pause, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                if meanwhile is not None:
+                    meanwhile(len(futures) - len(pending))
+        except BaseException:
+            stop.set()
+            for future in pending:
+                future.cancel()
+            raise
+    return [future.result() for future in futures]
+
+
+def missing_in(
+    folder: FolderRepository, needed: Sequence[NeededObject], *, parallel: int
+) -> list[NeededObject]:
+    """Those that are not in the folder whole and undamaged; what is there is hashed again."""
+    held = run_all(
+        [partial(folder.holds, one.kind, one.hash, one.size) for one in needed],
+        parallel,
+        threading.Event(),
+    )
+    return [one for one, present in zip(needed, held, strict=True) if not present]

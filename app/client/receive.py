@@ -1,0 +1,136 @@
+"""What every pull checks before it moves a head, whichever protocol brought the blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from protocol.chain.rules import fold
+
+from protocol.errors import Conflict, Damaged
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import AddData, ExecuteTransform, Seed
+from protocol.multihash import Multihash
+from storage.values import ObjectKind
+
+
+class DestinationAhead(Conflict):
+    """The destination has blocks the source does not have."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(
+            f"the destination is ahead of the source by {count} block(s); "
+            "pull with --force to replace it",
+            blocks=count,
+        )
+
+
+class Diverged(Conflict):
+    """Source and destination went different ways."""
+
+    def __init__(self, *, source: int | None = None, destination: int | None = None) -> None:
+        counts = ""
+        if source is not None:
+            counts = f": {source} block(s) only in the source, {destination} only here"
+        super().__init__(
+            f"source and destination diverged{counts}; use --force to replace the destination",
+            uncommon_in_source=source,
+            uncommon_in_destination=destination,
+        )
+
+
+class SeedOverwrite(Conflict):
+    """Force replaces history, never the identity of a dataset."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the destination holds another dataset: its Seed differs in id or kind, "
+            "and force does not overwrite a Seed"
+        )
+
+
+class ObjectSizeMismatch(Damaged):
+    """An object is longer or shorter than its block says."""
+
+    def __init__(self, needed: NeededObject, actual: int, *, at_least: bool = False) -> None:
+        super().__init__(
+            f"{needed.name} has {'more than ' if at_least else ''}{actual} bytes, "
+            f"its block says {needed.size}",
+            object=needed.name,
+            expected=needed.size,
+            actual=actual,
+        )
+
+
+class SourceObjectMissing(Damaged):
+    """The chain names an object that the source does not have: a corrupted source."""
+
+    def __init__(self, needed: NeededObject) -> None:
+        word = "data" if needed.kind is ObjectKind.DATA else "checkpoint"
+        super().__init__(
+            f"Source {word} file is missing: {needed.hash}",
+            object=needed.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NeededObject:
+    """A data slice or checkpoint named by a block. `size` in bytes."""
+
+    kind: ObjectKind
+    hash: Multihash
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.value} {self.hash}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a pull or push did. `bytes` counts objects that travelled."""
+
+    outcome: Literal["updated", "up-to-date"]
+    old_head: Multihash | None
+    new_head: Multihash
+    blocks: int = 0
+    objects: int = 0
+    bytes: int = 0
+
+
+def objects_of(blocks: Sequence[HashedBlock]) -> list[NeededObject]:
+    """Every object the blocks name, once, in chain order.
+
+    Raises:
+        ObjectSizeMismatch: one object is announced with two sizes.
+    """
+    found: dict[tuple[ObjectKind, Multihash], NeededObject] = {}
+    for block in blocks:
+        event = block.event
+        if not isinstance(event, AddData | ExecuteTransform):
+            continue
+        named = []
+        if event.new_data is not None:
+            data = event.new_data
+            named.append(NeededObject(ObjectKind.DATA, data.physical_hash, data.size))
+        if event.new_checkpoint is not None:
+            point = event.new_checkpoint
+            named.append(NeededObject(ObjectKind.CHECKPOINT, point.physical_hash, point.size))
+        for needed in named:
+            known = found.setdefault((needed.kind, needed.hash), needed)
+            if known.size != needed.size:
+                raise ObjectSizeMismatch(known, needed.size)
+    return list(found.values())
+
+
+def check_same_seed(local: HashedBlock, received: HashedBlock) -> None:
+    """Before history is replaced by force. Raises `SeedOverwrite`."""
+    mine, theirs = local.event, received.event
+    if not isinstance(mine, Seed) or not isinstance(theirs, Seed) or mine != theirs:
+        raise SeedOverwrite
+
+
+def check_continues(local: Sequence[HashedBlock], new: Sequence[HashedBlock]) -> None:
+    """The whole chain by all rules. Raises `ChainRuleBroken`."""
+    fold(new, fold(local))

@@ -1,0 +1,183 @@
+"""Places a dataset can be read from by the simple protocol: a folder, or a URL.
+
+Both give the same three things (`refs/head`, `blocks/…`, `data/…` and `checkpoints/…`), so
+that a pull, a comparison and a verification do not care where the bytes come from. What they
+give is not trusted: hashes are checked by whoever reads.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Protocol
+
+import httpx
+
+from protocol.errors import Damaged
+from protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from storage.layout import HEAD, object_path, ref_path
+from storage.values import ObjectKind
+
+from .http import (
+    RETRIED_STATUSES,
+    DatasetMissing,
+    Overloaded,
+    TransferFailed,
+    bearer,
+    origin,
+    raise_for_access,
+    raise_for_object,
+    read_bounded,
+    unreachable,
+)
+from .limits import LIMITS, ClientLimits
+
+
+class MalformedHead(Damaged):
+    """`refs/head` is there and is not the text of a hash."""
+
+
+class Repository(Protocol):
+    """One dataset, readable. `name` is what a person would call the place."""
+
+    @property
+    def name(self) -> str: ...
+    def find_head(self) -> Multihash | None:
+        """Hash of the newest block, or None when there is no dataset."""
+
+    def head(self) -> Multihash:
+        """The same; raises `DatasetMissing`."""
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        """Raw bytes, unchecked. Raises `NotFound` when the block is not there."""
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        """The object as a stream, unchecked. Raises `NotFound`."""
+
+
+class HttpRepository:
+    """A dataset at an `http(s)` URL ending in `/`: a node, a bucket or a static file server."""
+
+    def __init__(
+        self,
+        base: str,
+        token: str | None = None,
+        *,
+        http: httpx.Client,
+        limits: ClientLimits = LIMITS,
+    ) -> None:
+        self.base = base
+        self._token, self._http, self._limits = token, http, limits
+
+    @property
+    def name(self) -> str:
+        return self.base
+
+    def find_head(self) -> Multihash | None:
+        url = self.base + str(ref_path(HEAD))
+        with self._get(url) as response:
+            if response.status_code == 404:
+                return None
+            raise_for_access(response.status_code)
+            if not response.is_success:
+                raise TransferFailed(
+                    f"{origin(url)} answered {response.status_code} for refs/head",
+                    status=response.status_code,
+                )
+            body = read_bounded(response, self._limits.ref_bytes, "refs/head")
+        return parse_head(body, self.base)
+
+    def head(self) -> Multihash:
+        found = self.find_head()
+        if found is None:
+            raise dataset_missing(self.base)
+        return found
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        url, what = self._object(ObjectKind.BLOCK, block)
+        with self._get(url) as response:
+            raise_for_object(response, url, what)
+            return read_bounded(response, self._limits.block_bytes, what)
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        url, what = self._object(kind, object_hash)
+        return open_body(self._http, url, bearer(self._token), what)
+
+    def _object(self, kind: ObjectKind, object_hash: Multihash) -> tuple[str, str]:
+        return self.base + str(object_path(kind, object_hash)), f"{kind.value} {object_hash}"
+
+    @contextmanager
+    def _get(self, url: str) -> Iterator[httpx.Response]:
+        try:
+            with self._http.stream("GET", url, headers=bearer(self._token)) as response:
+                yield response
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise unreachable(url, error) from error
+
+
+def parse_head(body: bytes, where: str) -> Multihash:
+    """The text of `refs/head`, not trimmed: that is how every client reads it."""
+    try:
+        return Multihash.parse(body.decode("ascii"))
+    except (UnicodeDecodeError, MalformedHash, MalformedMultibase):
+        raise malformed_head(body, where) from None
+
+
+def malformed_head(body: bytes, where: str) -> MalformedHead:
+    return MalformedHead(
+        f"refs/head of {where} is no hash (it must hold the hash alone, without a newline)",
+        head=body[:100].decode("latin-1"),
+    )
+
+
+def dataset_missing(where: str) -> DatasetMissing:
+    return DatasetMissing(f"no dataset at {where}, or none that this account may see", at=where)
+
+
+def open_body(http: httpx.Client, url: str, headers: dict[str, str], what: str) -> BinaryIO:
+    """The body of a GET as a stream; the caller closes it. Raises on any status but 2xx."""
+    if not url.startswith(("http://", "https://")):
+        raise TransferFailed(f"cannot fetch {what}: only http and https URLs are used")
+    try:
+        response = http.send(http.build_request("GET", url, headers=headers), stream=True)
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        raise unreachable(url, error) from error
+    try:
+        if response.status_code in RETRIED_STATUSES:
+            raise Overloaded(f"{origin(url)} answered {response.status_code} for {what}")
+        raise_for_object(response, url, what)
+    except BaseException:
+        response.close()
+        raise
+    return io.BufferedReader(_Body(response, url))
+
+
+class _Body(io.RawIOBase):
+    """A response body as a raw stream; network failures come out as the client's errors."""
+
+    def __init__(self, response: httpx.Response, url: str) -> None:
+        super().__init__()
+        self._response, self._url = response, url
+        self._chunks = response.iter_raw()
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._rest:
+            try:
+                self._rest = memoryview(next(self._chunks))
+            except StopIteration:
+                return 0
+            except httpx.HTTPError as error:
+                raise unreachable(self._url, error) from error
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+    def close(self) -> None:
+        self._response.close()
+        super().close()

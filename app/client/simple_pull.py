@@ -1,0 +1,118 @@
+"""Pull by the simple protocol: walk the source back, compare, copy, check, move the head.
+
+    source            destination         without force            with force
+    ------            -----------         -------------            ----------
+    missing           any                 DatasetMissing           DatasetMissing
+    any               missing             everything               everything
+    equal                                 up to date               up to date
+    ahead by n                            n blocks                 n blocks
+    behind by n                           DestinationAhead(n)      everything again
+    diverged                              Diverged(m, n)           everything again
+
+Works from any repository that can be read (URL or folder) into a folder; pushing into a
+folder is the same thing seen from the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
+
+from .folder import FolderRepository
+from .limits import LIMITS, ClientLimits
+from .objects import Fetcher, missing_in
+from .progress import UNWATCHED, Progress
+from .receive import (
+    DestinationAhead,
+    Diverged,
+    NeededObject,
+    Outcome,
+    check_continues,
+    check_same_seed,
+    objects_of,
+)
+from .repositories import Repository
+from .walk import ChainReader, Relation, compare
+
+
+def pull_simple(
+    source: Repository,
+    folder: FolderRepository,
+    *,
+    force: bool = False,
+    limits: ClientLimits = LIMITS,
+    progress: Progress = UNWATCHED,
+) -> Outcome:
+    """Bring the folder to the head of the source; until the end nobody sees a change.
+
+    Raises:
+        DatasetMissing, DestinationAhead, Diverged, SeedOverwrite, ChainRuleBroken,
+        HashMismatch, SourceObjectMissing, ObjectSizeMismatch, TransferFailed, FolderBusy
+    """
+    head = source.head()
+    with folder.locked():
+        old = folder.find_head()
+        theirs = ChainReader(source, limits=limits, progress=progress)
+        ours = ChainReader(folder, limits=limits)
+        common, new = _blocks_to_pull(theirs, head, ours, old, force=force)
+        if not new:
+            return Outcome(outcome="up-to-date", old_head=old, new_head=head)
+        check_continues(common, new)
+        missing = _fetch_objects(source, folder, new, limits=limits, progress=progress)
+        folder.move_head(expected=old, new=new)
+    return Outcome(
+        outcome="updated",
+        old_head=old,
+        new_head=head,
+        blocks=len(new),
+        objects=len(missing),
+        bytes=sum(one.size for one in missing),
+    )
+
+
+def _blocks_to_pull(
+    theirs: ChainReader,
+    head: Multihash,
+    ours: ChainReader,
+    old: Multihash | None,
+    *,
+    force: bool,
+) -> tuple[Sequence[HashedBlock], list[HashedBlock]]:
+    """Blocks that stay, and blocks to add to them; both oldest first."""
+    if old is None:
+        return (), theirs.chain(head)
+    found = compare(theirs, head, ours, old)
+    match found.relation:
+        case Relation.EQUAL:
+            return (), []
+        case Relation.AHEAD:
+            return ours.chain(old), list(found.source_only)
+        case Relation.BEHIND if not force:
+            raise DestinationAhead(len(found.destination_only))
+        case Relation.DIVERGED if not force:
+            raise Diverged(source=len(found.source_only), destination=len(found.destination_only))
+    everything = theirs.chain(head)
+    check_same_seed(ours.chain(old)[0], everything[0])
+    return (), everything
+
+
+def _fetch_objects(
+    source: Repository,
+    folder: FolderRepository,
+    new: Sequence[HashedBlock],
+    *,
+    limits: ClientLimits,
+    progress: Progress,
+) -> list[NeededObject]:
+    missing = missing_in(folder, objects_of(new), parallel=limits.parallel_simple)
+    progress.expect_objects(len(missing), sum(one.size for one in missing))
+    fetcher = Fetcher(
+        folder,
+        lambda needed: source.open_object(needed.kind, needed.hash),
+        limits=limits,
+        progress=progress,
+    )
+    fetcher.fetch(missing, parallel=limits.parallel_simple)
+    return missing

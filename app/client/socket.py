@@ -1,0 +1,256 @@
+"""One smart exchange as a conversation: text messages, refusals, close reasons, time limits.
+
+No Ping is ever sent and nothing is compressed: the reference peer takes either for a
+protocol error. A message above `FRAME_CHARS` leaves in fragments, so that no frame is longer
+than a peer takes. A handshake the node refuses, and a Close that carries an error, come out
+as typed errors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidStatus,
+    InvalidURI,
+    WebSocketException,
+)
+from websockets.http11 import Response
+from websockets.sync.client import ClientConnection, connect
+
+from protocol.errors import BadInput, Conflict, NodeError
+
+from .http import (
+    USER_AGENT,
+    DatasetMissing,
+    TransferFailed,
+    Unauthenticated,
+    Unauthorized,
+    Unreachable,
+    bearer,
+    one_line,
+)
+from .limits import LIMITS, ClientLimits
+from .receive import Diverged, SeedOverwrite
+from .urls import Location
+
+VERSION_HEADER = "x-odf-smtp-version"
+PROTOCOL_VERSION = "1"
+FRAME_CHARS = 8 * 1024 * 1024
+"""Peers take frames of 16 MiB; text beyond ASCII may need up to two bytes a character here."""
+CLOSED_NORMALLY, CLOSED_WITH_ERROR = 1000, 1011
+CLOSE_SECONDS = 5
+
+
+class HandshakeRefused(BadInput):
+    """The node does not take our request: another protocol version, or no dataset URL."""
+
+
+class NodeBusy(TransferFailed):
+    """The node stayed silent longer than this client waits."""
+
+
+class Disconnected(Unreachable):
+    """The connection ended in the middle of the exchange."""
+
+
+class NodeFailed(TransferFailed):
+    """The node reports an error of its own."""
+
+
+class UnintelligibleAnswer(TransferFailed):
+    """A message that is not what the protocol has at this place."""
+
+
+class RefCollision(Conflict):
+    """The node knows this dataset under another name."""
+
+
+class NameCollision(Conflict):
+    """The node knows another dataset under this name."""
+
+
+class HeadMoved(Conflict):
+    """Somebody else pushed in the meantime."""
+
+
+@contextmanager
+def conversation(
+    location: Location,
+    action: str,
+    token: str | None,
+    *,
+    limits: ClientLimits = LIMITS,
+) -> Iterator[Conversation]:
+    """Open `pull` or `push` of a dataset. On an error the connection is dropped, not closed.
+
+    Raises:
+        Unauthenticated, Unauthorized, DatasetMissing, HandshakeRefused, TransferFailed
+    """
+    url = location.websocket_base + action
+    try:
+        socket = connect(
+            url,
+            additional_headers={VERSION_HEADER: PROTOCOL_VERSION, **bearer(token)},
+            user_agent_header=USER_AGENT,
+            compression=None,
+            ping_interval=None,
+            open_timeout=limits.connect_s,
+            close_timeout=CLOSE_SECONDS,
+            max_size=limits.message_bytes,
+            legacy=True,
+        )
+    except InvalidStatus as refused:
+        raise refusal(refused.response, location) from refused
+    except (InvalidHandshake, InvalidURI, WebSocketException, OSError, EOFError) as error:
+        raise Unreachable(
+            f"no smart transfer at {location}: {one_line(str(error)) or type(error).__name__}",
+            url=str(location),
+        ) from error
+    try:
+        yield Conversation(socket, limits)
+    except BaseException:
+        socket.close_timeout = 0.2
+        socket.close(CLOSED_NORMALLY)
+        raise
+    socket.close(CLOSED_NORMALLY)
+
+
+def refusal(response: Response, location: Location) -> NodeError:
+    """A handshake answered with a plain HTTP status, as the reference's client reads it."""
+    status = response.status_code
+    text = _text_of(bytes(response.body or b""))
+    match status:
+        case 401:
+            return Unauthenticated(
+                f"the node asks for a valid token{': ' if text else ''}{text}", status=401
+            )
+        case 403:
+            return Unauthorized("the node does not allow this for this account", status=403)
+        case 404:
+            return DatasetMissing(
+                f"no dataset at {location}, or none that this account may see", at=str(location)
+            )
+        case 400 | 426:
+            return HandshakeRefused(text or "the node does not take this request", status=status)
+    return TransferFailed(f"the node answered {status} {text}".rstrip(), status=status)
+
+
+def _text_of(body: bytes) -> str:
+    """The message of a JSON error, else the text itself, as it may be shown."""
+    text = body[:4096].decode("utf-8", "replace")
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return one_line(text)
+    return one_line(str(document.get("message", text)) if isinstance(document, dict) else text)
+
+
+class Conversation:
+    """An open exchange. Not for several threads."""
+
+    def __init__(self, socket: ClientConnection, limits: ClientLimits) -> None:
+        self._socket, self._limits = socket, limits
+
+    def send(self, text: str) -> None:
+        """One message. Raises what the node closed with, if it did."""
+        try:
+            if len(text) <= FRAME_CHARS:
+                self._socket.send(text)
+            else:
+                self._socket.send(
+                    text[at : at + FRAME_CHARS] for at in range(0, len(text), FRAME_CHARS)
+                )
+        except ConnectionClosed as closed:
+            raise closing_error(closed) from closed
+
+    def receive(self, *, timeout_s: float | None = None) -> str:
+        """The next message.
+
+        Raises:
+            NodeBusy: silence. Whatever the node closed with; `UnintelligibleAnswer`.
+        """
+        wait = self._limits.message_s if timeout_s is None else timeout_s
+        text = self.poll(wait)
+        if text is None:
+            raise NodeBusy(f"the node stayed silent for {wait:g} s", seconds=wait)
+        return text
+
+    def poll(self, wait_s: float) -> str | None:
+        """The next message, or None if there is none within `wait_s` seconds."""
+        try:
+            message = self._socket.recv(timeout=wait_s)
+        except TimeoutError:
+            return None
+        except ConnectionClosed as closed:
+            raise closing_error(closed) from closed
+        if not isinstance(message, str):
+            raise UnintelligibleAnswer("the node sent a binary message; the protocol has only text")
+        return message
+
+    def close(self, reason: str) -> None:
+        """The normal end."""
+        self._socket.close(CLOSED_NORMALLY, reason)
+
+
+def closing_error(closed: ConnectionClosed) -> NodeError:
+    """What a Close frame says: 1011 carries an error message, anything else is a hang-up."""
+    frame = closed.rcvd
+    if frame is not None and frame.code == CLOSED_WITH_ERROR:
+        try:
+            document = json.loads(frame.reason)
+        except ValueError:
+            return NodeFailed(f"the node gave up: {one_line(frame.reason) or 'no reason given'}")
+        return error_of(document) or NodeFailed("the node gave up without saying why")
+    if closed.sent is not None and closed.rcvd_then_sent is False and closed.sent.code == 1009:
+        return TransferFailed("the node sent a message longer than this client takes")
+    code = frame.code if frame is not None else None
+    return Disconnected(f"the node hung up in the middle of the exchange (code {code})", code=code)
+
+
+def error_of(document: Any) -> NodeError | None:
+    """`{"Err": {"Variant": {…}}}` as a typed error; None if the document is no such thing."""
+    error = document.get("Err") if isinstance(document, dict) else None
+    if not isinstance(error, dict) or len(error) != 1:
+        return None
+    ((variant, facts),) = error.items()
+    make = ERRORS.get(variant)
+    if make is None or not isinstance(facts, dict):
+        return NodeFailed(f"the node reports {one_line(str(variant))}")
+    return make({key: one_line(str(value)) for key, value in facts.items()})
+
+
+def _internal(facts: dict[str, str]) -> NodeError:
+    phase = facts.get("phase", "")
+    return NodeFailed(
+        f"the node reports: {facts.get('error_message', 'Internal error')}"
+        f"{' at ' if phase else ''}{phase}",
+        phase=phase or None,
+    )
+
+
+ERRORS: dict[str, Callable[[dict[str, str]], NodeError]] = {
+    "Internal": _internal,
+    "InvalidInterval": lambda _: Diverged(),
+    "InvalidHead": lambda facts: HeadMoved(
+        "the head on the node was moved by somebody else in the meantime; push again",
+        # the two names say the opposite of what they mean
+        claimed_head=facts.get("actual_head"),
+        node_head=facts.get("expected_head"),
+    ),
+    "SeedBlockOverwriteRestricted": lambda _: SeedOverwrite(),
+    "RefCollision": lambda facts: RefCollision(
+        f"the node has dataset {facts.get('dataset_id', '')} already, under another name",
+        dataset_id=facts.get("dataset_id"),
+    ),
+    "NameCollision": lambda facts: NameCollision(
+        f"the node has another dataset called {facts.get('dataset_alias', '')}",
+        dataset_alias=facts.get("dataset_alias"),
+    ),
+}
+"""Variants of the wire's error messages, wherever they arrive: in a message or a Close."""

@@ -1,0 +1,88 @@
+"""Pull and push between any two locations: picks the protocol, opens what it needs.
+
+source \\ target     folder             odf+http(s)          http(s)
+odf+http(s)         smart pull          not supported        read-only
+http(s)             simple pull         not supported        read-only
+folder              simple pull         smart push           read-only
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from storage.values import Visibility
+
+from .folder import FolderRepository
+from .http import open_http
+from .limits import LIMITS, ClientLimits
+from .progress import UNWATCHED, Progress
+from .receive import Outcome
+from .repositories import HttpRepository, Repository
+from .simple_pull import pull_simple
+from .smart_pull import pull_smart
+from .smart_push import push_smart
+from .urls import Location, Transfer, UnsupportedUrl
+
+
+@contextmanager
+def opened(
+    location: Location, token: str | None = None, *, limits: ClientLimits = LIMITS
+) -> Iterator[Repository]:
+    """Any location for reading, by the simple protocol."""
+    if location.path is not None:
+        yield FolderRepository(location.path, limits=limits)
+        return
+    with open_http(limits) as http:
+        yield HttpRepository(location.base, token, http=http, limits=limits)
+
+
+def pull(
+    source: Location,
+    target: Location,
+    *,
+    token: str | None = None,
+    force: bool = False,
+    limits: ClientLimits = LIMITS,
+    progress: Progress = UNWATCHED,
+) -> Outcome:
+    """Bring the folder `target` to the head of `source`. Errors: see the two pulls."""
+    if target.path is None:
+        raise UnsupportedUrl(f"a pull writes into a folder, not to {target}", url=str(target))
+    folder = FolderRepository(target.path, limits=limits)
+    with opened(source, token, limits=limits) as repository:
+        if source.transfer is Transfer.SMART:
+            return pull_smart(
+                source, folder, token=token, force=force, limits=limits, progress=progress
+            )
+        return pull_simple(repository, folder, force=force, limits=limits, progress=progress)
+
+
+def push(
+    source: Location,
+    target: Location,
+    *,
+    token: str | None = None,
+    force: bool = False,
+    visibility: Visibility = Visibility.PRIVATE,
+    limits: ClientLimits = LIMITS,
+    progress: Progress = UNWATCHED,
+) -> Outcome:
+    """Bring `target` to the head of the folder `source`."""
+    if source.path is None:
+        raise UnsupportedUrl(f"a push reads from a folder, not from {source}", url=str(source))
+    folder = FolderRepository(source.path, limits=limits)
+    if target.transfer is Transfer.SIMPLE:
+        raise UnsupportedUrl(f"{target} can only be read; push to odf+{target}", url=str(target))
+    if target.path is not None:
+        mirror = FolderRepository(target.path, limits=limits)
+        return pull_simple(folder, mirror, force=force, limits=limits, progress=progress)
+    return push_smart(
+        folder,
+        target,
+        token=token,
+        force=force,
+        visibility=visibility,
+        limits=limits,
+        progress=progress,
+    )

@@ -1,0 +1,112 @@
+"""Where a dataset lives, as a person writes it; the scheme alone picks the protocol.
+
+    odf+http://…  odf+https://…   smart transfer (reading and writing)
+    http://…      https://…       simple transfer (reading)
+    file://…      a plain path    a dataset folder (reading and writing)
+
+A missing trailing slash is added. There is no probing: nothing is asked to find out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from protocol.errors import BadInput
+
+ODF = "odf+"
+MAX_URL_CHARS = 4096
+
+
+class UnsupportedUrl(BadInput):
+    """Text that names no dataset location we can reach."""
+
+
+class Transfer(Enum):
+    """How bytes travel to and from a location."""
+
+    SMART = "smart"
+    SIMPLE = "simple"
+    FOLDER = "folder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """A parsed dataset location. Exactly one of `base` (ends in `/`) and `path` is set."""
+
+    transfer: Transfer
+    base: str = ""
+    path: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Location:
+        """From what somebody typed.
+
+        Raises:
+            UnsupportedUrl: a scheme we do not speak, no host, credentials, query or fragment.
+        """
+        if not text or len(text) > MAX_URL_CHARS or "\0" in text:
+            raise UnsupportedUrl("a dataset location is a URL or a path of a folder")
+        scheme, separator, _ = text.partition("://")
+        if not separator:
+            return cls(transfer=Transfer.FOLDER, path=Path(text))
+        match scheme.lower():
+            case "file":
+                return cls(transfer=Transfer.FOLDER, path=_file_path(text))
+            case "http" | "https":
+                return cls(transfer=Transfer.SIMPLE, base=http_base(text))
+            case "odf+http" | "odf+https":
+                return cls(transfer=Transfer.SMART, base=http_base(text[len(ODF) :]))
+        raise UnsupportedUrl(
+            f"cannot reach {scheme}:// locations; use odf+http(s)://, http(s)://, file://, a path",
+            url=text,
+        )
+
+    @property
+    def websocket_base(self) -> str:
+        """`https` becomes `wss`, everything else `ws`."""
+        scheme, _, rest = self.base.partition("://")
+        return ("wss://" if scheme == "https" else "ws://") + rest
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return str(self.path)
+        return (ODF if self.transfer is Transfer.SMART else "") + self.base
+
+
+def http_base(text: str) -> str:
+    """An `http(s)` URL in the form every path is appended to; raises `UnsupportedUrl`."""
+    try:
+        parts = urlsplit(text)
+        host, user, _ = parts.hostname, parts.username, parts.port
+    except ValueError:
+        raise UnsupportedUrl(f"not a URL: {text!r}") from None
+    if not host:
+        raise UnsupportedUrl(f"the URL names no host: {text!r}", url=text)
+    if user is not None:
+        raise UnsupportedUrl("credentials do not belong into the URL; pass a token instead")
+    if parts.query or parts.fragment:
+        raise UnsupportedUrl("the URL of a dataset has no query and no fragment", url=text)
+    if any(ord(char) <= 0x20 for char in text):
+        raise UnsupportedUrl(f"the URL contains blanks or control characters: {text!r}")
+    path = parts.path if parts.path.endswith("/") else parts.path + "/"
+    return urlunsplit((parts.scheme.lower(), parts.netloc, path, "", ""))
+
+
+def node_base(text: str) -> str:
+    """The URL of a node (not of a dataset), `odf+` or not, ending in `/`."""
+    bare = text[len(ODF) :] if text.lower().startswith(ODF) else text
+    if not bare.lower().startswith(("http://", "https://")):
+        raise UnsupportedUrl(f"a node is reached by http:// or https://, not by {text!r}", url=text)
+    return http_base(bare)
+
+
+def _file_path(text: str) -> Path:
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost"):
+        raise UnsupportedUrl(f"a file:// URL names no other host: {text!r}", url=text)
+    if not parts.path:
+        raise UnsupportedUrl(f"the URL names no folder: {text!r}", url=text)
+    return Path(unquote(parts.path))

@@ -1,0 +1,149 @@
+"""Reading chains backwards and comparing two of them, every block checked against its hash.
+
+Two chains are walked back side by side, aligned by sequence number, until they meet in one
+block or run out. What was fetched on the way is kept: a pull does not fetch it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from protocol.codec.blocks import decode_block
+from protocol.errors import Damaged, NotFound
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import HashMismatch, Multihash
+
+from .limits import LIMITS, ClientLimits, TooMuch
+from .progress import UNWATCHED, Progress
+from .repositories import Repository
+
+
+class BlockOutOfPlace(Damaged):
+    """A block whose number does not fit the block after it."""
+
+
+class BlockMissing(Damaged):
+    """The chain names a block that its own repository does not have."""
+
+    def __init__(self, block: Multihash, where: str) -> None:
+        super().__init__(f"block {block} is missing in {where}", block=str(block), at=where)
+
+
+def mismatch(error: HashMismatch, what: str, **names: object) -> HashMismatch:
+    """The same mismatch, saying of which block or object."""
+    named = HashMismatch(error.expected, error.actual, what)
+    named.facts.update({key: str(value) for key, value in names.items()})
+    return named
+
+
+class ChainReader:
+    """The blocks of one repository, fetched once each and verified on arrival."""
+
+    def __init__(
+        self,
+        source: Repository,
+        *,
+        limits: ClientLimits = LIMITS,
+        progress: Progress = UNWATCHED,
+    ) -> None:
+        self.source = source
+        self._limits, self._progress = limits, progress
+        self._seen: dict[Multihash, HashedBlock] = {}
+        self._bytes = 0
+
+    def block(self, block_hash: Multihash) -> HashedBlock:
+        """Raises `HashMismatch`, `BlockMissing`, `TooMuch`, `MalformedBlock`."""
+        if (known := self._seen.get(block_hash)) is not None:
+            return known
+        if len(self._seen) >= self._limits.blocks:
+            raise TooMuch("the number of blocks", self._limits.blocks)
+        try:
+            raw = self.source.block_bytes(block_hash)
+        except NotFound as error:
+            raise BlockMissing(block_hash, self.source.name) from error
+        self._bytes += len(raw)
+        if self._bytes > self._limits.metadata_bytes:
+            raise TooMuch("the metadata of the dataset", self._limits.metadata_bytes)
+        try:
+            decoded = decode_block(raw, expected=block_hash)
+        except HashMismatch as error:
+            raise mismatch(
+                error, f"block {block_hash} of {self.source.name}", block=block_hash
+            ) from error
+        self._seen[block_hash] = decoded
+        self._progress.block()
+        return decoded
+
+    def before(self, block: HashedBlock) -> HashedBlock | None:
+        """The block before this one, or None at the Seed."""
+        if block.prev is None:
+            return None
+        previous = self.block(block.prev)
+        if previous.sequence_number != block.sequence_number - 1:
+            raise BlockOutOfPlace(
+                f"block {block.hash} has number {block.sequence_number}, "
+                f"but the one before it has {previous.sequence_number}",
+                block=str(block.hash),
+            )
+        return previous
+
+    def chain(self, head: Multihash) -> list[HashedBlock]:
+        """Everything up to `head`, oldest first."""
+        at: HashedBlock | None = self.block(head)
+        found: list[HashedBlock] = []
+        while at is not None:
+            found.append(at)
+            at = self.before(at)
+        found.reverse()
+        return found
+
+
+class Relation(Enum):
+    """How the source stands to the destination."""
+
+    EQUAL = "equal"
+    AHEAD = "ahead"
+    BEHIND = "behind"
+    DIVERGED = "diverged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Blocks only the source has, and only the destination has; both oldest first."""
+
+    source_only: tuple[HashedBlock, ...]
+    destination_only: tuple[HashedBlock, ...]
+
+    @property
+    def relation(self) -> Relation:
+        match bool(self.source_only), bool(self.destination_only):
+            case False, False:
+                return Relation.EQUAL
+            case True, False:
+                return Relation.AHEAD
+            case False, True:
+                return Relation.BEHIND
+            case _:
+                return Relation.DIVERGED
+
+
+def compare(
+    source: ChainReader, source_head: Multihash, destination: ChainReader, head: Multihash
+) -> Comparison:
+    """Walk both chains back to their last common block, if they have one."""
+    ours: list[HashedBlock] = []
+    theirs: list[HashedBlock] = []
+    if source_head == head:
+        return Comparison(source_only=(), destination_only=())
+    left: HashedBlock | None = source.block(source_head)
+    right: HashedBlock | None = destination.block(head)
+    while (left and left.hash) != (right and right.hash):
+        level = max(block.sequence_number for block in (left, right) if block)
+        if left and left.sequence_number == level:
+            ours.append(left)
+            left = source.before(left)
+        if right and right.sequence_number == level:
+            theirs.append(right)
+            right = destination.before(right)
+    return Comparison(source_only=tuple(reversed(ours)), destination_only=tuple(reversed(theirs)))

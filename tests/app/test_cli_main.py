@@ -1,0 +1,91 @@
+"""The command line as a whole: help, exit codes, errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from app.cli import output
+from app.cli.main import COMMANDS, main
+from protocol.errors import (
+    BadInput,
+    Conflict,
+    Damaged,
+    LimitExceeded,
+    NodeError,
+    NotFound,
+    Refused,
+)
+from protocol.multihash import HashMismatch, Multihash
+
+
+class _Taken(Conflict):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NodeError("x"), 1),
+        (BadInput("x"), 1),
+        (LimitExceeded("x"), 1),
+        (NotFound("x"), 3),
+        (Refused("x"), 4),
+        (_Taken("x"), 5),
+        (Damaged("x"), 6),
+        (HashMismatch(Multihash.of(b"a"), Multihash.of(b"b")), 6),
+        (OSError("x"), 1),
+    ],
+    ids=lambda value: getattr(type(value), "__name__", ""),
+)
+def test_every_branch_of_the_error_tree_has_its_exit_code(error, code):
+    assert output.exit_code(error) == code
+
+
+def test_help_names_every_command_and_loads_none_of_them():
+    probe = (
+        "import sys; from app.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "names = {'httpx', 'pyarrow', 'msgspec', 'rich', 'websockets', 'fastapi'}\n"
+        "loaded = names & set(sys.modules)\n"
+        "assert not loaded, loaded"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["pull"], ["pull", "a", "b", "--nonsense"]])
+def test_wrong_usage_has_its_own_exit_code(words):
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert "Usage:" in done.stderr
+
+
+def test_wrong_usage_is_a_json_document_when_json_is_asked_for():
+    done = CliRunner().invoke(main, ["pull", "--json"])
+    assert done.exit_code == 2
+    assert json.loads(done.stderr)["exitCode"] == 2
+
+
+def test_a_location_nobody_can_reach_is_wrong_usage(tmp_path):
+    done = CliRunner().invoke(main, ["log", "s3://bucket/x"])
+    assert done.exit_code == 2
+
+
+def test_a_folder_without_a_dataset_is_not_found(tmp_path):
+    for command in ("log", "verify"):
+        done = CliRunner().invoke(main, [command, str(tmp_path)])
+        assert done.exit_code == 3, done.stderr
+
+
+def test_a_node_that_does_not_answer_is_a_failure(tmp_path):
+    done = CliRunner().invoke(main, ["pull", "http://127.0.0.1:1/x", str(tmp_path / "x"), "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stderr)["type"].endswith("Unreachable")
+    assert not (tmp_path / "x").exists()
