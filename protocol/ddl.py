@@ -65,8 +65,8 @@ def parse_ddl(columns: Sequence[str]) -> DataSchema:
 
     Raises:
         DdlSyntax: the text breaks off or is no column list.
-        UnsupportedSchema: a type or column option without counterpart. Facts of both: `column` (name, where known) and `position`
-        (characters from the start of the joined text).
+        UnsupportedSchema: a type or column option without counterpart.
+        Facts of both: `column` (name, where known), `position` (in the joined text).
     """
     return _Parser(",".join(columns)).columns()
 
