@@ -1,0 +1,14 @@
+"""Alembic environment: runs on the connection it is handed by `storage/sql/migrate.py`."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from storage.sql.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transactional_ddl=True,
+)
+context.run_migrations()

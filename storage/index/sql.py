@@ -1,0 +1,203 @@
+"""Registry and references in a SQL database (SQLite or PostgreSQL).
+
+A head moves in one transaction: compare-and-swap, new blocks, line of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import DatasetKind
+from protocol.multihash import Multihash
+
+from ..clock import Clock, system_clock
+from ..errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
+from ..layout import HEAD
+from ..sql.engine import reading, storable, writing
+from ..sql.tables import datasets, moves, refs
+from ..sql.tables import inputs as input_rows
+from ..values import DatasetEntry, HeadMoved, Visibility
+from .sql_blocks import insert_blocks
+
+
+class SqlDatasetRegistry:
+    """`DatasetRegistry` in SQL."""
+
+    def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
+        head = blocks[-1].hash
+        try:
+            with writing(self._engine) as db:
+                db.execute(sa.insert(datasets).values(**_row_of(entry)))
+                insert_blocks(db, entry.id, blocks)
+                db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
+                log_move(db, entry.id, HEAD, None, head, self._clock)
+        except sa.exc.IntegrityError:
+            if self.find(DatasetRef(id=entry.id)) is not None:
+                raise DatasetIdTaken(entry.id) from None
+            raise AliasTaken(entry.alias) from None
+
+    def get(self, ref: DatasetRef) -> DatasetEntry:
+        entry = self.find(ref)
+        if entry is None:
+            raise DatasetNotFound(ref)
+        return entry
+
+    def find(self, ref: DatasetRef) -> DatasetEntry | None:
+        by_id = datasets.c.id == ref.id
+        by_alias = datasets.c.alias_folded == (ref.alias.folded if ref.alias else None)
+        query = sa.select(datasets).where(by_id if ref.id is not None else by_alias)
+        with reading(self._engine) as db:
+            row = db.execute(query).mappings().one_or_none()
+        return None if row is None else _entry_of(row)
+
+    def page(
+        self, *, account: str | None = None, after: str | None = None, limit: int = 100
+    ) -> Sequence[DatasetEntry]:
+        if not storable((account or "") + (after or "")):
+            return []
+        query = sa.select(datasets).order_by(datasets.c.alias_folded).limit(limit)
+        if account is not None:
+            query = query.where(datasets.c.account_folded == account.lower())
+        if after is not None:
+            query = query.where(datasets.c.alias_folded > after)
+        with reading(self._engine) as db:
+            return [_entry_of(row) for row in db.execute(query).mappings()]
+
+    def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        change = sa.update(datasets).where(datasets.c.id == dataset).values(**_alias_columns(alias))
+        try:
+            with writing(self._engine) as db:
+                if db.execute(change).rowcount == 0:
+                    raise DatasetNotFound(dataset)
+        except sa.exc.IntegrityError:
+            raise AliasTaken(alias) from None
+
+    def forget(self, dataset: DatasetId) -> None:
+        with writing(self._engine) as db:
+            if db.execute(sa.delete(datasets).where(datasets.c.id == dataset)).rowcount == 0:
+                raise DatasetNotFound(dataset)
+
+    def set_inputs(self, dataset: DatasetId, inputs: Sequence[DatasetId]) -> None:
+        with writing(self._engine) as db:
+            lock_dataset(db, dataset)
+            db.execute(sa.delete(input_rows).where(input_rows.c.dataset == dataset))
+            if inputs:
+                rows = [{"dataset": dataset, "input": name} for name in dict.fromkeys(inputs)]
+                db.execute(sa.insert(input_rows), rows)
+
+    def dependants(self, dataset: DatasetId) -> Sequence[DatasetId]:
+        query = sa.select(input_rows.c.dataset).where(input_rows.c.input == dataset)
+        with reading(self._engine) as db:
+            return sorted(db.execute(query).scalars())
+
+
+class SqlRefIndex:
+    """`RefIndex` in SQL."""
+
+    def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def head(self, dataset: DatasetId, ref: str = HEAD) -> Multihash:
+        with reading(self._engine) as db:
+            return _head(db, dataset, ref)
+
+    def move(
+        self,
+        dataset: DatasetId,
+        *,
+        expected: Multihash,
+        new: Multihash,
+        blocks: Sequence[HashedBlock] = (),
+        ref: str = HEAD,
+    ) -> None:
+        swap = (
+            sa.update(refs)
+            .where(refs.c.dataset == dataset, refs.c.name == ref, refs.c.hash == expected)
+            .values(hash=new)
+        )
+        with writing(self._engine) as db:
+            if db.execute(swap).rowcount == 0:
+                raise RefConflict(expected, _head(db, dataset, ref))
+            insert_blocks(db, dataset, blocks)
+            log_move(db, dataset, ref, expected, new, self._clock)
+
+    def moves(self, *, after: int, limit: int = 100) -> Sequence[HeadMoved]:
+        query = sa.select(moves).where(moves.c.number > after).order_by(moves.c.number).limit(limit)
+        with reading(self._engine) as db:
+            _wait_for_writers(db)
+            return [HeadMoved(**row) for row in db.execute(query).mappings()]
+
+
+def log_move(
+    db: sa.Connection,
+    dataset: DatasetId,
+    ref: str,
+    old: Multihash | None,
+    new: Multihash,
+    clock: Clock,
+) -> None:
+    """Add a line to the log of head moves, in the transaction that moves the head."""
+    row = {"dataset": dataset, "ref": ref, "old": old, "new": new, "at": clock()}
+    db.execute(sa.insert(moves).values(**row))
+
+
+def lock_dataset(db: sa.Connection, dataset: DatasetId) -> None:
+    """Keep others from changing the dataset in this transaction. Raises `DatasetNotFound`."""
+    query = sa.select(datasets.c.id).where(datasets.c.id == dataset).with_for_update()
+    if db.execute(query).one_or_none() is None:
+        raise DatasetNotFound(dataset)
+
+
+def _wait_for_writers(db: sa.Connection) -> None:
+    """Let transactions that took a number of the log finish first.
+
+    PostgreSQL gives out numbers before commit, so a larger one may become visible first; a
+    reader that goes by the largest number seen would miss the smaller for ever. SQLite has
+    one writer at a time.
+    """
+    if db.dialect.name == "postgresql":
+        db.exec_driver_sql("LOCK TABLE moves IN SHARE MODE")
+
+
+def _head(db: sa.Connection, dataset: DatasetId, ref: str) -> Multihash:
+    query = sa.select(refs.c.hash).where(refs.c.dataset == dataset, refs.c.name == ref)
+    head: Multihash | None = db.execute(query).scalar_one_or_none() if storable(ref) else None
+    if head is not None:
+        return head
+    if db.execute(sa.select(datasets.c.id).where(datasets.c.id == dataset)).first() is None:
+        raise DatasetNotFound(dataset)
+    raise RefNotFound(ref)
+
+
+def _row_of(entry: DatasetEntry) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "kind": entry.kind.value,
+        "visibility": entry.visibility.value,
+        "created_at": entry.created_at,
+        **_alias_columns(entry.alias),
+    }
+
+
+def _alias_columns(alias: DatasetAlias) -> dict[str, object]:
+    account = alias.account.folded if alias.account is not None else ""
+    return {"alias": str(alias), "alias_folded": alias.folded, "account_folded": account}
+
+
+def _entry_of(row: sa.RowMapping) -> DatasetEntry:
+    return DatasetEntry(
+        id=row["id"],
+        alias=DatasetAlias.parse(row["alias"]),
+        kind=DatasetKind(row["kind"]),
+        visibility=Visibility(row["visibility"]),
+        created_at=row["created_at"],
+    )

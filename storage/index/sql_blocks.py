@@ -1,0 +1,115 @@
+"""Blocks in a SQL database: raw bytes by hash, read along the chain.
+
+After a forced push several branches lie side by side, with the same sequence numbers. Hence
+chains are read by following `prev` inside of the database (a recursive query, one index
+look-up a block), never by number alone: the cost is that of the branch asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import sqlalchemy as sa
+
+from protocol.codec.blocks import decode_block
+from protocol.errors import BadInput
+from protocol.identity import DatasetId
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
+
+from ..errors import BlockDamaged
+from ..sql.engine import insert_new, reading
+from ..sql.tables import blocks as block_rows
+
+INSERT_BATCH = 500
+LINEAGE_PAGE = 5000
+"""Hashes read at a time when following a chain without looking at its blocks."""
+
+
+class SqlBlockIndex:
+    """`BlockIndex` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def find(self, dataset: DatasetId, block: Multihash) -> HashedBlock | None:
+        query = sa.select(block_rows.c.raw).where(_is(block_rows, dataset, block))
+        with reading(self._engine) as db:
+            raw = db.execute(query).scalar_one_or_none()
+        return None if raw is None else _decode(block, raw)
+
+    def ancestors(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
+    ) -> Sequence[HashedBlock]:
+        if limit < 1:
+            return []
+        path = _path(dataset, start, down_to, limit)
+        query = (
+            sa.select(block_rows.c.hash, block_rows.c.raw)
+            .select_from(path.join(block_rows, block_rows.c.hash == path.c.hash))
+            .where(block_rows.c.dataset == dataset)
+            .order_by(path.c.depth)
+        )
+        with reading(self._engine) as db:
+            rows = db.execute(query).all()
+        return [_decode(block, raw) for block, raw in rows]
+
+    def lineage(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0
+    ) -> Iterator[Multihash]:
+        following: Multihash | None = start
+        while following is not None:
+            path = _path(dataset, following, down_to, LINEAGE_PAGE)
+            with reading(self._engine) as db:
+                rows = db.execute(sa.select(path.c.hash, path.c.prev).order_by(path.c.depth)).all()
+            yield from (row.hash for row in rows)
+            following = rows[-1].prev if len(rows) == LINEAGE_PAGE else None
+
+
+def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
+    """Add blocks in the running transaction; known ones are left alone."""
+    statement = insert_new(db, block_rows).on_conflict_do_nothing()
+    for start in range(0, len(blocks), INSERT_BATCH):
+        rows = [_row_of(dataset, block) for block in blocks[start : start + INSERT_BATCH]]
+        db.execute(statement, rows)
+
+
+def _path(dataset: DatasetId, start: Multihash, down_to: int, limit: int) -> sa.CTE:
+    """`hash`, `prev` and `depth` of `start` and its ancestors, at most `limit` of them."""
+    here = (
+        sa.select(block_rows.c.hash, block_rows.c.prev, sa.literal(1).label("depth"))
+        .where(_is(block_rows, dataset, start), block_rows.c.sequence_number >= down_to)
+        .cte("path", recursive=True)
+    )
+    older = block_rows.alias("older")
+    return here.union_all(
+        sa.select(older.c.hash, older.c.prev, here.c.depth + 1)
+        .select_from(here.join(older, older.c.hash == here.c.prev))
+        .where(
+            older.c.dataset == dataset,
+            older.c.sequence_number >= down_to,
+            here.c.depth < limit,
+        )
+    )
+
+
+def _is(table: sa.Table, dataset: DatasetId, block: Multihash) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.dataset == dataset, table.c.hash == block)
+
+
+def _row_of(dataset: DatasetId, block: HashedBlock) -> dict[str, object]:
+    return {
+        "dataset": dataset,
+        "hash": block.hash,
+        "sequence_number": block.sequence_number,
+        "prev": block.prev,
+        "kind": type(block.event).__name__,
+        "raw": block.raw,
+    }
+
+
+def _decode(block: Multihash, raw: bytes) -> HashedBlock:
+    try:
+        return decode_block(bytes(raw), expected=block)
+    except BadInput as reason:
+        raise BlockDamaged(block, reason.message) from reason

@@ -1,0 +1,110 @@
+"""Connections to SQLite and PostgreSQL: opening, transactions, the few differences.
+
+SQLite runs in WAL mode; writers take the write lock at the start of their transaction
+(`BEGIN IMMEDIATE`), so they wait for each other instead of failing halfway.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from protocol.errors import BadInput
+
+BUSY_TIMEOUT_S = 30
+"""How long a SQLite writer waits for another one."""
+POOL_SIZE = 10
+POOL_OVERFLOW = 20
+_WRITES = "writes"
+_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class UnknownDatabase(BadInput):
+    """A database URL that is neither SQLite nor PostgreSQL."""
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
+    """Engine for `sqlite:///path` or `postgresql://…`; nothing is connected yet.
+
+    `durable=False` lets SQLite skip syncs at commit: a power cut may undo the last commits,
+    nothing gets torn.
+
+    Raises:
+        UnknownDatabase: another scheme, or text that is no URL. The URL is not repeated:
+            it may hold a password.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise UnknownDatabase("the database URL cannot be read") from None
+    backend = parsed.drivername.partition("+")[0]
+    if backend == "sqlite":
+        return _open_sqlite(parsed, durable=durable)
+    if backend in ("postgresql", "postgres"):
+        return sa.create_engine(
+            parsed.set(drivername="postgresql+psycopg"),
+            pool_pre_ping=True,
+            pool_size=POOL_SIZE,
+            max_overflow=POOL_OVERFLOW,
+        )
+    raise UnknownDatabase(f"databases are sqlite or postgresql, not {backend!r}")
+
+
+def writing(engine: sa.Engine) -> Any:
+    """A transaction that changes something; commits when the block ends well."""
+    return engine.execution_options(**{_WRITES: True}).begin()
+
+
+@contextmanager
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction that only looks."""
+    with engine.connect() as connection:
+        yield connection
+
+
+def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
+    """An insert of the database at hand that can say `on_conflict_…`."""
+    return _INSERTS[connection.dialect.name](table)
+
+
+def storable(text: str) -> bool:
+    """Whether a text can be in the database at all: no NUL, no half of a surrogate pair."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _open_sqlite(url: sa.URL, *, durable: bool) -> sa.Engine:
+    if not url.database or url.database == ":memory:":
+        raise UnknownDatabase("SQLite needs a file; for a throw-away node use memory stores")
+    engine = sa.create_engine(
+        url,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_OVERFLOW,
+    )
+    synchronous = "FULL" if durable else "OFF"
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
