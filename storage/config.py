@@ -1,0 +1,108 @@
+"""Where adapters are chosen: typed settings in, opened stores out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.errors import BadInput
+
+from .accounts.memory import MemoryAccountStore
+from .accounts.sql import SqlAccountStore
+from .clock import Clock, system_clock
+from .index.memory import IndexTables, MemoryBlockIndex, MemoryDatasetRegistry, MemoryRefIndex
+from .index.sql import SqlDatasetRegistry, SqlRefIndex
+from .index.sql_blocks import SqlBlockIndex
+from .jobs.memory import MemoryJobQueue
+from .jobs.sql import SqlJobQueue
+from .objects.local import LocalObjectStore
+from .objects.memory import MemoryObjectStore
+from .ports import ObjectStore
+from .sql.engine import open_engine, sqlite_url
+from .sql.migrate import migrate as migrate_database
+from .stores import Stores
+
+DATABASE_FILE = "node.db"
+
+
+class UnknownObjectStore(BadInput):
+    """An objects URL of a kind this version does not know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings:
+    """Where a node keeps its state."""
+
+    data: Path
+    """Local folder: database and objects, as far as no URL says otherwise."""
+    database_url: str | None = None
+    """`sqlite:///path` or `postgresql://…`; absent: `node.db` in `data`."""
+    objects_url: str | None = None
+    """`file:///path`; absent: `data`."""
+    durable: bool = True
+    """Sync to disk before saying it is done. Off only for tests."""
+
+
+def open_stores(
+    settings: StoreSettings,
+    *,
+    migrate: bool = True,
+    repair: bool = True,
+    clock: Clock = system_clock,
+) -> Stores:
+    """Open database and objects; bring the schema up to date and mirrors in line.
+
+    Raises:
+        UnknownDatabase, UnknownObjectStore: a URL that cannot be opened.
+    """
+    objects = _open_objects(settings)
+    settings.data.mkdir(parents=True, exist_ok=True)
+    url = settings.database_url or sqlite_url(settings.data / DATABASE_FILE)
+    engine = open_engine(url, durable=settings.durable)
+    if migrate:
+        migrate_database(engine)
+    stores = Stores(
+        objects=objects,
+        registry=SqlDatasetRegistry(engine, clock=clock),
+        refs=SqlRefIndex(engine, clock=clock),
+        blocks=SqlBlockIndex(engine),
+        jobs=SqlJobQueue(engine, clock=clock),
+        accounts=SqlAccountStore(engine, clock=clock),
+        engine=engine,
+    )
+    if repair:
+        stores.repair_mirrors()
+    return stores
+
+
+def memory_stores(*, clock: Clock = system_clock) -> Stores:
+    """Stores that are gone with the process: for tests and demonstrations."""
+    tables = IndexTables(clock=clock)
+    return Stores(
+        objects=MemoryObjectStore(),
+        registry=MemoryDatasetRegistry(tables),
+        refs=MemoryRefIndex(tables),
+        blocks=MemoryBlockIndex(tables),
+        jobs=MemoryJobQueue(clock=clock),
+        accounts=MemoryAccountStore(clock=clock),
+    )
+
+
+def _open_objects(settings: StoreSettings) -> ObjectStore:
+    if settings.objects_url is None:
+        return LocalObjectStore(settings.data, durable=settings.durable)
+    scheme = settings.objects_url.partition("://")[0]
+    if scheme not in _OBJECT_STORES:
+        known = ", ".join(sorted(_OBJECT_STORES))
+        raise UnknownObjectStore(f"object stores are {known}; not {scheme[:50]!r}")
+    return _OBJECT_STORES[scheme](settings)
+
+
+def _open_folder(settings: StoreSettings) -> ObjectStore:
+    path = Path(str(settings.objects_url).removeprefix("file://"))
+    return LocalObjectStore(path, durable=settings.durable)
+
+
+_OBJECT_STORES: dict[str, Callable[[StoreSettings], ObjectStore]] = {"file": _open_folder}
+"""Opener by URL scheme."""

@@ -1,0 +1,256 @@
+"""A dataset: its chain, its objects, and the one way to add to it.
+
+Commit goes bytes first, pointer last: every named object is there, then the blocks are
+written, then the head moves by compare-and-swap. Whatever happens in between, readers see
+the old head or the new one; what was written too early is unreferenced and harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Protocol
+
+from protocol.chain.rules import fold
+from protocol.chain.state import EMPTY, ChainState
+from protocol.errors import BadInput, Conflict, NotFound
+from protocol.identity import DatasetId
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import Seed
+from protocol.multihash import Multihash
+
+from .errors import RefConflict
+from .named import NamedObject, named_objects
+from .ports import BlockIndex, ObjectStore, RefIndex
+from .states import StateCache
+from .values import DatasetEntry, ObjectKey, ObjectKind
+
+PAGE = 1000
+"""Blocks in memory at a time when a chain is folded."""
+FORCE_TRIES = 100
+"""Moves of others a forced commit writes over before it gives up."""
+
+
+class BlockNotFound(NotFound):
+    """The dataset has no block of that hash."""
+
+    def __init__(self, block: Multihash) -> None:
+        super().__init__(f"there is no block {block} in this dataset", block=str(block))
+        self.block = block
+
+
+class InvalidInterval(BadInput):
+    """The tail of an interval is no ancestor of its head: the histories differ."""
+
+    def __init__(self, head: Multihash, tail: Multihash) -> None:
+        super().__init__(
+            f"block {tail} is not among the ancestors of {head}", head=str(head), tail=str(tail)
+        )
+        self.head, self.tail = head, tail
+
+
+class ObjectMissing(BadInput):
+    """A block names an object that was not put before."""
+
+    def __init__(self, named: NamedObject, block: Multihash) -> None:
+        super().__init__(
+            f"block {block} names the {named.kind} object {named.hash}, which is not here; "
+            "put the object first",
+            kind=str(named.kind),
+            hash=str(named.hash),
+            block=str(block),
+        )
+
+
+class SizeMismatch(BadInput):
+    """A block declares another size for an object than it has. Sizes in bytes."""
+
+    def __init__(self, named: NamedObject, block: Multihash, actual: int) -> None:
+        super().__init__(
+            f"block {block} declares {named.size} bytes for the {named.kind} object "
+            f"{named.hash}, which has {actual}",
+            kind=str(named.kind),
+            hash=str(named.hash),
+            block=str(block),
+            expected=named.size,
+            actual=actual,
+        )
+
+
+class SeedBlockOverwriteRestricted(Conflict):
+    """A forced commit would turn the dataset into another one."""
+
+    def __init__(self, dataset: DatasetId) -> None:
+        super().__init__(
+            f"a forced commit to {dataset} has to begin with a Seed of the same id and kind",
+            dataset_id=str(dataset),
+        )
+
+
+class DatasetStores(Protocol):
+    """What a dataset needs of `storage.stores.Stores`."""
+
+    @property
+    def objects(self) -> ObjectStore: ...
+    @property
+    def refs(self) -> RefIndex: ...
+    @property
+    def blocks(self) -> BlockIndex: ...
+    @property
+    def states(self) -> StateCache: ...
+    def mirror_head(self, dataset: DatasetId) -> None: ...
+
+
+class Dataset:
+    """One dataset of this node. Cheap to make; keeps nothing but its entry."""
+
+    def __init__(self, entry: DatasetEntry, stores: DatasetStores) -> None:
+        self.entry = entry
+        self.id = entry.id
+        self._stores = stores
+
+    def head(self) -> Multihash:
+        """Hash of the newest block. Raises `DatasetNotFound` once the dataset is forgotten."""
+        return self._stores.refs.head(self.id)
+
+    def block(self, block: Multihash) -> HashedBlock:
+        """One block of this dataset, on any branch. Raises `BlockNotFound`."""
+        found = self._stores.blocks.find(self.id, block)
+        if found is None:
+            raise BlockNotFound(block)
+        return found
+
+    def blocks(
+        self, *, after: Multihash | None = None, upto: Multihash | None = None
+    ) -> list[HashedBlock]:
+        """The interval `(after, upto]`, oldest first; by default the whole chain.
+
+        Raises:
+            BlockNotFound: `upto` is not here.
+            InvalidInterval: `after` is no ancestor of `upto`.
+        """
+        return [block for page in self.pages(after=after, upto=upto) for block in page]
+
+    def pages(
+        self, *, after: Multihash | None = None, upto: Multihash | None = None
+    ) -> Iterator[list[HashedBlock]]:
+        """As `blocks`, at most `PAGE` of them in memory at a time."""
+        yield from self._pages(self._interval(after, upto or self.head()))
+
+    def state(self, head: Multihash | None = None) -> ChainState:
+        """What the chain says as of `head`, by default the newest block. `BlockNotFound`."""
+        target = head or self.head()
+        state, path = EMPTY, list[Multihash]()
+        for block in self._stores.blocks.lineage(self.id, target):
+            known = self._stores.states.find(self.id, block)
+            if known is not None:
+                state = known
+                break
+            path.append(block)
+        if state is EMPTY and not path:
+            raise BlockNotFound(target)
+        for page in self._pages(path):
+            state = fold(page, state)
+        if path:
+            self._stores.states.put(self.id, target, state)
+        return state
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        """Bytes of an object of this dataset. Raises `ObjectNotFound`."""
+        return self._stores.objects.open(ObjectKey(self.id, kind, object_hash))
+
+    def commit(
+        self, blocks: Sequence[HashedBlock], *, expected: Multihash, force: bool = False
+    ) -> None:
+        """Append blocks (oldest first) to `expected`; with `force`, replace whatever is head.
+
+        Forced blocks either begin with a Seed of this dataset's id and kind, or continue a
+        block that is here. No blocks, or blocks that are head already: nothing happens.
+
+        Raises:
+            RefConflict: the head is not `expected` any more.
+            ChainRuleBroken: the first broken rule.
+            ObjectMissing, SizeMismatch: a named object is absent or of another size.
+            SeedBlockOverwriteRestricted: forced blocks of another dataset.
+        """
+        if not blocks:
+            return
+        head, new = self.head(), blocks[-1].hash
+        if head == new:
+            self._stores.mirror_head(self.id)
+            return
+        if not force and head != expected:
+            raise RefConflict(expected, head)
+        state = fold(blocks, self._forced_base(blocks[0]) if force else self.state(expected))
+        check_objects(self._stores.objects, self.id, blocks)
+        put_blocks(self._stores.objects, self.id, blocks)
+        self._move(blocks, head if force else expected, force=force)
+        self._stores.states.put(self.id, new, state)
+        self._stores.mirror_head(self.id)
+
+    def _move(self, blocks: Sequence[HashedBlock], expected: Multihash, *, force: bool) -> None:
+        """Compare-and-swap; a forced one swaps against whatever it finds."""
+        new = blocks[-1].hash
+        for attempt in range(FORCE_TRIES):
+            try:
+                self._stores.refs.move(self.id, expected=expected, new=new, blocks=blocks)
+                return
+            except RefConflict as conflict:
+                if not force or attempt == FORCE_TRIES - 1:
+                    raise
+                expected = conflict.actual
+
+    def _forced_base(self, first: HashedBlock) -> ChainState:
+        if first.prev is not None:
+            return self.state(first.prev)
+        seed = first.event
+        same = isinstance(seed, Seed) and (seed.dataset_id, seed.dataset_kind) == (
+            self.id,
+            self.entry.kind,
+        )
+        if not same:
+            raise SeedBlockOverwriteRestricted(self.id)
+        return EMPTY
+
+    def _interval(self, after: Multihash | None, upto: Multihash) -> list[Multihash]:
+        """Hashes of `(after, upto]`, newest first."""
+        tail = self._stores.blocks.find(self.id, after) if after is not None else None
+        if after is not None and tail is None:
+            raise InvalidInterval(upto, after)
+        down_to = tail.sequence_number if tail is not None else 0
+        path = list(self._stores.blocks.lineage(self.id, upto, down_to=down_to))
+        if not path:
+            self.block(upto)  # a known block older than the tail is another matter
+        if after is None:
+            return path
+        if not path or path[-1] != after:
+            raise InvalidInterval(upto, after)
+        return path[:-1]
+
+    def _pages(self, newest_first: Sequence[Multihash]) -> Iterator[list[HashedBlock]]:
+        """Blocks of a path along the chain, oldest first, in pages."""
+        for end in range(len(newest_first), 0, -PAGE):
+            count = min(PAGE, end)
+            start = newest_first[end - count]
+            page = self._stores.blocks.ancestors(self.id, start, limit=count)
+            yield list(reversed(page))
+
+
+def check_objects(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
+    """Every object the blocks name is here and of the declared size.
+
+    Raises:
+        ObjectMissing, SizeMismatch: for the first that is not.
+    """
+    for block in blocks:
+        for named in named_objects(block.event):
+            info = objects.stat(ObjectKey(dataset, named.kind, named.hash))
+            if info is None:
+                raise ObjectMissing(named, block.hash)
+            if info.size != named.size:
+                raise SizeMismatch(named, block.hash, info.size)
+
+
+def put_blocks(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
+    """Write blocks as objects, their bytes as they came. Raises `HashMismatch`."""
+    for block in blocks:
+        objects.put(ObjectKey(dataset, ObjectKind.BLOCK, block.hash), (block.raw,))

@@ -1,0 +1,133 @@
+"""All stores of a node together, and what takes more than one of them.
+
+The index is the authority; beside the objects each dataset carries a mirror of its head and
+alias, so that a folder or bucket is a complete ODF dataset on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from protocol.chain.rules import fold
+from protocol.errors import BadInput
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.metadata.block import HashedBlock
+
+from .dataset import Dataset, check_objects, put_blocks
+from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound
+from .layout import HEAD
+from .ports import AccountStore, BlockIndex, DatasetRegistry, JobQueue, ObjectStore, RefIndex
+from .states import StateCache
+from .values import DatasetEntry
+
+REPAIR_PAGE = 500
+
+
+class SeedMismatch(BadInput):
+    """The first block is not the Seed of the dataset that is to be created."""
+
+    def __init__(self, dataset: DatasetId) -> None:
+        super().__init__(
+            f"the blocks do not begin with a Seed of {dataset} and its kind",
+            dataset_id=str(dataset),
+        )
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Opened stores; see `storage/config.py` for how they are chosen."""
+
+    objects: ObjectStore
+    registry: DatasetRegistry
+    refs: RefIndex
+    blocks: BlockIndex
+    jobs: JobQueue
+    accounts: AccountStore
+    engine: sa.Engine | None = None
+    """None when nothing is in a database."""
+    states: StateCache = field(default_factory=StateCache)
+
+    def dataset(self, ref: DatasetRef) -> Dataset:
+        """A dataset of this node. Raises `DatasetNotFound`."""
+        return Dataset(self.registry.get(ref), self)
+
+    def create_dataset(self, entry: DatasetEntry, blocks: Sequence[HashedBlock]) -> Dataset:
+        """Register a dataset with its first blocks, the Seed before all.
+
+        Raises:
+            AliasTaken, DatasetIdTaken: fact `alias` or `dataset_id`.
+            SeedMismatch: no blocks, or a Seed of another dataset or kind.
+            ChainRuleBroken, ObjectMissing, SizeMismatch: as in `Dataset.commit`.
+        """
+        self._refuse_taken(entry)
+        state = fold(blocks)
+        if (state.dataset_id, state.kind) != (entry.id, entry.kind):
+            raise SeedMismatch(entry.id)
+        check_objects(self.objects, entry.id, blocks)
+        put_blocks(self.objects, entry.id, blocks)
+        self.registry.create(entry, blocks=blocks)
+        self.states.put(entry.id, blocks[-1].hash, state)
+        self.objects.write_alias(entry.id, entry.alias)
+        self.mirror_head(entry.id)
+        return Dataset(entry, self)
+
+    def rename_dataset(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        """Raises `DatasetNotFound`, `AliasTaken`."""
+        self.registry.rename(dataset, alias)
+        self.objects.write_alias(dataset, alias)
+
+    def forget_dataset(self, dataset: DatasetId) -> None:
+        """The dataset and all its objects go; its lines in the log of moves stay.
+
+        Raises:
+            DatasetNotFound: but objects left over by an earlier try are removed.
+        """
+        try:
+            self.registry.forget(dataset)
+        finally:
+            if self.registry.find(DatasetRef(id=dataset)) is None:
+                self.objects.remove(dataset)
+
+    def mirror_head(self, dataset: DatasetId) -> None:
+        """Write the head beside the objects, again until no other move came in between.
+
+        Writers mirror after moving, in any order; whoever writes last looks last, so the
+        mirror ends up at the head of the index.
+        """
+        written = None
+        while written != (head := self.refs.head(dataset)):
+            self.objects.write_ref(dataset, HEAD, head)
+            written = head
+
+    def repair_mirrors(self) -> int:
+        """Make up for mirrors a crash left behind; returns how many were wrong."""
+        repaired, after = 0, None
+        while page := self.registry.page(after=after, limit=REPAIR_PAGE):
+            repaired += sum(self._repair_mirror(entry) for entry in page)
+            after = page[-1].alias.folded
+        return repaired
+
+    def close(self) -> None:
+        """Give back all connections."""
+        if self.engine is not None:
+            self.engine.dispose()
+
+    def _repair_mirror(self, entry: DatasetEntry) -> bool:
+        try:
+            if self.objects.read_ref(entry.id, HEAD) == self.refs.head(entry.id):
+                return False
+            self.objects.write_alias(entry.id, entry.alias)
+            self.mirror_head(entry.id)
+        except DatasetNotFound:  # forgotten meanwhile
+            return False
+        return True
+
+    def _refuse_taken(self, entry: DatasetEntry) -> None:
+        """Say no before anything is written; `registry.create` decides."""
+        if self.registry.find(DatasetRef(id=entry.id)) is not None:
+            raise DatasetIdTaken(entry.id)
+        if self.registry.find(DatasetRef(alias=entry.alias)) is not None:
+            raise AliasTaken(entry.alias)
