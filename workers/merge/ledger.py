@@ -1,0 +1,25 @@
+"""Ledger: rows whose key the history has not seen.
+
+Only keys are compared: changed values of a known key are ignored, a retracted key stays
+seen, equal keys within the batch are all added, and a null in a key never matches.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from .append import append
+from .columns import Merging, check_columns, col
+
+
+def ledger(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFrame:
+    check_columns(new.columns, merging.key, "primary key")
+    if prev is None:
+        return append(merging, None, new)
+    known = prev.select(*[col(name).alias(f"k{at}") for at, name in enumerate(merging.key)])
+    met = F.lit(True)
+    for at, name in enumerate(merging.key):
+        equal = col(name) == F.col(f"k{at}")
+        met = equal if at == 0 else met & equal
+    return append(merging, None, new.join(known, on=met, how="left_anti"))

@@ -1,0 +1,76 @@
+"""The merge strategies: what each does, and in which order its rows are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from protocol.chain.state import Vocab
+from protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyAppend,
+    MergeStrategyChangelogStream,
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+)
+
+from .append import append
+from .changelog_stream import changelog_stream
+from .columns import POSITION, Merging
+from .ledger import ledger
+from .snapshot import snapshot
+from .upsert_stream import upsert_stream
+
+Merge = Callable[[Merging, DataFrame | None, DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """A merge: `merge(merging, prev, new)` gives rows with operation codes, unordered.
+
+    `takes_operations`: the batch may carry the operation column. `reads`: what it needs of
+    the history.
+    """
+
+    merge: Merge
+    order: Callable[[Merging], tuple[str, ...]]
+    takes_operations: bool = False
+    reads: Callable[[Merging], tuple[str, ...] | None] | None = None
+    """Columns of the history it reads: None for the function means nothing, its None all."""
+
+
+def _by_event_time(merging: Merging) -> tuple[str, ...]:
+    return (merging.vocab.event_time_column, POSITION)
+
+
+def _by_key(merging: Merging) -> tuple[str, ...]:
+    return (*merging.key, merging.op, POSITION)
+
+
+def _by_key_in_input_order(merging: Merging) -> tuple[str, ...]:
+    return (*merging.key, POSITION)
+
+
+MERGE: dict[type, Strategy] = {
+    MergeStrategyAppend: Strategy(merge=append, order=_by_event_time),
+    MergeStrategyLedger: Strategy(merge=ledger, order=_by_event_time, reads=lambda m: m.key),
+    MergeStrategySnapshot: Strategy(merge=snapshot, order=_by_key, reads=lambda _: None),
+    MergeStrategyChangelogStream: Strategy(
+        merge=changelog_stream, order=_by_key_in_input_order, takes_operations=True
+    ),
+    MergeStrategyUpsertStream: Strategy(
+        merge=upsert_stream, order=_by_key, takes_operations=True, reads=lambda _: None
+    ),
+}
+
+
+def merging_of(strategy: MergeStrategy, vocab: Vocab) -> Merging:
+    """The strategy's parameters in one form."""
+    return Merging(
+        vocab=vocab,
+        key=getattr(strategy, "primary_key", ()),
+        compare=getattr(strategy, "compare_columns", None),
+    )
