@@ -1,0 +1,158 @@
+"""May they: one `authorize`, the only place that turns actor and dataset into yes or no.
+
+The order of checks is part of the protocol, because every answer tells something:
+
+    1  malformed bearer           400 text     (`actors.bearer_of`)
+    2  anonymous not allowed      401 text     `admit`
+    3  address is no name         400 empty    `address`
+    4  no such dataset, no push   404 empty    `authorize` from here on
+    5  token was invalid          401 text
+    6  token was expired          401 text
+    7  may not read               404 empty    existence is hidden
+    8  may read, may not do this  403 empty
+    9  no such dataset, push      None: the push may create it
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from protocol.errors import BadInput, NotFound, Refused
+from protocol.identity import DatasetAlias, MalformedName, Name
+from storage.values import DatasetEntry, Scope, Visibility
+
+from ..settings import Tenancy
+from .actors import Actor, Reason
+
+SINGLE_OWNER = "kamu"
+"""The predefined account that owns everything of a single-tenant node."""
+
+
+class Action(StrEnum):
+    """What can be asked of a dataset or a node."""
+
+    READ = "dataset:read"
+    WRITE = "dataset:write"
+
+
+class AnonymousRestricted(Refused):
+    """The node serves nobody without a token."""
+
+    def __init__(self) -> None:
+        super().__init__("Anonymous account is restricted")
+
+
+class MalformedAddress(BadInput):
+    """Path segments that are no names."""
+
+
+class DatasetHidden(NotFound):
+    """No such dataset, or none that this actor may know of."""
+
+    def __init__(self) -> None:
+        super().__init__("Not Found")
+
+
+class TokenInvalid(Refused):
+    def __init__(self) -> None:
+        super().__init__(Reason.INVALID.value)
+
+
+class TokenExpired(Refused):
+    def __init__(self) -> None:
+        super().__init__(Reason.EXPIRED.value)
+
+
+class ActionForbidden(Refused):
+    """The actor may read the dataset, but not do this."""
+
+    def __init__(self) -> None:
+        super().__init__("Unauthorized")
+
+
+class Unauthenticated(Refused):
+    """This takes an account, and the caller showed none."""
+
+    def __init__(self) -> None:
+        super().__init__("Unauthenticated")
+
+
+class Unauthorized(Refused):
+    """The account may not do this."""
+
+    def __init__(self, why: str = "Unauthorized") -> None:
+        super().__init__(why)
+
+
+_REFUSED_TOKEN = {Reason.INVALID: TokenInvalid, Reason.EXPIRED: TokenExpired}
+
+
+def admit(actor: Actor, *, allow_anonymous: bool) -> None:
+    """The node-wide policy. Raises `AnonymousRestricted`."""
+    if actor.is_anonymous and not allow_anonymous:
+        raise AnonymousRestricted
+
+
+def address(tenancy: Tenancy, account: str | None, name: str) -> DatasetAlias:
+    """The stored alias behind the path segments. Raises `MalformedAddress`."""
+    try:
+        owner = SINGLE_OWNER if tenancy is Tenancy.SINGLE else account or ""
+        return DatasetAlias(Name(name), Name(owner))
+    except MalformedName as broken:
+        raise MalformedAddress(broken.message) from None
+
+
+def grants(actor: Actor, entry: DatasetEntry, tenancy: Tenancy) -> frozenset[Action]:
+    """Everything the actor may do with the dataset."""
+    allowed: set[Action] = set()
+    if tenancy is Tenancy.SINGLE or entry.visibility is Visibility.PUBLIC:
+        allowed.add(Action.READ)
+    if actor.account is not None and (actor.account.is_admin or owns(actor, entry.alias)):
+        if actor.may(Scope.READ):
+            allowed.add(Action.READ)
+        if actor.may(Scope.WRITE):
+            allowed.add(Action.WRITE)
+    return frozenset(allowed)
+
+
+def owns(actor: Actor, alias: DatasetAlias) -> bool:
+    return actor.account is not None and Name(actor.account.name) == alias.account
+
+
+def authorize(
+    actor: Actor,
+    entry: DatasetEntry | None,
+    action: Action,
+    tenancy: Tenancy,
+    *,
+    creates: bool = False,
+) -> DatasetEntry | None:
+    """The entry, once the actor may do this; None only for a push that may create it.
+
+    Raises:
+        DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden: in the order above.
+    """
+    if entry is None and not creates:
+        raise DatasetHidden
+    if actor.reason in _REFUSED_TOKEN:
+        raise _REFUSED_TOKEN[actor.reason]()
+    if entry is None:
+        return None
+    allowed = grants(actor, entry, tenancy)
+    if Action.READ not in allowed:
+        raise DatasetHidden
+    if action not in allowed:
+        raise ActionForbidden
+    return entry
+
+
+def may_create(actor: Actor, alias: DatasetAlias) -> None:
+    """Whether a dataset may appear at this alias: in one's own account only.
+
+    Raises:
+        Unauthenticated: nobody is named. Unauthorized: another's account, or a lesser token.
+    """
+    if actor.account is None:
+        raise Unauthenticated
+    if not owns(actor, alias) or not actor.may(Scope.CREATE):
+        raise Unauthorized

@@ -1,0 +1,91 @@
+"""Who asks: the Authorization header turned into an actor.
+
+A well-formed token that is unknown, revoked or expired does not fail here: its bearer
+becomes anonymous with a remembered reason, and the dataset layer decides (see `access`).
+Source: transfer protocol, common HTTP rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from protocol.errors import BadInput
+from protocol.instant import Instant
+from storage.ports import AccountStore
+from storage.values import Account, Scope
+
+from .tokens import AccessToken, MalformedToken
+
+MAX_HEADER_CHARS = 8192
+_BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+) *")
+
+
+class MalformedBearer(BadInput):
+    """An Authorization header that carries no bearer token."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid Bearer token header")
+
+
+class Reason(Enum):
+    """Why an actor is anonymous."""
+
+    NONE_PROVIDED = "No authentication token provided"
+    EXPIRED = "Authentication token expired"
+    INVALID = "Authentication token invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks. Without an account: anonymous, for `reason`."""
+
+    account: Account | None = None
+    scopes: frozenset[Scope] = frozenset()
+    reason: Reason = Reason.NONE_PROVIDED
+    bearer: str | None = field(default=None, repr=False)
+    """The caller's own token text, put into fallback transfer URLs."""
+
+    @property
+    def is_anonymous(self) -> bool:
+        return self.account is None
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the token allows it; writing and creating include reading."""
+        return scope in self.scopes or (scope is Scope.READ and bool(self.scopes))
+
+
+ANONYMOUS = Actor()
+
+
+def bearer_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """Token text of the request headers, or None without an Authorization header.
+
+    Raises:
+        MalformedBearer: another scheme, an empty token, or more than one header.
+    """
+    values = [value for name, value in headers if name.lower() == b"authorization"]
+    if not values:
+        return None
+    match = _BEARER.fullmatch(values[0].decode("latin-1")[:MAX_HEADER_CHARS])
+    if match is None or len(values) > 1:
+        raise MalformedBearer
+    return match[1]
+
+
+def identify(bearer: str | None, accounts: AccountStore, now: Instant) -> Actor:
+    """The actor behind a bearer token; never fails for the token's sake."""
+    if bearer is None:
+        return ANONYMOUS
+    try:
+        token = AccessToken.parse(bearer)
+    except MalformedToken:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    stored = accounts.find_token(token.stored_id)
+    if stored is None or not token.matches(stored.secret_hash) or stored.revoked_at is not None:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    if stored.expires_at is not None and stored.expires_at <= now:
+        return Actor(reason=Reason.EXPIRED, bearer=bearer)
+    return Actor(accounts.account(stored.account), stored.scopes, bearer=bearer)

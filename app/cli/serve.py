@@ -1,0 +1,98 @@
+"""`odf-node serve`: open the stores, put the service on a socket, keep workers alive."""
+
+from __future__ import annotations
+
+import logging.config
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protocol.errors import NodeError
+
+from ..settings import Settings, Tenancy, load_settings
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class AddressInUse(NodeError):
+    """The service could not listen on its address."""
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks one.")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data folder.")
+@click.option(
+    "--tenancy", type=click.Choice([t.value for t in Tenancy]), help="Whether paths name accounts."
+)
+@click.option("--workers", type=click.IntRange(0, 64), help="Worker processes; 0 starts none.")
+@click.option("--database-url", help="Database instead of SQLite in the data folder.")
+@click.option("--objects-url", help="Object store instead of the data folder.")
+@click.option("--public-url", help="Address clients reach this node at.")
+def serve(**given: Any) -> None:
+    """Run a node until it is told to stop.
+
+    Everything can also be set by environment variables, see settings.example.env.
+    """
+    run(load_settings(**given))
+
+
+def run(settings: Settings) -> None:
+    """Serve until a signal arrives; workers end with the service."""
+    from ..main import build_app
+    from ..server import LOGGING, NodeServer, server_config
+    from ..supervisor import Supervisor, worker_command
+    from ..wiring import open_node
+
+    logging.config.dictConfig(LOGGING)
+    logging.getLogger("odf").setLevel(settings.log_level.upper())
+    node = open_node(settings)
+    workers = Supervisor(worker_command(settings), settings.workers, patience_s=settings.shutdown_s)
+    server = NodeServer(server_config(build_app(node), settings))
+
+    def listening(port: int) -> None:
+        workers.start()
+        click.echo(welcome(settings, port))
+
+    server.on_listening = listening
+    for number in SIGNALS:  # uvicorn raises them again once it has stopped
+        signal.signal(number, lambda *_: None)
+    try:
+        server.run()
+    except SystemExit:
+        pass
+    finally:
+        workers.stop()
+        node.stores.close()
+    if not server.started:
+        raise AddressInUse(
+            f"cannot listen on {settings.host}:{settings.port}; choose another --port",
+            host=settings.host,
+            port=settings.port,
+        )
+
+
+def welcome(settings: Settings, port: int) -> str:
+    """What a person can do next."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    url = settings.public_url or f"http://{host}:{port}/"
+    single = settings.tenancy is Tenancy.SINGLE
+    account, dataset = ("kamu", "weather") if single else ("NAME", "NAME/weather")
+    workers = (
+        "no worker: ingest waits" if settings.workers == 0 else f"{settings.workers} worker(s)"
+    )
+    return "\n".join(
+        (
+            f"ODF Node serves {url} ({settings.tenancy}-tenant, {workers})",
+            f"  data        {settings.data.resolve()}",
+            f"  API         {url}docs",
+            "  a token     export ODF_NODE_TOKEN=$(odf-node token create "
+            f"--account {account} --data {settings.data})",
+            f"  a dataset   odf-node dataset create examples/weather/weather.yaml --node {url}",
+            f'  rows        curl -H "Authorization: Bearer $ODF_NODE_TOKEN" -H \'Content-Type: '
+            f"text/csv' --data-binary @rows.csv {url}{dataset}/ingest",
+            f"  read        curl {url}{dataset}/tail",
+        )
+    )

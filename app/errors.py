@@ -1,0 +1,93 @@
+"""The one table: what went wrong → HTTP status, and what an outsider sees of it.
+
+Errors are looked up by class name along their line of ancestors, so a branch of
+`protocol/errors.py` answers for its leaves unless a line of its own says otherwise. By name,
+because a failed job brings its error as a name from a process this one does not import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from protocol.errors import NodeError
+
+STATUS: dict[str, HTTPStatus] = {
+    # the branches
+    "BadInput": HTTPStatus.BAD_REQUEST,
+    "NotFound": HTTPStatus.NOT_FOUND,
+    "Conflict": HTTPStatus.CONFLICT,
+    "Refused": HTTPStatus.FORBIDDEN,
+    "LimitExceeded": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "Damaged": HTTPStatus.INTERNAL_SERVER_ERROR,
+    # leaves that differ from their branch
+    "AnonymousRestricted": HTTPStatus.UNAUTHORIZED,
+    "TokenExpired": HTTPStatus.UNAUTHORIZED,
+    "TokenInvalid": HTTPStatus.UNAUTHORIZED,
+    "TokenRefused": HTTPStatus.UNAUTHORIZED,
+    "Unauthenticated": HTTPStatus.UNAUTHORIZED,
+    "UnsupportedMediaType": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "UploadTokensNotTaken": HTTPStatus.NOT_IMPLEMENTED,
+    "UpgradeRequired": HTTPStatus.UPGRADE_REQUIRED,
+    # another node did not do its part
+    "TransferFailed": HTTPStatus.BAD_GATEWAY,
+}
+
+BARE: dict[str, bool] = {
+    "MalformedBearer": True,
+    "AnonymousRestricted": True,
+    "MalformedAddress": False,
+    "DatasetHidden": False,
+    "TokenInvalid": True,
+    "TokenExpired": True,
+    "ActionForbidden": False,
+    "UnreadableHash": True,
+}
+"""Answers whose body the reference fixes: plain text of the message, or nothing at all."""
+
+PROBLEM_TYPE = "urn:odf-node:problem:"
+INTERNAL = "Internal"
+INTERNAL_MESSAGE = "Internal error"
+
+
+def status_of(error: NodeError | type[NodeError]) -> HTTPStatus:
+    """The status that answers an error; 500 for one that no branch answers for."""
+    kind = error if isinstance(error, type) else type(error)
+    for ancestor in kind.__mro__:
+        if ancestor.__name__ in STATUS:
+            return STATUS[ancestor.__name__]
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def status_of_name(name: str) -> HTTPStatus:
+    """The same for the class name a failed job reports."""
+    if name in STATUS:
+        return STATUS[name]
+    known = next((kind for kind in descendants(NodeError) if kind.__name__ == name), None)
+    return HTTPStatus.INTERNAL_SERVER_ERROR if known is None else status_of(known)
+
+
+def descendants(kind: type[NodeError]) -> Iterator[type[NodeError]]:
+    """Every class below `kind` that has been imported."""
+    for child in kind.__subclasses__():
+        yield child
+        yield from descendants(child)
+
+
+def problem(
+    name: str, status: HTTPStatus, message: str, facts: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The problem document of RFC 9457, with the `message` of the reference node beside it."""
+    return {
+        **(facts or {}),
+        "type": "about:blank" if name == INTERNAL else PROBLEM_TYPE + name,
+        "title": status.phrase,
+        "status": int(status),
+        "detail": message,
+        "message": message,
+    }
+
+
+def problem_of(error: NodeError) -> dict[str, Any]:
+    return problem(type(error).__name__, status_of(error), error.message, error.facts)

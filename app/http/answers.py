@@ -1,0 +1,66 @@
+"""Errors as HTTP answers: problem documents, and the bare bodies the reference fixes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+from starlette.responses import PlainTextResponse, Response
+
+from protocol.errors import NodeError
+from storage.values import Failed
+
+from ..errors import BARE, INTERNAL_MESSAGE, problem, problem_of, status_of, status_of_name
+
+PROBLEM_JSON = "application/problem+json"
+CLIENT_ERRORS = range(400, 500)
+_log = logging.getLogger("odf.node")
+
+
+class JsonAnswer(Response):
+    """JSON written by msgspec: keys in the order given, no blanks, UTF-8."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return msgspec.json.encode(content, enc_hook=str)
+
+
+class ProblemAnswer(JsonAnswer):
+    media_type = PROBLEM_JSON
+
+
+def error_answer(error: NodeError) -> Response:
+    """How the node says that this happened."""
+    status = int(status_of(error))
+    if status not in CLIENT_ERRORS:
+        _log.error("request failed: %s: %s", type(error).__name__, error.message)
+    name = type(error).__name__
+    if name in BARE:
+        return PlainTextResponse(error.message, status) if BARE[name] else Response(b"", status)
+    return ProblemAnswer(problem_of(error), status, _headers(error))
+
+
+def failed_answer(failed: Failed) -> Response:
+    """The same for an error that reached us as the outcome of a job."""
+    status = status_of_name(failed.error)
+    message = failed.message or INTERNAL_MESSAGE
+    return ProblemAnswer(problem(failed.error, status, message, failed.facts), status)
+
+
+def crash_answer() -> Response:
+    """What an outsider sees of a defect."""
+    return JsonAnswer({"error": "Internal Server Error"}, 500)
+
+
+def not_found_answer() -> Response:
+    """An address that nothing is served at."""
+    return PlainTextResponse("Not Found", 404)
+
+
+def _headers(error: NodeError) -> dict[str, str]:
+    status = int(status_of(error))
+    if status == 401:
+        return {"www-authenticate": "Bearer"}
+    return {"upgrade": "websocket", "connection": "upgrade"} if status == 426 else {}

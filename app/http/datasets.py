@@ -1,0 +1,142 @@
+"""Datasets: create from a manifest, list, describe, append authored events, read the tail."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from protocol.errors import BadInput
+from protocol.identity import DatasetRef
+from storage.values import Visibility
+
+from ..usecases import datasets as usecase
+from ..usecases.metadata import Aspect, describe, parse_aspects
+from ..usecases.records import DataFormat, shaped
+from ..usecases.schema_formats import SchemaFormat, parse_format, written
+from ..usecases.tail import tail as read_tail
+from ..wiring import Node
+from .answers import JsonAnswer
+from .bodies import BodyTooLong
+from .deps import ActorDep, BaseDep, NodeDep, ReadableDep, WritableDep
+
+METADATA_PARAMETERS = frozenset({"include", "schemaFormat"})
+DEFAULT_TAIL = 100
+MAX_ROWS = 2**53
+
+router = APIRouter(tags=["datasets"])
+
+
+class UnknownParameter(BadInput):
+    """A query parameter that means nothing here."""
+
+
+class UnknownVisibility(BadInput):
+    """A visibility other than public and private."""
+
+
+@router.post("/datasets", status_code=201, summary="Create a dataset from a DatasetSnapshot")
+async def create(
+    request: Request,
+    node: NodeDep,
+    actor: ActorDep,
+    base: BaseDep,
+    visibility: str = "private",
+) -> Response:
+    """The body is a manifest in YAML or JSON."""
+    asked = _visibility(visibility)
+    manifest = await _small_body(request, node)
+    entry, head = await run_in_threadpool(usecase.create_dataset, node, actor, manifest, asked)
+    shown = usecase.summary(node, entry, base)
+    return JsonAnswer({**shown, "head": str(head)}, 201, {"location": shown["url"]})
+
+
+@router.get("/datasets", summary="Visible datasets, by alias")
+def listing(
+    node: NodeDep,
+    actor: ActorDep,
+    base: BaseDep,
+    account: Annotated[str | None, Query(max_length=200)] = None,
+    after: Annotated[str | None, Query(max_length=400)] = None,
+    limit: Annotated[int, Query(ge=1)] = 100,
+) -> Response:
+    """`next` is the `after` of the next page, null on the last."""
+    size = min(limit, node.settings.max_page)
+    entries, more = usecase.list_datasets(node, actor, account=account, after=after, limit=size)
+    shown = [usecase.summary(node, entry, base) for entry in entries]
+    return JsonAnswer({"datasets": shown, "next": more})
+
+
+def info(node: NodeDep, entry: ReadableDep, base: BaseDep) -> Response:
+    """What the dataset is: identity, head, sizes, schema, sources, watermark."""
+    return JsonAnswer(usecase.description(node, entry, base))
+
+
+async def append(request: Request, node: NodeDep, actor: ActorDep, entry: WritableDep) -> Response:
+    """The body is one MetadataEvent manifest in YAML or JSON."""
+    manifest = await _small_body(request, node)
+    state = await run_in_threadpool(usecase.append_event, node, actor, entry, manifest)
+    return JsonAnswer({"head": str(state.head), "blocks": state.num_blocks})
+
+
+def metadata(
+    request: Request,
+    node: NodeDep,
+    entry: ReadableDep,
+    include: str = Aspect.SEED.value,
+    schema_format: Annotated[str, Query(alias="schemaFormat")] = SchemaFormat.ARROW_JSON.value,
+) -> Response:
+    """Aspects of the metadata: attachments, info, license, refs, schema, seed, vocab."""
+    for name in request.query_params:
+        if name not in METADATA_PARAMETERS:
+            raise UnknownParameter(f"unknown query parameter {name[:50]!r}")
+    aspects, form = parse_aspects(include), parse_format(schema_format, SchemaFormat)
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    return JsonAnswer({"output": describe(state, aspects, form)})
+
+
+def tail(
+    node: NodeDep,
+    entry: ReadableDep,
+    skip: Annotated[int, Query(ge=0, le=MAX_ROWS)] = 0,
+    limit: Annotated[int, Query(ge=0, le=MAX_ROWS)] = DEFAULT_TAIL,
+    data_format: Annotated[str, Query(alias="dataFormat")] = DataFormat.AOS.value,
+    schema_format: Annotated[str | None, Query(alias="schemaFormat")] = None,
+) -> Response:
+    """The last records in offset order; `skip` counts from the end."""
+    shape = parse_format(data_format, DataFormat)
+    form = None if schema_format is None else parse_format(schema_format, SchemaFormat)
+    table, schema = read_tail(node, entry, skip=skip, limit=limit)
+    answer = {"data": shaped(table, shape), "dataFormat": shape.value}
+    if form is not None and schema is not None:
+        answer |= {"schema": written(schema, form), "schemaFormat": form.value}
+    return JsonAnswer(answer)
+
+
+def add_dataset_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve the above below the dataset addresses."""
+    tags: list[str] = ["datasets"]
+    routes.get(prefix, summary="The dataset as it stands", tags=tags)(info)
+    routes.get(prefix + "/tail", summary="The last records", tags=tags)(tail)
+    routes.get(prefix + "/metadata", summary="Aspects of the metadata", tags=tags)(metadata)
+    routes.post(prefix + "/metadata", summary="Append an authored event", tags=tags)(append)
+
+
+def _visibility(text: str) -> Visibility:
+    try:
+        return Visibility(text.capitalize())
+    except ValueError:
+        raise UnknownVisibility(f"visibility is public or private, not {text[:50]!r}") from None
+
+
+async def _small_body(request: Request, node: Node) -> bytes:
+    """A manifest's bytes. Raises `BodyTooLong`."""
+    limit = node.settings.max_manifest_bytes
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise BodyTooLong(limit)
+    return bytes(body)

@@ -1,0 +1,50 @@
+"""What handlers ask for: the node, the actor, the dataset of the address once authorized."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from storage.values import DatasetEntry
+
+from ..auth.access import Action
+from ..auth.actors import Actor
+from ..wiring import Node
+
+
+def node_of(request: Request) -> Node:
+    node: Node = request.app.state.node
+    return node
+
+
+def actor_of(request: Request) -> Actor:
+    actor: Actor = request.scope["state"]["actor"]
+    return actor
+
+
+def _resolve(request: Request, action: Action) -> DatasetEntry:
+    path = request.path_params
+    return node_of(request).resolve(actor_of(request), path.get("account"), path["dataset"], action)
+
+
+def readable_of(request: Request) -> DatasetEntry:
+    """The dataset of the address, which the actor may read."""
+    return _resolve(request, Action.READ)
+
+
+def writable_of(request: Request) -> DatasetEntry:
+    """The dataset of the address, which the actor may write to."""
+    return _resolve(request, Action.WRITE)
+
+
+def public_base(request: Request) -> str:
+    """Where clients reach this node, with a slash at the end: the setting, else the request."""
+    return node_of(request).settings.public_url or str(request.base_url)
+
+
+NodeDep = Annotated[Node, Depends(node_of)]
+ActorDep = Annotated[Actor, Depends(actor_of)]
+ReadableDep = Annotated[DatasetEntry, Depends(readable_of)]
+WritableDep = Annotated[DatasetEntry, Depends(writable_of)]
+BaseDep = Annotated[str, Depends(public_base)]

@@ -1,0 +1,80 @@
+"""The first thing a request meets: who asks, and are they let in at all.
+
+Puts the actor into `scope["state"]` for everything behind it, HTTP and WebSocket alike, so
+that a malformed credential is refused before anything else is looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from protocol.errors import NodeError
+
+from ..auth.access import admit
+from ..auth.actors import ANONYMOUS, Actor, bearer_of, identify
+from ..wiring import Node
+from .answers import Response, crash_answer, error_answer
+
+OPEN_TO_ALL = ("/platform/login", "/platform/token/", "/system/health", "/system/info", "/openapi")
+"""Path beginnings that a node without anonymous access still serves to everybody."""
+
+_log = logging.getLogger("odf.node")
+
+
+class Gate:
+    """ASGI middleware: identifies the caller or ends the request."""
+
+    def __init__(self, inner: ASGIApp, node: Node) -> None:
+        self.inner, self.node = inner, node
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.inner(scope, receive, send)
+            return
+        watched = _Watched(send)
+        try:
+            scope.setdefault("state", {})["actor"] = await self._actor(scope)
+            await self.inner(scope, receive, watched)
+        except NodeError as error:
+            await _refuse(error_answer(error), scope, receive, watched)
+        except Exception:
+            if watched.started:
+                raise
+            _log.exception("request crashed: %s %s", scope.get("method", "WS"), scope["path"])
+            await _refuse(crash_answer(), scope, receive, watched)
+
+    async def _actor(self, scope: Scope) -> Actor:
+        bearer = bearer_of(scope["headers"])
+        actor = ANONYMOUS
+        if bearer is not None:
+            accounts, now = self.node.stores.accounts, self.node.clock()
+            actor = await run_in_threadpool(identify, bearer, accounts, now)
+        if not scope["path"].startswith(OPEN_TO_ALL):
+            admit(actor, allow_anonymous=self.node.settings.allow_anonymous)
+        return actor
+
+
+class _Watched:
+    """Remembers whether an answer has begun: then it is too late for another one."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.started = send, False
+
+    async def __call__(self, message: Message) -> None:
+        self.started = True
+        await self._send(message)
+
+
+async def _refuse(answer: Response, scope: Scope, receive: Receive, send: _Watched) -> None:
+    if send.started:
+        _log.error("answer broke off: %s", scope["path"])
+        raise ConnectionAbortedError("the answer broke off")
+    if scope["type"] == "http":
+        await answer(scope, receive, send)
+        return
+    await receive()  # websocket.connect
+    await WebSocket(scope, receive, send).send_denial_response(answer)

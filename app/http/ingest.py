@@ -1,0 +1,97 @@
+"""POST …/ingest: take a body, hand it to a worker, wait for the receipt."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import anyio
+from anyio import to_thread
+from fastapi import APIRouter, Header, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from protocol.errors import NodeError
+from storage.values import Failed, Job, JobId, Succeeded
+
+from ..usecases.ingest import IngestRequest, check_ingest, look, spool, submit
+from ..wiring import Node
+from .answers import JsonAnswer, failed_answer
+from .bodies import Body, BodyTooLong
+from .deps import BaseDep, NodeDep, WritableDep
+
+
+class UploadTokensNotTaken(NodeError):
+    """Ingest of files uploaded beforehand is not built."""
+
+
+def add_ingest(router: APIRouter, prefix: str) -> None:
+    """Serve ingest below the dataset addresses."""
+    router.post(prefix + "/ingest", summary="Post records to a push source", tags=["ingest"])(
+        ingest
+    )
+
+
+async def ingest(
+    request: Request,
+    node: NodeDep,
+    entry: WritableDep,
+    base: BaseDep,
+    source_name: Annotated[str | None, Query(alias="sourceName", max_length=1000)] = None,
+    upload_token: Annotated[str | None, Query(alias="uploadToken")] = None,
+    expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
+    dry_run: Annotated[bool, Query(alias="dryRun")] = False,
+    event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
+    prefer: Annotated[str, Header()] = "",
+) -> Response:
+    """The receipt once the batch is in, 202 with the job if that takes too long."""
+    if upload_token is not None:
+        raise UploadTokensNotTaken("Not Implemented")
+    asked = IngestRequest(
+        source_name=source_name,
+        media_type=request.headers.get("content-type"),
+        event_time=event_time,
+        expected_head=expected_head,
+        dry_run=dry_run,
+    )
+    checked = await run_in_threadpool(check_ingest, node, entry, asked)
+    body = _body(request, node)
+    limiter = request.app.state.uploads
+    upload = await to_thread.run_sync(spool, node, entry, body.chunks(), limiter=limiter)
+    job = await run_in_threadpool(submit, node, entry, checked, upload)
+    patience = 0.0 if "respond-async" in prefer else node.settings.ingest_wait_s
+    ended = await _wait(node, job, patience)
+    return _accepted(job, base) if ended is None else _receipt(ended)
+
+
+def _body(request: Request, node: Node) -> Body:
+    limit = node.settings.max_body_bytes
+    announced = request.headers.get("content-length", "0")
+    if announced.isdigit() and int(announced) > limit:
+        raise BodyTooLong(limit)
+    return Body(request.receive, limit=limit, idle_s=node.settings.body_idle_s)
+
+
+async def _wait(node: Node, job: JobId, patience: float) -> Job | None:
+    """The job once it has ended, None when patience ends first."""
+    deadline = time.monotonic() + patience
+    while True:
+        ended = await run_in_threadpool(look, node, job)
+        if ended is not None or time.monotonic() >= deadline:
+            return ended
+        await anyio.sleep(node.settings.ingest_poll_s)
+
+
+def _accepted(job: JobId, base: str) -> Response:
+    url = f"{base}jobs/{job}"
+    return JsonAnswer({"job": job, "status": "waiting", "url": url}, 202, {"location": url})
+
+
+def _receipt(job: Job) -> Response:
+    match job.outcome:
+        case Succeeded(result=receipt):
+            return JsonAnswer(receipt)
+        case Failed() as failed:
+            return failed_answer(failed)
+        case None:
+            return failed_answer(Failed("JobCancelled", "the job was cancelled"))

@@ -1,0 +1,38 @@
+"""Addresses below a dataset that are served without a framework: refs, blocks, data, checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.values import ObjectKind
+
+from ..settings import Tenancy
+
+REFS = "refs"
+KINDS: dict[str, ObjectKind] = {
+    "blocks": ObjectKind.BLOCK,
+    "data": ObjectKind.DATA,
+    "checkpoints": ObjectKind.CHECKPOINT,
+}
+FOLDERS = {kind: folder for folder, kind in KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPath:
+    """`[/account]/dataset/folder/name`, in pieces; nothing is checked yet."""
+
+    account: str | None
+    dataset: str
+    folder: str
+    name: str
+
+    @classmethod
+    def of(cls, path: str, tenancy: Tenancy) -> ObjectPath | None:
+        """The pieces, or None when the path is of another form."""
+        parts = path.split("/")
+        if len(parts) != (4 if tenancy is Tenancy.SINGLE else 5) or parts[0]:
+            return None
+        folder, name = parts[-2:]
+        if (folder != REFS and folder not in KINDS) or not name or not parts[-3]:
+            return None
+        return cls(None if tenancy is Tenancy.SINGLE else parts[1], parts[-3], folder, name)

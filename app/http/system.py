@@ -1,0 +1,57 @@
+"""What operators ask: is it alive, what is it."""
+
+from __future__ import annotations
+
+import platform
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from ..wiring import Node
+from .answers import JsonAnswer
+from .deps import NodeDep
+
+router = APIRouter(prefix="/system", tags=["system"])
+DISTRIBUTION = "odf-node"
+
+
+@router.get("/health", summary="Liveness, readiness and startup checks")
+async def health(node: NodeDep, type: str = "liveness") -> Response:  # noqa: A002
+    """Liveness is an answer at all; readiness and startup also need the database."""
+    if type == "liveness":
+        return JsonAnswer({"ok": True})
+    try:
+        await run_in_threadpool(touch_database, node)
+    except Exception as failure:  # whatever the driver raises: the answer is "not ready"
+        return JsonAnswer({"ok": False, "reason": type_name(failure)}, 503)
+    return JsonAnswer({"ok": True})
+
+
+@router.get("/info", summary="Build information")
+async def info(node: NodeDep) -> Response:
+    return JsonAnswer(
+        {
+            "appVersion": app_version(),
+            "pythonVersion": platform.python_version(),
+            "tenancy": node.settings.tenancy.value,
+        }
+    )
+
+
+def touch_database(node: Node) -> None:
+    node.stores.registry.page(limit=1)
+
+
+def type_name(failure: Exception) -> str:
+    return f"database: {type(failure).__name__}"
+
+
+@lru_cache(maxsize=1)
+def app_version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,58 @@
+"""Addresses of the two transfer protocols, as the framework and its documentation see them.
+
+Object paths are answered in front of the framework (`objects`), WebSocket upgrades by
+`app/ws`; what is left for a handler is to say so to whoever asks in plain HTTP.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from protocol.errors import BadInput
+
+from ..auth.access import Action
+from .deps import ActorDep, NodeDep, ReadableDep
+
+
+class UpgradeRequired(BadInput):
+    """A smart transfer address asked without a WebSocket upgrade."""
+
+    def __init__(self) -> None:
+        super().__init__("smart transfer speaks WebSocket: ask with an Upgrade header")
+
+
+async def in_front() -> Response:
+    """Never reached: `ObjectPaths` has answered."""
+    raise NotImplementedError
+
+
+def pull(entry: ReadableDep) -> Response:  # noqa: ARG001
+    raise UpgradeRequired
+
+
+def push(request: Request, node: NodeDep, actor: ActorDep) -> Response:
+    path = request.path_params
+    node.find(actor, path.get("account"), path["dataset"], Action.WRITE, creates=True)
+    raise UpgradeRequired
+
+
+def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
+    """Declare the transfer addresses below the dataset addresses."""
+    simple: list[str] = ["simple transfer"]
+    for path, what in (
+        ("/refs/{ref}", "Where a reference points: text, no newline"),
+        ("/blocks/{hash}", "Bytes of a metadata block"),
+        ("/data/{hash}", "Bytes of a data slice"),
+        ("/checkpoints/{hash}", "Bytes of a checkpoint"),
+    ):
+        route = prefix + path
+        routes.add_api_route(route, in_front, methods=["GET", "HEAD"], summary=what, tags=simple)
+    for path, what in (
+        ("/data/{hash}", "Upload a data slice"),
+        ("/checkpoints/{hash}", "Upload a checkpoint"),
+    ):
+        routes.add_api_route(prefix + path, in_front, methods=["PUT"], summary=what, tags=simple)
+    smart: list[str] = ["smart transfer"]
+    routes.get(prefix + "/pull", summary="Smart pull (WebSocket)", tags=smart)(pull)
+    routes.get(prefix + "/push", summary="Smart push (WebSocket)", tags=smart)(push)

@@ -1,0 +1,106 @@
+"""Builds the ASGI application out of its parts; nothing else.
+
+From the outside in: `Gate` (who asks), `ObjectPaths` (bytes, without a framework),
+`Transfers` (WebSockets), FastAPI (everything else).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from anyio import CapacityLimiter
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+from protocol.errors import BadInput, NodeError
+
+from .http import datasets, identity, jobs, system
+from .http.answers import error_answer, not_found_answer
+from .http.datasets import add_dataset_routes
+from .http.gate import Gate
+from .http.ingest import add_ingest
+from .http.objects import MAX_UPLOADS, ObjectPaths
+from .http.system import app_version
+from .http.transfer import add_transfer_routes
+from .settings import Tenancy
+from .wiring import Node
+from .ws.sockets import Transfers
+
+PREFIX: dict[Tenancy, str] = {
+    Tenancy.SINGLE: "/{dataset}",
+    Tenancy.MULTI: "/{account}/{dataset}",
+}
+
+
+class InvalidRequest(BadInput):
+    """A parameter that does not have the form it must have."""
+
+
+def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
+    """The whole service on an opened node. `on_stop` runs when the server ends."""
+    api = build_api(node, on_stop=on_stop)
+    return Gate(ObjectPaths(Transfers(api, node), node), node)
+
+
+def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastAPI:
+    """The part of the service that goes through the framework."""
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        api.state.uploads = CapacityLimiter(MAX_UPLOADS)
+        yield
+        if on_stop is not None:
+            on_stop()
+
+    api = FastAPI(
+        title="ODF Node",
+        version=app_version(),
+        summary="Repository node for Open Data Fabric",
+        lifespan=lifespan,
+        redoc_url=None,
+    )
+    api.state.node = node
+    for router in (system.router, identity.router, datasets.router, jobs.router):
+        api.include_router(router)
+    routes = APIRouter()
+    prefix = PREFIX[node.settings.tenancy]
+    add_transfer_routes(routes, prefix)
+    add_ingest(routes, prefix)
+    add_dataset_routes(routes, prefix)
+    api.include_router(routes)
+    for kind, handler in _HANDLERS.items():
+        api.add_exception_handler(kind, handler)
+    return api
+
+
+async def _node_error(_: Request, error: Exception) -> Response:
+    if not isinstance(error, NodeError):
+        raise error
+    return error_answer(error)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    problems = error.errors() if isinstance(error, RequestValidationError) else []
+    first = problems[0] if problems else {"loc": ("request",), "msg": str(error)}
+    where = ".".join(str(part) for part in first["loc"])
+    return error_answer(InvalidRequest(f"{where}: {first['msg']}", parameter=where))
+
+
+async def _no_route(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 404:
+        return not_found_answer()
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    detail = str(error.detail) if isinstance(error, HTTPException) else ""
+    return PlainTextResponse(detail, status, headers)
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    NodeError: _node_error,
+    RequestValidationError: _invalid,
+    HTTPException: _no_route,
+}

@@ -1,0 +1,118 @@
+"""How the application is put on a socket: uvicorn with exactly the options the protocols need.
+
+Smart transfer forbids WebSocket pings and compression, takes messages of 64 MiB, and gives a
+peer five seconds to close; peers take frames below 16 MiB only, so larger messages leave in
+fragments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
+
+from .settings import Settings
+
+FRAME_BYTES = 8 * 1024 * 1024
+"""Longest frame sent; the reference peer takes up to 16 MiB."""
+KEEP_ALIVE_S = 30
+BACKLOG = 2048
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {"odf": {"level": "INFO"}, "uvicorn": {"level": "WARNING"}},
+}
+
+
+class FragmentingWebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket, with long messages cut into frames and a shorter goodbye."""
+
+    close_wait_s = 5.0
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.close_timeout = self.close_wait_s
+
+    async def send(self, message: Any) -> None:
+        text = message.get("text") if message["type"] == "websocket.send" else None
+        if text is None or len(text) <= FRAME_BYTES or not self._is_open:
+            await super().send(message)
+            return
+        content = text.encode()
+        for start in range(0, len(content), FRAME_BYTES):
+            await self._send_fragment(content, start)
+
+    @property
+    def _is_open(self) -> bool:
+        return self.handshake_complete and not self.close_sent and self.initial_response is None
+
+    async def _send_fragment(self, content: bytes, start: int) -> None:
+        await self.writable.wait()
+        if self.disconnected or self.close_sent:
+            raise ClientDisconnected
+        piece = content[start : start + FRAME_BYTES]
+        last = start + FRAME_BYTES >= len(content)
+        try:
+            if start == 0:
+                self.conn.send_text(piece, fin=last)
+            else:
+                self.conn.send_continuation(piece, fin=last)
+        except InvalidState:
+            raise ClientDisconnected from None
+        self.transport.write(b"".join(self.conn.data_to_send()))
+
+
+def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """uvicorn's options. Pings are off only by None, which its command line cannot say."""
+    websocket = type(
+        "NodeWebSocket", (FragmentingWebSocket,), {"close_wait_s": settings.close_wait_s}
+    )
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http="httptools",
+        ws=websocket,
+        ws_max_size=settings.ws_max_message_bytes,
+        ws_ping_interval=None,
+        ws_ping_timeout=None,
+        ws_per_message_deflate=False,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=settings.shutdown_s,
+        backlog=BACKLOG,
+    )
+
+
+class NodeServer(uvicorn.Server):
+    """uvicorn's server that says when it listens, and where."""
+
+    on_listening: Any = None
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started and self.on_listening is not None:
+            self.on_listening(self.port)
+
+    @property
+    def port(self) -> int:
+        """The port listened on, also when the settings left the choice to the system."""
+        for server in self.servers:
+            if isinstance(server, asyncio.Server) or hasattr(server, "sockets"):
+                for socket in server.sockets:
+                    return int(socket.getsockname()[1])
+        return self.config.port

@@ -1,0 +1,187 @@
+"""Every setting of the service: name, default, meaning; its only reader of the environment.
+
+Variables are `ODF_NODE_` and the name in capitals. Unknown ones are refused, so that a
+misspelt limit is noticed; those of the worker and of the command line are left to them.
+`example_env()` writes `settings.example.env` from the same table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from protocol.errors import BadInput
+
+PREFIX = "ODF_NODE_"
+FOREIGN_PREFIXES = ("ODF_NODE_WORKER_", "ODF_NODE_TOKEN")
+"""Variables that other processes of the node read; they mean nothing here."""
+MIB = 1024 * 1024
+MIN_MESSAGE_BYTES = 64 * MIB
+"""What the reference peer may send as one message."""
+
+
+class UnknownSetting(BadInput):
+    """The environment names a setting that does not exist."""
+
+
+class InvalidSetting(BadInput):
+    """A setting has a value that it cannot take."""
+
+
+class Tenancy(StrEnum):
+    """Whether dataset addresses carry an account."""
+
+    SINGLE = "single"
+    MULTI = "multi"
+
+
+class Settings(BaseSettings):
+    """The service's settings, frozen once read."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+    )
+
+    host: str = Field("127.0.0.1", description="Address the service listens on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port the service listens on; 0 picks one.")
+    data: Path = Field(
+        Path(".odf-node/data"), description="Folder of the local database, objects and spool files."
+    )
+    tenancy: Tenancy = Field(
+        Tenancy.SINGLE,
+        description="`single`: datasets at /name, owned by kamu. `multi`: at /account/name.",
+    )
+    database_url: str | None = Field(
+        None, description="SQLAlchemy URL of the database; none means SQLite in the data folder."
+    )
+    objects_url: str | None = Field(
+        None, description="Where objects are kept, such as s3://bucket/prefix; none: data folder."
+    )
+    public_url: str | None = Field(
+        None,
+        description="Address clients reach the node at; none means the Host header of the request.",
+    )
+    allow_anonymous: bool = Field(
+        True, description="Whether callers without a token may read public datasets."
+    )
+    workers: int = Field(
+        1, ge=0, le=64, description="Worker processes the service starts and keeps alive; 0 = none."
+    )
+    max_body_bytes: int = Field(
+        1024 * MIB, gt=0, description="Largest body of one ingest request, in bytes."
+    )
+    max_object_bytes: int = Field(
+        16 * 1024 * MIB,
+        gt=0,
+        description="Largest data slice or checkpoint taken by PUT, in bytes.",
+    )
+    body_idle_s: float = Field(
+        60.0, gt=0, description="Seconds a request body may pause before the request is given up."
+    )
+    max_manifest_bytes: int = Field(
+        2 * MIB, gt=0, description="Largest manifest of a dataset or an event, in bytes."
+    )
+    ws_max_message_bytes: int = Field(
+        64 * MIB,
+        ge=MIN_MESSAGE_BYTES,
+        description="Largest WebSocket message taken, in bytes; peers send up to 64 MiB.",
+    )
+    max_batch_blocks: int = Field(
+        1_000_000, gt=0, description="Most blocks taken in one smart transfer."
+    )
+    max_batch_bytes: int = Field(
+        512 * MIB, gt=0, description="Most bytes of blocks in one smart transfer, uncompressed."
+    )
+    upload_progress_s: float = Field(
+        10.0, gt=0, description="Seconds between progress requests while a push uploads objects."
+    )
+    close_wait_s: float = Field(
+        5.0, gt=0, description="Seconds the node waits for a peer to close its WebSocket."
+    )
+    transfer_idle_s: float = Field(
+        3600.0, gt=0, description="Seconds a smart transfer may stay silent before it is ended."
+    )
+    transfer_url_ttl_s: int = Field(
+        3600, gt=0, description="Seconds a presigned transfer URL stays valid."
+    )
+    ingest_wait_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds an ingest request waits for its result before it is answered 202.",
+    )
+    ingest_poll_s: float = Field(
+        0.02, gt=0, le=1, description="Seconds between two looks at a job an ingest waits for."
+    )
+    max_page: int = Field(1000, gt=0, description="Most datasets in one page of a listing.")
+    max_tail_records: int = Field(
+        10_000,
+        gt=0,
+        description="Most records answered (skipped ones included) by one tail request.",
+    )
+    shutdown_s: int = Field(
+        10, gt=0, description="Seconds open requests and workers get to end when the node stops."
+    )
+    log_level: str = Field("info", description="Least severe log lines written: debug … critical.")
+
+    @field_validator("public_url")
+    @classmethod
+    def _with_scheme_and_slash(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return url if url.endswith("/") else url + "/"
+
+    @field_validator("log_level")
+    @classmethod
+    def _known_level(cls, level: str) -> str:
+        if level.lower() not in ("critical", "error", "warning", "info", "debug"):
+            raise ValueError("must be one of critical, error, warning, info, debug")
+        return level.lower()
+
+
+def load_settings(**given: Any) -> Settings:
+    """Settings from the environment; values given (not None) win.
+
+    Raises:
+        UnknownSetting: a variable with our prefix that means nothing.
+        InvalidSetting: a value out of range or of the wrong type.
+    """
+    refuse_unknown(os.environ)
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as broken:
+        first = broken.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InvalidSetting(
+            f"setting {name} ({PREFIX}{name.upper()}): {first['msg']}", setting=name
+        ) from None
+
+
+def refuse_unknown(environ: Mapping[str, str]) -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for key in environ:
+        name = key.upper()
+        if name.startswith(PREFIX) and not name.startswith(FOREIGN_PREFIXES) and name not in known:
+            raise UnknownSetting(
+                f"there is no setting {key}; see settings.example.env", setting=key
+            )
+
+
+def example_env() -> str:
+    """The commented template of all settings with their defaults."""
+    lines = ["# Settings of the service. Every line is the default; uncomment what you change."]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else str(field.default)
+        lines += ["", f"# {field.description}", f"#{PREFIX}{name.upper()}={default}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,183 @@
+"""Creating datasets from manifests, appending authored events, listing and describing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.chain.author import author
+from protocol.chain.snapshot import normalize_event, prepare
+from protocol.chain.state import EMPTY, ChainState
+from protocol.codec.manifests import load_event, load_snapshots, to_data
+from protocol.errors import BadInput
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
+from protocol.instant import Instant
+from protocol.keys import SEED_BYTES, key_pair
+from protocol.metadata.events import AddData, ExecuteTransform, Seed
+from protocol.multihash import Multihash
+from storage.errors import RefConflict
+from storage.values import DatasetEntry, Visibility
+
+from ..auth.access import SINGLE_OWNER, Action, Unauthenticated, grants, may_create
+from ..auth.actors import Actor
+from ..settings import Tenancy
+from ..wiring import Node
+
+APPEND_ATTEMPTS = 5
+"""How often an authored event is put on top of a head that somebody else moved."""
+MAX_LIST_LOOKS = 20
+"""Pages of the registry looked at for one page of visible datasets."""
+
+
+class OneSnapshotExpected(BadInput):
+    """A request that creates datasets names none or several."""
+
+
+class EventNotAuthored(BadInput):
+    """An event that only the node itself, or a push, may append."""
+
+
+def create_dataset(
+    node: Node, actor: Actor, manifest: bytes, visibility: Visibility
+) -> tuple[DatasetEntry, Multihash]:
+    """Create the dataset a `DatasetSnapshot` manifest describes: its entry and head.
+
+    Raises:
+        Unauthenticated, Unauthorized, MalformedManifest, OneSnapshotExpected, InvalidSnapshot,
+        MissingInputs, ChainRuleBroken, AliasTaken.
+    """
+    if actor.account is None:
+        raise Unauthenticated
+    snapshots = load_snapshots(manifest)
+    if len(snapshots) != 1:
+        raise OneSnapshotExpected(f"one DatasetSnapshot is expected, there are {len(snapshots)}")
+    snapshot = snapshots[0]
+    alias = _new_alias(node, actor, snapshot.name)
+    may_create(actor, alias)
+    dataset = key_pair(node.random(SEED_BYTES)).dataset_id
+    events = prepare(snapshot, dataset_id=dataset, resolve=visible_inputs(node, actor))
+    now = node.clock()
+    blocks, state = author(EMPTY, events, system_time=now)
+    entry = DatasetEntry(dataset, alias, snapshot.kind, visibility, now)
+    node.stores.create_dataset(entry, blocks)
+    remember_inputs(node, dataset, state)
+    return entry, blocks[-1].hash
+
+
+def _new_alias(node: Node, actor: Actor, name: DatasetAlias) -> DatasetAlias:
+    """The full alias of a new dataset: the owner's account is filled in."""
+    own = SINGLE_OWNER if node.settings.tenancy is Tenancy.SINGLE else ""
+    account = name.account or Name(own or (actor.account.name if actor.account else ""))
+    return DatasetAlias(name.name, account)
+
+
+def visible_inputs(node: Node, actor: Actor) -> Callable[[DatasetRef], DatasetId | None]:
+    """How inputs are found: what the actor may not read does not exist for them."""
+
+    def resolve(ref: DatasetRef) -> DatasetId | None:
+        if ref.alias is not None:
+            ref = DatasetRef(alias=_new_alias(node, actor, ref.alias))
+        entry = node.stores.registry.find(ref)
+        visible = entry and Action.READ in grants(actor, entry, node.settings.tenancy)
+        return entry.id if entry and visible else None
+
+    return resolve
+
+
+def remember_inputs(node: Node, dataset: DatasetId, state: ChainState) -> None:
+    """Keep the dependency graph of derivative datasets up to date."""
+    inputs = [item for item in state.declared_inputs or () if item is not None]
+    if inputs:
+        node.stores.registry.set_inputs(dataset, inputs)
+
+
+def append_event(node: Node, actor: Actor, entry: DatasetEntry, manifest: bytes) -> ChainState:
+    """Append one authored event; the state with it as head.
+
+    Raises:
+        MalformedManifest, EventNotAuthored, ChainRuleBroken, RefConflict: others kept winning.
+    """
+    event = load_event(manifest)
+    if isinstance(event, AddData | ExecuteTransform | Seed):
+        raise EventNotAuthored(
+            f"{type(event).__name__} cannot be sent as a manifest; post data or push a chain"
+        )
+    event = normalize_event(event, visible_inputs(node, actor))
+    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    for attempt in range(1, APPEND_ATTEMPTS + 1):
+        head = dataset.head()
+        state = dataset.state(head)
+        blocks, after = author(state, (event,), system_time=_not_before(node.clock(), state))
+        try:
+            dataset.commit(blocks, expected=head)
+        except RefConflict:
+            if attempt == APPEND_ATTEMPTS:
+                raise
+        else:
+            remember_inputs(node, entry.id, after)
+            return after
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _not_before(now: Instant, state: ChainState) -> Instant:
+    return now if state.system_time is None else max(now, state.system_time)
+
+
+def list_datasets(
+    node: Node, actor: Actor, *, account: str | None, after: str | None, limit: int
+) -> tuple[list[DatasetEntry], str | None]:
+    """Visible datasets by alias, and where the next page begins (None at the end)."""
+    found: list[DatasetEntry] = []
+    for _ in range(MAX_LIST_LOOKS):
+        page = node.stores.registry.page(account=account, after=after, limit=limit)
+        for entry in page:
+            after = entry.alias.folded
+            if Action.READ in grants(actor, entry, node.settings.tenancy):
+                found.append(entry)
+                if len(found) == limit:
+                    return found, after
+        if len(page) < limit:
+            return found, None
+    return found, after
+
+
+def shown_alias(node: Node, entry: DatasetEntry) -> str:
+    """The alias as this node's clients write it."""
+    single = node.settings.tenancy is Tenancy.SINGLE
+    return str(entry.alias.name if single else entry.alias)
+
+
+def summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+    """A dataset in a listing."""
+    alias = shown_alias(node, entry)
+    return {
+        "id": str(entry.id),
+        "alias": alias,
+        "kind": str(entry.kind),
+        "visibility": str(entry.visibility),
+        "createdAt": str(entry.created_at),
+        "url": f"{base}{alias}",
+    }
+
+
+def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+    """A dataset as it stands: its summary and what its chain says."""
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    schema = state.data_schema
+    return {
+        **summary(node, entry, base),
+        "head": str(state.head),
+        "blocks": state.num_blocks,
+        "records": state.num_records,
+        "dataSize": state.data_size,
+        "checkpointsSize": state.checkpoints_size,
+        "lastOffset": state.last_offset,
+        "watermark": None if state.watermark is None else str(state.watermark),
+        "updatedAt": str(state.system_time),
+        "description": state.info.description if state.info else None,
+        "keywords": list(state.info.keywords or ()) if state.info else [],
+        "license": to_data(state.license) if state.license else None,
+        "pushSources": sorted(state.push_sources),
+        "pollingSource": state.polling_source is not None,
+        "schema": None if schema is None else to_data(schema),
+    }

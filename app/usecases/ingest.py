@@ -1,0 +1,162 @@
+"""Push ingest: check what can be checked at once, spool the body, leave the rest to a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.chain.state import ChainState
+from protocol.errors import BadInput
+from protocol.identity import DatasetRef
+from protocol.instant import Instant, MalformedInstant
+from protocol.metadata.events import DatasetKind
+from protocol.multihash import SHA3_256, Multihash
+from storage import ingest_job
+from storage.ingest_job import IngestPayload
+from storage.values import DatasetEntry, Job, JobId, JobSpec, JobStatus, ObjectKey, ObjectKind
+
+from ..wiring import Node
+
+MEDIA_TYPES = frozenset(
+    {
+        "text/csv",
+        "application/json",
+        "application/x-ndjson",
+        "application/geo+json",
+        "application/x-ndgeojson",
+        "application/vnd.apache.parquet",
+        "application/vnd.shp",
+        "x-gis/x-shapefile",
+    }
+)
+"""What the formats of the specification are called. A worker may still refuse one of them."""
+SPOOL_MEMORY_BYTES = 4 * 1024 * 1024
+SPOOL_READ_BYTES = 1024 * 1024
+FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
+
+
+class UnsupportedMediaType(BadInput):
+    """A Content-Type that names no format data can be posted in."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__("Unsupported media type", given=given, known=sorted(MEDIA_TYPES))
+
+
+class InvalidEventTime(BadInput):
+    """The `odf-event-time` header is no RFC 3339 instant."""
+
+
+class SourceNotUsable(BadInput):
+    """The dataset has no push source that this request could mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestRequest:
+    """What a publisher asks for, beside the body."""
+
+    source_name: str | None = None
+    media_type: str | None = None
+    event_time: str | None = None
+    expected_head: str | None = None
+    dry_run: bool = False
+
+
+def check_ingest(node: Node, entry: DatasetEntry, request: IngestRequest) -> IngestRequest:
+    """The request in canonical form, once nothing speaks against it before the body is read.
+
+    Raises:
+        UnsupportedMediaType, InvalidEventTime, SourceNotUsable.
+    """
+    media_type = _media_type(request.media_type)
+    event_time = _event_time(request.event_time)
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    _check_source(state, request.source_name)
+    return IngestRequest(
+        source_name=request.source_name,
+        media_type=media_type,
+        event_time=event_time,
+        expected_head=request.expected_head,
+        dry_run=request.dry_run,
+    )
+
+
+def _media_type(given: str | None) -> str | None:
+    """Without parameters, in lower case: a documented extension of the reference."""
+    if given is None or not given.strip():
+        return None
+    plain = given.partition(";")[0].strip().lower()
+    if plain not in MEDIA_TYPES:
+        raise UnsupportedMediaType(plain[:100])
+    return plain
+
+
+def _event_time(given: str | None) -> str | None:
+    if given is None:
+        return None
+    try:
+        return str(Instant.parse(given.strip()))
+    except MalformedInstant as broken:
+        raise InvalidEventTime(f"odf-event-time: {broken.message}") from None
+
+
+def _check_source(state: ChainState, name: str | None) -> None:
+    """Exactly one push source must be meant. Texts as the reference has them."""
+    if state.kind is DatasetKind.Derivative:
+        raise SourceNotUsable("Derivative datasets compute their data; only a root takes data")
+    if state.polling_source is not None:
+        raise SourceNotUsable("Dataset polls its data; disable the polling source to push")
+    sources = state.push_sources
+    if name is not None and name not in sources:
+        raise SourceNotUsable(f"Source '{name[:200]}' not found", active=sorted(sources))
+    if name is None and not sources:
+        raise SourceNotUsable(
+            "Dataset does not define a default push source, consider specifying the source name"
+        )
+    if name is None and len(sources) > 1:
+        raise SourceNotUsable(
+            "Explicit source name is required to pick between several active push sources",
+            active=sorted(sources),
+        )
+
+
+def spool(node: Node, entry: DatasetEntry, chunks: Iterable[bytes]) -> Multihash:
+    """Keep a body as an `upload` object of the dataset; its hash.
+
+    The hash names the object, so the body waits in a temporary file until it is known.
+    """
+    folder = node.settings.data / "uploads"
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha3_256()
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_MEMORY_BYTES, dir=Path(folder)) as file:
+        for chunk in chunks:
+            digest.update(chunk)
+            file.write(chunk)
+        found = Multihash(SHA3_256, digest.digest())
+        file.seek(0)
+        pieces = iter(lambda: file.read(SPOOL_READ_BYTES), b"")
+        node.stores.objects.put(ObjectKey(entry.id, ObjectKind.UPLOAD, found), pieces)
+    return found
+
+
+def submit(node: Node, entry: DatasetEntry, request: IngestRequest, upload: Multihash) -> JobId:
+    """Queue the batch behind others of the same dataset."""
+    payload = IngestPayload(
+        upload=str(upload),
+        source_name=request.source_name,
+        media_type=request.media_type,
+        source_event_time=request.event_time,
+        expected_head=request.expected_head,
+        dry_run=request.dry_run,
+    )
+    return node.stores.jobs.submit(
+        JobSpec(ingest_job.KIND, entry.id, ingest_job.to_json(payload), lock=str(entry.id))
+    )
+
+
+def look(node: Node, job: JobId) -> Job | None:
+    """The job once it has ended, else None."""
+    found = node.stores.jobs.get(job)
+    return found if found.status in FINISHED else None

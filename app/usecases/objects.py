@@ -1,0 +1,113 @@
+"""Reading and storing the content-addressed files of a dataset, and its references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from protocol.errors import BadInput, LimitExceeded, NotFound
+from protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
+from storage.errors import ObjectNotFound
+from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+
+from ..auth.access import Action
+from ..auth.actors import Actor
+from ..wiring import Node
+
+HEAD = "head"
+
+
+class UnknownReference(NotFound):
+    """A named reference other than `head`."""
+
+
+class UnreadableHash(BadInput):
+    """An address that ends in no hash of ours; answered as text."""
+
+
+class LengthRequired(BadInput):
+    """An upload that does not announce its length."""
+
+
+class ObjectTooLarge(LimitExceeded):
+    """An upload above the configured size."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object that was found: its address, size, and how to open it."""
+
+    key: ObjectKey
+    size: int
+    public: bool
+    open: Callable[[int], BinaryIO]
+
+
+def read_ref(node: Node, actor: Actor, account: str | None, dataset: str, ref: str) -> Multihash:
+    """Where a reference points. Raises `UnknownReference` and what `Node.resolve` raises."""
+    entry = node.resolve(actor, account, dataset, Action.READ)
+    if ref != HEAD:
+        raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)
+    return node.stores.refs.head(entry.id)
+
+
+def find_object(
+    node: Node, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
+) -> StoredObject:
+    """An object by the hash in its address, which may be written in any multibase.
+
+    Raises:
+        UnreadableHash, ObjectNotFound, and what `Node.resolve` raises.
+    """
+    entry = node.resolve(actor, account, dataset, Action.READ)
+    key = ObjectKey(entry.id, kind, parse_hash(text))
+    info = node.stores.objects.stat(key)
+    if info is None:
+        raise ObjectNotFound(kind, key.hash)
+    return StoredObject(
+        key,
+        info.size,
+        entry.visibility is Visibility.PUBLIC,
+        lambda offset: node.stores.objects.open(key, offset=offset),
+    )
+
+
+def upload_target(
+    node: Node, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
+) -> ObjectKey:
+    """Where an upload goes, once the actor may write there."""
+    entry: DatasetEntry = node.resolve(actor, account, dataset, Action.WRITE)
+    return ObjectKey(entry.id, kind, parse_hash(text))
+
+
+def announced_size(node: Node, length: str | None) -> int:
+    """The size an upload announces.
+
+    Raises:
+        LengthRequired: absent or no number. ObjectTooLarge: above the limit.
+    """
+    if length is None or not length.isascii() or not length.isdigit():
+        raise LengthRequired("an upload needs a Content-Length header")
+    size, limit = int(length), node.settings.max_object_bytes
+    if size > limit:
+        raise ObjectTooLarge(
+            f"the object has {size} bytes, this node takes {limit}", limit=limit, size=size
+        )
+    return size
+
+
+def store_object(node: Node, key: ObjectKey, chunks: Iterable[bytes]) -> None:
+    """Keep what hashes to the key; storing it again is harmless. Raises `HashMismatch`."""
+    node.stores.objects.put(key, chunks)
+
+
+def parse_hash(text: str) -> Multihash:
+    """A SHA3-256 multihash. Raises `UnreadableHash`."""
+    try:
+        parsed = Multihash.parse(text)
+    except (MalformedHash, MalformedMultibase) as broken:
+        raise UnreadableHash(f"Invalid hash: {broken.message}") from None
+    if parsed.code != SHA3_256 or len(parsed.digest) != 32:
+        raise UnreadableHash("Invalid hash: objects are named by their SHA3-256")
+    return parsed

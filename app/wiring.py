@@ -1,0 +1,63 @@
+"""Settings → Node: opened stores, clock, source of randomness. The composition root."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from protocol.identity import DatasetAlias, DatasetRef
+from storage.config import Stores, StoreSettings, open_stores
+from storage.values import DatasetEntry
+
+from .auth.access import SINGLE_OWNER, Action, address, authorize
+from .auth.actors import Actor
+from storage.clock import Clock, system_clock
+from .settings import Settings, Tenancy
+from .usecases.accounts import ensure_account
+
+Random = Callable[[int], bytes]
+"""Gives that many bytes nobody can guess."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """What every use case works on."""
+
+    settings: Settings
+    stores: Stores
+    clock: Clock = system_clock
+    random: Random = os.urandom
+
+    def resolve(self, actor: Actor, account: str | None, name: str, action: Action) -> DatasetEntry:
+        """The dataset of an address, once the actor may do this with it.
+
+        Raises:
+            MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden.
+        """
+        _, entry = self.find(actor, account, name, action, creates=False)
+        assert entry is not None  # `authorize` lets only a creating push have none
+        return entry
+
+    def find(
+        self, actor: Actor, account: str | None, name: str, action: Action, *, creates: bool
+    ) -> tuple[DatasetAlias, DatasetEntry | None]:
+        """As `resolve`; with `creates` a missing dataset is no error."""
+        tenancy = self.settings.tenancy
+        alias = address(tenancy, account, name)
+        entry = self.stores.registry.find(DatasetRef(alias=alias))
+        return alias, authorize(actor, entry, action, tenancy, creates=creates)
+
+
+def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
+    """Open the stores (migrating them) and make sure of the predefined account."""
+    stores = open_stores(
+        StoreSettings(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+        )
+    )
+    if settings.tenancy is Tenancy.SINGLE:
+        ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
+    return Node(settings, stores, clock)
