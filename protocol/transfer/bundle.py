@@ -1,0 +1,232 @@
+"""Blocks as one bundle: a gzipped tar with a file per block, named by its hash.
+
+Packing gives the same bytes for the same blocks. Unpacking trusts nothing: it inflates
+within limits, reads tar headers itself (GNU, ustar, PAX) and takes only regular files that
+hash to their name, each once, as many as announced.
+Source: ODF "Smart transfer protocol", metadata batch, as the reference writes it.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..codec.blocks import decode_block
+from ..errors import BadInput, LimitExceeded
+from ..metadata.block import HashedBlock
+from ..multihash import MalformedHash, MalformedMultibase, Multihash
+from .messages import BATCH_ENCODING, BATCH_MEDIA_TYPE, MetadataBlocksBatch
+from .payload import decode_payload, encode_payload
+
+TAR_BLOCK = 512
+GZIP = 16 + zlib.MAX_WBITS
+INFLATE_STEP = 1 << 20
+"""Bytes inflated before the limits are looked at again."""
+MAX_PAX_BYTES = 64 << 10
+"""Longest extended header that is read."""
+
+
+class MalformedBundle(BadInput):
+    """A batch that is no bundle of blocks."""
+
+
+class BundleTooLarge(LimitExceeded):
+    """A bundle that inflates beyond a limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleLimits:
+    """How far a bundle of a stranger is followed. Sizes in bytes."""
+
+    max_blocks: int = 1_000_000
+    max_inflated: int = 256 << 20
+    """All of the tar."""
+    max_ratio: int = 200
+    """Inflated to compressed; looked at beyond `ratio_from` only."""
+    ratio_from: int = 4 << 20
+
+
+DEFAULT_LIMITS = BundleLimits()
+
+
+def pack(blocks: Iterable[HashedBlock]) -> MetadataBlocksBatch:
+    """Blocks, oldest first, as a batch. The raw bytes travel, whatever version they are."""
+    deflate = zlib.compressobj(wbits=GZIP)
+    pieces: list[bytes] = []
+    count = 0
+    for block in blocks:
+        pieces.append(deflate.compress(_entry(str(block.hash), block.raw)))
+        count += 1
+    pieces.append(deflate.compress(bytes(2 * TAR_BLOCK)) + deflate.flush())
+    return MetadataBlocksBatch(
+        num_blocks=count,
+        media_type=BATCH_MEDIA_TYPE,
+        encoding=BATCH_ENCODING,
+        payload=encode_payload(b"".join(pieces)),
+    )
+
+
+def unpack(
+    batch: MetadataBlocksBatch, *, limits: BundleLimits = DEFAULT_LIMITS
+) -> list[HashedBlock]:
+    """The blocks of a batch in its order. Whether they form a chain is not asked here.
+
+    Raises:
+        MalformedBundle: another media type, damaged gzip or tar, an entry that is not a
+            regular file named by a multihash, a name twice, another number than announced.
+        BundleTooLarge: a limit; the fact `limit` is its value.
+        MalformedMessage: a payload that is no array of bytes.
+        HashMismatch, MalformedBlock, UnsupportedBlockVersion: from a block.
+    """
+    if (batch.media_type, batch.encoding) != (BATCH_MEDIA_TYPE, BATCH_ENCODING):
+        raise MalformedBundle(
+            f"a batch has to be {BATCH_MEDIA_TYPE} in encoding {BATCH_ENCODING}",
+            media_type=batch.media_type[:100],
+            encoding=batch.encoding[:100],
+        )
+    if batch.num_blocks > limits.max_blocks:
+        raise BundleTooLarge("the batch has too many blocks", limit=limits.max_blocks)
+    blocks: dict[Multihash, HashedBlock] = {}
+    for name, raw in _files(_inflate(decode_payload(batch.payload), limits)):
+        if len(blocks) == batch.num_blocks:
+            raise MalformedBundle(f"more blocks than the {batch.num_blocks} announced")
+        block_hash = _hash_of_name(name)
+        if block_hash in blocks:
+            raise MalformedBundle(f"the block {block_hash} is there twice")
+        blocks[block_hash] = decode_block(raw, expected=block_hash)
+    if len(blocks) != batch.num_blocks:
+        raise MalformedBundle(f"{len(blocks)} blocks where {batch.num_blocks} were announced")
+    return list(blocks.values())
+
+
+def _entry(name: str, content: bytes) -> bytes:
+    """Header as the reference writes it: GNU, type NUL, nothing but name and size."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.type = len(content), 0, tarfile.AREGTYPE
+    return info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % TAR_BLOCK)
+
+
+def _hash_of_name(name: bytes) -> Multihash:
+    try:
+        return Multihash.parse(name.decode("ascii"))
+    except (UnicodeDecodeError, MalformedHash, MalformedMultibase):
+        raise MalformedBundle(f"an entry is named {name[:100]!r}, which is no hash") from None
+
+
+# --- gzip -----------------------------------------------------------------------------------
+
+
+def _inflate(pieces: Iterable[bytes], limits: BundleLimits) -> bytearray:
+    """A single gzip member, whole and with nothing behind it."""
+    inflate = zlib.decompressobj(wbits=GZIP)
+    out = bytearray()
+    compressed = 0
+    for piece in pieces:
+        compressed += len(piece)
+        if inflate.eof:
+            break
+        while piece:
+            try:
+                out += inflate.decompress(piece, INFLATE_STEP)
+            except zlib.error:
+                raise MalformedBundle("the payload is no gzip") from None
+            _check_size(len(out), compressed, limits)
+            piece = inflate.unconsumed_tail
+    if not inflate.eof:
+        raise MalformedBundle("the gzip breaks off")
+    if inflate.unused_data or piece:
+        raise MalformedBundle("something follows the gzip member")
+    return out
+
+
+def _check_size(inflated: int, compressed: int, limits: BundleLimits) -> None:
+    if inflated > limits.max_inflated:
+        raise BundleTooLarge("the bundle inflates to too many bytes", limit=limits.max_inflated)
+    if inflated > limits.ratio_from and inflated > compressed * limits.max_ratio:
+        raise BundleTooLarge("the bundle inflates out of proportion", limit=limits.max_ratio)
+
+
+# --- tar ------------------------------------------------------------------------------------
+
+_REGULAR = (b"0", b"\0")
+
+
+def _files(tar: bytearray) -> Iterator[tuple[bytes, bytes]]:
+    """Name and content of each entry; anything but regular files is refused."""
+    at = 0
+    longer: dict[bytes, bytes] = {}
+    while at < len(tar):
+        header = bytes(tar[at : at + TAR_BLOCK])
+        if not any(header):
+            break
+        kind, size = _checked(header)
+        own_size = longer.get(b"size") if kind in _REGULAR else None
+        if own_size is not None:
+            size = _number(own_size, 10)
+        start, at = at + TAR_BLOCK, at + TAR_BLOCK + size + -size % TAR_BLOCK
+        if start + size > len(tar):
+            raise MalformedBundle("the tar breaks off")
+        content = bytes(tar[start : start + size])
+        if kind in _REGULAR:
+            yield longer.get(b"path", _name(header)), content
+            longer = {}
+        else:
+            longer |= _extension(kind, content)
+    else:
+        raise MalformedBundle("the tar has no end")
+    if longer:
+        raise MalformedBundle("a tar header belongs to no file")
+    if any(memoryview(tar)[at:].tobytes().strip(b"\0")):
+        raise MalformedBundle("something follows the tar")
+
+
+def _checked(header: bytes) -> tuple[bytes, int]:
+    """Type and size of an entry, after the checksum."""
+    if len(header) != TAR_BLOCK:
+        raise MalformedBundle("the tar breaks off")
+    without = header[:148] + b" " * 8 + header[156:]
+    if _number(header[148:156].strip(b" \0"), 8) != sum(without):
+        raise MalformedBundle("a tar header has a wrong checksum")
+    field = header[124:136]
+    if field[0] & 0x80:  # base 256, for what octal digits cannot say
+        return header[156:157], int.from_bytes(field, "big") & ((1 << 95) - 1)
+    return header[156:157], _number(field.strip(b" \0") or b"0", 8)
+
+
+def _number(digits: bytes, base: int) -> int:
+    if not digits.isdigit() or len(digits) > 20:
+        raise MalformedBundle("a tar header has no number where one belongs")
+    try:
+        return int(digits, base)
+    except ValueError:
+        raise MalformedBundle("a tar header has no number where one belongs") from None
+
+
+def _name(header: bytes) -> bytes:
+    name = header[:100].partition(b"\0")[0]
+    prefix = header[345:500].partition(b"\0")[0] if header[257:263] == b"ustar\0" else b""
+    return prefix + b"/" + name if prefix else name
+
+
+def _extension(kind: bytes, content: bytes) -> dict[bytes, bytes]:
+    """What a long-name or PAX header says about the file behind it."""
+    if kind not in (b"L", b"x"):
+        raise MalformedBundle(f"a tar entry of type {kind!r} is no regular file")
+    if len(content) > MAX_PAX_BYTES:
+        raise BundleTooLarge("an extended tar header is too long", limit=MAX_PAX_BYTES)
+    if kind == b"L":
+        return {b"path": content.rstrip(b"\0")}
+    records: dict[bytes, bytes] = {}
+    at = 0
+    while at < len(content):
+        digits, blank, _ = content[at : at + 20].partition(b" ")
+        end = at + _number(digits, 10)
+        record = content[at + len(digits) + 1 : end]
+        key, equals, value = record.partition(b"=")
+        if not blank or not equals or end > len(content) or value[-1:] != b"\n":
+            raise MalformedBundle("an extended tar header cannot be read")
+        records[key] = value[:-1]
+        at = end
+    return records

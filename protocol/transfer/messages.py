@@ -1,0 +1,436 @@
+"""Messages of the smart transfer protocol, as the reference peer sends them.
+
+Every message is one JSON text without any tag: what it is follows from where the exchange
+stands (`phases.py`). Fields are snake_case, variants PascalCase. Absent optional fields
+count as null and are written as null; unknown fields are ignored; all others must be there.
+Replies that can fail travel as `{"Ok": …}` or `{"Err": {"Variant": …}}`: a `Reply` holds
+either its success or one of the errors.
+
+The published AsyncAPI document says camelCase, base64 and `application/tar`; the wire does
+not. What peers really exchange is modelled here.
+Source: ODF "Smart transfer protocol" (RFC-008), corrected by observation.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw, Struct, field
+
+from ..errors import BadInput, LimitExceeded, NodeError
+from ..identity import DatasetId
+from ..instant import Instant
+from ..multihash import Multihash
+
+PROTOCOL_VERSION = 1
+VERSION_HEADER = "x-odf-smtp-version"
+BATCH_MEDIA_TYPE = "application/tar+gzip"
+BATCH_ENCODING = "raw"
+MAX_MESSAGE_BYTES = 64 << 20
+"""Longest message a peer takes; longer ones are refused unread."""
+MAX_CLOSE_REASON_BYTES = 123
+"""What RFC 6455 leaves for the reason of a Close frame."""
+CLOSE_INTERNAL = 1011
+CLOSE_NORMAL = 1000
+PULL_SUCCEEDED = "Client pull flow succeeded"
+PUSH_SUCCEEDED = "Client push flow succeeded"
+INTERNAL_ERROR = "Internal error"
+
+U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+U64 = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""Sizes; nothing real needs the last bit."""
+I32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class MalformedMessage(BadInput):
+    """Text that is not the message the exchange is waiting for."""
+
+
+class MessageTooLarge(LimitExceeded):
+    """A message longer than the protocol allows."""
+
+
+class Visibility(StrEnum):
+    """Who may see a dataset that a push creates. Any case is read."""
+
+    Private = "Private"
+    Public = "Public"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Visibility | None:
+        return cls.__members__.get(value.capitalize()) if isinstance(value, str) else None
+
+
+class ObjectType(StrEnum):
+    DataSlice = "DataSlice"
+    Checkpoint = "Checkpoint"
+
+
+class PullPhase(StrEnum):
+    """Where a pull failed."""
+
+    InitialRequest = "InitialRequest"
+    MetadataRequest = "MetadataRequest"
+    ObjectsRequest = "ObjectsRequest"
+
+
+class PushPhase(StrEnum):
+    """Where a push failed."""
+
+    InitialRequest = "InitialRequest"
+    MetadataRequest = "MetadataRequest"
+    ObjectsRequest = "ObjectsRequest"
+    EnsuringTargetExists = "EnsuringTargetExists"
+    ObjectsUploadProgress = "ObjectsUploadProgress"
+    CompleteRequest = "CompleteRequest"
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """Anything on the wire, whole messages and their parts."""
+
+
+# --- shared parts ---------------------------------------------------------------------------
+
+
+class TransferPlan(Message, frozen=True, kw_only=True):
+    """What a transfer will move. Informational, except for `num_blocks`."""
+
+    num_blocks: U32
+    num_objects: U32
+    num_records: U64
+    bytes_in_raw_blocks: U64
+    bytes_in_raw_objects: U64
+
+
+class ObjectFileReference(Message, frozen=True, kw_only=True):
+    """One data slice or checkpoint; `size` in bytes."""
+
+    object_type: ObjectType
+    physical_hash: Multihash
+    size: U64
+
+
+class Header(Message, frozen=True, kw_only=True):
+    name: str
+    value: str
+
+
+class TransferUrl(Message, frozen=True, kw_only=True):
+    """Where an object is fetched from or put to, with the headers to send, in order."""
+
+    url: str
+    headers: tuple[Header, ...] = ()
+    expires_at: Instant | None = None
+
+
+class MetadataBlocksBatch(Message, frozen=True, kw_only=True):
+    """Blocks as a bundle. `payload` is a JSON array of byte values: see `bundle.py`."""
+
+    num_blocks: U32
+    media_type: str
+    encoding: str
+    payload: Raw
+
+
+class TransferPhase(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """Exactly one of the two."""
+
+    push: PushPhase | None = field(default=None, name="Push")
+    pull: PullPhase | None = field(default=None, name="Pull")
+
+    def __post_init__(self) -> None:
+        if (self.push is None) == (self.pull is None):
+            raise ValueError("a phase is either of a push or of a pull")
+
+
+# --- what can go wrong ----------------------------------------------------------------------
+
+
+class Internal(Message, frozen=True, kw_only=True):
+    """The server failed; the client learns where, not why."""
+
+    phase: TransferPhase
+    error_message: str
+
+
+class InvalidInterval(Message, frozen=True, kw_only=True):
+    """`tail` is not behind `head`: the client is ahead or has diverged."""
+
+    head: Multihash
+    tail: Multihash
+
+
+class InvalidHead(Message, frozen=True, kw_only=True):
+    """The head moved. Mind the names: `actual_head` is what the client claimed."""
+
+    actual_head: Multihash | None = None
+    expected_head: Multihash | None = None
+
+
+class SeedBlockOverwriteRestricted(Message, frozen=True, kw_only=True):
+    """Force may not replace a dataset by another one."""
+
+
+class RefCollision(Message, frozen=True, kw_only=True):
+    """The dataset id is here under another alias."""
+
+    dataset_id: DatasetId
+
+
+class NameCollision(Message, frozen=True, kw_only=True):
+    """The alias belongs to another dataset."""
+
+    dataset_alias: str
+
+
+# --- pull -----------------------------------------------------------------------------------
+
+
+class DatasetPullRequest(Message, frozen=True, kw_only=True):
+    """1, client: blocks after `begin_after` up to and including `stop_at`."""
+
+    begin_after: Multihash | None = None
+    stop_at: Multihash | None = None
+    force_update_if_diverged: bool
+
+
+class DatasetPullSuccess(Message, frozen=True, kw_only=True):
+    transfer_plan: TransferPlan
+
+
+class DatasetPullResponse(Message, frozen=True, kw_only=True):
+    """2, server."""
+
+    result: DatasetPullSuccess | InvalidInterval | Internal | SeedBlockOverwriteRestricted
+
+
+class DatasetPullMetadataRequest(Message, frozen=True, kw_only=True):
+    """3, client."""
+
+
+class DatasetMetadataPullResponse(Message, frozen=True, kw_only=True):
+    """4, server; not wrapped."""
+
+    blocks: MetadataBlocksBatch
+
+
+class DatasetPullObjectsTransferRequest(Message, frozen=True, kw_only=True):
+    """5, client; may be skipped or repeated."""
+
+    object_files: tuple[ObjectFileReference, ...]
+
+
+class PullStrategy(Message, frozen=True, kw_only=True):
+    object_file: ObjectFileReference
+    pull_strategy: Literal["HttpDownload"] = "HttpDownload"
+    download_from: TransferUrl
+
+
+class DatasetPullObjectsTransferResponse(Message, frozen=True, kw_only=True):
+    """6, server; not wrapped."""
+
+    object_transfer_strategies: tuple[PullStrategy, ...]
+
+
+# --- push -----------------------------------------------------------------------------------
+
+
+class DatasetPushRequest(Message, frozen=True, kw_only=True):
+    """1, client: `current_head` is the head it found on the server."""
+
+    current_head: Multihash | None = None
+    transfer_plan: TransferPlan
+    force_update_if_diverged: bool
+    visibility_for_created_dataset: Visibility
+
+
+class Accepted(Message, frozen=True, kw_only=True):
+    """Success without content."""
+
+
+class DatasetPushResponse(Message, frozen=True, kw_only=True):
+    """2, server."""
+
+    result: Accepted | InvalidHead | Internal | SeedBlockOverwriteRestricted
+
+
+class DatasetPushMetadataRequest(Message, frozen=True, kw_only=True):
+    """3, client."""
+
+    new_blocks: MetadataBlocksBatch
+
+
+class DatasetPushMetadataResponse(Message, frozen=True, kw_only=True):
+    """4, server."""
+
+    result: Accepted | SeedBlockOverwriteRestricted
+
+
+class DatasetPushObjectsTransferRequest(Message, frozen=True, kw_only=True):
+    """5, client; a further one follows after the uploads if `is_truncated`."""
+
+    object_files: tuple[ObjectFileReference, ...]
+    is_truncated: bool
+
+
+class PushStrategy(Message, frozen=True, kw_only=True):
+    """`upload_to` is there exactly for `HttpUpload`."""
+
+    object_file: ObjectFileReference
+    push_strategy: Literal["SkipUpload", "HttpUpload"]
+    upload_to: TransferUrl | None = None
+
+
+class ObjectsTransferStrategies(Message, frozen=True, kw_only=True):
+    object_transfer_strategies: tuple[PushStrategy, ...]
+
+
+class DatasetPushObjectsTransferResponse(Message, frozen=True, kw_only=True):
+    """6, server."""
+
+    result: ObjectsTransferStrategies | RefCollision | NameCollision | Internal
+
+
+class DatasetPushObjectsUploadProgressRequest(Message, frozen=True, kw_only=True):
+    """7, server, every ten seconds while objects are uploaded."""
+
+
+class UploadedSoFar(Message, frozen=True, kw_only=True):
+    uploaded_objects_count: I32
+
+
+class Running(Message, frozen=True, kw_only=True):
+    running: UploadedSoFar = field(name="Running")
+
+
+class DatasetPushObjectsUploadProgressResponse(Message, frozen=True, kw_only=True):
+    """8, client: still running, or all uploaded."""
+
+    details: Running | Literal["Complete"]
+
+
+class DatasetPushComplete(Message, frozen=True, kw_only=True):
+    """9, client: commit."""
+
+
+class DatasetPushCompleteConfirmed(Message, frozen=True, kw_only=True):
+    """10, server: committed."""
+
+
+Reply = (
+    DatasetPullResponse
+    | DatasetPushResponse
+    | DatasetPushMetadataResponse
+    | DatasetPushObjectsTransferResponse
+)
+"""Messages wrapped in `Ok` or `Err`."""
+
+_PULL_ERRORS = (InvalidInterval, Internal, SeedBlockOverwriteRestricted)
+_PUSH_ERRORS = (InvalidHead, Internal, SeedBlockOverwriteRestricted)
+_OBJECTS_ERRORS = (RefCollision, NameCollision, Internal)
+REPLIES: dict[type[Any], tuple[type[Message], tuple[type[Message], ...]]] = {
+    DatasetPullResponse: (DatasetPullSuccess, _PULL_ERRORS),
+    DatasetPushResponse: (Accepted, _PUSH_ERRORS),
+    DatasetPushMetadataResponse: (Accepted, (SeedBlockOverwriteRestricted,)),
+    DatasetPushObjectsTransferResponse: (ObjectsTransferStrategies, _OBJECTS_ERRORS),
+}
+"""Content of `Ok`, and the variants of `Err`."""
+
+
+# --- text -----------------------------------------------------------------------------------
+
+M = TypeVar("M", bound=Message)
+
+
+def encode(message: Message) -> str:
+    """The JSON text of a message, compact, as the reference spells it."""
+    if type(message) not in REPLIES:
+        return _encoder.encode(message).decode()
+    success, _ = REPLIES[type(message)]
+    result = message.result  # type: ignore[attr-defined]
+    if isinstance(result, success):
+        return _encoder.encode({"Ok": result}).decode()
+    return _encoder.encode({"Err": {type(result).__name__: result}}).decode()
+
+
+def decode(text: str | bytes, kind: type[M]) -> M:
+    """The message of that kind.
+
+    Raises:
+        MalformedMessage: no JSON, a missing field, a wrong type, an unknown variant.
+        MessageTooLarge: longer than `MAX_MESSAGE_BYTES`.
+    """
+    if len(text) > MAX_MESSAGE_BYTES:
+        raise MessageTooLarge(
+            f"the message is longer than {MAX_MESSAGE_BYTES} bytes", limit=MAX_MESSAGE_BYTES
+        )
+    try:
+        return _decode_reply(text, kind) if kind in REPLIES else _part(text, kind)
+    except (msgspec.MsgspecError, NodeError, ValueError, RecursionError) as error:
+        raise MalformedMessage(
+            f"not a {kind.__name__}: {str(error)[:200]}", expected=kind.__name__
+        ) from None
+
+
+def close_reason(reply: Reply) -> str:
+    """JSON for the reason of a Close frame (code 1011): at most 123 bytes of UTF-8.
+
+    What does not fit becomes an internal error of the phase in which it happened.
+    """
+    text = encode(reply)
+    if len(text.encode()) <= MAX_CLOSE_REASON_BYTES:
+        return text
+    result = reply.result
+    phase = result.phase if isinstance(result, Internal) else _PHASES[type(reply)]
+    internal = Internal(phase=phase, error_message=INTERNAL_ERROR)
+    return _encoder.encode({"Err": {"Internal": internal}}).decode()
+
+
+_PHASES: dict[type[Any], TransferPhase] = {
+    DatasetPullResponse: TransferPhase(pull=PullPhase.InitialRequest),
+    DatasetPushResponse: TransferPhase(push=PushPhase.InitialRequest),
+    DatasetPushMetadataResponse: TransferPhase(push=PushPhase.MetadataRequest),
+    DatasetPushObjectsTransferResponse: TransferPhase(push=PushPhase.EnsuringTargetExists),
+}
+"""Phase in which each reply fails."""
+
+
+def _decode_reply(text: str | bytes, kind: type[M]) -> M:
+    success, errors = REPLIES[kind]
+    tag, content = _only_entry(text)
+    if tag == "Ok":
+        return kind(result=_part(content, success))
+    if tag != "Err":
+        raise ValueError("neither Ok nor Err")
+    variant, content = _only_entry(content)
+    for error in errors:
+        if error.__name__ == variant:
+            return kind(result=_part(content, error))
+    raise ValueError(f"unknown error {variant[:60]!r}")
+
+
+def _only_entry(text: str | bytes | Raw) -> tuple[str, Raw]:
+    entries = msgspec.json.decode(text, type=dict[str, Raw])
+    if len(entries) != 1:
+        raise ValueError("not exactly one variant")
+    return next(iter(entries.items()))
+
+
+def _part(text: str | bytes | Raw, kind: type[M]) -> M:
+    return msgspec.json.decode(text, type=kind, dec_hook=_from_text)
+
+
+_PARSERS: dict[type, Any] = {
+    Multihash: Multihash.parse,
+    DatasetId: DatasetId.parse,
+    Instant: Instant.parse,
+}
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def _from_text(kind: type, value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError(f"{kind.__name__} is not text")
+    return _PARSERS[kind](value)
