@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.errors import LimitExceeded
+from protocol.transfer.messages import MAX_MESSAGE_BYTES
 
 MIB = 1024 * 1024
 
@@ -20,7 +21,7 @@ class ClientLimits:
     metadata_bytes: int = 1024 * MIB
     """All blocks of one exchange together."""
     blocks: int = 1_000_000
-    message_bytes: int = 256 * MIB
+    message_bytes: int = MAX_MESSAGE_BYTES
     """Longest WebSocket message; a batch costs 3.57 characters a byte."""
     connect_s: float = 20.0
     idle_s: float = 60.0

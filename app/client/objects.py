@@ -18,6 +18,8 @@ from .progress import UNWATCHED, Progress
 from .receive import NeededObject, ObjectSizeMismatch, SourceObjectMissing
 from .walk import mismatch
 
+LOOK_SECONDS = 0.2
+
 T = TypeVar("T")
 Opener = Callable[[NeededObject], BinaryIO]
 
@@ -85,18 +87,18 @@ def run_all(
 ) -> list[T]:
     """Run tasks in threads; on the first failure set `stop`, drop the rest and raise it.
 
-    `meanwhile(done)` is called in the calling thread again and again until all are done.
+    `meanwhile(done)` is called in the calling thread every `LOOK_SECONDS` until all are done.
     """
     with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(tasks)))) as pool:
         futures: list[Future[T]] = [pool.submit(task) for task in tasks]
         pending = set(futures)
         try:
             while pending:
-                pause = None if meanwhile is None else 0
+                pause = None if meanwhile is None else LOOK_SECONDS
                 done, pending = wait(pending, timeout=pause, return_when=FIRST_EXCEPTION)
                 for future in done:
                     future.result()
-                if meanwhile is not None:
+                if meanwhile is not None and pending:
                     meanwhile(len(futures) - len(pending))
         except BaseException:
             stop.set()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from protocol.chain.rules import fold
-
 from protocol.errors import Conflict, Damaged
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, ExecuteTransform, Seed
@@ -21,7 +20,7 @@ class DestinationAhead(Conflict):
     def __init__(self, count: int) -> None:
         super().__init__(
             f"the destination is ahead of the source by {count} block(s); "
-            "pull with --force to replace it",
+            "use --force to replace it",
             blocks=count,
         )
 

@@ -8,7 +8,7 @@ give is not trusted: hashes are checked by whoever reads.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
@@ -102,7 +102,7 @@ class HttpRepository:
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
         url, what = self._object(kind, object_hash)
-        return open_body(self._http, url, bearer(self._token), what)
+        return open_body(self._http, url, list(bearer(self._token).items()), what)
 
     def _object(self, kind: ObjectKind, object_hash: Multihash) -> tuple[str, str]:
         return self.base + str(object_path(kind, object_hash)), f"{kind.value} {object_hash}"
@@ -135,12 +135,14 @@ def dataset_missing(where: str) -> DatasetMissing:
     return DatasetMissing(f"no dataset at {where}, or none that this account may see", at=where)
 
 
-def open_body(http: httpx.Client, url: str, headers: dict[str, str], what: str) -> BinaryIO:
+def open_body(
+    http: httpx.Client, url: str, headers: Sequence[tuple[str, str]], what: str
+) -> BinaryIO:
     """The body of a GET as a stream; the caller closes it. Raises on any status but 2xx."""
     if not url.startswith(("http://", "https://")):
         raise TransferFailed(f"cannot fetch {what}: only http and https URLs are used")
     try:
-        response = http.send(http.build_request("GET", url, headers=headers), stream=True)
+        response = http.send(http.build_request("GET", url, headers=list(headers)), stream=True)
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         raise unreachable(url, error) from error
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from websockets.exceptions import (
     ConnectionClosed,
@@ -24,6 +24,17 @@ from websockets.http11 import Response
 from websockets.sync.client import ClientConnection, connect
 
 from protocol.errors import BadInput, Conflict, NodeError
+from protocol.transfer.messages import (
+    CLOSE_INTERNAL,
+    CLOSE_NORMAL,
+    PROTOCOL_VERSION,
+    VERSION_HEADER,
+    MalformedMessage,
+    Message,
+    decode,
+    encode,
+)
+from protocol.transfer.phases import PullState, PushState, State, advance
 
 from .http import (
     USER_AGENT,
@@ -39,12 +50,12 @@ from .limits import LIMITS, ClientLimits
 from .receive import Diverged, SeedOverwrite
 from .urls import Location
 
-VERSION_HEADER = "x-odf-smtp-version"
-PROTOCOL_VERSION = "1"
 FRAME_CHARS = 8 * 1024 * 1024
 """Peers take frames of 16 MiB; text beyond ASCII may need up to two bytes a character here."""
-CLOSED_NORMALLY, CLOSED_WITH_ERROR = 1000, 1011
 CLOSE_SECONDS = 5
+STARTS: dict[str, State] = {"pull": PullState.START, "push": PushState.START}
+
+M = TypeVar("M", bound=Message)
 
 
 class HandshakeRefused(BadInput):
@@ -96,7 +107,7 @@ def conversation(
     try:
         socket = connect(
             url,
-            additional_headers={VERSION_HEADER: PROTOCOL_VERSION, **bearer(token)},
+            additional_headers={VERSION_HEADER: str(PROTOCOL_VERSION), **bearer(token)},
             user_agent_header=USER_AGENT,
             compression=None,
             ping_interval=None,
@@ -113,12 +124,12 @@ def conversation(
             url=str(location),
         ) from error
     try:
-        yield Conversation(socket, limits)
+        yield Conversation(socket, STARTS[action], limits)
     except BaseException:
         socket.close_timeout = 0.2
-        socket.close(CLOSED_NORMALLY)
+        socket.close(CLOSE_NORMAL)
         raise
-    socket.close(CLOSED_NORMALLY)
+    socket.close(CLOSE_NORMAL)
 
 
 def refusal(response: Response, location: Location) -> NodeError:
@@ -152,13 +163,15 @@ def _text_of(body: bytes) -> str:
 
 
 class Conversation:
-    """An open exchange. Not for several threads."""
+    """An open exchange, kept to the order of its phases. Not for several threads."""
 
-    def __init__(self, socket: ClientConnection, limits: ClientLimits) -> None:
-        self._socket, self._limits = socket, limits
+    def __init__(self, socket: ClientConnection, state: State, limits: ClientLimits) -> None:
+        self._socket, self._state, self._limits = socket, state, limits
 
-    def send(self, text: str) -> None:
+    def send(self, message: Message) -> None:
         """One message. Raises what the node closed with, if it did."""
+        self._state = advance(self._state, message)
+        text = encode(message)
         try:
             if len(text) <= FRAME_CHARS:
                 self._socket.send(text)
@@ -169,20 +182,25 @@ class Conversation:
         except ConnectionClosed as closed:
             raise closing_error(closed) from closed
 
-    def receive(self, *, timeout_s: float | None = None) -> str:
-        """The next message.
+    def receive(self, kind: type[M]) -> M:
+        """The next message, which has to be of that kind.
 
         Raises:
             NodeBusy: silence. Whatever the node closed with; `UnintelligibleAnswer`.
         """
-        wait = self._limits.message_s if timeout_s is None else timeout_s
+        wait = self._limits.message_s
         text = self.poll(wait)
         if text is None:
             raise NodeBusy(f"the node stayed silent for {wait:g} s", seconds=wait)
-        return text
+        try:
+            message = decode(text, kind)
+        except MalformedMessage as error:
+            raise UnintelligibleAnswer(one_line(error.message)) from error
+        self._state = advance(self._state, message)
+        return message
 
     def poll(self, wait_s: float) -> str | None:
-        """The next message, or None if there is none within `wait_s` seconds."""
+        """The next text, unread, or None if there is none within `wait_s` seconds."""
         try:
             message = self._socket.recv(timeout=wait_s)
         except TimeoutError:
@@ -195,33 +213,38 @@ class Conversation:
 
     def close(self, reason: str) -> None:
         """The normal end."""
-        self._socket.close(CLOSED_NORMALLY, reason)
+        self._socket.close(CLOSE_NORMAL, reason)
 
 
 def closing_error(closed: ConnectionClosed) -> NodeError:
     """What a Close frame says: 1011 carries an error message, anything else is a hang-up."""
     frame = closed.rcvd
-    if frame is not None and frame.code == CLOSED_WITH_ERROR:
+    if frame is not None and frame.code == CLOSE_INTERNAL:
         try:
             document = json.loads(frame.reason)
         except ValueError:
             return NodeFailed(f"the node gave up: {one_line(frame.reason) or 'no reason given'}")
-        return error_of(document) or NodeFailed("the node gave up without saying why")
+        return error_in(document) or NodeFailed("the node gave up without saying why")
     if closed.sent is not None and closed.rcvd_then_sent is False and closed.sent.code == 1009:
         return TransferFailed("the node sent a message longer than this client takes")
     code = frame.code if frame is not None else None
     return Disconnected(f"the node hung up in the middle of the exchange (code {code})", code=code)
 
 
-def error_of(document: Any) -> NodeError | None:
+def error_in(document: Any) -> NodeError | None:
     """`{"Err": {"Variant": {…}}}` as a typed error; None if the document is no such thing."""
     error = document.get("Err") if isinstance(document, dict) else None
     if not isinstance(error, dict) or len(error) != 1:
         return None
-    ((variant, facts),) = error.items()
+    variant, facts = next(iter(error.items()))
+    return error_of(variant, facts)
+
+
+def error_of(variant: str, facts: Any) -> NodeError:
+    """A variant of the wire's errors as one of ours."""
     make = ERRORS.get(variant)
     if make is None or not isinstance(facts, dict):
-        return NodeFailed(f"the node reports {one_line(str(variant))}")
+        return NodeFailed(f"the node reports {one_line(variant)}")
     return make({key: one_line(str(value)) for key, value in facts.items()})
 
 
@@ -254,3 +277,14 @@ ERRORS: dict[str, Callable[[dict[str, str]], NodeError]] = {
     ),
 }
 """Variants of the wire's error messages, wherever they arrive: in a message or a Close."""
+
+
+def error_in_text(text: str) -> NodeError | None:
+    """The error in a message, or one about the message if it is not even a JSON object."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        return UnintelligibleAnswer("the node confirms the push with something that is no message")
+    return error_in(document)

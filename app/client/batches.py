@@ -1,0 +1,100 @@
+"""Between the client's values and the messages of the smart protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import HashMismatch
+from protocol.transfer.bundle import BundleLimits, unpack
+from protocol.transfer.messages import (
+    Message,
+    MetadataBlocksBatch,
+    ObjectFileReference,
+    ObjectType,
+    Reply,
+    TransferPlan,
+)
+from storage.values import ObjectKind
+
+from .limits import ClientLimits, TooMuch
+from .receive import NeededObject
+from .socket import UnintelligibleAnswer, error_of
+from .walk import mismatch
+
+OBJECT_TYPES: dict[ObjectKind, ObjectType] = {
+    ObjectKind.DATA: ObjectType.DataSlice,
+    ObjectKind.CHECKPOINT: ObjectType.Checkpoint,
+}
+
+
+class Strategy(Protocol):
+    """What the node says about one object."""
+
+    @property
+    def object_file(self) -> ObjectFileReference: ...
+
+
+M = TypeVar("M", bound=Message)
+S = TypeVar("S", bound=Strategy)
+
+
+def success_of(reply: Reply, success: type[M]) -> M:
+    """What stands in `Ok`; what stands in `Err` is raised as a typed error."""
+    result = reply.result
+    if isinstance(result, success):
+        return result
+    facts = msgspec.to_builtins(result, enc_hook=str)
+    raise error_of(type(result).__name__, facts)
+
+
+def blocks_of(batch: MetadataBlocksBatch, limits: ClientLimits) -> list[HashedBlock]:
+    """The blocks of a batch, oldest first, each one hashed.
+
+    Raises:
+        HashMismatch, MalformedBlock, MalformedBundle, BundleTooLarge
+    """
+    bounds = BundleLimits(max_blocks=limits.blocks, max_inflated=limits.metadata_bytes)
+    try:
+        return unpack(batch, limits=bounds)
+    except HashMismatch as error:
+        name = f"block {error.expected}"
+        raise mismatch(error, name, block=error.expected) from error
+
+
+def reference_to(needed: NeededObject) -> ObjectFileReference:
+    return ObjectFileReference(
+        object_type=OBJECT_TYPES[needed.kind], physical_hash=needed.hash, size=needed.size
+    )
+
+
+def targets_for(
+    needed: Sequence[NeededObject], strategies: Iterable[S]
+) -> list[tuple[NeededObject, S]]:
+    """Each object with its strategy; the node must answer for exactly what was asked."""
+    asked = {(reference_to(one).object_type, one.hash): one for one in needed}
+    answered: list[tuple[NeededObject, S]] = []
+    for strategy in strategies:
+        file = strategy.object_file
+        one = asked.pop((file.object_type, file.physical_hash), None)
+        if one is None:
+            raise UnintelligibleAnswer(
+                f"the node answers for {file.object_type.value} {file.physical_hash}, "
+                "which was not asked for, or answers twice"
+            )
+        answered.append((one, strategy))
+    if asked:
+        forgotten = next(iter(asked.values()))
+        raise UnintelligibleAnswer(f"the node forgot to answer for {forgotten.name}")
+    return answered
+
+
+def check_plan(plan: TransferPlan, limits: ClientLimits) -> None:
+    """Refuse early what would be refused anyway. Raises `TooMuch`."""
+    if plan.num_blocks > limits.blocks:
+        raise TooMuch("the announced number of blocks", limits.blocks)
+    if plan.bytes_in_raw_blocks > limits.metadata_bytes:
+        raise TooMuch("the announced size of the metadata", limits.metadata_bytes)

@@ -1,0 +1,184 @@
+"""Pull by the smart protocol: one request for what is new, one batch of blocks, direct downloads.
+
+    GET refs/head                      is there a dataset, and anything new?
+    WebSocket pull                     request → plan → batch of blocks
+        objects request → URLs         only for objects that are not here, whole, already
+        downloads, in parallel         hashed while they are written
+    blocks and head are written        after every block and object was checked
+    Close 1000
+
+A node is believed nothing: hashes, sizes, rules and counts are all checked, and a plan is
+only an announcement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import httpx
+
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
+from protocol.transfer.messages import (
+    PULL_SUCCEEDED,
+    DatasetMetadataPullResponse,
+    DatasetPullMetadataRequest,
+    DatasetPullObjectsTransferRequest,
+    DatasetPullObjectsTransferResponse,
+    DatasetPullRequest,
+    DatasetPullResponse,
+    DatasetPullSuccess,
+    TransferUrl,
+)
+
+from .batches import blocks_of, check_plan, reference_to, success_of, targets_for
+from .folder import FolderRepository
+from .http import open_http
+from .limits import LIMITS, ClientLimits
+from .objects import Fetcher, missing_in
+from .progress import UNWATCHED, Progress
+from .receive import (
+    DestinationAhead,
+    Diverged,
+    NeededObject,
+    Outcome,
+    check_continues,
+    check_same_seed,
+    objects_of,
+)
+from .repositories import HttpRepository, open_body
+from .socket import Conversation, UnintelligibleAnswer, conversation
+from .urls import Location
+from .walk import ChainReader, Relation, compare
+
+
+def pull_smart(
+    source: Location,
+    folder: FolderRepository,
+    *,
+    token: str | None = None,
+    force: bool = False,
+    limits: ClientLimits = LIMITS,
+    progress: Progress = UNWATCHED,
+) -> Outcome:
+    """Bring the folder to the head of the node; until the end nobody sees a change.
+
+    Raises:
+        DatasetMissing, DestinationAhead, Diverged, SeedOverwrite, ChainRuleBroken,
+        HashMismatch, SourceObjectMissing, ObjectSizeMismatch, Refused, TransferFailed,
+        TooMuch, FolderBusy
+    """
+    with open_http(limits) as http:
+        remote = HttpRepository(source.base, token, http=http, limits=limits)
+        head = remote.head()
+        with folder.locked():
+            old = folder.find_head()
+            if old == head:
+                return Outcome(outcome="up-to-date", old_head=old, new_head=head)
+            exchange = _Exchange(folder, old, force, http, limits, progress)
+            try:
+                with conversation(source, "pull", token, limits=limits) as talk:
+                    return exchange.run(talk)
+            except Diverged:
+                raise exchange.how_diverged(remote, head) from None
+
+
+class _Exchange:
+    """One pull into one folder, under its lock."""
+
+    def __init__(
+        self,
+        folder: FolderRepository,
+        old: Multihash | None,
+        force: bool,
+        http: httpx.Client,
+        limits: ClientLimits,
+        progress: Progress,
+    ) -> None:
+        self._folder, self._old, self._force = folder, old, force
+        self._http, self._limits, self._progress = http, limits, progress
+
+    def run(self, talk: Conversation) -> Outcome:
+        new = self._receive_blocks(talk)
+        if not new:
+            talk.close(PULL_SUCCEEDED)
+            if self._old is None:
+                raise UnintelligibleAnswer("the node has a head, but announces no blocks")
+            return Outcome(outcome="up-to-date", old_head=self._old, new_head=self._old)
+        self._check(new)
+        missing = missing_in(self._folder, objects_of(new), parallel=self._limits.parallel_smart)
+        self._receive_objects(talk, missing)
+        self._folder.move_head(expected=self._old, new=new)
+        talk.close(PULL_SUCCEEDED)
+        return Outcome(
+            outcome="updated",
+            old_head=self._old,
+            new_head=new[-1].hash,
+            blocks=len(new),
+            objects=len(missing),
+            bytes=sum(one.size for one in missing),
+        )
+
+    def how_diverged(self, remote: HttpRepository, head: Multihash) -> Exception:
+        """The node says "invalid interval"; walk both chains to say by how much."""
+        if self._old is None:
+            return Diverged()
+        ours = ChainReader(self._folder, limits=self._limits)
+        found = compare(ChainReader(remote, limits=self._limits), head, ours, self._old)
+        if found.relation is Relation.BEHIND:
+            return DestinationAhead(len(found.destination_only))
+        return Diverged(source=len(found.source_only), destination=len(found.destination_only))
+
+    def _receive_blocks(self, talk: Conversation) -> list[HashedBlock]:
+        request = DatasetPullRequest(begin_after=self._old, force_update_if_diverged=self._force)
+        talk.send(request)
+        plan = success_of(talk.receive(DatasetPullResponse), DatasetPullSuccess).transfer_plan
+        if plan.num_blocks == 0:
+            return []
+        check_plan(plan, self._limits)
+        self._progress.expect_blocks(plan.num_blocks)
+        talk.send(DatasetPullMetadataRequest())
+        batch = talk.receive(DatasetMetadataPullResponse).blocks
+        blocks = blocks_of(batch, self._limits)
+        if len(blocks) < plan.num_blocks:
+            raise UnintelligibleAnswer(
+                f"the node announced {plan.num_blocks} blocks and sent {len(blocks)}"
+            )
+        for _ in blocks:
+            self._progress.block()
+        return blocks
+
+    def _check(self, new: Sequence[HashedBlock]) -> None:
+        """The rules of the chain, and of force."""
+        local: list[HashedBlock] = []
+        if self._old is not None:
+            local = ChainReader(self._folder, limits=self._limits).chain(self._old)
+        if self._force and local and new[0].prev is None:
+            check_same_seed(local[0], new[0])
+            local = []
+        check_continues(local, new)
+
+    def _receive_objects(self, talk: Conversation, missing: Sequence[NeededObject]) -> None:
+        self._progress.expect_objects(len(missing), sum(one.size for one in missing))
+        step = self._limits.objects_per_request
+        for at in range(0, len(missing), step):
+            part = missing[at : at + step]
+            request = DatasetPullObjectsTransferRequest(
+                object_files=tuple(reference_to(needed) for needed in part)
+            )
+            talk.send(request)
+            answer = talk.receive(DatasetPullObjectsTransferResponse)
+            urls = {
+                needed: strategy.download_from
+                for needed, strategy in targets_for(part, answer.object_transfer_strategies)
+            }
+            self._fetcher(urls).fetch(part, parallel=self._limits.parallel_smart)
+
+    def _fetcher(self, urls: dict[NeededObject, TransferUrl]) -> Fetcher:
+        def open_source(needed: NeededObject) -> BinaryIO:
+            target = urls[needed]
+            headers = [(header.name, header.value) for header in target.headers]
+            return open_body(self._http, target.url, headers, needed.name)
+
+        return Fetcher(self._folder, open_source, limits=self._limits, progress=self._progress)

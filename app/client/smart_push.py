@@ -1,0 +1,330 @@
+"""Push by the smart protocol: what the node lacks, objects straight to where it wants them.
+
+    GET refs/head                      what does the node have? nothing new: no WebSocket
+    WebSocket push                     request → batch of blocks → objects request
+        uploads, in parallel           hashed while they leave; progress answered meanwhile
+    Complete, commit, confirmation
+    Close 1000
+
+The node's progress request, and its confirmation, are both `{}`. So a `{}` after the commit
+is believed only once the node's own chain contains our head.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import httpx
+
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import SHA3_256, HashMismatch, Multihash
+from protocol.transfer.bundle import pack
+from protocol.transfer.messages import (
+    PUSH_SUCCEEDED,
+    Accepted,
+    DatasetPushComplete,
+    DatasetPushMetadataRequest,
+    DatasetPushMetadataResponse,
+    DatasetPushObjectsTransferRequest,
+    DatasetPushObjectsTransferResponse,
+    DatasetPushObjectsUploadProgressResponse,
+    DatasetPushRequest,
+    DatasetPushResponse,
+    ObjectsTransferStrategies,
+    Running,
+    TransferUrl,
+    UploadedSoFar,
+)
+from protocol.transfer.messages import Visibility as WireVisibility
+from protocol.transfer.plan import transfer_plan
+from storage.values import Visibility
+
+from .batches import reference_to, success_of, targets_for
+from .folder import FolderRepository, chunks_of
+from .http import (
+    RETRIED_STATUSES,
+    Overloaded,
+    TransferFailed,
+    open_http,
+    origin,
+    raise_for_access,
+    unreachable,
+    with_retries,
+)
+from .limits import LIMITS, ClientLimits
+from .objects import run_all
+from .progress import UNWATCHED, Progress
+from .receive import (
+    DestinationAhead,
+    Diverged,
+    NeededObject,
+    ObjectSizeMismatch,
+    Outcome,
+    SourceObjectMissing,
+    check_continues,
+    objects_of,
+)
+from .repositories import HttpRepository
+from .socket import (
+    Conversation,
+    Disconnected,
+    UnintelligibleAnswer,
+    conversation,
+    error_in_text,
+)
+from .urls import Location
+from .walk import ChainReader, Relation, compare, mismatch
+
+
+class PushUnconfirmed(TransferFailed):
+    """The node did not say that the push is committed, and its head does not show it."""
+
+
+class UploadRefused(TransferFailed):
+    """An object was not taken where the node sent it."""
+
+
+def push_smart(
+    folder: FolderRepository,
+    target: Location,
+    *,
+    token: str | None = None,
+    force: bool = False,
+    visibility: Visibility = Visibility.PRIVATE,
+    limits: ClientLimits = LIMITS,
+    progress: Progress = UNWATCHED,
+) -> Outcome:
+    """Bring the node to the head of the folder; a missing dataset is created.
+
+    Raises:
+        DatasetMissing, ChainRuleBroken, SourceObjectMissing, ObjectSizeMismatch: the folder.
+        DestinationAhead, Diverged, HeadMoved, RefCollision, NameCollision, SeedOverwrite,
+        Refused, TransferFailed: the node.
+    """
+    head = folder.head()
+    chain = ChainReader(folder, limits=limits).chain(head)
+    check_continues((), chain)
+    with open_http(limits) as http:
+        remote = HttpRepository(target.base, token, http=http, limits=limits)
+        there = remote.find_head()
+        new = _blocks_to_push(chain, there, remote, folder, force=force, limits=limits)
+        if not new:
+            return Outcome(outcome="up-to-date", old_head=there, new_head=head)
+        needed = objects_of(new)
+        _check_present(folder, needed)
+        progress.expect_blocks(len(new))
+        exchange = _Exchange(folder, remote, http, limits, progress)
+        with conversation(target, "push", token, limits=limits) as talk:
+            request = DatasetPushRequest(
+                current_head=there,
+                transfer_plan=transfer_plan(new),
+                force_update_if_diverged=force,
+                visibility_for_created_dataset=WireVisibility(visibility.value),
+            )
+            sent = exchange.run(talk, request, new, needed)
+    return Outcome(
+        outcome="updated",
+        old_head=there,
+        new_head=head,
+        blocks=len(new),
+        objects=len(sent),
+        bytes=sum(one.size for one in sent),
+    )
+
+
+def _blocks_to_push(
+    chain: Sequence[HashedBlock],
+    there: Multihash | None,
+    remote: HttpRepository,
+    folder: FolderRepository,
+    *,
+    force: bool,
+    limits: ClientLimits,
+) -> list[HashedBlock]:
+    """What follows the node's head in our chain; under force, everything if it is not there."""
+    known = [block.hash for block in chain]
+    if there is None:
+        return list(chain)
+    if there in known:
+        return list(chain[known.index(there) + 1 :])
+    if force:
+        return list(chain)
+    ours, theirs = ChainReader(folder, limits=limits), ChainReader(remote, limits=limits)
+    found = compare(ours, known[-1], theirs, there)
+    if found.relation is Relation.BEHIND:
+        raise DestinationAhead(len(found.destination_only))
+    raise Diverged(source=len(found.source_only), destination=len(found.destination_only))
+
+
+def _check_present(folder: FolderRepository, needed: Sequence[NeededObject]) -> None:
+    """Before the node is bothered: everything the new blocks name is here, in its size."""
+    for one in needed:
+        size = folder.size_of(one.kind, one.hash)
+        if size is None:
+            raise SourceObjectMissing(one)
+        if size != one.size:
+            raise ObjectSizeMismatch(one, size)
+
+
+class _Exchange:
+    """One push of one folder."""
+
+    def __init__(
+        self,
+        folder: FolderRepository,
+        remote: HttpRepository,
+        http: httpx.Client,
+        limits: ClientLimits,
+        progress: Progress,
+    ) -> None:
+        self._folder, self._remote, self._http = folder, remote, http
+        self._limits, self._progress = limits, progress
+        self._stop = threading.Event()
+
+    def run(
+        self,
+        talk: Conversation,
+        request: DatasetPushRequest,
+        new: Sequence[HashedBlock],
+        needed: Sequence[NeededObject],
+    ) -> list[NeededObject]:
+        """The whole conversation; the objects that were uploaded."""
+        talk.send(request)
+        success_of(talk.receive(DatasetPushResponse), Accepted)
+        talk.send(DatasetPushMetadataRequest(new_blocks=pack(new)))
+        success_of(talk.receive(DatasetPushMetadataResponse), Accepted)
+        for _ in new:
+            self._progress.block()
+        files = tuple(reference_to(one) for one in needed)
+        talk.send(DatasetPushObjectsTransferRequest(object_files=files, is_truncated=False))
+        uploads = self._uploads(needed, talk.receive(DatasetPushObjectsTransferResponse))
+        self._upload_all(talk, uploads)
+        talk.send(DatasetPushObjectsUploadProgressResponse(details="Complete"))
+        talk.send(DatasetPushComplete())
+        self._await_commit(talk, new[-1])
+        talk.close(PUSH_SUCCEEDED)
+        return [one for one, _ in uploads]
+
+    def _uploads(
+        self, needed: Sequence[NeededObject], answer: DatasetPushObjectsTransferResponse
+    ) -> list[tuple[NeededObject, TransferUrl]]:
+        strategies = success_of(answer, ObjectsTransferStrategies).object_transfer_strategies
+        uploads = []
+        for one, strategy in targets_for(needed, strategies):
+            if strategy.push_strategy == "SkipUpload":
+                continue
+            if strategy.upload_to is None:
+                raise UnintelligibleAnswer(f"the node wants {one.name}, but says not where")
+            uploads.append((one, strategy.upload_to))
+        return uploads
+
+    def _upload_all(
+        self, talk: Conversation, uploads: Sequence[tuple[NeededObject, TransferUrl]]
+    ) -> None:
+        """All at once, answering the node's progress requests from this thread."""
+        self._progress.expect_objects(len(uploads), sum(one.size for one, _ in uploads))
+
+        def meanwhile(done: int) -> None:
+            while talk.poll(0) is not None:
+                running = Running(running=UploadedSoFar(uploaded_objects_count=done))
+                talk.send(DatasetPushObjectsUploadProgressResponse(details=running))
+
+        run_all(
+            [partial(self._upload, one, target) for one, target in uploads],
+            self._limits.parallel_smart,
+            self._stop,
+            meanwhile=meanwhile,
+        )
+
+    def _upload(self, needed: NeededObject, target: TransferUrl) -> None:
+        with_retries(partial(self._put, needed, target), attempts=self._limits.attempts)
+        self._progress.object_done()
+
+    def _put(self, needed: NeededObject, target: TransferUrl) -> None:
+        if not target.url.startswith(("http://", "https://")):
+            raise UnintelligibleAnswer(f"cannot put {needed.name}: only http(s) URLs are used")
+        headers = [
+            *((header.name, header.value) for header in target.headers),
+            ("content-type", "application/octet-stream"),
+            ("content-length", str(needed.size)),
+        ]
+        try:
+            request = self._http.build_request(
+                "PUT", target.url, headers=headers, content=self._content(needed)
+            )
+            response = self._http.send(request, stream=True, follow_redirects=False)
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            raise unreachable(target.url, error) from error
+        response.close()
+        _check_taken(response.status_code, needed, target.url)
+
+    def _content(self, needed: NeededObject) -> Iterator[bytes]:
+        """The bytes; the last piece is held back until the hash of all of them is right."""
+        digest, held, size = hashlib.sha3_256(), b"", 0
+        with self._folder.open_object(needed.kind, needed.hash) as stream:
+            for chunk in chunks_of(stream):
+                if self._stop.is_set():
+                    raise UploadRefused("given up because another transfer failed")
+                digest.update(chunk)
+                size += len(chunk)
+                if size > needed.size:
+                    raise ObjectSizeMismatch(needed, needed.size, at_least=True)
+                if held:
+                    yield held
+                    self._progress.object_bytes(len(held))
+                held = chunk
+        actual = Multihash(SHA3_256, digest.digest())
+        if actual != needed.hash:
+            found = HashMismatch(needed.hash, actual)
+            raise mismatch(found, needed.name, object=needed.name)
+        yield held
+        self._progress.object_bytes(len(held))
+
+    def _await_commit(self, talk: Conversation, head: HashedBlock) -> None:
+        """Until the node has committed: it says so, and its chain shows it."""
+        deadline = time.monotonic() + self._limits.confirm_s
+        while time.monotonic() < deadline:
+            try:
+                text = talk.poll(max(0.0, deadline - time.monotonic()))
+            except Disconnected:
+                break
+            if text is None:
+                break
+            if (error := error_in_text(text)) is not None:
+                raise error
+            if self._is_committed(head):
+                return
+            # that was a progress request the node sent before it read "Complete"
+        if not self._is_committed(head):
+            raise PushUnconfirmed(
+                "the node did not confirm the push; push again to find out what became of it",
+                head=str(head.hash),
+            )
+
+    def _is_committed(self, head: HashedBlock) -> bool:
+        """Whether the node's chain contains our head: others may have gone on from it."""
+        there = self._remote.find_head()
+        if there is None or there == head.hash:
+            return there is not None
+        chain = ChainReader(self._remote, limits=self._limits)
+        at: HashedBlock | None = chain.block(there)
+        while at is not None and at.sequence_number > head.sequence_number:
+            at = chain.before(at)
+        return at is not None and at.hash == head.hash
+
+
+def _check_taken(status: int, needed: NeededObject, url: str) -> None:
+    if 200 <= status < 300:
+        return
+    if status in RETRIED_STATUSES:
+        raise Overloaded(f"{origin(url)} answered {status} for {needed.name}", status=status)
+    raise_for_access(status)
+    raise UploadRefused(
+        f"{origin(url)} did not take {needed.name}: status {status}",
+        object=needed.name,
+        status=status,
+    )
