@@ -53,7 +53,7 @@ def _check_system_columns(state: ChainState, block: HashedBlock, event: SetDataS
     """Later schemas cannot lose what the first one has."""
     schema = odf_schema(event)
     problems = unfit_system_columns(schema, state.vocab.columns)
-    names = [field.name for field in schema.fields]
-    problems += [f"column {name} is there twice" for name in names if names.count(name) > 1][:1]
+    if len({field.name for field in schema.fields}) < len(schema.fields):
+        problems.append("two columns share one name")
     if problems:
         raise InvalidEvent(block, "; ".join(problems)).named("system_columns_are_declared")

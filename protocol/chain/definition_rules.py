@@ -24,6 +24,9 @@ from .errors import InvalidEvent, NoOpEvent
 from .schema_evolution import incompatibility, is_same
 from .state import ChainState, Vocab
 
+MAX_PUSH_SOURCES = 1000
+"""Active push sources of one dataset; keeps the state of a hostile chain small."""
+
 Source = SetPollingSource | AddPushSource
 
 
@@ -95,6 +98,12 @@ def push_source_changes_something(
         raise NoOpEvent(block, f"push source {event.source_name!r} is defined like this already")
 
 
+def push_sources_stay_few(state: ChainState, block: HashedBlock, event: AddPushSource) -> None:
+    sources = state.push_sources
+    if len(sources) >= MAX_PUSH_SOURCES and event.source_name not in sources:
+        raise InvalidEvent(block, f"a dataset has at most {MAX_PUSH_SOURCES} active push sources")
+
+
 def polling_excludes_push(state: ChainState, block: HashedBlock, event: SetPollingSource) -> None:
     if state.push_sources:
         raise InvalidEvent(block, "a polling source cannot be set while a push source is active")
@@ -134,10 +143,15 @@ def schema_only_grows(state: ChainState, block: HashedBlock, event: SetDataSchem
         return
     if is_same(current, event.schema):
         raise NoOpEvent(block, "the schema is the same as before")
-    from_raw = state.schema.schema is None
-    problem_found = incompatibility(current, event.schema, forgive_optionality=from_raw)
-    if problem_found is not None:
-        raise InvalidEvent(block, f"its schema does not fit the data before it: {problem_found}")
+    forgive = not state.has_odf_schema
+    difference = incompatibility(current, event.schema, forgive_optionality=forgive)
+    if difference is not None:
+        raise InvalidEvent(block, f"its schema does not fit the data before it: {difference}")
+
+
+def schema_has_one_form(state: ChainState, block: HashedBlock, event: SetDataSchema) -> None:
+    if (event.schema is None) == (event.raw_arrow_schema is None):
+        raise InvalidEvent(block, "it must hold either schema or rawArrowSchema")
 
 
 def vocabulary_keeps_its_columns(state: ChainState, block: HashedBlock, event: SetVocab) -> None:

@@ -102,9 +102,11 @@ _AT_THE_END_OF_THE_WAY = (
 _OF_THIS_NODE = (
     Rule(data_rules.first_data_has_no_previous_offset, DATA, DATA),
     Rule(data_rules.new_inputs_start_from_nothing, EXECUTING, EXECUTING),
+    Rule(definition_rules.push_sources_stay_few, (AddPushSource,)),
     Rule(definition_rules.polling_source_changes_something, (SetPollingSource,), ALL_SOURCES),
     Rule(definition_rules.disabled_push_source_is_active, (DisablePushSource,), ALL_SOURCES),
     Rule(definition_rules.disabled_polling_source_is_active, (DisablePollingSource,), ALL_SOURCES),
+    Rule(definition_rules.schema_has_one_form, (SetDataSchema,)),
     Rule(definition_rules.vocabulary_keeps_its_columns, (SetVocab,), (SetVocab, SetDataSchema)),
     Rule(structure_rules.only_a_root_receives_data, (*ADDING, *SOURCES), (Seed,)),
     Rule(structure_rules.only_a_derivative_transforms, TRANSFORMING, (Seed,)),

@@ -44,6 +44,9 @@ from .schema_evolution import odf_schema
 
 Changes = dict[str, Any]
 
+NOT_UNDERSTOOD_KEPT = 100
+"""Hashes of blocks of newer writers that are remembered; the first ones say enough."""
+
 
 class Vocab(Struct, frozen=True, kw_only=True):
     """Effective names of the system columns, and the event they come from, if any."""
@@ -83,6 +86,7 @@ class ChainState(Struct, frozen=True, kw_only=True):
 
     vocab: Vocab = Vocab()
     schema: SetDataSchema | None = None
+    has_odf_schema: bool = False
     polling_source: SetPollingSource | None = None
     push_sources: Mapping[str, AddPushSource] = MappingProxyType({})
     transform: SetTransform | None = None
@@ -111,7 +115,8 @@ class ChainState(Struct, frozen=True, kw_only=True):
         event = inner.event
         changes = CHANGES[type(event)](self, event)
         if isinstance(event, UnknownEvent):
-            changes["not_understood"] = (*self.not_understood, block.hash)
+            kept = (*self.not_understood, block.hash)[:NOT_UNDERSTOOD_KEPT]
+            changes["not_understood"] = kept
         elif self.clouded and isinstance(event, _CLEARING):
             changes["clouded"] = self.clouded - {type(event).__name__}
         return replace(
@@ -201,6 +206,13 @@ def _transform_set(_state: ChainState, event: SetTransform) -> Changes:
     return {"transform": event, "declared_inputs": inputs}
 
 
+def _schema_set(state: ChainState, event: SetDataSchema) -> Changes:
+    return {
+        "schema": event,
+        "has_odf_schema": state.has_odf_schema or event.schema is not None,
+    }
+
+
 def _push_source_added(state: ChainState, event: AddPushSource) -> Changes:
     sources = {**state.push_sources, event.source_name: event}
     return {"push_sources": MappingProxyType(sources)}
@@ -224,7 +236,7 @@ CHANGES: dict[type, Callable[[ChainState, Any], Changes]] = {
     DisablePollingSource: lambda _state, _event: {"polling_source": None},
     AddPushSource: _push_source_added,
     DisablePushSource: _push_source_disabled,
-    SetDataSchema: lambda _state, event: {"schema": event},
+    SetDataSchema: _schema_set,
     SetVocab: lambda _state, event: {"vocab": Vocab.of(event)},
     SetInfo: lambda _state, event: {"info": event},
     SetLicense: lambda _state, event: {"license": event},
