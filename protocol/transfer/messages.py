@@ -121,7 +121,7 @@ class TransferUrl(Message, frozen=True, kw_only=True):
     """Where an object is fetched from or put to, with the headers to send, in order."""
 
     url: str
-    headers: tuple[Header, ...] = ()
+    headers: tuple[Header, ...]
     expires_at: Instant | None = None
 
 
@@ -224,7 +224,7 @@ class DatasetPullObjectsTransferRequest(Message, frozen=True, kw_only=True):
 
 class PullStrategy(Message, frozen=True, kw_only=True):
     object_file: ObjectFileReference
-    pull_strategy: Literal["HttpDownload"] = "HttpDownload"
+    pull_strategy: Literal["HttpDownload"]
     download_from: TransferUrl
 
 
@@ -253,7 +253,7 @@ class Accepted(Message, frozen=True, kw_only=True):
 class DatasetPushResponse(Message, frozen=True, kw_only=True):
     """2, server."""
 
-    result: Accepted | InvalidHead | Internal | SeedBlockOverwriteRestricted
+    result: Accepted | InvalidHead | Internal
 
 
 class DatasetPushMetadataRequest(Message, frozen=True, kw_only=True):
@@ -328,7 +328,7 @@ Reply = (
 """Messages wrapped in `Ok` or `Err`."""
 
 _PULL_ERRORS = (InvalidInterval, Internal, SeedBlockOverwriteRestricted)
-_PUSH_ERRORS = (InvalidHead, Internal, SeedBlockOverwriteRestricted)
+_PUSH_ERRORS = (InvalidHead, Internal)
 _OBJECTS_ERRORS = (RefCollision, NameCollision, Internal)
 REPLIES: dict[type[Any], tuple[type[Message], tuple[type[Message], ...]]] = {
     DatasetPullResponse: (DatasetPullSuccess, _PULL_ERRORS),
