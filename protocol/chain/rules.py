@@ -134,7 +134,8 @@ def append(state: ChainState, block: HashedBlock) -> ChainState:
         try:
             check(state, block, event)
         except ChainRuleBroken as broken:
-            raise broken.named(check.__name__) from broken.__cause__
+            broken.named(check.__name__)
+            raise
     return state.after(block)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from events import (
     COLUMNS,
@@ -49,6 +51,7 @@ from protocol.metadata.events import (
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
+    MetadataEvent,
     SetInfo,
     SetTransform,
     SetVocab,
@@ -135,6 +138,7 @@ def test_every_event_is_known_to_the_rules_and_every_rule_has_a_name_of_its_own(
     named = [rule.name for rule in RULES]
     assert len(set(named)) == len(named)
     assert {kind for rule in RULES for kind in rule.about} <= set(CHANGES)
+    assert set(CHANGES) == {*get_args(MetadataEvent), UnknownEvent}
 
 
 # Data
