@@ -1,0 +1,91 @@
+"""`odf-node dataset`: create, list and show datasets of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to_yaml
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from ..client.urls import node_base
+from .blocks import read_file
+from .ingest import dataset_base
+from .output import json_option, print_json, token_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _node_option(*, required: bool) -> Callable[[F], F]:
+    return click.option("--node", metavar="URL", required=required, help="URL of the node.")
+
+
+@click.group()
+def dataset() -> None:
+    """Datasets of a node."""
+
+
+@dataset.command()
+@click.argument("manifest", metavar="MANIFEST")
+@_node_option(required=True)
+@click.option(
+    "--visibility",
+    type=click.Choice(["private", "public"]),
+    default="private",
+    show_default=True,
+    help="Who may read the dataset.",
+)
+@token_option
+@json_option
+def create(manifest: str, node: str, visibility: str, token: str | None, as_json: bool) -> None:
+    """Create the dataset a DatasetSnapshot MANIFEST describes (YAML or JSON; `-` is stdin)."""
+    text = read_file(manifest, MAX_TEXT_BYTES)
+    if len(load_snapshots(text)) != 1:
+        raise click.UsageError(f"{manifest} holds several datasets; create them one by one")
+    with open_http() as http:
+        created = NodeApi(node_base(node), token, http=http).create_dataset(
+            text, visibility=visibility
+        )
+    if as_json:
+        print_json(created)
+    else:
+        click.echo(f"created {created.get('alias')} at {created.get('url')}\n{created.get('id')}")
+
+
+@dataset.command("list")
+@_node_option(required=True)
+@click.option("--account", metavar="NAME", help="Only datasets of this account.")
+@token_option
+@json_option
+def list_(node: str, account: str | None, token: str | None, as_json: bool) -> None:
+    """List the datasets of a node that this account may see."""
+    with open_http() as http:
+        found = list(NodeApi(node_base(node), token, http=http).datasets(account=account))
+    if as_json:
+        print_json(found)
+        return
+    for entry in found:
+        kind, visibility = str(entry.get("kind")), str(entry.get("visibility"))
+        click.echo(f"{kind:<10}  {visibility:<7}  {entry.get('alias')}  {entry.get('id')}")
+
+
+@dataset.command()
+@click.argument("url", metavar="URL|NAME")
+@_node_option(required=False)
+@token_option
+@json_option
+def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
+    """Show a dataset as it stands: head, sizes, sources, schema.
+
+    Names it by URL, or by --node and its name.
+    """
+    where = dataset_base(url if node is None else node_base(node) + url)
+    with open_http() as http:
+        shown = NodeApi(where, token, http=http).dataset()
+    if as_json:
+        print_json(shown)
+    else:
+        click.echo(to_yaml(shown), nl=False)

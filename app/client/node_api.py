@@ -1,0 +1,203 @@
+"""The node's own HTTP interface: create and list datasets, post records, watch jobs.
+
+Other than the transfer protocols this speaks to nodes of this project (and, for ingest, to
+every node with the reference's `POST …/ingest`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from protocol.errors import BadInput, Conflict, NotFound
+
+from .http import (
+    TransferFailed,
+    Unauthenticated,
+    Unauthorized,
+    bearer,
+    one_line,
+    origin,
+    read_bounded,
+    unreachable,
+)
+from .limits import LIMITS, ClientLimits
+
+JOB_LOOK_SECONDS = 0.5
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+MAX_PAGES = 10_000
+_NAMES = ("type", "title", "status", "detail", "message")
+
+
+class RequestRefused(BadInput):
+    """The node does not take what was sent."""
+
+
+class NothingThere(NotFound):
+    """What was asked for is not on the node, or may not be seen by this account."""
+
+
+class RequestConflict(Conflict):
+    """Somebody else was first: a name is taken, a head has moved."""
+
+
+class NodeReportsFailure(TransferFailed):
+    """The node failed, and says so."""
+
+
+class NodeApi:
+    """Requests to one node, or to one dataset of it; `base` ends in `/`."""
+
+    def __init__(
+        self,
+        base: str,
+        token: str | None = None,
+        *,
+        http: httpx.Client,
+        limits: ClientLimits = LIMITS,
+    ) -> None:
+        self._base, self._token = base, token
+        self._http, self._limits = http, limits
+
+    def create_dataset(self, manifest: bytes, *, visibility: str) -> dict[str, Any]:
+        """Create from one `DatasetSnapshot` manifest, YAML or JSON."""
+        return self._call(
+            "POST",
+            "datasets",
+            query={"visibility": visibility},
+            headers={"content-type": "application/yaml"},
+            content=manifest,
+        )
+
+    def datasets(self, *, account: str | None = None) -> Iterator[dict[str, Any]]:
+        """All visible datasets by alias, page by page."""
+        query: dict[str, str] = {"account": account} if account else {}
+        for _ in range(MAX_PAGES):
+            page = self._call("GET", "datasets", query=query)
+            yield from page.get("datasets", [])
+            if page.get("next") is None:
+                return
+            query["after"] = str(page["next"])
+
+    def dataset(self) -> dict[str, Any]:
+        """The dataset at `base` as it stands."""
+        return self._call("GET", "")
+
+    def ingest(
+        self,
+        content: Iterable[bytes],
+        *,
+        media_type: str | None,
+        source_name: str | None = None,
+        event_time: str | None = None,
+        size: int | None = None,
+    ) -> dict[str, Any]:
+        """Post records to the dataset at `base`; the receipt, once the batch is in."""
+        headers = {
+            "content-type": media_type,
+            "odf-event-time": event_time,
+            "content-length": None if size is None else str(size),
+        }
+        answer = self._call(
+            "POST",
+            "ingest",
+            query={"sourceName": source_name} if source_name else {},
+            headers={key: value for key, value in headers.items() if value is not None},
+            content=content,
+        )
+        return self._wait_for(str(answer["url"])) if "job" in answer else answer
+
+    def _wait_for(self, url: str) -> dict[str, Any]:
+        """The result of a job that was answered 202."""
+        if origin(url) != origin(self._base):
+            raise TransferFailed("the node names a job on another host", url=url)
+        deadline = time.monotonic() + self._limits.confirm_s
+        while time.monotonic() < deadline:
+            job = self._request("GET", url)
+            if job.get("status") in ENDED:
+                if isinstance(job.get("result"), dict):
+                    return dict(job["result"])
+                problem = job.get("problem") or {"message": "the job was cancelled"}
+                raise _error(int(problem.get("status", 500)), problem)
+            time.sleep(JOB_LOOK_SECONDS)
+        raise TransferFailed("the job has not ended yet", url=url)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | Iterable[bytes] | None = None,
+    ) -> dict[str, Any]:
+        url = self._base + path if path else self._base.rstrip("/")
+        return self._request(method, url, query=query, headers=headers, content=content)
+
+    def _request(
+        self,
+        method: str,
+        url: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | Iterable[bytes] | None = None,
+    ) -> dict[str, Any]:
+        """A JSON object, or a typed error."""
+        try:
+            request = self._http.build_request(
+                method,
+                url,
+                params=dict(query or {}),
+                headers={**bearer(self._token), **(headers or {})},
+                content=content,
+                timeout=httpx.Timeout(self._limits.message_s, connect=self._limits.connect_s),
+            )
+            response = self._http.send(request, stream=True, follow_redirects=method == "GET")
+            try:
+                body = read_bounded(response, self._limits.text_bytes, "the answer of the node")
+            finally:
+                response.close()
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            raise unreachable(url, error) from error
+        if response.is_success:
+            return _document(body) or {}
+        raise _error(response.status_code, _document(body) or {"message": _text(body)})
+
+
+def _document(body: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _text(body: bytes) -> str:
+    return one_line(body[:4096].decode("utf-8", "replace"))
+
+
+def _error(status: int, problem: Mapping[str, Any]) -> Exception:
+    """A status and the node's problem document as one of our errors; its facts are kept."""
+    said = problem.get("detail") or problem.get("message") or ""
+    message = one_line(str(said)) or f"the node answered {status}"
+    facts = {key: value for key, value in problem.items() if key not in _NAMES}
+    facts |= {"status": status, "reported": problem.get("type")}
+    kind = _KINDS.get(status)
+    if kind is None:
+        kind = RequestRefused if 400 <= status < 500 else NodeReportsFailure
+    if kind is Unauthenticated and not said:
+        message = "the node asks for a valid token; pass --token or set ODF_NODE_TOKEN"
+    return kind(message, **facts)
+
+
+_KINDS = {
+    401: Unauthenticated,
+    403: Unauthorized,
+    404: NothingThere,
+    409: RequestConflict,
+}
