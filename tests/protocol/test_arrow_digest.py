@@ -96,6 +96,12 @@ def test_all_layouts_of_lists_have_one_hash() -> None:
     assert len({_digest({"c": pa.array(values, layout)}) for layout in layouts}) == 1
 
 
+def test_slices_of_fixed_size_lists_count_only_their_items() -> None:
+    whole = pa.array([[1, 2], None, [None, 4], [5, 6]], pa.list_(pa.int32(), 2))
+    copy = pa.array([None, [None, 4]], whole.type)
+    assert _digest({"c": whole.slice(1, 2)}) == _digest({"c": copy})
+
+
 def test_bytes_hidden_behind_a_null_do_not_count() -> None:
     hidden = pa.Array.from_buffers(
         pa.string(),
