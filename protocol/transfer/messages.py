@@ -223,8 +223,10 @@ class DatasetPullObjectsTransferRequest(Message, frozen=True, kw_only=True):
 
 
 class PullStrategy(Message, frozen=True, kw_only=True):
+    """There is only one way, so its name may be missing on input."""
+
     object_file: ObjectFileReference
-    pull_strategy: Literal["HttpDownload"]
+    pull_strategy: Literal["HttpDownload"] = "HttpDownload"
     download_from: TransferUrl
 
 
