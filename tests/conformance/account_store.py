@@ -1,0 +1,95 @@
+"""What every `AccountStore` promises. Subclasses give fixtures `accounts` and `clock`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from chain_maker import NOON
+from index_parts import ManualClock
+
+from protocol.instant import Instant
+from storage.errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
+from storage.ports import AccountStore
+from storage.values import Account, AccountId, Scope, Token
+
+ANNA = Account(AccountId("did:odf:anna"), "Anna")
+BERT = Account(AccountId("did:odf:bert"), "bert", is_admin=True)
+TOKEN = Token(
+    id="t1",
+    account=ANNA.id,
+    secret_hash=b"\x00\xff" * 16,
+    scopes=frozenset({Scope.READ, Scope.WRITE}),
+    created_at=Instant(NOON.ns + 1),
+    expires_at=Instant.parse("9999-12-31T23:59:59.999999999Z"),
+    label="laptop",
+)
+
+
+class AccountStoreContract:
+    def test_an_account_is_found_by_name_in_any_case_and_by_id(
+        self, accounts: AccountStore
+    ) -> None:
+        accounts.put_account(ANNA)
+        assert accounts.find_account("aNNA") == ANNA
+        assert accounts.account(ANNA.id) == ANNA
+
+    def test_putting_an_account_again_changes_it(self, accounts: AccountStore) -> None:
+        accounts.put_account(ANNA)
+        changed = replace(ANNA, name="anna2", is_admin=True)
+        accounts.put_account(changed)
+        assert accounts.account(ANNA.id) == changed
+        assert accounts.find_account("anna") is None
+
+    def test_a_name_belongs_to_one_account_whatever_its_case(self, accounts: AccountStore) -> None:
+        accounts.put_account(ANNA)
+        with pytest.raises(AccountNameTaken):
+            accounts.put_account(replace(BERT, name="ANNA"))
+        assert accounts.find_account("anna") == ANNA
+
+    @pytest.mark.parametrize("name", ["anna", "", "\0", "\ud800", "' or 1=1 --"])
+    def test_an_absent_account_is_not_found(self, accounts: AccountStore, name: str) -> None:
+        assert accounts.find_account(name) is None
+        with pytest.raises(AccountNotFound):
+            accounts.account(AccountId(name))
+
+    def test_a_token_comes_back_as_it_was_put(self, accounts: AccountStore) -> None:
+        accounts.put_account(ANNA)
+        accounts.put_token(TOKEN)
+        assert accounts.find_token("t1") == TOKEN
+
+    @pytest.mark.parametrize("token", ["t2", "", "\0", "\ud800"])
+    def test_an_absent_token_is_not_found(self, accounts: AccountStore, token: str) -> None:
+        assert accounts.find_token(token) is None
+        with pytest.raises(TokenNotFound):
+            accounts.revoke_token(token)
+
+    def test_a_token_id_is_given_once(self, accounts: AccountStore) -> None:
+        accounts.put_account(ANNA)
+        accounts.put_token(TOKEN)
+        with pytest.raises(TokenIdTaken):
+            accounts.put_token(replace(TOKEN, secret_hash=b"other"))
+        assert accounts.find_token("t1") == TOKEN
+
+    def test_a_token_needs_an_account(self, accounts: AccountStore) -> None:
+        with pytest.raises(AccountNotFound):
+            accounts.put_token(TOKEN)
+
+    def test_tokens_of_an_account_come_oldest_first(self, accounts: AccountStore) -> None:
+        accounts.put_account(ANNA)
+        accounts.put_account(BERT)
+        older = replace(TOKEN, id="t0", created_at=NOON, expires_at=None)
+        for token in (TOKEN, older, replace(TOKEN, id="t2", account=BERT.id)):
+            accounts.put_token(token)
+        assert accounts.tokens(ANNA.id) == [older, TOKEN]
+
+    def test_a_revoked_token_says_when_and_stays_so(
+        self, accounts: AccountStore, clock: ManualClock
+    ) -> None:
+        accounts.put_account(ANNA)
+        accounts.put_token(TOKEN)
+        accounts.revoke_token("t1")
+        revoked = replace(TOKEN, revoked_at=clock.now)
+        clock.tick()
+        accounts.revoke_token("t1")
+        assert accounts.find_token("t1") == revoked

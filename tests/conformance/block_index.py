@@ -1,0 +1,69 @@
+"""What every `BlockIndex` promises. Subclasses give a fixture `index`."""
+
+from __future__ import annotations
+
+from chain_maker import entry, linked, long_chain, some_id
+from index_parts import Index
+
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import SetInfo
+
+ID = entry().id
+
+
+def stored(index: Index, length: int) -> list[HashedBlock]:
+    """A dataset with a chain of that many blocks, oldest first."""
+    blocks = long_chain(ID, length)
+    index.registry.create(entry(), blocks=blocks)
+    return blocks
+
+
+class BlockIndexContract:
+    def test_a_block_comes_back_with_its_own_bytes(self, index: Index) -> None:
+        blocks = stored(index, 3)
+        assert index.blocks.find(ID, blocks[1].hash) == blocks[1]
+
+    def test_blocks_belong_to_their_dataset(self, index: Index) -> None:
+        blocks = stored(index, 1)
+        assert index.blocks.find(some_id("other"), blocks[0].hash) is None
+        assert index.blocks.ancestors(some_id("other"), blocks[0].hash) == []
+
+    def test_ancestors_are_newest_first_and_begin_with_the_start(self, index: Index) -> None:
+        blocks = stored(index, 5)
+        assert list(index.blocks.ancestors(ID, blocks[3].hash)) == blocks[3::-1]
+
+    def test_ancestors_stop_after_the_limit(self, index: Index) -> None:
+        blocks = stored(index, 5)
+        assert list(index.blocks.ancestors(ID, blocks[4].hash, limit=2)) == blocks[:2:-1]
+        assert list(index.blocks.ancestors(ID, blocks[4].hash, limit=0)) == []
+
+    def test_ancestors_stop_below_a_sequence_number(self, index: Index) -> None:
+        blocks = stored(index, 5)
+        assert list(index.blocks.ancestors(ID, blocks[4].hash, down_to=3)) == blocks[:2:-1]
+        assert list(index.blocks.ancestors(ID, blocks[1].hash, down_to=3)) == []
+
+    def test_an_unknown_start_has_no_ancestors(self, index: Index) -> None:
+        stored(index, 2)
+        unknown = linked(None, SetInfo(description="nobody stored this"))
+        assert list(index.blocks.ancestors(ID, unknown.hash)) == []
+        assert list(index.blocks.lineage(ID, unknown.hash)) == []
+
+    def test_of_several_branches_the_one_asked_for_is_followed(self, index: Index) -> None:
+        blocks = stored(index, 4)
+        branch = [linked(blocks[1], SetInfo(description="another way"))]
+        branch.append(linked(branch[0], SetInfo(description="further")))
+        head = blocks[-1].hash
+        index.refs.move(ID, expected=head, new=branch[-1].hash, blocks=branch)
+        assert list(index.blocks.ancestors(ID, branch[-1].hash)) == [*branch[::-1], *blocks[1::-1]]
+        assert list(index.blocks.ancestors(ID, head)) == blocks[::-1]
+        assert list(index.blocks.lineage(ID, branch[-1].hash, down_to=1)) == [
+            branch[1].hash,
+            branch[0].hash,
+            blocks[1].hash,
+        ]
+
+    def test_a_lineage_is_complete_beyond_any_page(self, index: Index) -> None:
+        blocks = stored(index, 23)
+        hashes = [block.hash for block in reversed(blocks)]
+        assert list(index.blocks.lineage(ID, blocks[-1].hash)) == hashes
+        assert list(index.blocks.lineage(ID, blocks[-1].hash, down_to=20)) == hashes[:3]

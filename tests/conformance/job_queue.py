@@ -1,0 +1,248 @@
+"""What every `JobQueue` promises. Subclasses give fixtures `queue` and `clock`."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+from chain_maker import some_id
+from index_parts import ManualClock
+
+from storage.errors import JobNotFound, LeaseLost
+from storage.ports import JobQueue
+from storage.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
+
+LEASE = timedelta(seconds=30)
+DONE = Succeeded({"rows": 3})
+
+
+def spec(
+    kind: str = "ingest",
+    *,
+    lock: str | None = None,
+    dedup_key: str | None = None,
+    **payload: object,
+) -> JobSpec:
+    return JobSpec(kind, some_id(), payload, lock, dedup_key)
+
+
+def claim(queue: JobQueue, worker: str = "w1", kind: str = "ingest") -> Job | None:
+    return queue.claim(worker, [kind], lease=LEASE)
+
+
+def claimed(queue: JobQueue, worker: str = "w1") -> JobId:
+    job = claim(queue, worker)
+    assert job is not None
+    return job.id
+
+
+class JobQueueContract:
+    def test_a_submitted_job_waits(self, queue: JobQueue, clock: ManualClock) -> None:
+        job = queue.get(queue.submit(spec(upload="f16", nested={"a": [1, None, "\0é"]})))
+        assert job.status is JobStatus.WAITING
+        assert job.spec == spec(upload="f16", nested={"a": [1, None, "\0é"]})
+        assert (job.attempt, job.worker, job.outcome) == (0, None, None)
+        assert job.submitted_at == clock.now
+
+    def test_a_claimed_job_runs_for_the_time_of_its_lease(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        submitted = queue.submit(spec())
+        job = claim(queue)
+        assert job is not None
+        assert (job.id, job.status, job.worker) == (submitted, JobStatus.RUNNING, "w1")
+        assert job.attempt == 1
+        assert job.lease_until == clock.after(LEASE)
+        assert queue.get(submitted) == job
+
+    def test_jobs_are_claimed_once_and_in_the_order_of_submission(self, queue: JobQueue) -> None:
+        submitted = [queue.submit(spec()) for _ in range(3)]
+        assert submitted == sorted(submitted)
+        assert [claimed(queue) for _ in submitted] == submitted
+        assert claim(queue) is None
+
+    def test_only_wanted_kinds_are_claimed(self, queue: JobQueue) -> None:
+        queue.submit(spec("verify"))
+        assert claim(queue) is None
+        assert queue.claim("w1", [], lease=LEASE) is None
+        assert queue.claim("w1", ["ingest", "verify"], lease=LEASE) is not None
+
+    def test_a_waiting_job_of_the_same_key_is_the_same_job(self, queue: JobQueue) -> None:
+        first = queue.submit(spec(dedup_key="batch"))
+        assert queue.submit(spec(dedup_key="batch")) == first
+        assert queue.submit(spec(dedup_key="other")) != first
+        assert queue.submit(spec()) != queue.submit(spec())
+
+    def test_once_started_a_job_no_longer_stands_for_its_key(self, queue: JobQueue) -> None:
+        first = queue.submit(spec(dedup_key="batch"))
+        claim(queue)
+        assert queue.submit(spec(dedup_key="batch")) != first
+
+    def test_two_jobs_of_one_lock_never_run_together(self, queue: JobQueue) -> None:
+        first, second = (queue.submit(spec(lock="dataset")) for _ in range(2))
+        assert claimed(queue) == first
+        assert claim(queue, "w2") is None
+        queue.finish(first, "w1", DONE)
+        assert claimed(queue, "w2") == second
+
+    def test_a_locked_job_does_not_hold_up_others(self, queue: JobQueue) -> None:
+        queue.submit(spec(lock="dataset"))
+        queue.submit(spec(lock="dataset"))
+        other = queue.submit(spec(lock="another"))
+        claim(queue)
+        assert claimed(queue) == other
+
+    def test_jobs_of_one_lock_keep_their_order_across_kinds(self, queue: JobQueue) -> None:
+        queue.submit(spec("transform", lock="dataset"))
+        queue.submit(spec(lock="dataset"))
+        assert claim(queue) is None
+        assert claim(queue, kind="transform") is not None
+
+    def test_an_expired_lease_makes_a_job_claimable_again(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        job = queue.submit(spec(lock="dataset"))
+        claim(queue)
+        clock.advance(LEASE)
+        again = claim(queue, "w2")
+        assert again is not None
+        assert (again.id, again.worker, again.attempt) == (job, "w2", 2)
+
+    def test_the_late_worker_has_lost_its_lease(self, queue: JobQueue, clock: ManualClock) -> None:
+        job = queue.submit(spec())
+        claim(queue)
+        clock.advance(LEASE)
+        claim(queue, "w2")
+        with pytest.raises(LeaseLost):
+            queue.extend(job, "w1", lease=LEASE)
+        with pytest.raises(LeaseLost):
+            queue.finish(job, "w1", DONE)
+        queue.finish(job, "w2", DONE)
+
+    def test_a_worker_nobody_replaced_may_still_finish(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        job = queue.submit(spec())
+        claim(queue)
+        clock.advance(LEASE)
+        queue.finish(job, "w1", DONE)
+        assert claim(queue, "w2") is None
+
+    def test_an_extended_lease_is_not_claimed(self, queue: JobQueue, clock: ManualClock) -> None:
+        job = queue.submit(spec())
+        claim(queue)
+        clock.advance(LEASE / 2)
+        queue.extend(job, "w1", lease=LEASE)
+        clock.advance(LEASE / 2)
+        assert claim(queue, "w2") is None
+        assert queue.get(job).lease_until == clock.after(LEASE / 2)
+
+    @pytest.mark.parametrize(
+        ("outcome", "status"),
+        [
+            (Succeeded({"rows": 3}), JobStatus.SUCCEEDED),
+            (Failed("MalformedInput", "line 3", {"line": 3}), JobStatus.FAILED),
+        ],
+    )
+    def test_a_finished_job_keeps_its_outcome(
+        self, queue: JobQueue, clock: ManualClock, outcome: Succeeded | Failed, status: JobStatus
+    ) -> None:
+        job = queue.submit(spec())
+        claim(queue)
+        queue.finish(job, "w1", outcome)
+        finished = queue.get(job)
+        assert (finished.status, finished.outcome) == (status, outcome)
+        assert (finished.finished_at, finished.lease_until) == (clock.now, None)
+        with pytest.raises(LeaseLost):
+            queue.finish(job, "w1", outcome)
+
+    def test_a_cancelled_job_is_not_claimed(self, queue: JobQueue) -> None:
+        job = queue.submit(spec(dedup_key="batch"))
+        queue.cancel(job)
+        assert queue.get(job).status is JobStatus.CANCELLED
+        assert claim(queue) is None
+        assert queue.submit(spec(dedup_key="batch")) != job
+
+    def test_the_worker_of_a_cancelled_job_has_lost_its_lease(self, queue: JobQueue) -> None:
+        job = queue.submit(spec(lock="dataset"))
+        claim(queue)
+        queue.cancel(job)
+        with pytest.raises(LeaseLost):
+            queue.extend(job, "w1", lease=LEASE)
+        queue.submit(spec(lock="dataset"))
+        assert claim(queue) is not None
+
+    def test_cancelling_a_finished_job_changes_nothing(self, queue: JobQueue) -> None:
+        job = queue.submit(spec())
+        claim(queue)
+        queue.finish(job, "w1", DONE)
+        queue.cancel(job)
+        assert queue.get(job).status is JobStatus.SUCCEEDED
+
+    @pytest.mark.parametrize("unknown", ["", "x", "00-", "000000000001-guess", "f" * 99, "1-\0"])
+    def test_unknown_jobs_are_not_found(self, queue: JobQueue, unknown: str) -> None:
+        queue.submit(spec())
+        job = JobId(unknown)
+        with pytest.raises(JobNotFound):
+            queue.get(job)
+        with pytest.raises(JobNotFound):
+            queue.cancel(job)
+        with pytest.raises(JobNotFound):
+            queue.extend(job, "w1", lease=LEASE)
+        with pytest.raises(JobNotFound):
+            queue.finish(job, "w1", DONE)
+
+    def test_pages_go_through_the_jobs_of_a_dataset(self, queue: JobQueue) -> None:
+        ours = [queue.submit(spec()) for _ in range(5)]
+        queue.submit(JobSpec("ingest", some_id("other"), {}))
+        queue.submit(JobSpec("sweep", None, {}))
+        seen: list[str] = []
+        while page := queue.page(dataset=some_id(), after=seen[-1] if seen else None, limit=2):
+            assert len(page) <= 2
+            seen += [job.id for job in page]
+        assert seen == ours
+        assert len(queue.page()) == 7
+
+    def test_racing_workers_share_the_jobs_and_respect_locks(self, queue: JobQueue) -> None:
+        for number in range(24):
+            queue.submit(spec(lock=f"dataset {number % 6}"))
+        held: list[str] = []
+        guard, failures, done = threading.Lock(), [], []
+
+        def work(worker: str) -> None:
+            while (job := claim(queue, worker)) is not None or len(done) < 24:
+                if job is None:
+                    continue
+                with guard:
+                    if job.spec.lock in held:
+                        failures.append(job)
+                    held.append(str(job.spec.lock))
+                with guard:
+                    held.remove(str(job.spec.lock))
+                queue.finish(job.id, worker, DONE)
+                with guard:
+                    done.append(job.id)
+
+        workers = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(60)
+        assert failures == []
+        assert len(set(done)) == len(done) == 24
+
+    def test_racing_submitters_of_one_key_get_one_job(self, queue: JobQueue) -> None:
+        barrier, ids = threading.Barrier(6), []
+
+        def submit() -> None:
+            barrier.wait()
+            ids.append(queue.submit(spec(dedup_key="batch")))
+
+        submitters = [threading.Thread(target=submit) for _ in range(6)]
+        for submitter in submitters:
+            submitter.start()
+        for submitter in submitters:
+            submitter.join()
+        assert len(ids) == 6
+        assert len(set(ids)) == 1

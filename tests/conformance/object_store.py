@@ -1,0 +1,169 @@
+"""What every `ObjectStore` promises. Subclasses give a fixture `store`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from chain_maker import some_id
+
+from protocol.identity import DatasetAlias
+from protocol.multihash import ARROW0_SHA3_256, HashMismatch, Multihash
+from storage.errors import ObjectNotFound
+from storage.ports import ObjectStore
+from storage.values import ObjectInfo, ObjectKey, ObjectKind
+
+CONTENT = b"hello"
+DATASET, OTHER = some_id("one"), some_id("other")
+HASH = Multihash.of(CONTENT)
+KEY = ObjectKey(DATASET, ObjectKind.DATA, HASH)
+
+
+def content_of(store: ObjectStore, key: ObjectKey) -> bytes:
+    with store.open(key) as stream:
+        return stream.read()
+
+
+class ObjectStoreContract:
+    @pytest.mark.parametrize("kind", list(ObjectKind))
+    def test_what_was_put_can_be_opened(self, store: ObjectStore, kind: ObjectKind) -> None:
+        key = ObjectKey(DATASET, kind, HASH)
+        assert store.put(key, [b"he", b"", b"llo"]) == ObjectInfo(key, 5)
+        assert store.stat(key) == ObjectInfo(key, 5)
+        with store.open(key) as stream:
+            assert stream.read() == CONTENT
+
+    def test_an_empty_object_is_an_object(self, store: ObjectStore) -> None:
+        key = ObjectKey(DATASET, ObjectKind.CHECKPOINT, Multihash.of(b""))
+        store.put(key, [])
+        assert store.stat(key) == ObjectInfo(key, 0)
+
+    def test_content_that_does_not_hash_to_its_key_is_never_visible(
+        self, store: ObjectStore
+    ) -> None:
+        with pytest.raises(HashMismatch):
+            store.put(KEY, [b"jello"])
+        assert store.stat(KEY) is None
+        with pytest.raises(ObjectNotFound):
+            store.open(KEY)
+        assert list(store.list(DATASET)) == []
+
+    def test_a_hash_of_another_algorithm_names_no_object(self, store: ObjectStore) -> None:
+        key = ObjectKey(DATASET, ObjectKind.DATA, Multihash(ARROW0_SHA3_256, HASH.digest))
+        with pytest.raises(HashMismatch):
+            store.put(key, [CONTENT])
+        assert store.stat(key) is None
+
+    def test_a_put_that_breaks_off_leaves_nothing(self, store: ObjectStore) -> None:
+        def chunks() -> Iterator[bytes]:
+            yield b"he"
+            raise ConnectionResetError
+
+        with pytest.raises(ConnectionResetError):
+            store.put(KEY, chunks())
+        assert store.stat(KEY) is None
+        assert store.put(KEY, [CONTENT]).size == 5
+
+    def test_content_is_not_visible_before_it_is_whole(self, store: ObjectStore) -> None:
+        seen: list[ObjectInfo | None] = []
+
+        def chunks() -> Iterator[bytes]:
+            yield b"he"
+            seen.append(store.stat(KEY))
+            yield b"llo"
+            seen.append(store.stat(KEY))
+
+        store.put(KEY, chunks())
+        assert seen == [None, None]
+
+    def test_putting_the_same_object_again_is_harmless(self, store: ObjectStore) -> None:
+        store.put(KEY, [CONTENT])
+        assert store.put(KEY, [CONTENT]) == ObjectInfo(KEY, 5)
+        assert [info.key for info in store.list(DATASET)] == [KEY]
+
+    def test_knowing_the_hash_of_an_object_is_not_having_its_content(
+        self, store: ObjectStore
+    ) -> None:
+        store.put(KEY, [CONTENT])
+        with pytest.raises(HashMismatch):
+            store.put(KEY, [b"jello"])
+        assert content_of(store, KEY) == CONTENT
+
+    def test_many_writers_of_one_object_all_succeed(self, store: ObjectStore) -> None:
+        failures: list[BaseException] = []
+
+        def put() -> None:
+            try:
+                store.put(KEY, [b"he", b"llo"])
+            except BaseException as failure:
+                failures.append(failure)
+
+        writers = [threading.Thread(target=put) for _ in range(8)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert failures == []
+        assert content_of(store, KEY) == CONTENT
+
+    def test_absent_objects_have_no_size_and_cannot_be_opened(self, store: ObjectStore) -> None:
+        assert store.stat(KEY) is None
+        with pytest.raises(ObjectNotFound) as refused:
+            store.open(KEY)
+        assert refused.value.facts == {"kind": "data", "hash": str(HASH)}
+
+    def test_a_deleted_object_is_gone_and_can_be_deleted_again(self, store: ObjectStore) -> None:
+        store.put(KEY, [CONTENT])
+        store.delete(KEY)
+        assert store.stat(KEY) is None
+        store.delete(KEY)
+
+    @pytest.mark.parametrize(("offset", "rest"), [(0, b"hello"), (3, b"lo"), (5, b""), (99, b"")])
+    def test_reading_starts_at_the_offset_and_past_the_end_is_empty(
+        self, store: ObjectStore, offset: int, rest: bytes
+    ) -> None:
+        store.put(KEY, [CONTENT])
+        with store.open(KEY, offset=offset) as stream:
+            assert stream.read() == rest
+
+    def test_content_is_not_shared_between_datasets_or_kinds(self, store: ObjectStore) -> None:
+        store.put(KEY, [CONTENT])
+        assert store.stat(ObjectKey(OTHER, ObjectKind.DATA, HASH)) is None
+        assert store.stat(ObjectKey(DATASET, ObjectKind.CHECKPOINT, HASH)) is None
+
+    def test_listing_names_every_object_of_one_dataset(self, store: ObjectStore) -> None:
+        keys = {ObjectKey(DATASET, kind, HASH) for kind in ObjectKind}
+        for key in keys:
+            store.put(key, [CONTENT])
+        store.put(ObjectKey(OTHER, ObjectKind.DATA, HASH), [CONTENT])
+        assert set(store.list(DATASET)) == {ObjectInfo(key, 5) for key in keys}
+
+    def test_references_are_mirrored_by_name(self, store: ObjectStore) -> None:
+        assert store.read_ref(DATASET, "head") is None
+        store.write_ref(DATASET, "head", HASH)
+        store.write_ref(DATASET, "head", Multihash.of(b"newer"))
+        assert store.read_ref(DATASET, "head") == Multihash.of(b"newer")
+        assert store.read_ref(OTHER, "head") is None
+
+    def test_a_removed_dataset_leaves_nothing_and_others_stay(self, store: ObjectStore) -> None:
+        for kind in ObjectKind:
+            store.put(ObjectKey(DATASET, kind, HASH), [CONTENT])
+        kept = ObjectKey(OTHER, ObjectKind.DATA, HASH)
+        store.put(kept, [CONTENT])
+        store.write_ref(DATASET, "head", HASH)
+        store.write_alias(DATASET, DatasetAlias.parse("kamu/foo"))
+        store.remove(DATASET)
+        store.remove(DATASET)
+        assert list(store.list(DATASET)) == []
+        assert store.read_ref(DATASET, "head") is None
+        assert store.stat(kept) is not None
+
+    def test_a_transfer_url_is_for_one_object_or_means_through_the_node(
+        self, store: ObjectStore
+    ) -> None:
+        store.put(KEY, [CONTENT])
+        ttl = timedelta(minutes=1)
+        for url in (store.download_url(KEY, ttl=ttl), store.upload_url(KEY, size=5, ttl=ttl)):
+            assert url is None or str(HASH) in url.url

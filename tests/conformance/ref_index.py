@@ -1,0 +1,153 @@
+"""What every `RefIndex` promises. Subclasses give a fixture `index`."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from chain_maker import chain, entry, infos, linked, some_id
+from index_parts import Index
+
+from protocol.errors import NodeError
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import SetInfo
+from protocol.multihash import Multihash
+from storage.errors import DatasetNotFound, RefConflict, RefNotFound
+
+
+def started(index: Index, alias: str = "kamu/foo") -> HashedBlock:
+    """A dataset of one block."""
+    created = entry(alias)
+    blocks, _ = chain(created.id)
+    index.registry.create(created, blocks=blocks)
+    return blocks[0]
+
+
+ID = entry().id
+
+
+class RefIndexContract:
+    def test_a_moved_head_is_the_new_head(self, index: Index) -> None:
+        seed = started(index)
+        block = linked(seed, infos("x")[0])
+        index.refs.move(ID, expected=seed.hash, new=block.hash, blocks=[block])
+        assert index.refs.head(ID) == block.hash
+        assert index.blocks.find(ID, block.hash) == block
+
+    def test_a_writer_that_saw_an_older_head_is_told_the_newer_one(self, index: Index) -> None:
+        seed = started(index)
+        first, second = (linked(seed, event) for event in infos("x", "y"))
+        index.refs.move(ID, expected=seed.hash, new=first.hash, blocks=[first])
+        with pytest.raises(RefConflict) as lost:
+            index.refs.move(ID, expected=seed.hash, new=second.hash, blocks=[second])
+        assert (lost.value.expected, lost.value.actual) == (seed.hash, first.hash)
+        assert index.refs.head(ID) == first.hash
+
+    def test_the_loser_leaves_neither_blocks_nor_a_line_of_the_log(self, index: Index) -> None:
+        seed = started(index)
+        block = linked(seed, infos("x")[0])
+        with pytest.raises(RefConflict):
+            index.refs.move(ID, expected=block.hash, new=block.hash, blocks=[block])
+        assert index.blocks.find(ID, block.hash) is None
+        assert len(index.refs.moves(after=0)) == 1
+
+    def test_blocks_that_are_there_already_are_no_obstacle(self, index: Index) -> None:
+        seed = started(index)
+        block = linked(seed, infos("x")[0])
+        for old, new in ((seed, block), (block, seed), (seed, block)):
+            index.refs.move(ID, expected=old.hash, new=new.hash, blocks=[seed, block])
+        assert index.refs.head(ID) == block.hash
+
+    def test_every_move_is_a_line_of_the_log_in_order(self, index: Index) -> None:
+        seed = started(index)
+        block = linked(seed, infos("x")[0])
+        index.refs.move(ID, expected=seed.hash, new=block.hash, blocks=[block])
+        created, moved = index.refs.moves(after=0)
+        assert created.number < moved.number
+        assert (moved.dataset, moved.ref) == (ID, "head")
+        assert (moved.old, moved.new) == (seed.hash, block.hash)
+        assert moved.at > created.at
+
+    def test_the_log_is_read_from_a_cursor_in_pages(self, index: Index) -> None:
+        for name in "abcde":
+            started(index, f"kamu/{name}")
+        seen, cursor = [], 0
+        while page := index.refs.moves(after=cursor, limit=2):
+            assert len(page) <= 2
+            seen += [move.dataset for move in page]
+            cursor = page[-1].number
+        assert seen == [entry(f"kamu/{name}").id for name in "abcde"]
+        assert index.refs.moves(after=cursor) == []
+
+    def test_the_head_of_an_absent_dataset_is_not_found(self, index: Index) -> None:
+        with pytest.raises(DatasetNotFound):
+            index.refs.head(some_id())
+        with pytest.raises(DatasetNotFound):
+            index.refs.move(some_id(), expected=Multihash.of(b"a"), new=Multihash.of(b"b"))
+
+    @pytest.mark.parametrize("ref", ["other", "\0", "\ud800"])
+    def test_another_reference_is_not_found(self, index: Index, ref: str) -> None:
+        started(index)
+        with pytest.raises(RefNotFound):
+            index.refs.head(ID, ref)
+
+    def test_of_many_racing_writers_one_wins_and_the_others_learn_the_head(
+        self, index: Index
+    ) -> None:
+        seed = started(index)
+        blocks = [linked(seed, SetInfo(description=str(number))) for number in range(8)]
+        barrier = threading.Barrier(len(blocks))
+        outcomes: dict[Multihash, NodeError | None] = {}
+
+        def move(block: HashedBlock) -> None:
+            barrier.wait()
+            try:
+                index.refs.move(ID, expected=seed.hash, new=block.hash, blocks=[block])
+                outcomes[block.hash] = None
+            except NodeError as lost:
+                outcomes[block.hash] = lost
+
+        writers = [threading.Thread(target=move, args=(block,)) for block in blocks]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        [winner] = [block for block, lost in outcomes.items() if lost is None]
+        losses = [lost for lost in outcomes.values() if lost is not None]
+        assert len(losses) == len(blocks) - 1
+        assert all(isinstance(lost, RefConflict) and lost.actual == winner for lost in losses)
+        assert index.refs.head(ID) == winner
+        assert len(index.refs.moves(after=0)) == 2
+
+    def test_a_reader_of_the_log_never_misses_a_line_of_a_concurrent_writer(
+        self, index: Index
+    ) -> None:
+        names = [f"kamu/w{number}" for number in range(4)]
+        seeds = {name: started(index, name) for name in names}
+        done, seen, cursor = threading.Event(), [], 0
+
+        def write(name: str) -> None:
+            head = seeds[name]
+            for number in range(15):
+                block = linked(head, SetInfo(description=str(number)))
+                dataset = entry(name).id
+                index.refs.move(dataset, expected=head.hash, new=block.hash, blocks=[block])
+                head = block
+
+        writers = [threading.Thread(target=write, args=(name,)) for name in names]
+        watcher = threading.Thread(target=lambda: [w.join() for w in writers] and done.set())
+        for thread in (*writers, watcher):
+            thread.start()
+        finished = False
+        while not finished:
+            finished = done.is_set()
+            for move in index.refs.moves(after=cursor):
+                assert move.number > cursor
+                seen.append(move)
+                cursor = move.number
+        watcher.join()
+        while page := index.refs.moves(after=cursor):
+            seen += page
+            cursor = page[-1].number
+        assert len(seen) == len(names) * 16
+        assert list(index.refs.moves(after=0, limit=1000)) == seen

@@ -1,0 +1,113 @@
+"""Every store the contracts are run on: memory, SQLite, and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from index_parts import Index, ManualClock, TickingClock
+
+from storage.config import StoreSettings, memory_stores, open_stores
+from storage.index.memory import (
+    IndexTables,
+    MemoryBlockIndex,
+    MemoryDatasetRegistry,
+    MemoryRefIndex,
+)
+from storage.index.sql import SqlDatasetRegistry, SqlRefIndex
+from storage.index.sql_blocks import SqlBlockIndex
+from storage.sql.engine import open_engine, sqlite_url
+from storage.sql.migrate import migrate
+from storage.sql.tables import metadata
+from storage.stores import Stores
+
+pytest.register_assert_rewrite("tests.conformance")
+
+DATABASES = ["sqlite", "postgres"]
+EVERYWHERE = ["memory", *DATABASES]
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres_url(postgres_url: str) -> str:
+    """A database of our own, with all tables."""
+    url = new_database(postgres_url)
+    engine = open_engine(url)
+    migrate(engine)
+    engine.dispose()
+    return url
+
+
+def new_database(postgres_url: str) -> str:
+    """An empty database on the server; it goes with the server."""
+    name = f"test_{secrets.token_hex(6)}"
+    server = open_engine(postgres_url).execution_options(isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    server.dispose()
+    return sa.make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_url: str) -> str:
+    """A database without tables."""
+    return new_database(postgres_url)
+
+
+def database_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """A migrated, empty database of that kind."""
+    if kind == "sqlite":
+        url = sqlite_url(folder / "test.db")
+        engine = open_engine(url, durable=False)
+        migrate(engine)
+    else:
+        url = request.getfixturevalue("migrated_postgres_url")
+        engine = open_engine(url)
+        with engine.begin() as connection:
+            names = ", ".join(table.name for table in metadata.sorted_tables)
+            connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY CASCADE")
+    engine.dispose()
+    return url
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
+    engine = open_engine(database_url(request.param, request, tmp_path), durable=False)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=EVERYWHERE)
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
+    clock = TickingClock()
+    if request.param == "memory":
+        tables = IndexTables(clock=clock)
+        yield Index(MemoryDatasetRegistry(tables), MemoryRefIndex(tables), MemoryBlockIndex(tables))
+        return
+    engine = open_engine(database_url(request.param, request, tmp_path), durable=False)
+    yield Index(
+        SqlDatasetRegistry(engine, clock=clock),
+        SqlRefIndex(engine, clock=clock),
+        SqlBlockIndex(engine),
+    )
+    engine.dispose()
+
+
+@pytest.fixture(params=EVERYWHERE)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+    """Whole sets of stores; databases come with objects in a local folder."""
+    if request.param == "memory":
+        yield memory_stores()
+        return
+    url = database_url(request.param, request, tmp_path)
+    settings = StoreSettings(data=tmp_path / "data", database_url=url, durable=False)
+    opened = open_stores(settings, migrate=False)
+    yield opened
+    opened.close()

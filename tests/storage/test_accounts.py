@@ -1,0 +1,24 @@
+"""Accounts and tokens keep their promises in memory, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from index_parts import ManualClock
+
+from storage.accounts.memory import MemoryAccountStore
+from storage.accounts.sql import SqlAccountStore
+from storage.ports import AccountStore
+from tests.conformance.account_store import AccountStoreContract
+
+
+class TestMemoryAccountStore(AccountStoreContract):
+    @pytest.fixture
+    def accounts(self, clock: ManualClock) -> AccountStore:
+        return MemoryAccountStore(clock=clock)
+
+
+class TestSqlAccountStore(AccountStoreContract):
+    @pytest.fixture
+    def accounts(self, database: sa.Engine, clock: ManualClock) -> AccountStore:
+        return SqlAccountStore(database, clock=clock)

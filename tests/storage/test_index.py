@@ -1,0 +1,41 @@
+"""Registry, references and blocks keep their promises in memory, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from chain_maker import chain, entry
+
+from storage.errors import BlockDamaged
+from storage.index import sql_blocks
+from storage.index.sql import SqlDatasetRegistry
+from storage.index.sql_blocks import SqlBlockIndex
+from storage.sql.tables import blocks as block_rows
+from tests.conformance.block_index import BlockIndexContract
+from tests.conformance.ref_index import RefIndexContract
+from tests.conformance.registry import RegistryContract
+
+
+class TestRegistry(RegistryContract):
+    pass
+
+
+class TestRefIndex(RefIndexContract):
+    pass
+
+
+class TestBlockIndex(BlockIndexContract):
+    @pytest.fixture(autouse=True)
+    def _small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sql_blocks, "LINEAGE_PAGE", 10)
+        monkeypatch.setattr(sql_blocks, "INSERT_BATCH", 7)
+
+
+def test_a_block_damaged_in_the_database_is_reported_and_not_served(database: sa.Engine) -> None:
+    created = entry()
+    blocks, _ = chain(created.id)
+    SqlDatasetRegistry(database).create(created, blocks=blocks)
+    with database.begin() as connection:
+        connection.execute(sa.update(block_rows).values(raw=blocks[0].raw[:-1] + b"\x01"))
+    with pytest.raises(BlockDamaged):
+        SqlBlockIndex(database).find(created.id, blocks[0].hash)

@@ -1,0 +1,188 @@
+"""Object stores in memory and in a folder keep their promises; what only folders promise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from chain_maker import some_id
+
+from protocol.identity import DatasetAlias
+from protocol.multihash import Multihash
+from storage.errors import NotAPartOfADataset, ObjectNotFound
+from storage.layout import MalformedRef, object_path, parse_name, ref_path, store_path
+from storage.objects import files
+from storage.objects.folder import FolderObjects
+from storage.objects.local import LocalObjectStore
+from storage.objects.memory import MemoryObjectStore
+from storage.ports import ObjectStore
+from storage.values import ObjectKey, ObjectKind
+from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, ObjectStoreContract
+
+UPLOAD = ObjectKey(DATASET, ObjectKind.UPLOAD, HASH)
+
+
+class TestMemoryObjectStore(ObjectStoreContract):
+    @pytest.fixture
+    def store(self) -> ObjectStore:
+        return MemoryObjectStore()
+
+
+class TestLocalObjectStore(ObjectStoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> ObjectStore:
+        return LocalObjectStore(tmp_path)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> LocalObjectStore:
+    return LocalObjectStore(tmp_path)
+
+
+def files_below(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_objects_lie_where_the_specification_puts_them(
+    local: LocalObjectStore, tmp_path: Path
+) -> None:
+    for kind in ObjectKind:
+        local.put(ObjectKey(DATASET, kind, HASH), [CONTENT])
+    local.write_ref(DATASET, "head", HASH)
+    local.write_alias(DATASET, DatasetAlias.parse("kamu/Foo"))
+    folder = f"datasets/{DATASET.multibase}"
+    assert folder.startswith("datasets/fed01")
+    assert files_below(tmp_path) == {
+        f"{folder}/blocks/{HASH}",
+        f"{folder}/data/{HASH}",
+        f"{folder}/checkpoints/{HASH}",
+        f"{folder}/refs/head",
+        f"{folder}/info/alias",
+        f"uploads/{DATASET.multibase}/{HASH}",
+    }
+    assert (tmp_path / folder / "refs/head").read_bytes() == str(HASH).encode()
+    assert (tmp_path / folder / "info/alias").read_bytes() == b"kamu/Foo"
+
+
+def test_a_hash_in_any_text_form_is_one_file(local: LocalObjectStore) -> None:
+    local.put(KEY, [CONTENT])
+    shouted = Multihash.parse(str(HASH).upper())
+    assert local.stat(ObjectKey(DATASET, ObjectKind.DATA, shouted)) is not None
+
+
+def test_strangers_in_the_folder_are_skipped(local: LocalObjectStore) -> None:
+    local.put(KEY, [CONTENT])
+    folder = local.path(KEY).parent
+    for name in (
+        ".pending-0123456789abcdef",
+        ".DS_Store",
+        "README",
+        str(HASH).upper(),
+        f"{HASH}.tmp",
+    ):
+        (folder / name).write_bytes(b"?")
+    (folder / str(Multihash.of(b"a folder"))).mkdir()
+    assert [info.key for info in local.list(DATASET)] == [KEY]
+
+
+def test_a_folder_with_the_name_of_an_object_is_no_object(local: LocalObjectStore) -> None:
+    local.path(KEY).mkdir(parents=True)
+    assert local.stat(KEY) is None
+    with pytest.raises(ObjectNotFound):
+        local.open(KEY)
+
+
+def test_nothing_is_left_of_writes_that_failed(local: LocalObjectStore, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="announced"):
+        local.put(KEY, [b"other"])
+    with pytest.raises(ZeroDivisionError):
+        local.put(KEY, (b"x" * (1 // 0) for _ in range(1)))
+    assert files_below(tmp_path) == set()
+
+
+def test_an_object_that_exists_is_left_alone(local: LocalObjectStore) -> None:
+    local.put(KEY, [CONTENT])
+    before = local.path(KEY).stat()
+    local.put(KEY, [CONTENT])
+    after = local.path(KEY).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_content_reaches_the_disk_before_its_name_does(
+    local: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    real_sync, real_rename = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("sync"), real_sync(handle))[1])
+    monkeypatch.setattr(
+        Path, "replace", lambda self, to: (calls.append("rename"), real_rename(self, to))[1]
+    )
+    local.put(KEY, [CONTENT])
+    calls.clear()
+    local.put(ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(b"more")), [b"more"])
+    assert calls == ["sync", "rename", "sync"]
+
+
+def test_remains_of_a_crash_are_collected_when_they_are_old(local: LocalObjectStore) -> None:
+    local.put(KEY, [CONTENT])
+    local.put(UPLOAD, [CONTENT])
+    old = local.path(KEY).parent / ".pending-0123456789abcdef"
+    young = local.path(UPLOAD).parent / ".pending-fedcba9876543210"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    assert local.remove_abandoned() == 1
+    assert (old.exists(), young.exists()) == (False, True)
+    assert files.remove_abandoned(local.root, now=2e10) == 1
+    assert local.stat(KEY) is not None
+
+
+def test_a_dataset_in_a_folder_has_no_place_for_uploads(tmp_path: Path) -> None:
+    folder = FolderObjects(tmp_path)
+    with pytest.raises(NotAPartOfADataset):
+        folder.put(ObjectKind.UPLOAD, HASH, [CONTENT])
+    assert files_below(tmp_path) == set()
+
+
+def test_the_store_and_the_folder_of_a_dataset_see_the_same(local: LocalObjectStore) -> None:
+    local.put(KEY, [CONTENT])
+    local.write_alias(DATASET, DatasetAlias.parse("kamu/foo"))
+    folder = FolderObjects(local.folder(DATASET).root)
+    stat = folder.stat(ObjectKind.DATA, HASH)
+    assert stat is not None
+    assert stat.size == 5
+    assert list(folder.list()) == [stat]
+    assert folder.read_alias() == DatasetAlias.parse("kamu/foo")
+    folder.write_ref("head", HASH)
+    assert local.read_ref(DATASET, "head") == HASH
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff\xfe", b"f1620", b"x" * 100_000])
+def test_a_reference_that_is_no_hash_is_no_reference(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs/head").write_bytes(content)
+    assert FolderObjects(tmp_path).read_ref("head") is None
+
+
+def test_a_reference_written_with_a_newline_is_read(tmp_path: Path) -> None:
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs/head").write_text(f"{HASH}\n")
+    assert FolderObjects(tmp_path).read_ref("head") == HASH
+
+
+@pytest.mark.parametrize("ref", ["", "..", "../head", "a/b", "/etc/passwd", "head\0", "Head", ".x"])
+def test_names_of_references_cannot_leave_their_folder(ref: str) -> None:
+    with pytest.raises(MalformedRef):
+        ref_path(ref)
+
+
+def test_every_path_is_relative_and_free_of_surprises() -> None:
+    for kind in ObjectKind:
+        path = store_path(ObjectKey(some_id("x"), kind, HASH))
+        assert not path.is_absolute()
+        assert ".." not in path.parts
+        assert path.name == str(HASH)
+    assert str(object_path(ObjectKind.BLOCK, HASH)) == f"blocks/{HASH}"
+    assert parse_name(str(HASH)) == HASH
+    assert parse_name(str(HASH).upper()) is None
