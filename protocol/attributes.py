@@ -56,7 +56,7 @@ class Attributes:
 
 def canonical_json(value: Any, depth: int = 0) -> str:
     """Compact JSON: sorted keys, non-ASCII verbatim, floats always with fraction or exponent."""
-    if depth > MAX_DEPTH:
+    if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
         raise MalformedAttributes(f"attributes are nested deeper than {MAX_DEPTH}")
     match value:
         case None | bool():
@@ -101,7 +101,7 @@ def _parse(text: str) -> dict[str, Any]:
         raise MalformedAttributes("attribute map is not JSON") from None
     if not isinstance(value, dict):
         raise MalformedAttributes("attribute map is not a JSON object")
-    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deep(value):
+    if text.count("{") + text.count("[") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
         raise MalformedAttributes(f"attributes are nested deeper than {MAX_DEPTH}")
     return value
 
@@ -117,16 +117,17 @@ def _finite(text: str) -> float:
     return value
 
 
-def _is_deep(value: Any) -> bool:
+def is_deeper(value: Any, depth: int) -> bool:
+    """Whether lists and maps stand inside of each other more than that often."""
     level = [value]
-    for _ in range(MAX_DEPTH + 2):
+    for _ in range(depth + 1):
+        level = [item for item in level if isinstance(item, dict | list)]
+        if not level:
+            return False
         level = [
-            part
-            for item in level
-            if isinstance(item, dict | list)
-            for part in (item.values() if isinstance(item, dict) else item)
+            part for item in level for part in (item.values() if isinstance(item, dict) else item)
         ]
-    return bool(level)
+    return True
 
 
 def _float_text(value: float) -> str:

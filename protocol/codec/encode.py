@@ -81,7 +81,9 @@ def check_value(owner: str, field: Field, value: object) -> None:
     if field.wire in _NUMBERS:
         _, low, high = _NUMBERS[field.wire]
         if type(value) is not int or not low <= value <= high:
-            raise Unencodable(f"{where} takes a whole number from {low} to {high}, not {value!r}")
+            small = not isinstance(value, int) or -(2**64) <= value <= 2**64
+            shown = f"{value!r:.40}" if small else "one beyond 64 bits"
+            raise Unencodable(f"{where} takes a whole number from {low} to {high}, not {shown}")
         return
     if not isinstance(value, _TYPES[field.wire]):
         raise Unencodable(f"{where} cannot carry a {type(value).__name__}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..attributes import Attributes
+from ..attributes import Attributes, is_deeper
 from ..metadata.block import BlockVersion, DatasetSnapshot, HashedBlock, MetadataBlock
 from ..metadata.events import MetadataEvent
 from ..metadata.table import Table
@@ -42,15 +42,13 @@ _PATH = re.compile(r"(.*?)(?: - at `(\$.*)`)?", re.DOTALL)
 
 def load_documents(text: str | bytes, *, max_bytes: int = MAX_TEXT_BYTES) -> list[Any]:
     """The documents of a YAML or JSON text as plain values. Raises `MalformedManifest`."""
-    if isinstance(text, bytes):
-        if len(text) > max_bytes:
+    try:
+        raw = text if isinstance(text, bytes) else text[: max_bytes + 1].encode()
+        if len(raw) > max_bytes:
             raise MalformedManifest(f"document is larger than {max_bytes} bytes")
-        try:
-            text = text.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise MalformedManifest("document is not UTF-8") from None
-    if len(text) > max_bytes:
-        raise MalformedManifest(f"document is larger than {max_bytes} bytes")
+        text = raw.decode("utf-8-sig")
+    except UnicodeError:
+        raise MalformedManifest("document is not UTF-8") from None
     if text.lstrip()[:1] in ("{", "["):
         try:
             return [_load_json(text)]
@@ -121,23 +119,9 @@ def _load_json(text: str) -> Any:
         raise
     except (RecursionError, ValueError):
         raise MalformedManifest("JSON with numbers too long or values too deep") from None
-    if text.count("{") + text.count("[") > MAX_DEPTH:
-        _check_depth(data)
+    if text.count("{") + text.count("[") > MAX_DEPTH and is_deeper(data, MAX_DEPTH):
+        raise MalformedManifest(f"values are nested deeper than {MAX_DEPTH}")
     return data
-
-
-def _check_depth(data: Any) -> None:
-    level = [data]
-    for _ in range(MAX_DEPTH + 1):
-        level = [
-            part
-            for value in level
-            if isinstance(value, dict | list)
-            for part in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return
-    raise MalformedManifest(f"values are nested deeper than {MAX_DEPTH}")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

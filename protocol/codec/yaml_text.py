@@ -34,6 +34,9 @@ _AMBIGUOUS = re.compile(
 )
 """Text other readers, of older YAML, take for something else; never written plain."""
 
+_ODD_BREAKS = re.compile("[\r\x85\u2028\u2029\ufeff]")
+"""Line breaks of some YAML versions and not of others; only escapes keep them."""
+
 _TAG = "tag:yaml.org,2002:"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -196,6 +199,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
     style = "|" if "\n" in text else None
+    if _ODD_BREAKS.search(text):
+        style = '"'
     return dumper.represent_scalar(_TAG + "str", text, style=style)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -59,14 +59,14 @@ _NESTING = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def table(name: str, depth: int = DEPTH) -> st.SearchStrategy[Any]:
     """Values of one table of the wire model."""
     parts = {field.name: _field(field, depth) for field in TABLES[name]}
     return st.builds(MODELS[name], **parts)
 
 
-@lru_cache(maxsize=None)
+@cache
 def union(name: str, depth: int = DEPTH) -> st.SearchStrategy[Any]:
     """Values of any variant of one union; at depth zero of those that nest no further."""
     variants = [v for v in UNIONS[name] if depth > 0 or v not in _NESTING]
