@@ -34,6 +34,7 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
 FIXED_SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
@@ -72,12 +73,12 @@ def start_spark(options: SparkOptions) -> SparkSession:
     scratch.mkdir(parents=True, exist_ok=True)
     _prepare_environment(options, scratch)
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    # Prints whole JVM stacks for every wrong query; the reason reaches the caller anyway.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.master(options.master).appName("odf-worker")
     for key, value in _settings(options, scratch).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return builder.getOrCreate()
 
 
 def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:

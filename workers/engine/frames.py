@@ -1,0 +1,110 @@
+"""Parquet files as Spark frames and Spark frames as Arrow batches, order kept.
+
+Schemas are given, never inferred: opening a file costs no job.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from protocol.errors import BadInput
+
+from ..conform import carrier
+from ..merge.columns import col
+
+BATCH_ROWS = 65_536
+_SCALARS: tuple[tuple[str, T.DataType], ...] = (
+    ("bool", T.BooleanType()),
+    ("int8", T.ByteType()),
+    ("int16", T.ShortType()),
+    ("int32", T.IntegerType()),
+    ("int64", T.LongType()),
+    ("uint8", T.ShortType()),
+    ("uint16", T.IntegerType()),
+    ("uint32", T.LongType()),
+    ("uint64", T.DecimalType(20, 0)),
+    ("float", T.FloatType()),
+    ("double", T.DoubleType()),
+    ("string", T.StringType()),
+    ("large_string", T.StringType()),
+    ("string_view", T.StringType()),
+    ("binary", T.BinaryType()),
+    ("large_binary", T.BinaryType()),
+    ("binary_view", T.BinaryType()),
+    ("date32[day]", T.DateType()),
+    ("date64[ms]", T.DateType()),
+)
+_BY_NAME = dict(_SCALARS)
+
+
+class UnsupportedByEngine(BadInput):
+    """A column type that Spark cannot carry."""
+
+
+def spark_type(kind: pa.DataType, *, column: str) -> T.DataType:
+    """The type Spark reads a stored column of this type as. Raises `UnsupportedByEngine`."""
+    kind = carrier(kind)
+    if (known := _BY_NAME.get(str(kind))) is not None:
+        return known
+    if pa.types.is_decimal(kind):
+        return T.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind) and kind.unit != "ns":
+        return T.TimestampType()
+    if pa.types.is_duration(kind):
+        return T.LongType()
+    if pa.types.is_fixed_size_binary(kind):
+        return T.BinaryType()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return T.ArrayType(spark_type(kind.value_type, column=column))
+    if pa.types.is_struct(kind):
+        members = [kind.field(at) for at in range(kind.num_fields)]
+        return T.StructType(
+            [T.StructField(f.name, spark_type(f.type, column=column)) for f in members]
+        )
+    if pa.types.is_map(kind):
+        key, item = kind.key_type, kind.item_type
+        return T.MapType(spark_type(key, column=column), spark_type(item, column=column))
+    raise UnsupportedByEngine(f"column `{column}`: Spark has no type for {kind}", column=column)
+
+
+def spark_schema(schema: pa.Schema) -> T.StructType:
+    return T.StructType([T.StructField(f.name, spark_type(f.type, column=f.name)) for f in schema])
+
+
+def read_parquet(session: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:
+    """Rows of the files, columns by name; a column a file lacks is null in its rows."""
+    reader = session.read.schema(spark_schema(schema))
+    return reader.parquet(*[str(path) for path in paths])
+
+
+def sorted_batches(
+    frame: DataFrame, order: Sequence[str], scratch: Path, *, small: bool, partitions: int
+) -> Iterator[pa.RecordBatch]:
+    """The frame's rows in the given order (ascending, nulls first), in one Spark action.
+
+    A small frame is sorted in one task and collected; a large one is sorted by range and
+    passes through files, so that memory never holds it.
+    """
+    keys = [col(name).asc_nulls_first() for name in order]
+    if small:
+        yield from frame.coalesce(1).sortWithinPartitions(*keys).toArrow().to_batches()
+        return
+    ranged = frame.repartitionByRange(partitions, *keys).sortWithinPartitions(*keys)
+    yield from written_batches(ranged, scratch)
+
+
+def written_batches(frame: DataFrame, scratch: Path) -> Iterator[pa.RecordBatch]:
+    """The frame's rows through files, in the order of its partitions."""
+    folder = scratch / "sorted"
+    shutil.rmtree(folder, ignore_errors=True)
+    frame.write.option("compression", "lz4").parquet(str(folder))
+    for part in sorted(folder.glob("part-*.parquet")):
+        yield from pq.ParquetFile(part).iter_batches(BATCH_ROWS)
+        part.unlink()

@@ -1,0 +1,336 @@
+"""One ingest from start to end: read, preprocess, stage, merge, write, commit.
+
+Everything visible happens in the commit, which moves the head by compare-and-swap. Whoever
+loses that race plans again from the new head. A job that was cut short after its commit is
+recognised when it is repeated, because equal plans give equal slices.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from protocol.arrow_schema import from_arrow, to_arrow
+from protocol.chain.author import author
+from protocol.chain.errors import ChainRuleBroken
+from protocol.chain.state import ChainState
+from protocol.errors import BadInput
+from protocol.instant import Instant
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.data import SourceState
+from protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponseInternalError,
+    RawQueryResponseInvalidQuery,
+)
+from protocol.metadata.events import AddData, MetadataEvent, SetDataSchema
+from protocol.metadata.reading import MergeStrategySnapshot
+from protocol.metadata.transforms import Transform
+from protocol.multihash import Multihash
+from storage.dataset import Dataset
+from storage.errors import RefConflict
+from storage.ingest_job import IngestPayload, IngestReceipt
+from storage.ports import ObjectStore
+from storage.values import ObjectKey, ObjectKind
+
+from ..engine.port import Engine, check_engine
+from ..engine.raw_query import InvalidQuery
+from ..history import COPY_BYTES, SliceLists, local_file
+from ..merge.columns import Operation
+from ..plan.ingest import IngestPlan, plan_ingest
+from ..slice_schema import slice_schema
+from ..write import SlicePlan, Written, write_slice
+from .frame import BATCH_ROWS, Frame, Limits
+from .merged import MergeRun, merged, reads_history, takes_operations
+from .read import open_frame
+from .stage import Staged, stage
+
+
+class EmptySnapshot(BadInput):
+    """An empty snapshot would retract everything; likely a download that was cut short."""
+
+
+class EngineFailed(BadInput):
+    """The engine could not run a query, for reasons of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What ingests work with; made once per worker."""
+
+    session: SparkSession
+    engine: Engine
+    objects: ObjectStore
+    scratch: Path
+    limits: Limits = field(default_factory=Limits)
+    commit_attempts: int = 5
+    partitions: int = 4
+    small_rows: int = 200_000
+    allow_empty_snapshot: bool = False
+    slices: SliceLists = field(default_factory=SliceLists)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What a caller may add to a batch beside its rows."""
+
+    source_state: SourceState | None = None
+    watermark: Instant | None = None
+    """Replaces the watermark computed from the rows."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """Events of one ingest and what they were made from; nothing is committed yet."""
+
+    events: list[MetadataEvent]
+    written: Written | None
+    rows_read: int
+
+
+def run_ingest(
+    dataset: Dataset,
+    payload: IngestPayload,
+    bench: Bench,
+    *,
+    now: Instant,
+    repeated: bool = False,
+) -> IngestReceipt:
+    """Ingest an uploaded batch. `now` is the time of the request, the same for every attempt.
+
+    Raises:
+        NodeError: the batch, the source or the dataset's state do not allow it.
+        RefConflict: other writers were first too often, or not where the caller expects.
+    """
+    with tempfile.TemporaryDirectory(prefix="ingest-", dir=bench.scratch) as folder:
+        scratch = Path(folder)
+        path = local_file(
+            dataset, ObjectKind.UPLOAD, Multihash.parse(payload.upload), scratch / "upload"
+        )
+        if repeated and (done := _already_done(dataset, payload, path, bench, scratch, now)):
+            return done
+        for attempt in range(1, bench.commit_attempts + 1):
+            state = dataset.state()
+            plan = plan_ingest(state, payload, now=now)
+            outcome = prepare(dataset, plan, path, bench, scratch)
+            try:
+                return commit(dataset, state, plan, outcome, bench, dry_run=payload.dry_run)
+            except RefConflict:
+                if attempt == bench.commit_attempts or payload.expected_head is not None:
+                    raise
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def prepare(
+    dataset: Dataset,
+    plan: IngestPlan,
+    path: Path,
+    bench: Bench,
+    scratch: Path,
+    extras: Extras = Extras(),
+) -> Outcome:
+    """Everything up to the commit: the slice lies in `scratch`, the events name it."""
+    frame = open_frame(plan.read, path, bench.limits)
+    if frame is not None and plan.preprocess is not None:
+        frame = _preprocessed(frame, plan.preprocess, bench.engine, scratch)
+    if frame is None:
+        return Outcome(events=_data_event(plan, None, extras), written=None, rows_read=0)
+    known = to_arrow(plan.schema) if plan.schema is not None else None
+    event_time = plan.vocab.event_time_column
+    staged = stage(
+        frame,
+        scratch / "staged.parquet",
+        vocab=plan.vocab,
+        coerces=plan.coerces,
+        takes_operations=takes_operations(plan.merge),
+        event_time_type=known.field(event_time).type
+        if known and event_time in known.names
+        else None,
+    )
+    schema = slice_schema(staged.schema, plan.vocab, known)
+    written = _written(dataset, plan, staged, schema, bench, scratch)
+    events: list[MetadataEvent] = []
+    if plan.schema is None:
+        events.append(SetDataSchema(schema=from_arrow(schema)))
+    events += _data_event(plan, written, extras)
+    return Outcome(events=events, written=written, rows_read=staged.rows)
+
+
+def commit(
+    dataset: Dataset,
+    state: ChainState,
+    plan: IngestPlan,
+    outcome: Outcome,
+    bench: Bench,
+    *,
+    dry_run: bool = False,
+) -> IngestReceipt:
+    """Put the slice, author the blocks, move the head. Raises `RefConflict`."""
+    blocks, _ = author(state, outcome.events, system_time=plan.system_time)
+    if blocks and not dry_run:
+        if outcome.written is not None and outcome.written.data is not None:
+            key = ObjectKey(dataset.id, ObjectKind.DATA, outcome.written.data.physical_hash)
+            bench.objects.put(key, _chunks(outcome.written.path))
+        dataset.commit(blocks, expected=plan.head)
+    return receipt(plan, outcome, blocks)
+
+
+def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> IngestReceipt:
+    written = outcome.written
+    data = written.data if written else None
+    done = written.operations if written else {}
+    added, corrected = done.get(Operation.APPEND, 0), done.get(Operation.CORRECT_TO, 0)
+    watermark = next(
+        (b.event.new_watermark for b in blocks if isinstance(b.event, AddData)), plan.watermark
+    )
+    return IngestReceipt(
+        outcome="updated" if blocks else "up-to-date",
+        prev_head=str(plan.head),
+        head=str(blocks[-1].hash if blocks else plan.head),
+        blocks=tuple(str(block.hash) for block in blocks),
+        offset_start=data.offset_interval.start if data else None,
+        offset_end=data.offset_interval.end if data else None,
+        rows_read=outcome.rows_read,
+        rows_added=added,
+        rows_known=max(0, outcome.rows_read - added - corrected - _retracting(plan, done)),
+        rows_retracted=done.get(Operation.RETRACT, 0),
+        rows_corrected=corrected,
+        watermark=str(watermark) if watermark else None,
+        physical_hash=str(data.physical_hash) if data else None,
+        logical_hash=str(data.logical_hash) if data else None,
+        size=data.size if data else None,
+    )
+
+
+def _retracting(plan: IngestPlan, done: dict[Operation, int]) -> int:
+    """Rows of the batch that retract; in a snapshot it is their absence that does."""
+    return done.get(Operation.RETRACT, 0) if takes_operations(plan.merge) else 0
+
+
+def _written(
+    dataset: Dataset,
+    plan: IngestPlan,
+    staged: Staged,
+    schema: pa.Schema,
+    bench: Bench,
+    scratch: Path,
+) -> Written:
+    """Merge and write. Only a snapshot can have something to say without rows."""
+    snapshot = isinstance(plan.merge, MergeStrategySnapshot)
+    target = scratch / "slice.parquet"
+    if staged.rows == 0 and not (snapshot and plan.has_history):
+        return Written(target)
+    run = MergeRun(
+        staged=staged,
+        strategy=plan.merge,
+        vocab=plan.vocab,
+        source_event_time=plan.source_event_time,
+        schema=schema,
+        history=_history(dataset, plan, bench),
+        history_rows=0 if plan.prev_offset is None else plan.prev_offset + 1,
+        partitions=bench.partitions,
+        small_rows=bench.small_rows,
+    )
+    rows = merged(run, bench.session, scratch)
+    slice_plan = SlicePlan(
+        schema=schema,
+        vocab=plan.vocab,
+        start=0 if plan.prev_offset is None else plan.prev_offset + 1,
+        system_time=plan.system_time,
+    )
+    written = write_slice(rows, slice_plan, target)
+    if staged.rows == 0 and written.data is not None and not bench.allow_empty_snapshot:
+        raise EmptySnapshot(
+            "the snapshot is empty and would retract every row of the dataset: "
+            "check the file, or allow empty snapshots"
+        )
+    return written
+
+
+def _history(dataset: Dataset, plan: IngestPlan, bench: Bench) -> list[Path]:
+    if not plan.has_history or not reads_history(plan.merge):
+        return []
+    folder = bench.scratch / "history" / dataset.id.multibase
+    return [
+        local_file(dataset, ObjectKind.DATA, each.physical_hash, folder)
+        for each in bench.slices.of(dataset, plan.head)
+    ]
+
+
+def _data_event(plan: IngestPlan, written: Written | None, extras: Extras) -> list[MetadataEvent]:
+    """`AddData` if there are rows, a new watermark or a new source state; else nothing."""
+    data = written.data if written else None
+    watermark = next_watermark(plan.watermark, written, extras.watermark)
+    if data is None and watermark == plan.watermark and extras.source_state is None:
+        return []
+    event = AddData(
+        prev_offset=plan.prev_offset,
+        new_data=data,
+        new_watermark=watermark,
+        new_source_state=extras.source_state,
+    )
+    return [event]
+
+
+def next_watermark(
+    previous: Instant | None, written: Written | None, explicit: Instant | None
+) -> Instant | None:
+    """The explicit one, else the latest event time so far; it never goes back."""
+    latest = explicit if explicit is not None else (written.max_event_time if written else None)
+    known = [when for when in (previous, latest) if when is not None]
+    return max(known) if known else None
+
+
+def _preprocessed(frame: Frame, transform: Transform, engine: Engine, scratch: Path) -> Frame:
+    check_engine(transform, engine)
+    source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
+    with pq.ParquetWriter(source, frame.schema, compression="lz4") as writer:
+        for batch in frame.batches:
+            writer.write_batch(batch)
+    response = engine.execute_raw_query(
+        RawQueryRequest(
+            input_data_paths=(str(source),), transform=transform, output_data_path=str(target)
+        )
+    )
+    if isinstance(response, RawQueryResponseInvalidQuery):
+        raise InvalidQuery(f"preprocessing failed: {response.message}")
+    if isinstance(response, RawQueryResponseInternalError):
+        raise EngineFailed(f"the engine failed while preprocessing: {response.message}")
+    file = pq.ParquetFile(target)
+    return Frame(file.schema_arrow, file.iter_batches(BATCH_ROWS))
+
+
+def _already_done(
+    dataset: Dataset, payload: IngestPayload, path: Path, bench: Bench, scratch: Path, now: Instant
+) -> IngestReceipt | None:
+    """The receipt of an earlier attempt that committed but could not say so."""
+    blocks = [b for b in dataset.blocks() if b.block.system_time >= now]
+    for at, block in enumerate(blocks):
+        if not isinstance(block.event, AddData) or block.prev is None:
+            continue
+        first = at - 1 if at and isinstance(blocks[at - 1].event, SetDataSchema) else at
+        for start in {first, at}:
+            with suppress(BadInput, RefConflict, ChainRuleBroken):
+                base = blocks[start].prev
+                if base is None:
+                    continue
+                state = dataset.state(base)
+                plan = plan_ingest(state, payload, now=now)
+                outcome = prepare(dataset, plan, path, bench, scratch)
+                ours, _ = author(state, outcome.events, system_time=plan.system_time)
+                if ours and ours[-1].hash == block.hash:
+                    return receipt(plan, outcome, ours)
+    return None
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while chunk := stream.read(COPY_BYTES):
+            yield chunk

@@ -1,0 +1,148 @@
+"""From a frame to a staged Parquet file: event time, clashing names, positions.
+
+The staged file is what Spark reads. It has the batch's columns with top-level times in
+milliseconds UTC, an event time column, and the position of every row in the input, which
+makes every later order total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from protocol.chain.state import Vocab
+
+from ..conform import carrier
+from ..merge.columns import POSITION, PROBLEM
+from ..slice_schema import MILLIS, check_input
+from .frame import BadInputSchema, BadRow, Frame
+from .text import BadValue, cast_text
+
+Change = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A staged batch. `schema` has the batch's own types, without the position."""
+
+    path: Path
+    schema: pa.Schema
+    rows: int
+
+
+def stage(
+    frame: Frame,
+    path: Path,
+    *,
+    vocab: Vocab,
+    coerces: bool,
+    takes_operations: bool,
+    event_time_type: pa.DataType | None = None,
+) -> Staged:
+    """Write the frame's rows to `path`.
+
+    Raises:
+        BadInputSchema: system columns in the batch, or an event time that is none.
+        BadRow, InputTooLarge: what the frame raises while it is read.
+    """
+    names = list(frame.schema.names)
+    if coerces:
+        names = _renamed(names, vocab, takes_operations=takes_operations)
+    _check_distinct(names)
+    schema = pa.schema(
+        [field.with_name(name) for field, name in zip(frame.schema, names, strict=True)]
+    )
+    changes: list[Change | None] = []
+    fields = []
+    for field in schema:
+        wanted, change = _change(field, coerces and field.name == vocab.event_time_column)
+        fields.append(wanted)
+        changes.append(change)
+    schema = pa.schema(fields)
+    check_input(schema, vocab, takes_operations=takes_operations)
+    if vocab.event_time_column not in names:
+        schema = schema.append(pa.field(vocab.event_time_column, event_time_type or MILLIS))
+    rows = _write(frame, path, schema, changes)
+    return Staged(path=path, schema=schema, rows=rows)
+
+
+def _renamed(names: list[str], vocab: Vocab, *, takes_operations: bool) -> list[str]:
+    clashing = {vocab.offset_column, vocab.system_time_column}
+    if not takes_operations:
+        clashing.add(vocab.operation_type_column)
+    return [f"_{name}" if name in clashing else name for name in names]
+
+
+def _check_distinct(names: list[str]) -> None:
+    for at, name in enumerate(names):
+        if name in names[:at] or name in (POSITION, PROBLEM):
+            raise BadInputSchema(f"column `{name}` clashes with another column", column=name)
+
+
+def _change(field: pa.Field, is_event_time: bool) -> tuple[pa.Field, Change | None]:
+    """What a column becomes, and how."""
+    kind = field.type
+    if is_event_time and pa.types.is_integer(kind):
+        return field.with_type(MILLIS), _from_seconds
+    if is_event_time and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return field.with_type(MILLIS), lambda array: _from_text(array, field.name)
+    if pa.types.is_timestamp(kind) and kind != MILLIS:
+        return field.with_type(MILLIS), to_millis
+    return field, None
+
+
+def to_millis(array: pa.Array) -> pa.Array:
+    """A timestamp of any unit and zone in milliseconds UTC, cut; without zone it is UTC."""
+    kind = array.type
+    counts = pc.cast(array, pa.timestamp(kind.unit)) if kind.tz is None else array
+    utc = pc.cast(pc.cast(counts, pa.int64()), pa.timestamp(kind.unit, "UTC"))
+    if kind.unit in ("us", "ns"):
+        utc = pc.floor_temporal(utc, unit="millisecond")
+    try:
+        return pc.cast(utc, MILLIS)
+    except pa.ArrowInvalid as bad:
+        raise BadRow(f"a time is out of range ({bad})") from None
+
+
+def _from_seconds(array: pa.Array) -> pa.Array:
+    seconds = pc.cast(array, pa.int64())
+    try:
+        return pc.cast(pc.cast(seconds, pa.timestamp("s", "UTC")), MILLIS)
+    except pa.ArrowInvalid as bad:
+        raise BadRow(f"an event time is out of range ({bad})") from None
+
+
+def _from_text(array: pa.Array, name: str) -> pa.Array:
+    try:
+        return cast_text(pc.cast(array, pa.string()), MILLIS)
+    except BadValue as bad:
+        raise BadRow("the event time is not a time", column=name, value=bad.value) from None
+
+
+def _write(frame: Frame, path: Path, schema: pa.Schema, changes: list[Change | None]) -> int:
+    carried = pa.schema([field.with_type(carrier(field.type)) for field in schema])
+    stored = carried.append(pa.field(POSITION, pa.int64(), nullable=False))
+    rows = 0
+    with pq.ParquetWriter(path, stored, compression="lz4", store_schema=False) as writer:
+        for batch in frame.batches:
+            columns = [
+                change(column) if change else column
+                for column, change in zip(batch.columns, changes, strict=True)
+            ]
+            if len(columns) < len(schema):
+                columns.append(pa.nulls(batch.num_rows, schema.field(len(columns)).type))
+            carried_columns = [
+                column if column.type == field.type else pc.cast(column, field.type)
+                for column, field in zip(columns, carried, strict=True)
+            ]
+            position = pa.array(range(rows, rows + batch.num_rows), pa.int64())
+            writer.write_batch(
+                pa.RecordBatch.from_arrays([*carried_columns, position], schema=stored)
+            )
+            rows += batch.num_rows
+    return rows

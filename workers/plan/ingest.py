@@ -1,0 +1,127 @@
+"""What one ingest is to do: a pure function of the chain's state, the request and a time.
+
+Equal arguments give an equal plan, and a plan with equal rows gives equal blocks; that is
+what lets a job that was cut short be recognised when it is repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.chain.state import ChainState, Vocab
+from protocol.errors import BadInput, NotFound
+from protocol.instant import Instant
+from protocol.metadata.events import AddPushSource, DatasetKind
+from protocol.metadata.reading import MergeStrategy, ReadStep
+from protocol.metadata.schema import DataSchema
+from protocol.metadata.transforms import Transform
+from protocol.multihash import Multihash
+from storage.errors import RefConflict
+from storage.ingest_job import IngestPayload
+
+from ..ingest.read import for_media_type
+
+
+class SourceNotFound(NotFound):
+    """No push source fits the request."""
+
+
+class NotARootDataset(BadInput):
+    """Data enters root datasets only; derivatives compute theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestPlan:
+    """One ingest on top of `head`. Times: `system_time` of blocks and rows, `source_event_time`
+    for rows without one."""
+
+    head: Multihash
+    source_name: str
+    read: ReadStep
+    preprocess: Transform | None
+    merge: MergeStrategy
+    vocab: Vocab
+    schema: DataSchema | None
+    prev_offset: int | None
+    watermark: Instant | None
+    has_history: bool
+    system_time: Instant
+    source_event_time: Instant
+
+    @property
+    def coerces(self) -> bool:
+        """Whether clashing columns are renamed and the event time is converted by default."""
+        return self.preprocess is None and self.read.schema is None
+
+
+def plan_ingest(state: ChainState, payload: IngestPayload, *, now: Instant) -> IngestPlan:
+    """Plan a pushed batch.
+
+    Raises:
+        RefConflict: the caller expects another head.
+        NotARootDataset, NotUnderstood: this chain takes no batches from this node.
+        SourceNotFound: no push source, several without a name, or none of that name.
+        UnsupportedMediaType: no reader for the batch's type.
+    """
+    if payload.expected_head is not None and state.head is not None:
+        expected = Multihash.parse(payload.expected_head)
+        if expected != state.head:
+            raise RefConflict(expected, state.head)
+    source = select_source(state, payload.source_name)
+    when = Instant.parse(payload.source_event_time) if payload.source_event_time else now
+    return plan_source(
+        state,
+        source,
+        read=for_media_type(source.read, payload.media_type),
+        now=now,
+        source_event_time=when,
+    )
+
+
+def plan_source(
+    state: ChainState,
+    source: AddPushSource,
+    *,
+    read: ReadStep,
+    now: Instant,
+    source_event_time: Instant,
+) -> IngestPlan:
+    """Plan a batch of a given source. Raises `NotARootDataset`, `NotUnderstood`."""
+    state.require_understood()
+    if state.kind is not DatasetKind.Root or state.head is None or state.system_time is None:
+        raise NotARootDataset("data can be ingested into root datasets only")
+    return IngestPlan(
+        head=state.head,
+        source_name=source.source_name,
+        read=read,
+        preprocess=source.preprocess,
+        merge=source.merge,
+        vocab=state.vocab,
+        schema=state.data_schema,
+        prev_offset=state.last_offset,
+        watermark=state.watermark,
+        has_history=state.last_offset is not None,
+        system_time=max(now, state.system_time),
+        source_event_time=source_event_time.floor_millis(),
+    )
+
+
+def select_source(state: ChainState, name: str | None) -> AddPushSource:
+    """The push source a request means. Raises `SourceNotFound`."""
+    if state.polling_source is not None:
+        raise SourceNotFound("Expected a named push source, found polling source")
+    sources = state.push_sources
+    if name is not None:
+        if name not in sources:
+            raise SourceNotFound(f"Source '{name}' not found", source=name)
+        return sources[name]
+    if len(sources) > 1:
+        raise SourceNotFound(
+            "Explicit source name is required to pick between several active push sources",
+            sources=sorted(sources),
+        )
+    if not sources:
+        raise SourceNotFound(
+            "Dataset does not define a default push source, consider specifying the source name"
+        )
+    return next(iter(sources.values()))

@@ -1,0 +1,181 @@
+"""Rows to one Parquet slice: system columns, one writer with fixed settings, both hashes.
+
+Spark computes, this writes. Equal rows give equal bytes on every worker: batches are cut
+anew before they are written, so that how Spark dealt with them leaves no trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from protocol.arrow_digest import digest_of, windows
+from protocol.chain.state import Vocab
+from protocol.instant import Instant
+from protocol.metadata.data import DataSlice, OffsetInterval
+from protocol.multihash import SHA3_256, Multihash
+
+from .conform import NullCounts, conform
+from .merge.columns import PROBLEM, CannotMerge, Operation
+
+WRITE_ROWS = 65_536
+ROW_GROUP_ROWS = 1 << 20
+READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePlan:
+    """What the rows of a slice have in common."""
+
+    schema: pa.Schema
+    vocab: Vocab
+    start: int
+    system_time: Instant
+
+
+@dataclass(slots=True)
+class Written:
+    """A slice on local disk, or nothing when there were no rows."""
+
+    path: Path
+    data: DataSlice | None = None
+    max_event_time: Instant | None = None
+    operations: dict[Operation, int] = field(default_factory=dict)
+
+
+def write_slice(batches: Iterator[pa.RecordBatch], plan: SlicePlan, path: Path) -> Written:
+    """Write merged rows, which come in their final order, and read the file back.
+
+    Raises:
+        CannotMerge: a row with a problem.
+        UnexpectedNulls: nulls in columns the dataset requires.
+        UnsupportedColumn: a column type without a logical hash.
+    """
+    written = Written(path)
+    nulls = NullCounts(plan.schema)
+    rows = _rows(batches, plan, written, nulls)
+    first = next(rows, None)
+    if first is None:
+        nulls.check()
+        return written
+    with pq.ParquetWriter(path, plan.schema, **parquet_settings(plan.schema)) as writer:
+        writer.write_batch(first, ROW_GROUP_ROWS)
+        for batch in rows:
+            writer.write_batch(batch, ROW_GROUP_ROWS)
+    nulls.check()
+    written.data = _described(path, plan)
+    return written
+
+
+def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
+    """Settings of every slice. Nothing of the Arrow schema is stored beside the Parquet one."""
+    return {
+        # Format 1.0 knows neither unsigned 32-bit integers nor nanoseconds.
+        "version": "2.6" if any(_is_new(kind) for kind in schema.types) else "1.0",
+        "data_page_version": "1.0",
+        "compression": "snappy",
+        "use_dictionary": _dictionary_columns(schema),
+        "write_statistics": True,
+        "store_schema": False,
+        "store_decimal_as_integer": True,
+        "coerce_timestamps": None,
+    }
+
+
+def _rows(
+    batches: Iterator[pa.RecordBatch], plan: SlicePlan, written: Written, nulls: NullCounts
+) -> Iterator[pa.RecordBatch]:
+    """Rows with all columns, in windows of fixed size; none after the first misplaced null."""
+    next_offset = plan.start
+    checked = (_checked(batch) for batch in batches)
+    clean = True
+    for batch in windows(checked, WRITE_ROWS):
+        if batch.num_rows == 0:
+            continue
+        complete = _complete(batch, plan, next_offset)
+        next_offset += batch.num_rows
+        clean = nulls.count(complete) and clean
+        if clean:
+            _tally(complete, plan.vocab, written)
+            yield complete
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if PROBLEM in batch.schema.names:
+        problems = batch.column(PROBLEM).drop_null()
+        if len(problems):
+            raise CannotMerge(str(problems[0].as_py()))
+    return batch
+
+
+def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordBatch:
+    vocab, count = plan.vocab, batch.num_rows
+    added = {
+        vocab.offset_column: pa.array(range(offset, offset + count), pa.int64()),
+        vocab.system_time_column: pa.repeat(
+            pa.scalar(plan.system_time.millis, pa.timestamp("ms", "UTC")), count
+        ),
+    }
+    columns = [
+        conform(added[f.name] if f.name in added else batch.column(f.name), f.type)
+        for f in plan.schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=plan.schema)
+
+
+def _tally(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> None:
+    for counted in pc.value_counts(batch.column(vocab.operation_type_column)).to_pylist():
+        code = Operation(counted["values"])
+        written.operations[code] = written.operations.get(code, 0) + counted["counts"]
+    times = batch.column(vocab.event_time_column)
+    latest = pc.max(pc.cast(times, pa.timestamp("ms"), safe=False)).cast(pa.int64()).as_py()
+    instant = Instant.from_millis(latest)
+    if written.max_event_time is None or instant > written.max_event_time:
+        written.max_event_time = instant
+
+
+def _described(path: Path, plan: SlicePlan) -> DataSlice:
+    """Hashes, size and offsets, taken from the file as it lies there."""
+    physical = hashlib.sha3_256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(READ_BYTES):
+            physical.update(chunk)
+    with pq.ParquetFile(path) as file:
+        logical = digest_of(file).finish()
+        rows = file.metadata.num_rows
+    return DataSlice(
+        logical_hash=logical,
+        physical_hash=Multihash(SHA3_256, physical.digest()),
+        offset_interval=OffsetInterval(start=plan.start, end=plan.start + rows - 1),
+        size=path.stat().st_size,
+    )
+
+
+def _is_new(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_is_new(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_uint32(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns"))
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    """Every leaf but the offsets, which never repeat."""
+    return [leaf for column in list(schema)[1:] for leaf in _leaves(column.name, column.type)]
+
+
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
+    if pa.types.is_struct(kind):
+        members = [kind.field(at) for at in range(kind.num_fields)]
+        return [leaf for f in members for leaf in _leaves(f"{path}.{f.name}", f.type)]
+    if pa.types.is_map(kind):
+        key = _leaves(f"{path}.key_value.key", kind.key_type)
+        return key + _leaves(f"{path}.key_value.value", kind.item_type)
+    if pa.types.is_nested(kind):
+        return _leaves(f"{path}.list.element", kind.value_type)
+    return [path]
