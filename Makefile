@@ -46,7 +46,7 @@ test-spark: $(V)/.dev-ok ## only the tests on Spark
 	$(BIN)/python -m pytest -q -m spark $(TESTS)
 
 bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
-	@for f in benchmarks/bench_*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
+	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
 
 lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
 	$(COMPILE) --all-extras pyproject.toml -o requirements/test.txt

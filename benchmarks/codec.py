@@ -1,0 +1,137 @@
+"""Blocks per second: authoring, decoding with hashes, folding the rules, bundling both ways.
+
+Prints each rate and its ratio to a limit measured in the same run: SHA3-256 over the same
+bytes, and the standard `tarfile` and `gzip` for bundles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from protocol.transfer.bundle import BundleLimits, pack, unpack
+
+from protocol.chain.rules import fold
+from protocol.codec.blocks import decode_block, encode_block
+from protocol.identity import DatasetId
+from protocol.instant import Instant
+from protocol.metadata.block import HashedBlock, MetadataBlock
+from protocol.metadata.data import DataSlice, OffsetInterval
+from protocol.metadata.events import AddData, DatasetKind, MetadataEvent, Seed, SetDataSchema
+from protocol.metadata.schema import (
+    DataField,
+    DataSchema,
+    DataTypeInt32,
+    DataTypeInt64,
+    DataTypeTimestamp,
+)
+from protocol.multihash import ARROW0_SHA3_256, Multihash
+
+T = TypeVar("T")
+BLOCKS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+START = Instant.parse("2024-01-01T00:00:00Z")
+
+
+def timed(work: Callable[[], T]) -> tuple[float, T]:
+    began = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began, result
+
+
+def events(count: int) -> list[MetadataEvent]:
+    """A seed, a schema, and slices of ten rows each."""
+    system = {"offset": DataTypeInt64(), "op": DataTypeInt32()}
+    times = dict.fromkeys(("system_time", "event_time"), DataTypeTimestamp())
+    fields = tuple(DataField(name=n, type=t) for n, t in {**system, **times}.items())
+    first: list[MetadataEvent] = [
+        Seed(dataset_id=DatasetId(bytes(32)), dataset_kind=DatasetKind.Root),
+        SetDataSchema(schema=DataSchema(fields=fields)),
+    ]
+    return first + [slice_of(number) for number in range(count - len(first))]
+
+
+def slice_of(number: int) -> AddData:
+    digest = hashlib.sha3_256(number.to_bytes(8, "little")).digest()
+    return AddData(
+        prev_offset=number * 10 - 1 if number else None,
+        new_data=DataSlice(
+            logical_hash=Multihash(ARROW0_SHA3_256, digest),
+            physical_hash=Multihash(0x16, digest),
+            offset_interval=OffsetInterval(start=number * 10, end=number * 10 + 9),
+            size=4096,
+        ),
+        new_watermark=START,
+    )
+
+
+def chain(all_events: Sequence[MetadataEvent]) -> list[HashedBlock]:
+    blocks: list[HashedBlock] = []
+    for number, event in enumerate(all_events):
+        prev = blocks[-1].hash if blocks else None
+        block = MetadataBlock(
+            system_time=START, prev_block_hash=prev, sequence_number=number, event=event
+        )
+        blocks.append(encode_block(block))
+    return blocks
+
+
+def standard_tar(blocks: Sequence[HashedBlock]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for block in blocks:
+            info = tarfile.TarInfo(str(block.hash))
+            info.size = len(block.raw)
+            archive.addfile(info, io.BytesIO(block.raw))
+    return out.getvalue()
+
+
+def standard_untar(archive: bytes) -> int:
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as entries:
+        return sum(
+            len(hashlib.sha3_256(entries.extractfile(entry).read()).digest()) > 0  # type: ignore[union-attr]
+            for entry in entries
+        )
+
+
+def report(what: str, seconds: float, limit: float, limit_name: str) -> None:
+    rate = BLOCKS / seconds
+    print(f"{what:<34}{rate:>12,.0f} blocks/s   {limit / seconds:>6.2f} × {limit_name}")
+
+
+def main() -> None:
+    all_events = events(BLOCKS)
+    authoring, blocks = timed(lambda: chain(all_events))
+    raws = [block.raw for block in blocks]
+    hashing, _ = timed(lambda: [hashlib.sha3_256(raw).digest() for raw in raws])
+    decoding, decoded = timed(lambda: [decode_block(raw) for raw in raws])
+    folding, state = timed(lambda: fold(decoded))
+    print(
+        f"{BLOCKS:,} blocks of {sum(map(len, raws)) / BLOCKS:.0f} bytes, {state.num_records:,} rows"
+    )
+    report("SHA3-256 alone", hashing, hashing, "itself")
+    report("author (encode and hash)", authoring, hashing, "SHA3-256")
+    report("decode and hash", decoding, hashing, "SHA3-256")
+    report("fold the rules", folding, hashing, "SHA3-256")
+    report("decode, hash and fold", decoding + folding, hashing, "SHA3-256")
+    tarring, archive = timed(lambda: standard_tar(blocks))
+    untarring, _ = timed(lambda: standard_untar(archive))
+    packing, bundle = timed(lambda: pack(blocks))
+    unpacking, read = timed(lambda: unpack(bundle, limits=BundleLimits()))
+    report("tarfile: build", tarring, tarring, "itself")
+    report("bundle: build", packing, tarring, "tarfile")
+    report("tarfile: read and hash", untarring, untarring, "itself")
+    report("bundle: read, hash and decode", unpacking, untarring, "tarfile")
+    if [block.hash for block in read] != [block.hash for block in blocks]:
+        raise SystemExit("the bundle did not come back as it was")
+
+
+if __name__ == "__main__":
+    main()
