@@ -245,7 +245,14 @@ def error_of(variant: str, facts: Any) -> NodeError:
     make = ERRORS.get(variant)
     if make is None or not isinstance(facts, dict):
         return NodeFailed(f"the node reports {one_line(variant)}")
-    return make({key: one_line(str(value)) for key, value in facts.items()})
+    return make({key: _shown(value) for key, value in facts.items()})
+
+
+def _shown(value: Any) -> str:
+    """A fact of a stranger; a phase reads `Push CompleteRequest`."""
+    if isinstance(value, dict):
+        value = " ".join(f"{key} {part}" for key, part in value.items())
+    return one_line(str(value))
 
 
 def _internal(facts: dict[str, str]) -> NodeError:

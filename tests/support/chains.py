@@ -1,8 +1,8 @@
 """Real datasets for tests: chains written by the rules, real Parquet slices, real hashes.
 
-    dataset = make_dataset(folder, rows=[10, 5])     Seed, SetDataSchema, two AddData
-    dataset.add_rows(3); dataset.add_info("…")       one more block each
-    dataset.rewind(1); dataset.fork(other_folder)    shorter, or a copy to go another way
+dataset = make_dataset(folder, rows=[10, 5])     Seed, SetDataSchema, two AddData
+dataset.add_rows(3); dataset.add_info("…")       one more block each
+dataset.rewind(1); dataset.fork(other_folder)    shorter, or a copy to go another way
 """
 
 from __future__ import annotations

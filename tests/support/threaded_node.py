@@ -1,0 +1,68 @@
+"""The real service on a real socket, in a thread of the test's own process, without workers."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from servers import wait_until
+
+from app.main import build_app
+from app.server import NodeServer, server_config
+from app.settings import load_settings
+from app.usecases.accounts import create_token, ensure_account
+from app.wiring import Node, open_node
+from protocol.instant import Instant
+from storage.values import Scope
+
+
+@dataclass(frozen=True)
+class ThreadedNode:
+    """A service that answers at `url` (without a trailing slash)."""
+
+    url: str
+    node: Node
+    data: Path
+
+    @property
+    def smart(self) -> str:
+        return "odf+" + self.url
+
+    def token(self, account: str = "kamu", *, expires_at: Instant | None = None) -> str:
+        owner = ensure_account(self.node.stores.accounts, account, os.urandom)
+        made = create_token(
+            self.node.stores.accounts,
+            owner,
+            os.urandom,
+            Instant(time.time_ns()),
+            scopes=Scope,
+            expires_at=expires_at,
+            label="test",
+        )
+        return str(made)
+
+
+@contextmanager
+def threaded_node(data: Path, **settings: Any) -> Iterator[ThreadedNode]:
+    """Serve `data` until the block ends."""
+    given = load_settings(data=data, port=0, workers=0, **settings)
+    node = open_node(given)
+    server = NodeServer(server_config(build_app(node), given))
+    ports: list[int] = []
+    server.on_listening = ports.append
+    server.install_signal_handlers = lambda: None
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: bool(ports) or not thread.is_alive(), "the service")
+        yield ThreadedNode(f"http://127.0.0.1:{ports[0]}", node, data)
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        node.stores.close()
