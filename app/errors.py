@@ -43,6 +43,7 @@ BARE: dict[str, bool] = {
     "TokenExpired": True,
     "ActionForbidden": False,
     "UnreadableHash": True,
+    "VersionMissing": True,
 }
 """Answers whose body the reference fixes: plain text of the message, or nothing at all."""
 

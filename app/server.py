@@ -7,7 +7,6 @@ fragments.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import uvicorn
@@ -17,9 +16,11 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidState
 
 from .settings import Settings
+from .ws.handshake import SUBPROTOCOL
 
 FRAME_BYTES = 8 * 1024 * 1024
 """Longest frame sent; the reference peer takes up to 16 MiB."""
+SWITCHING_PROTOCOLS = 101
 KEEP_ALIVE_S = 30
 BACKLOG = 2048
 
@@ -41,6 +42,15 @@ class FragmentingWebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.close_timeout = self.close_wait_s
+
+    def handle_connect(self, event: Any) -> None:
+        """The subprotocol of the specification is no token by RFC 6455; it is let through."""
+        offered = event.headers.get_all("Sec-WebSocket-Protocol") == [SUBPROTOCOL]
+        if offered:
+            del event.headers["Sec-WebSocket-Protocol"]
+        super().handle_connect(event)
+        if offered and self.response.status_code == SWITCHING_PROTOCOLS:
+            self.scope["subprotocols"] = [SUBPROTOCOL]
 
     async def send(self, message: Any) -> None:
         text = message.get("text") if message["type"] == "websocket.send" else None
@@ -112,7 +122,6 @@ class NodeServer(uvicorn.Server):
     def port(self) -> int:
         """The port listened on, also when the settings left the choice to the system."""
         for server in self.servers:
-            if isinstance(server, asyncio.Server) or hasattr(server, "sockets"):
-                for socket in server.sockets:
-                    return int(socket.getsockname()[1])
+            for socket in server.sockets:
+                return int(socket.getsockname()[1])
         return self.config.port

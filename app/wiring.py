@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from protocol.identity import DatasetAlias, DatasetRef
+from storage.clock import Clock, system_clock
 from storage.config import Stores, StoreSettings, open_stores
 from storage.values import DatasetEntry
 
-from .auth.access import SINGLE_OWNER, Action, address, authorize
+from .auth.access import SINGLE_OWNER, Action, DatasetHidden, address, authorize
 from .auth.actors import Actor
-from storage.clock import Clock, system_clock
 from .settings import Settings, Tenancy
 from .usecases.accounts import ensure_account
 
@@ -36,7 +36,8 @@ class Node:
             MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden.
         """
         _, entry = self.find(actor, account, name, action, creates=False)
-        assert entry is not None  # `authorize` lets only a creating push have none
+        if entry is None:  # `authorize` lets only a creating push have none
+            raise DatasetHidden
         return entry
 
     def find(

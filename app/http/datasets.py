@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -117,7 +118,7 @@ def tail(
 
 def add_dataset_routes(routes: APIRouter, prefix: str) -> None:
     """Serve the above below the dataset addresses."""
-    tags: list[str] = ["datasets"]
+    tags: list[str | Enum] = ["datasets"]
     routes.get(prefix, summary="The dataset as it stands", tags=tags)(info)
     routes.get(prefix + "/tail", summary="The last records", tags=tags)(tail)
     routes.get(prefix + "/metadata", summary="Aspects of the metadata", tags=tags)(metadata)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -17,7 +18,7 @@ from protocol.errors import NodeError
 from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor, bearer_of, identify
 from ..wiring import Node
-from .answers import Response, crash_answer, error_answer
+from .answers import crash_answer, error_answer
 
 OPEN_TO_ALL = ("/platform/login", "/platform/token/", "/system/health", "/system/info", "/openapi")
 """Path beginnings that a node without anonymous access still serves to everybody."""
@@ -76,5 +77,4 @@ async def _refuse(answer: Response, scope: Scope, receive: Receive, send: _Watch
     if scope["type"] == "http":
         await answer(scope, receive, send)
         return
-    await receive()  # websocket.connect
     await WebSocket(scope, receive, send).send_denial_response(answer)

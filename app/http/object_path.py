@@ -1,4 +1,4 @@
-"""Addresses below a dataset that are served without a framework: refs, blocks, data, checkpoints."""
+"""Addresses served without a framework: refs, blocks, data, checkpoints of a dataset."""
 
 from __future__ import annotations
 

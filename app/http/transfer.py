@@ -6,6 +6,8 @@ Object paths are answered in front of the framework (`objects`), WebSocket upgra
 
 from __future__ import annotations
 
+from enum import Enum
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -39,7 +41,7 @@ def push(request: Request, node: NodeDep, actor: ActorDep) -> Response:
 
 def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
     """Declare the transfer addresses below the dataset addresses."""
-    simple: list[str] = ["simple transfer"]
+    simple: list[str | Enum] = ["simple transfer"]
     for path, what in (
         ("/refs/{ref}", "Where a reference points: text, no newline"),
         ("/blocks/{hash}", "Bytes of a metadata block"),
@@ -53,6 +55,6 @@ def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
         ("/checkpoints/{hash}", "Upload a checkpoint"),
     ):
         routes.add_api_route(prefix + path, in_front, methods=["PUT"], summary=what, tags=simple)
-    smart: list[str] = ["smart transfer"]
+    smart: list[str | Enum] = ["smart transfer"]
     routes.get(prefix + "/pull", summary="Smart pull (WebSocket)", tags=smart)(pull)
     routes.get(prefix + "/push", summary="Smart push (WebSocket)", tags=smart)(push)

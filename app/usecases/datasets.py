@@ -176,8 +176,12 @@ def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
         "updatedAt": str(state.system_time),
         "description": state.info.description if state.info else None,
         "keywords": list(state.info.keywords or ()) if state.info else [],
-        "license": to_data(state.license) if state.license else None,
+        "license": _without_kind(to_data(state.license)) if state.license else None,
         "pushSources": sorted(state.push_sources),
         "pollingSource": state.polling_source is not None,
         "schema": None if schema is None else to_data(schema),
     }
+
+
+def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key != "kind"}

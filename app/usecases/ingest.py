@@ -6,7 +6,6 @@ import hashlib
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from protocol.chain.state import ChainState
 from protocol.errors import BadInput
@@ -130,7 +129,7 @@ def spool(node: Node, entry: DatasetEntry, chunks: Iterable[bytes]) -> Multihash
     folder = node.settings.data / "uploads"
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha3_256()
-    with tempfile.SpooledTemporaryFile(max_size=SPOOL_MEMORY_BYTES, dir=Path(folder)) as file:
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_MEMORY_BYTES, dir=str(folder)) as file:
         for chunk in chunks:
             digest.update(chunk)
             file.write(chunk)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from protocol.instant import NANOS, Instant
+from protocol.instant import NANOS, Instant, MalformedInstant
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,9 +100,7 @@ def _instant_text(ns: int) -> str:
     """RFC 3339, or the nanoseconds themselves for instants that have no such text."""
     try:
         return str(Instant(ns))
-    except ValueError:
-        return str(ns)
-    except Exception:  # noqa: BLE001
+    except MalformedInstant:
         return str(ns)
 
 

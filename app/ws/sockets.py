@@ -1,4 +1,65 @@
-"""stub"""
+"""WebSocket upgrades: refused with a real HTTP answer, or accepted and handed to the exchange."""
+
+from __future__ import annotations
+
+from anyio import CapacityLimiter, to_thread
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from protocol.errors import NodeError
+
+from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.actors import Actor
+from ..errors import status_of
+from ..http.answers import JsonAnswer, error_answer, not_found_answer
+from ..wiring import Node
+from .conversation import Conversation
+from .handshake import SUBPROTOCOL, Exchange, IncompatibleVersion, TransferPath, shake
+
+MAX_THREADS = 16
+"""Steps of all transfers that run at once; a large batch takes some 200 MB while it is read."""
+PLAIN = (Unauthenticated, Unauthorized, IncompatibleVersion)
+"""Refusals whose body is the reference's `{"message": …}` and nothing else."""
+
+
 class Transfers:
-    def __init__(self, inner, node): self.inner=inner
-    async def __call__(self, s, r, t): await self.inner(s, r, t)
+    """ASGI application: answers WebSocket upgrades, leaves the rest to `inner`."""
+
+    def __init__(self, inner: ASGIApp, node: Node) -> None:
+        self.inner, self.node = inner, node
+        self.threads = CapacityLimiter(MAX_THREADS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await self.inner(scope, receive, send)
+            return
+        await receive()  # websocket.connect
+        try:
+            exchange = await self._shake(scope)
+        except NodeError as error:
+            exchange = _refusal(error)
+        if isinstance(exchange, Response):
+            # the framework keeps headers and body apart, the server joins them in one write
+            await WebSocket(scope, receive, send).send_denial_response(exchange)
+            return
+        await send({"type": "websocket.accept", "subprotocol": _subprotocol(scope)})
+        settings = self.node.settings
+        await Conversation(exchange, receive, send, settings, self.threads).hold()
+
+    async def _shake(self, scope: Scope) -> Exchange | Response:
+        path = TransferPath.of(scope["path"], self.node.settings.tenancy)
+        if path is None:
+            return not_found_answer()
+        actor: Actor = scope["state"]["actor"]
+        return await to_thread.run_sync(shake, self.node, actor, path, scope)
+
+
+def _refusal(error: NodeError) -> Response:
+    if isinstance(error, PLAIN):
+        return JsonAnswer({"message": error.message}, int(status_of(error)))
+    return error_answer(error)
+
+
+def _subprotocol(scope: Scope) -> str | None:
+    return SUBPROTOCOL if SUBPROTOCOL in scope.get("subprotocols", ()) else None

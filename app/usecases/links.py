@@ -1,0 +1,66 @@
+"""Where clients of a smart transfer fetch and put objects: presigned, or this node itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from protocol.identity import DatasetId
+from protocol.transfer.messages import (
+    PROTOCOL_VERSION,
+    VERSION_HEADER,
+    Header,
+    ObjectFileReference,
+    ObjectType,
+    PullStrategy,
+    PushStrategy,
+    TransferUrl,
+)
+from storage import values
+from storage.ports import ObjectStore
+from storage.values import ObjectKey, ObjectKind
+
+KINDS = {ObjectType.DataSlice: ObjectKind.DATA, ObjectType.Checkpoint: ObjectKind.CHECKPOINT}
+FOLDERS = {ObjectType.DataSlice: "data", ObjectType.Checkpoint: "checkpoints"}
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Strategies for the objects of one dataset, as one caller may use them."""
+
+    objects: ObjectStore
+    dataset_url: str
+    """The dataset as the client addresses it, with a slash at the end."""
+    bearer: str | None = field(repr=False)
+    """The caller's own token, handed back for the way through the node."""
+    ttl: timedelta
+
+    def pull(self, dataset: DatasetId, file: ObjectFileReference) -> PullStrategy:
+        """How to fetch it. Whether it exists shows when it is fetched."""
+        url = self.objects.download_url(_key(dataset, file), ttl=self.ttl)
+        return PullStrategy(object_file=file, download_from=self._given(url, file))
+
+    def push(self, dataset: DatasetId, file: ObjectFileReference) -> PushStrategy:
+        """How to put it; nothing to do when this dataset has it already."""
+        key = _key(dataset, file)
+        if self.objects.stat(key) is not None:
+            return PushStrategy(object_file=file, push_strategy="SkipUpload")
+        url = self.objects.upload_url(key, size=file.size, ttl=self.ttl)
+        return PushStrategy(
+            object_file=file, push_strategy="HttpUpload", upload_to=self._given(url, file)
+        )
+
+    def _given(self, url: values.TransferUrl | None, file: ObjectFileReference) -> TransferUrl:
+        """The presigned URL, or the node's own: its two headers, in this order."""
+        if url is not None:
+            headers = tuple(Header(name=name, value=value) for name, value in url.headers)
+            return TransferUrl(url=url.url, headers=headers, expires_at=url.expires_at)
+        own = [Header(name=VERSION_HEADER, value=str(PROTOCOL_VERSION))]
+        if self.bearer is not None:
+            own.append(Header(name="authorization", value=f"Bearer {self.bearer}"))
+        path = f"{FOLDERS[file.object_type]}/{file.physical_hash}"
+        return TransferUrl(url=self.dataset_url + path, headers=tuple(own))
+
+
+def _key(dataset: DatasetId, file: ObjectFileReference) -> ObjectKey:
+    return ObjectKey(dataset, KINDS[file.object_type], file.physical_hash)

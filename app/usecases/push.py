@@ -1,0 +1,203 @@
+"""One smart push, message by message: compare heads, check blocks, create, take, commit.
+
+New blocks stay in memory until the commit. What fails goes out in a Close frame, as `failure`
+says; only a head that moved is an ordinary answer.
+"""
+
+from __future__ import annotations
+
+from protocol.chain.rules import fold
+from protocol.chain.state import EMPTY, ChainState
+from protocol.errors import BadInput
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import Seed
+from protocol.multihash import Multihash
+from protocol.transfer import messages
+from protocol.transfer.bundle import BundleLimits, unpack
+from protocol.transfer.messages import (
+    INTERNAL_ERROR,
+    Accepted,
+    DatasetPushComplete,
+    DatasetPushCompleteConfirmed,
+    DatasetPushMetadataRequest,
+    DatasetPushMetadataResponse,
+    DatasetPushObjectsTransferRequest,
+    DatasetPushObjectsTransferResponse,
+    DatasetPushRequest,
+    DatasetPushResponse,
+    Internal,
+    InvalidHead,
+    Message,
+    MetadataBlocksBatch,
+    NameCollision,
+    ObjectsTransferStrategies,
+    PushPhase,
+    RefCollision,
+    Reply,
+    TransferPhase,
+)
+from protocol.transfer.phases import PHASES, PushState, State
+from storage.dataset import SeedBlockOverwriteRestricted
+from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
+from storage.values import DatasetEntry, Visibility
+
+from ..wiring import Node
+from .datasets import remember_inputs
+from .links import Links
+
+
+class PlanBroken(BadInput):
+    """The batch holds another number of blocks than the plan announced."""
+
+
+class FirstBlockIsNoSeed(BadInput):
+    """A push that would create a dataset does not begin with its Seed."""
+
+
+class PushExchange:
+    """The server's side of a push: what to answer to each message."""
+
+    start: State = PushState.START
+
+    def __init__(
+        self, node: Node, alias: DatasetAlias, entry: DatasetEntry | None, links: Links
+    ) -> None:
+        self._node, self._alias, self._links = node, alias, links
+        self._entry = entry
+        self._request: DatasetPushRequest | None = None
+        self._blocks: list[HashedBlock] = []
+        self._expected: Multihash | None = None
+        self._unsettled = False
+
+    def answer(self, message: Message) -> Message | None:
+        match message:
+            case DatasetPushRequest():
+                return self._compare_heads(message)
+            case DatasetPushMetadataRequest(new_blocks=batch):
+                self._take(batch)
+                return DatasetPushMetadataResponse(result=Accepted())
+            case DatasetPushObjectsTransferRequest(object_files=files):
+                dataset = self._dataset_id()
+                strategies = tuple(self._links.push(dataset, file) for file in files)
+                return DatasetPushObjectsTransferResponse(
+                    result=ObjectsTransferStrategies(object_transfer_strategies=strategies)
+                )
+            case DatasetPushComplete():
+                self._commit()
+                return DatasetPushCompleteConfirmed()
+        return None
+
+    def settle(self) -> None:
+        """Once the batch was accepted: check it against the chain, then make a new dataset.
+
+        The client is waiting for the answer to its objects request by then, which is where
+        peers understand that something is wrong.
+        """
+        if not self._unsettled:
+            return
+        self._unsettled = False
+        if self._entry is None:
+            self._create(self._blocks[0])
+        else:
+            fold(self._blocks, self._base())
+
+    def failure(self, state: State, error: Exception) -> Reply:
+        """What the Close frame says of an error."""
+        match error:
+            case SeedBlockOverwriteRestricted():
+                return DatasetPushMetadataResponse(result=messages.SeedBlockOverwriteRestricted())
+            case DatasetIdTaken():
+                taken = DatasetId.parse(str(error.facts["dataset_id"]))
+                return DatasetPushObjectsTransferResponse(result=RefCollision(dataset_id=taken))
+            case AliasTaken():
+                alias = NameCollision(dataset_alias=str(self._alias))
+                return DatasetPushObjectsTransferResponse(result=alias)
+        phase = PHASES[state]
+        if isinstance(error, FirstBlockIsNoSeed):
+            phase = TransferPhase(push=PushPhase.ObjectsUploadProgress)
+        return DatasetPushResponse(result=Internal(phase=phase, error_message=INTERNAL_ERROR))
+
+    def _compare_heads(self, request: DatasetPushRequest) -> DatasetPushResponse:
+        """The client must have seen the head that is. Mind the names in `InvalidHead`."""
+        self._entry = self._node.stores.registry.find(DatasetRef(alias=self._alias))
+        head = self._head()
+        if request.current_head != head:
+            return DatasetPushResponse(
+                result=InvalidHead(actual_head=request.current_head, expected_head=head)
+            )
+        self._request, self._expected = request, head
+        return DatasetPushResponse(result=Accepted())
+
+    def _head(self) -> Multihash | None:
+        if self._entry is None:
+            return None
+        try:
+            return self._node.stores.refs.head(self._entry.id)
+        except DatasetNotFound:
+            return None
+
+    def _take(self, batch: MetadataBlocksBatch) -> None:
+        """Unpack; a forced batch that begins with a Seed must begin with the same one."""
+        request, settings = self._asked(), self._node.settings
+        if batch.num_blocks != request.transfer_plan.num_blocks:
+            raise PlanBroken(
+                f"{batch.num_blocks} blocks where the plan announced "
+                f"{request.transfer_plan.num_blocks}"
+            )
+        limits = BundleLimits(
+            max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
+        )
+        self._blocks = unpack(batch, limits=limits)
+        self._unsettled = bool(self._blocks)
+        if self._blocks and self._entry is not None and request.force_update_if_diverged:
+            seed = self._blocks[0].event
+            own = (self._entry.id, self._entry.kind)
+            if isinstance(seed, Seed) and (seed.dataset_id, seed.dataset_kind) != own:
+                raise SeedBlockOverwriteRestricted(self._entry.id)
+
+    def _base(self) -> ChainState:
+        """The state the new blocks continue."""
+        first, dataset = (
+            self._blocks[0],
+            self._node.stores.dataset(DatasetRef(id=self._dataset_id())),
+        )
+        if self._asked().force_update_if_diverged:
+            return EMPTY if first.prev is None else dataset.state(first.prev)
+        return dataset.state(self._expected)
+
+    def _create(self, first: HashedBlock) -> None:
+        """The dataset exists from its Seed on; its blocks may follow the rules or not at all."""
+        if not isinstance(first.event, Seed):
+            raise FirstBlockIsNoSeed("a new dataset begins with a Seed block")
+        fold(self._blocks)
+        public = self._asked().visibility_for_created_dataset is messages.Visibility.Public
+        entry = DatasetEntry(
+            id=first.event.dataset_id,
+            alias=self._alias,
+            kind=first.event.dataset_kind,
+            visibility=Visibility.PUBLIC if public else Visibility.PRIVATE,
+            created_at=self._node.clock(),
+        )
+        self._node.stores.create_dataset(entry, [first])
+        self._entry, self._expected = entry, first.hash
+        self._blocks = self._blocks[1:]
+
+    def _commit(self) -> None:
+        """Append and move the head: compare-and-swap, or whatever it is under force."""
+        if not self._blocks or self._expected is None:
+            return
+        dataset = self._node.stores.dataset(DatasetRef(id=self._dataset_id()))
+        force = self._asked().force_update_if_diverged
+        dataset.commit(self._blocks, expected=self._expected, force=force)
+        remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))
+
+    def _dataset_id(self) -> DatasetId:
+        if self._entry is None:
+            raise DatasetNotFound(DatasetRef(alias=self._alias))
+        return self._entry.id
+
+    def _asked(self) -> DatasetPushRequest:
+        if self._request is None:
+            raise PlanBroken("no push was asked for")
+        return self._request

@@ -1,0 +1,196 @@
+"""The service on a real socket, in a thread of the test, and chains to serve with it."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.main import build_app
+from app.server import NodeServer, server_config
+from app.settings import Settings
+from app.usecases.accounts import create_token, ensure_account
+from app.wiring import Node, open_node
+from protocol.chain.author import author
+from protocol.chain.state import EMPTY, ChainState
+from protocol.identity import DatasetAlias, DatasetId
+from protocol.instant import Instant
+from protocol.keys import key_pair
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
+from protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from protocol.metadata.schema import (
+    DataField,
+    DataSchema,
+    DataTypeInt32,
+    DataTypeInt64,
+    DataTypeOption,
+    DataTypeString,
+    DataTypeTimestamp,
+)
+from protocol.multihash import Multihash
+from storage.values import DatasetEntry, ObjectKey, ObjectKind, Scope, Visibility
+
+NOON = Instant.parse("2050-01-01T12:00:00Z")
+
+
+@dataclass
+class Service:
+    """A served node: its address, and the node behind it for setting things up."""
+
+    node: Node
+    url: str
+
+    def token(
+        self, account: str = "kamu", *scopes: Scope, expires_at: Instant | None = None
+    ) -> str:
+        accounts = self.node.stores.accounts
+        owner = ensure_account(accounts, account, os.urandom)
+        made = create_token(
+            accounts,
+            owner,
+            os.urandom,
+            self.node.clock(),
+            scopes=scopes or Scope,
+            expires_at=expires_at,
+        )
+        return str(made)
+
+    def http(self, token: str | None = None) -> httpx.Client:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30)
+
+    def keep(
+        self, chain: Chain, alias: str = "kamu/foo", visibility: Visibility = Visibility.PUBLIC
+    ) -> DatasetEntry:
+        """Put a chain and its objects into the node's stores."""
+        entry = DatasetEntry(
+            chain.id, DatasetAlias.parse(alias), DatasetKind.Root, visibility, self.node.clock()
+        )
+        for (kind, name), content in chain.objects.items():
+            self.node.stores.objects.put(ObjectKey(chain.id, kind, name), [content])
+        self.node.stores.create_dataset(entry, chain.blocks)
+        return entry
+
+
+@contextmanager
+def serving(data: Path, **settings: Any) -> Iterator[Service]:
+    """Serve a node in `data` until the block ends."""
+    given = {"port": 0, "workers": 0, "shutdown_s": 2, **settings}
+    node = open_node(Settings(data=data, **given))
+    server = NodeServer(server_config(build_app(node), node.settings))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise TimeoutError("the service did not start")
+        time.sleep(0.005)
+    try:
+        yield Service(node, f"http://127.0.0.1:{server.port}")
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        node.stores.close()
+
+
+@dataclass
+class Chain:
+    """A root dataset built block by block, with the content of its objects."""
+
+    id: DatasetId
+    blocks: list[HashedBlock] = field(default_factory=list)
+    objects: dict[tuple[ObjectKind, Multihash], bytes] = field(default_factory=dict)
+    state: ChainState = EMPTY
+
+    def add(self, *events: Any) -> Chain:
+        blocks, self.state = author(self.state, events, system_time=NOON)
+        self.blocks += blocks
+        return self
+
+    def add_rows(self, count: int, *, checkpoint: bytes | None = None) -> Chain:
+        """AddData with a Parquet slice of `count` rows."""
+        start = self.state.next_offset
+        content = parquet_rows(start, count)
+        piece = DataSlice(
+            logical_hash=Multihash(0x300016, Multihash.of(content).digest),
+            physical_hash=Multihash.of(content),
+            offset_interval=OffsetInterval(start=start, end=start + count - 1),
+            size=len(content),
+        )
+        self.objects[ObjectKind.DATA, piece.physical_hash] = content
+        kept = None
+        if checkpoint is not None:
+            kept = Checkpoint(physical_hash=Multihash.of(checkpoint), size=len(checkpoint))
+            self.objects[ObjectKind.CHECKPOINT, kept.physical_hash] = checkpoint
+        return self.add(
+            AddData(
+                prev_checkpoint=self.state.last_checkpoint,
+                prev_offset=self.state.last_offset,
+                new_data=piece,
+                new_checkpoint=kept,
+                new_watermark=NOON,
+            )
+        )
+
+    @property
+    def head(self) -> Multihash:
+        return self.blocks[-1].hash
+
+
+def seeded(seed: bytes | None = None) -> Chain:
+    """A chain of one Seed block."""
+    dataset = key_pair(seed or os.urandom(32)).dataset_id
+    chain = Chain(dataset)
+    return chain.add(Seed(dataset_id=dataset, dataset_kind=DatasetKind.Root))
+
+
+def described(text: str = "ten rows") -> SetInfo:
+    return SetInfo(description=text, keywords=("test",))
+
+
+def ten_rows(seed: bytes | None = None) -> Chain:
+    """Seed, SetInfo, SetDataSchema, AddData with ten records and a checkpoint."""
+    chain = seeded(seed).add(described(), SetDataSchema(schema=SCHEMA))
+    return chain.add_rows(10, checkpoint=os.urandom(321))
+
+
+SCHEMA = DataSchema(
+    fields=(
+        DataField(name="offset", type=DataTypeInt64()),
+        DataField(name="op", type=DataTypeInt32()),
+        DataField(name="system_time", type=DataTypeTimestamp()),
+        DataField(name="event_time", type=DataTypeTimestamp()),
+        DataField(name="city", type=DataTypeOption(inner=DataTypeString())),
+        DataField(name="population", type=DataTypeOption(inner=DataTypeInt64())),
+    )
+)
+
+
+def parquet_rows(start: int, count: int) -> bytes:
+    """A slice of the above schema; cities `c0`, `c1`, … by offset."""
+    utc = pa.timestamp("ms", "UTC")
+    offsets = list(range(start, start + count))
+    table = pa.table(
+        {
+            "offset": pa.array(offsets, pa.int64()),
+            "op": pa.array([0] * count, pa.int32()),
+            "system_time": pa.array([NOON.millis] * count, utc),
+            "event_time": pa.array([NOON.millis] * count, utc),
+            "city": pa.array([f"c{n}" for n in offsets]),
+            "population": pa.array([n * 100 for n in offsets], pa.int64()),
+        }
+    )
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=4)
+    return sink.getvalue()
