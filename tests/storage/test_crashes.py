@@ -1,0 +1,192 @@
+"""Whatever breaks at whichever step: readers see all or nothing, and a second try succeeds.
+
+Failures are injected by wrapping the real stores; what lies below keeps running on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chain_maker import entry, infos, long_chain
+
+from protocol.chain.author import author
+from protocol.chain.rules import fold
+from protocol.identity import DatasetRef
+from protocol.metadata.block import HashedBlock
+from storage.config import StoreSettings, open_stores
+from storage.dataset import Dataset
+from storage.stores import Stores
+from storage.values import ObjectKey, ObjectKind
+
+ID = entry().id
+ROOT = Path(__file__).parents[2]
+
+
+class PowerCut(RuntimeError):
+    """What the failing step raises; no error of the node."""
+
+
+class Fuse:
+    """Lets so many calls pass, and fails at the next: before it, or after it took effect."""
+
+    def __init__(self, passes: int, *, after: bool) -> None:
+        self.passes, self.after = passes, after
+        self.blown = False
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        self.passes -= 1
+        if self.passes >= 0:
+            return call()
+        if self.after:
+            call()
+        self.blown = True
+        raise PowerCut
+
+    def wrap(self, store: Any, *names: str) -> Any:
+        return _Fused(self, store, names)
+
+
+class _Fused:
+    def __init__(self, fuse: Fuse, store: Any, names: tuple[str, ...]) -> None:
+        self._fuse, self._store, self._names = fuse, store, names
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name not in self._names:
+            return method
+        return lambda *args, **kwargs: self._fuse.run(lambda: method(*args, **kwargs))
+
+
+def fused(stores: Stores, fuse: Fuse) -> Stores:
+    return replace(
+        stores,
+        objects=fuse.wrap(stores.objects, "put", "write_ref", "write_alias"),
+        refs=fuse.wrap(stores.refs, "move"),
+        registry=fuse.wrap(stores.registry, "create"),
+    )
+
+
+def check_nothing_half_done(stores: Stores) -> None:
+    """Every visible head leads to a whole chain, in the index and among the objects."""
+    for each in stores.registry.page():
+        blocks = Dataset(each, stores).blocks()
+        fold(blocks)
+        for block in blocks:
+            assert stores.objects.stat(ObjectKey(each.id, ObjectKind.BLOCK, block.hash))
+        mirror = stores.objects.read_ref(each.id, "head")
+        if mirror is not None:
+            assert mirror in {move.new for move in stores.refs.moves(after=0)}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_creation_that_breaks_off_is_all_or_nothing(stores: Stores, after: bool) -> None:
+    blocks = long_chain(ID, 2)
+    for passes in range(10):
+        fuse = Fuse(passes, after=after)
+        try:
+            fused(stores, fuse).create_dataset(entry(), blocks)
+        except PowerCut:
+            check_nothing_half_done(stores)
+            if stores.registry.find(DatasetRef(id=ID)) is None:
+                assert stores.objects.read_ref(ID, "head") is None
+                stores.create_dataset(entry(), blocks)
+        assert stores.dataset(DatasetRef(id=ID)).blocks() == blocks
+        stores.repair_mirrors()
+        assert stores.objects.read_ref(ID, "head") == blocks[-1].hash
+        stores.forget_dataset(ID)
+        if not fuse.blown:
+            return
+    pytest.fail("the creation has more steps than were tried")
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_commit_that_breaks_off_is_all_or_nothing(
+    stores: Stores, after: bool, force: bool
+) -> None:
+    blocks = long_chain(ID, 2)
+    stores.create_dataset(entry(), blocks)
+    for passes in range(10):
+        more = follow(blocks, f"{passes}a", f"{passes}b")
+        head, fuse = blocks[-1].hash, Fuse(passes, after=after)
+        try:
+            broken = fused(stores, fuse).dataset(DatasetRef(id=ID))
+            broken.commit(more, expected=head, force=force)
+        except PowerCut:
+            check_nothing_half_done(stores)
+            dataset = stores.dataset(DatasetRef(id=ID))
+            assert dataset.head() in (head, more[-1].hash)
+            dataset.commit(more, expected=head, force=force)
+        blocks += more
+        assert stores.dataset(DatasetRef(id=ID)).blocks() == blocks
+        assert stores.objects.read_ref(ID, "head") == blocks[-1].hash
+        if not fuse.blown:
+            return
+    pytest.fail("the commit has more steps than were tried")
+
+
+def follow(blocks: list[HashedBlock], *texts: str) -> list[HashedBlock]:
+    return author(fold(blocks), infos(*texts), system_time=blocks[-1].block.system_time)[0]
+
+
+def test_mirrors_left_behind_are_made_up_for_when_the_stores_are_opened(tmp_path: Path) -> None:
+    settings = StoreSettings(data=tmp_path, durable=False)
+    stores = open_stores(settings)
+    blocks = long_chain(ID, 3)
+    stores.create_dataset(entry(), blocks[:1])
+    stores.refs.move(ID, expected=blocks[0].hash, new=blocks[2].hash, blocks=blocks[1:])
+    lost = entry("kamu/lost")
+    stores.registry.create(lost, blocks=long_chain(lost.id, 1))
+    stores.close()
+    assert stores.objects.read_ref(ID, "head") == blocks[0].hash
+    again = open_stores(settings)
+    assert again.objects.read_ref(ID, "head") == blocks[2].hash
+    assert again.objects.read_ref(lost.id, "head") == again.refs.head(lost.id)
+    assert again.repair_mirrors() == 0
+    again.close()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from chain_maker import *
+from storage.config import StoreSettings, open_stores
+from storage.sql import engine
+stores = open_stores(StoreSettings(data=Path(sys.argv[1])))
+blocks = long_chain(entry().id, 200)
+dataset = stores.create_dataset(entry(), blocks[:1])
+for number in range(1, 200):
+    print(number, flush=True)
+    dataset.commit([blocks[number]], expected=blocks[number - 1].hash)
+"""
+
+
+@pytest.mark.parametrize("lines", [3, 17, 40])
+def test_a_killed_process_leaves_a_whole_dataset(tmp_path: Path, lines: int) -> None:
+    path = f"{ROOT}:{ROOT / 'tests/support'}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin"},
+    )
+    assert process.stdout is not None
+    for _ in range(lines):
+        process.stdout.readline()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    stores = open_stores(StoreSettings(data=tmp_path))
+    dataset = stores.dataset(DatasetRef(id=ID))
+    found = dataset.blocks()
+    assert lines <= len(found) + 1
+    assert found == long_chain(ID, 200)[: len(found)]
+    assert stores.objects.read_ref(ID, "head") == dataset.head()
+    check_nothing_half_done(stores)
+    dataset.commit(follow(found, "after the crash"), expected=dataset.head())
+    stores.close()

@@ -1,0 +1,185 @@
+"""Schema, migrations and connections of both databases."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from protocol.instant import Instant
+from storage.sql.engine import UnknownDatabase, open_engine, reading, sqlite_url, storable, writing
+from storage.sql.migrate import migrate, revert
+from storage.sql.tables import InstantColumn, metadata, moves
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a database without tables."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("empty_postgres_url"))
+    return sqlite_url(tmp_path / "empty.db")
+
+
+def table_names(engine: sa.Engine) -> set[str]:
+    return set(sa.inspect(engine).get_table_names()) - {"alembic_version"}
+
+
+def test_migrations_go_up_down_and_up_again(empty: str) -> None:
+    engine = open_engine(empty)
+    for _ in range(2):
+        migrate(engine)
+        assert table_names(engine) == set(metadata.tables)
+        migrate(engine)
+        revert(engine)
+        assert table_names(engine) == set()
+    engine.dispose()
+
+
+def test_tables_and_migrations_agree(empty: str) -> None:
+    engine = open_engine(empty)
+    migrate(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_partial_indexes_and_counters_agree_as_well(empty: str, tmp_path: Path) -> None:
+    """What the comparison of alembic does not look at: the databases' own definitions."""
+    migrated = open_engine(empty)
+    migrate(migrated)
+    if migrated.dialect.name == "sqlite":
+        created = open_engine(sqlite_url(tmp_path / "created.db"))
+        metadata.create_all(created)
+        assert _indexes(migrated) == _indexes(created)
+        assert _counters(migrated) == _counters(created) == {"moves", "jobs"}
+        created.dispose()
+    else:
+        found = _indexes(migrated)
+        assert "WHERE ((status)::text = 'waiting'::text)" in found["uq_jobs_dedup_key_waiting"]
+        assert "WHERE ((status)::text = 'running'::text)" in found["uq_jobs_lock_running"]
+    migrated.dispose()
+
+
+def _indexes(engine: sa.Engine) -> dict[str, str]:
+    sqlite = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+    postgres = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
+    with engine.connect() as connection:
+        rows = connection.exec_driver_sql(sqlite if engine.dialect.name == "sqlite" else postgres)
+        return {name: text for name, text in rows if "alembic" not in name}
+
+
+def _counters(engine: sa.Engine) -> set[str]:
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
+    with engine.connect() as connection:
+        return set(connection.exec_driver_sql(query).scalars())
+
+
+def test_several_processes_may_migrate_at_once(empty: str) -> None:
+    program = (
+        "import sys; from storage.sql.engine import open_engine; "
+        "from storage.sql.migrate import migrate; migrate(open_engine(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", program, empty]
+    processes = [subprocess.Popen(command, cwd=ROOT) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    engine = open_engine(empty)
+    assert table_names(engine) == set(metadata.tables)
+    engine.dispose()
+
+
+def test_sqlite_writers_wait_for_each_other_instead_of_failing(tmp_path: Path) -> None:
+    engine = open_engine(sqlite_url(tmp_path / "test.db"))
+    migrate(engine)
+    query, ready = sa.select(sa.func.count()).select_from(moves), threading.Barrier(4)
+
+    def read_then_write(name: str) -> None:
+        ready.wait()
+        for _ in range(5):
+            with writing(engine) as connection:
+                count = connection.execute(query).scalar_one()
+                text = "INSERT INTO moves (dataset, ref, new, at) VALUES (?, ?, ?, ?)"
+                connection.exec_driver_sql(text, (b"", name, b"", str(count)))
+
+    writers = [threading.Thread(target=read_then_write, args=(f"w{n}",)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    with reading(engine) as connection:
+        stamps = connection.exec_driver_sql("SELECT at FROM moves ORDER BY number").scalars().all()
+    assert stamps == [str(number) for number in range(20)]
+    engine.dispose()
+
+
+def test_sqlite_is_opened_durable_with_a_log_and_keys(tmp_path: Path) -> None:
+    engine = open_engine(sqlite_url(tmp_path / "test.db"))
+    with engine.connect() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    assert pragmas == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "busy_timeout": 30_000,
+    }
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://secret@host/db", "nonsense secret", "", "sqlite://", "sqlite:///:memory:"]
+)
+def test_other_databases_are_refused_without_repeating_the_url(url: str) -> None:
+    with pytest.raises(UnknownDatabase) as refused:
+        open_engine(url)
+    assert "secret" not in refused.value.message
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_postgresql_urls_of_any_spelling_use_one_driver(scheme: str) -> None:
+    engine = open_engine(f"{scheme}://me@localhost/db")
+    assert engine.url.drivername == "postgresql+psycopg"
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0001-01-01T00:00:00Z",
+        "1969-12-31T23:59:59.999999999Z",
+        "1970-01-01T00:00:00Z",
+        "1970-01-01T00:00:00.000000001Z",
+        "2026-11-21T10:00:00.12Z",
+        "9999-12-31T23:59:59.999999999Z",
+    ],
+)
+def test_instants_are_kept_to_the_nanosecond(database: sa.Engine, text: str) -> None:
+    when = Instant.parse(text)
+    with database.connect() as connection:
+        kept = connection.execute(sa.select(sa.literal(when, InstantColumn))).scalar_one()
+    assert kept == when
+
+
+def test_kept_instants_sort_by_time() -> None:
+    column, dialect = InstantColumn(), sa.create_engine("sqlite://").dialect
+    times = [Instant(ns) for ns in (-(10**18), -1, 0, 1, 10**9 - 1, 10**9, 17 * 10**17)]
+    texts = [str(column.process_bind_param(when, dialect)) for when in times]
+    assert texts == sorted(texts)
+    assert {len(text) for text in texts} == {30}
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"), [("é", True), ("", True), ("a\0", False), ("\ud800", False)]
+)
+def test_text_no_database_can_hold_is_told_apart(text: str, fits: bool) -> None:
+    assert storable(text) is fits
