@@ -70,8 +70,6 @@ class _Composer:
 
     def take(self, event: Any) -> None:
         match event:
-            case yaml.DocumentStartEvent():
-                self.anchors.clear()
             case yaml.ScalarEvent():
                 self._add(_scalar(event), 1, event.anchor)
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
@@ -81,6 +79,8 @@ class _Composer:
                 self._add(done.value, done.nodes, done.anchor)
             case yaml.AliasEvent():
                 self._alias(event)
+            case yaml.DocumentStartEvent():
+                self.anchors.clear()
 
     def _open(self, event: Any) -> None:
         is_list = isinstance(event, yaml.SequenceStartEvent)
