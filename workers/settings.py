@@ -36,4 +36,7 @@ class WorkerSettings(BaseSettings):
     commit_attempts: int = Field(
         5, gt=0, description="How often a batch is planned again when another writer was first."
     )
+    allow_empty_snapshot: bool = Field(
+        False, description="Whether an empty snapshot may retract every row of a dataset."
+    )
     log_level: str = Field("INFO", description="Least severe level that is logged.")

@@ -49,17 +49,20 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
     """
     rule = MERGE[type(run.strategy)]
     merging = merging_of(run.strategy, run.vocab)
+    touched = run.staged.rows + (run.history_rows if rule.reads else 0)
+    small = touched <= run.small_rows
+    session = session.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "1" if small else str(run.partitions))
     position = pa.field(POSITION, pa.int64())
     new = read_parquet(session, [run.staged.path], run.staged.schema.append(position))
     prev = _history(run, rule, merging, session) if run.history else None
     result = rule.merge(merging, prev, new)
     result = _with_event_time(result, run)
-    touched = run.staged.rows + (run.history_rows if rule.reads else 0)
     return sorted_batches(
         result,
         rule.order(merging),
         scratch,
-        small=touched <= run.small_rows,
+        small=small,
         partitions=run.partitions,
     )
 

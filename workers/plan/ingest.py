@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.chain.state import ChainState, Vocab
-from protocol.errors import BadInput, NotFound
+from protocol.errors import BadInput
 from protocol.instant import Instant
 from protocol.metadata.events import AddPushSource, DatasetKind
 from protocol.metadata.reading import MergeStrategy, ReadStep
@@ -22,7 +22,7 @@ from storage.ingest_job import IngestPayload
 from ..ingest.read import for_media_type
 
 
-class SourceNotFound(NotFound):
+class SourceNotFound(BadInput):
     """No push source fits the request."""
 
 

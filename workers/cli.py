@@ -1,0 +1,154 @@
+"""`odf-worker`: settings from the environment and the command line, stores, Spark, the loop."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protocol.errors import NodeError
+from storage.config import StoreSettings, open_stores
+from storage.stores import Stores
+
+from .log import LOGGER, line, set_up
+from .settings import WorkerSettings
+
+SCRATCH_PREFIX = "odf-worker-"
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), help="Directory of the local stores.")
+@click.option("--database-url", help="Database of the node; default SQLite in the directory.")
+@click.option("--objects-url", help="Object store of the node; default the directory.")
+@click.option("--master", "spark_master", help="Spark master URL; default local[2].")
+@click.option("--once", is_flag=True, help="Run the jobs that wait, then end.")
+@click.option("--no-warm-up", is_flag=True, help="Be ready sooner, with a slow first job.")
+@click.option("--parent-pid", type=int, help="End when this process is gone.")
+def main(*, once: bool, no_warm_up: bool, parent_pid: int | None, **given: Any) -> None:
+    """Run the jobs of a node: ingest what producers post, on Spark."""
+    settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
+    set_up(settings.log_level)
+    try:
+        code = _run(settings, once=once, warm=not no_warm_up and not once, parent_pid=parent_pid)
+    except NodeError as error:
+        raise click.ClickException(error.message) from None
+    sys.exit(code)
+
+
+def _run(settings: WorkerSettings, *, once: bool, warm: bool, parent_pid: int | None) -> int:
+    # Spark is imported late: `--help` and wrong options need none.
+    from .main import EngineGone, Worker, watch_parent
+
+    began = time.monotonic()
+    scratch = _scratch(settings)
+    stores = open_stores(
+        StoreSettings(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+        ),
+        repair=False,
+    )
+    try:
+        worker = _worker(settings, stores, scratch, Worker)
+        _stop_on_signals(worker.stop.set)
+        if parent_pid is not None:
+            watch_parent(parent_pid, worker.stop)
+        if warm:
+            _warm_up(worker)
+        LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
+        worker.work(once=once)
+        LOGGER.info(line("worker ends", worker=worker.name))
+        worker.bench.session.stop()
+    except EngineGone as gone:
+        LOGGER.error(line("worker ends", reason=gone))
+        return 1
+    finally:
+        stores.close()
+        shutil.rmtree(scratch, ignore_errors=True)
+    return 0
+
+
+def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
+    from .engine.raw_query import SparkEngine
+    from .engine.spark import SparkOptions, start_spark
+    from .ingest.frame import Limits
+    from .ingest.run import Bench
+
+    session = start_spark(
+        SparkOptions(
+            master=settings.spark_master, memory=settings.spark_driver_memory, scratch=scratch
+        )
+    )
+    bench = Bench(
+        session=session,
+        engine=SparkEngine(session),
+        objects=stores.objects,
+        scratch=scratch,
+        limits=Limits(
+            columns=settings.max_columns,
+            cell_bytes=settings.max_cell_bytes,
+            row_bytes=settings.max_row_bytes,
+        ),
+        commit_attempts=settings.commit_attempts,
+        allow_empty_snapshot=settings.allow_empty_snapshot,
+    )
+    return make(
+        stores=stores,
+        bench=bench,
+        name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
+        lease=timedelta(seconds=settings.lease_s),
+        longest_pause_s=settings.poll_ms / 1000,
+    )
+
+
+def _warm_up(worker: Any) -> None:
+    from .main import now
+    from .warmup import warm_up
+
+    try:
+        warm_up(worker.bench, now=now())
+    except Exception:  # a slow first job is better than no worker
+        LOGGER.exception("warm-up failed")
+
+
+def _stop_on_signals(stop: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
+
+
+def _scratch(settings: WorkerSettings) -> Path:
+    """A folder of this process; those of workers that were killed are cleared away."""
+    base = settings.scratch or Path(tempfile.gettempdir())
+    base.mkdir(parents=True, exist_ok=True)
+    for old in base.glob(f"{SCRATCH_PREFIX}*"):
+        pid = old.name.removeprefix(SCRATCH_PREFIX)
+        if pid.isdigit() and not _is_alive(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
+    scratch = base / f"{SCRATCH_PREFIX}{os.getpid()}"
+    scratch.mkdir(parents=True, exist_ok=True)
+    return scratch
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+if __name__ == "__main__":
+    main()
