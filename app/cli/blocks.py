@@ -129,7 +129,7 @@ def opened_file(name: str) -> Iterator[BinaryIO]:
     try:
         stream = Path(name).open("rb")  # noqa: SIM115
     except OSError as error:
-        raise click.FileError(name, hint=error.strerror or "cannot be opened") from None
+        raise click.UsageError(f"cannot open {name}: {error.strerror}") from None
     with stream:
         yield stream
 

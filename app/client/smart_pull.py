@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 import httpx
 
+from protocol.errors import NodeError
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from protocol.transfer.messages import (
@@ -120,12 +121,15 @@ class _Exchange:
             bytes=sum(one.size for one in missing),
         )
 
-    def how_diverged(self, remote: HttpRepository, head: Multihash) -> Exception:
-        """The node says "invalid interval"; walk both chains to say by how much."""
+    def how_diverged(self, remote: HttpRepository, head: Multihash) -> NodeError:
+        """The node says "invalid interval"; walk both chains to say by how much, if we may."""
         if self._old is None:
             return Diverged()
         ours = ChainReader(self._folder, limits=self._limits)
-        found = compare(ChainReader(remote, limits=self._limits), head, ours, self._old)
+        try:
+            found = compare(ChainReader(remote, limits=self._limits), head, ours, self._old)
+        except NodeError:
+            return Diverged()
         if found.relation is Relation.BEHIND:
             return DestinationAhead(len(found.destination_only))
         return Diverged(source=len(found.source_only), destination=len(found.destination_only))

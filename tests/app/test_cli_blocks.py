@@ -136,5 +136,7 @@ def test_a_file_that_is_no_table_has_no_logical_hash(tmp_path):
     assert run("hash", file, "--logical").exit_code == 1
 
 
-def test_an_absent_file_is_wrong_usage_or_missing():
-    assert run("hash", "/does/not/exist").exit_code in (1, 2, 3)
+def test_a_file_that_cannot_be_opened_is_wrong_usage(tmp_path):
+    for name in ("/does/not/exist", tmp_path):
+        assert run("hash", name).exit_code == 2
+        assert run("inspect", name).exit_code == 2

@@ -1,0 +1,537 @@
+"""Smart transfers with nodes that lie, stall, hang up or say "no"."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from chains import FolderDataset, files_of, make_dataset
+from static_files import answering, send, static_files
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+from app.client import sync
+from app.client.http import TransferFailed, Unauthorized
+from app.client.limits import ClientLimits, TooMuch
+from app.client.receive import Diverged, ObjectSizeMismatch, SeedOverwrite, SourceObjectMissing
+from app.client.smart_push import PushUnconfirmed, UploadRefused
+from app.client.socket import (
+    Disconnected,
+    HandshakeRefused,
+    HeadMoved,
+    NameCollision,
+    NodeBusy,
+    NodeFailed,
+    RefCollision,
+    UnintelligibleAnswer,
+)
+from app.client.urls import Location
+from protocol.errors import LimitExceeded
+from protocol.multihash import HashMismatch
+from protocol.transfer.bundle import pack
+from protocol.transfer.messages import (
+    DatasetMetadataPullResponse,
+    DatasetPullResponse,
+    DatasetPullSuccess,
+    encode,
+)
+from protocol.transfer.plan import transfer_plan
+
+FAST = ClientLimits(message_s=1, idle_s=1, connect_s=2, confirm_s=1, attempts=1)
+
+
+@dataclass
+class Stranger:
+    """A node played by a test: its head, and what it does with a socket."""
+
+    act: Callable[[ServerConnection], None]
+    head: str | None = None
+    status: int | None = None
+    body: str = ""
+    url: str = ""
+    heard: list[str] = field(default_factory=list)
+
+    def request(self, connection: ServerConnection, request: Any) -> Any:
+        if request.path.endswith("/refs/head"):
+            return connection.respond(200, self.head) if self.head else connection.respond(404, "")
+        return connection.respond(self.status, self.body) if self.status else None
+
+    def handle(self, connection: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            self.act(connection)
+
+
+@contextmanager
+def playing(stranger: Stranger) -> Iterator[Stranger]:
+    with serve(
+        stranger.handle,
+        "127.0.0.1",
+        0,
+        process_request=stranger.request,
+        compression=None,
+        ping_interval=None,
+        max_size=None,
+    ) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        stranger.url = f"odf+http://127.0.0.1:{server.socket.getsockname()[1]}/x/"
+        yield stranger
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def theirs(tmp_path) -> FolderDataset:
+    return make_dataset(tmp_path / "theirs", rows=[5], checkpoint=b"state")
+
+
+@pytest.fixture
+def local(tmp_path) -> Path:
+    return tmp_path / "local"
+
+
+def pull(stranger: Stranger, folder: Path, **more: Any) -> Any:
+    given = {"limits": FAST, **more}
+    return sync.pull(Location.parse(stranger.url), Location.parse(str(folder)), **given)
+
+
+def push(dataset: FolderDataset, stranger: Stranger, **more: Any) -> Any:
+    given = {"limits": FAST, "token": "t", **more}
+    return sync.push(Location.parse(str(dataset.folder)), Location.parse(stranger.url), **given)
+
+
+def plan_text(dataset: FolderDataset, **changed: int) -> str:
+    plan = msgspec.structs.replace(transfer_plan(dataset.blocks), **changed)
+    return encode(DatasetPullResponse(result=DatasetPullSuccess(transfer_plan=plan)))
+
+
+def batch_text(dataset: FolderDataset, *, last: int | None = None) -> str:
+    return encode(DatasetMetadataPullResponse(blocks=pack(dataset.blocks[:last])))
+
+
+def strategies(asked: str, base: str) -> list[dict[str, Any]]:
+    folders = {"DataSlice": "data", "Checkpoint": "checkpoints"}
+    return [
+        {
+            "object_file": file,
+            "pull_strategy": "HttpDownload",
+            "download_from": {
+                "url": f"{base}{folders[file['object_type']]}/{file['physical_hash']}",
+                "headers": [],
+                "expires_at": None,
+            },
+        }
+        for file in json.loads(asked)["object_files"]
+    ]
+
+
+def honest_pull(
+    dataset: FolderDataset,
+    base: str,
+    *,
+    plan: str | None = None,
+    batch: str | None = None,
+    change: Callable[[list[dict[str, Any]]], Any] = lambda listed: listed,
+) -> Callable[[ServerConnection], None]:
+    """Pull as a node should do it, except where told otherwise."""
+
+    def act(connection: ServerConnection) -> None:
+        connection.recv()
+        connection.send(plan or plan_text(dataset))
+        connection.recv()
+        connection.send(batch or batch_text(dataset))
+        while True:
+            listed = change(strategies(connection.recv(), base))
+            connection.send(json.dumps({"object_transfer_strategies": listed}))
+
+    return act
+
+
+# --- pull -----------------------------------------------------------------------------------
+
+
+def test_an_honest_stranger_is_believed(theirs, local):
+    with (
+        static_files(theirs.folder) as files,
+        playing(Stranger(honest_pull(theirs, files.url), str(theirs.head))) as node,
+    ):
+        pull(node, local)
+    assert files_of(local) == theirs.files()
+
+
+def test_objects_are_asked_for_in_portions(theirs, local):
+    with (
+        static_files(theirs.folder) as files,
+        playing(Stranger(honest_pull(theirs, files.url), str(theirs.head))) as node,
+    ):
+        pull(node, local, limits=ClientLimits(objects_per_request=1))
+    assert files_of(local) == theirs.files()
+
+
+def test_a_ping_of_a_third_party_is_answered_and_ignored(theirs, local):
+    def act(connection: ServerConnection) -> None:
+        connection.ping()
+        honest_pull(theirs, files.url)(connection)
+
+    with (
+        static_files(theirs.folder) as files,
+        playing(Stranger(act, str(theirs.head))) as node,
+    ):
+        assert pull(node, local).outcome == "updated"
+
+
+def _double(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return listed + listed[:1]
+
+
+def _foreign(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    listed[0]["object_file"]["physical_hash"] = "f1620" + "00" * 32
+    return listed
+
+
+def _local_file(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for entry in listed:
+        entry["download_from"]["url"] = "file:///etc/passwd"
+    return listed
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (_double, UnintelligibleAnswer),
+        (_foreign, UnintelligibleAnswer),
+        (lambda listed: listed[:1], UnintelligibleAnswer),
+        (lambda listed: [], UnintelligibleAnswer),
+        (lambda listed: "nonsense", UnintelligibleAnswer),
+        (_local_file, TransferFailed),
+    ],
+)
+def test_strategies_answer_exactly_what_was_asked(theirs, local, change, error):
+    with (
+        static_files(theirs.folder) as files,
+        playing(Stranger(honest_pull(theirs, files.url, change=change), str(theirs.head))) as node,
+        pytest.raises(error),
+    ):
+        pull(node, local)
+    assert not (local / "refs").exists()
+
+
+def test_a_plan_is_only_an_announcement(theirs, local):
+    fewer = honest_pull(theirs, "", batch=batch_text(theirs, last=1))
+    with playing(Stranger(fewer, str(theirs.head))) as node, pytest.raises(UnintelligibleAnswer):
+        pull(node, local)
+    many = honest_pull(theirs, "", plan=plan_text(theirs, num_blocks=2_000_000))
+    with playing(Stranger(many, str(theirs.head))) as node, pytest.raises(TooMuch):
+        pull(node, local)
+    large = honest_pull(theirs, "", plan=plan_text(theirs, bytes_in_raw_blocks=1 << 40))
+    with playing(Stranger(large, str(theirs.head))) as node, pytest.raises(TooMuch):
+        pull(node, local)
+    nothing = honest_pull(theirs, "", plan=plan_text(theirs, num_blocks=0))
+    with playing(Stranger(nothing, str(theirs.head))) as node, pytest.raises(UnintelligibleAnswer):
+        pull(node, local)
+    assert not (local / "refs").exists()
+
+
+def test_a_plan_that_grew_in_the_meantime_is_fine(theirs, local):
+    with (
+        static_files(theirs.folder) as files,
+        playing(
+            Stranger(
+                honest_pull(theirs, files.url, plan=plan_text(theirs, num_blocks=1)),
+                str(theirs.head),
+            )
+        ) as node,
+    ):
+        assert pull(node, local).blocks == len(theirs.blocks)
+
+
+def test_a_batch_larger_than_the_limit_is_not_unpacked(theirs, local):
+    with (
+        playing(Stranger(honest_pull(theirs, ""), str(theirs.head))) as node,
+        pytest.raises(LimitExceeded),
+    ):
+        pull(node, local, limits=ClientLimits(metadata_bytes=1024 + 400))
+
+
+def test_a_block_under_a_wrong_name_is_named(theirs, local):
+    import dataclasses
+
+    blocks = list(theirs.blocks)
+    blocks[1] = dataclasses.replace(blocks[1], raw=blocks[1].raw + b"\0\0\0\0")
+    forged = FolderDataset(theirs.folder, blocks)
+    with (
+        playing(
+            Stranger(honest_pull(theirs, "", batch=batch_text(forged)), str(theirs.head))
+        ) as node,
+        pytest.raises(HashMismatch, match=str(blocks[1].hash)),
+    ):
+        pull(node, local)
+
+
+def test_objects_are_held_to_hash_and_size(theirs, local):
+    def wrong(handler: Any) -> None:
+        content = bytearray((theirs.folder / handler.path.lstrip("/")).read_bytes())
+        content[0] ^= 1
+        send(handler, 200, bytes(content))
+
+    cases = [
+        (wrong, HashMismatch),
+        (lambda h: send(h, 200, b"x" * 100_000), ObjectSizeMismatch),
+        (lambda h: send(h, 404), SourceObjectMissing),
+        (lambda h: send(h, 403), Unauthorized),
+    ]
+    for answer, error in cases:
+        with (
+            answering(answer) as files,
+            playing(Stranger(honest_pull(theirs, files.url), str(theirs.head))) as node,
+            pytest.raises(error),
+        ):
+            pull(node, local)
+    assert not (local / "refs").exists()
+
+
+def test_the_token_goes_to_the_node_and_nowhere_else(theirs, local):
+    with (
+        static_files(theirs.folder) as files,
+        playing(Stranger(honest_pull(theirs, files.url), str(theirs.head))) as node,
+    ):
+        pull(node, local, token="secret")
+        names = [{name.lower() for name in headers} for _, _, headers in files.requests]
+        assert names
+        assert all("authorization" not in sent for sent in names)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ("nonsense", UnintelligibleAnswer),
+        ("[]", UnintelligibleAnswer),
+        ("{}", UnintelligibleAnswer),
+        ('{"Ok":{}}', UnintelligibleAnswer),
+        ('{"Ok":{"transfer_plan":{"num_blocks":-1}}}', UnintelligibleAnswer),
+        ('{"Err":{"Surprise":{}}}', UnintelligibleAnswer),
+        (b"\x00", UnintelligibleAnswer),
+        ("[" * 100_000, UnintelligibleAnswer),
+        ("x" * 2_000_000, TransferFailed),
+        (
+            '{"Err":{"Internal":{"phase":{"Pull":"InitialRequest"},"error_message":"boom"}}}',
+            NodeFailed,
+        ),
+        ('{"Err":{"SeedBlockOverwriteRestricted":{}}}', SeedOverwrite),
+    ],
+)
+def test_answers_out_of_the_protocol_end_the_exchange(theirs, local, answer, error):
+    def act(connection: ServerConnection) -> None:
+        connection.recv()
+        connection.send(answer)
+        connection.recv()
+
+    limits = ClientLimits(message_bytes=1_000_000, message_s=5)
+    with playing(Stranger(act, str(theirs.head))) as node, pytest.raises(error):
+        pull(node, local, limits=limits)
+
+
+def test_silence_is_given_up(theirs, local):
+    with (
+        playing(Stranger(lambda c: time.sleep(1.5), str(theirs.head))) as node,
+        pytest.raises(NodeBusy),
+    ):
+        pull(node, local, limits=ClientLimits(message_s=0.2))
+
+
+REASONS = [
+    (1011, '{"Err":{"SeedBlockOverwriteRestricted":{}}}', SeedOverwrite),
+    (
+        1011,
+        '{"Err":{"RefCollision":{"dataset_id":"did:odf:fed01' + "0a" * 32 + '"}}}',
+        RefCollision,
+    ),
+    (1011, '{"Err":{"NameCollision":{"dataset_alias":"acc/name"}}}', NameCollision),
+    (
+        1011,
+        json.dumps(
+            {"Err": {"Internal": {"phase": {"Push": "ObjectsRequest"}, "error_message": "no"}}}
+        ),
+        NodeFailed,
+    ),
+    (1011, '{"Err":{"Unheard":{}}}', NodeFailed),
+    (1011, "no JSON", NodeFailed),
+    (1011, "[1]", NodeFailed),
+    (1000, "", Disconnected),
+    (1001, "bye", Disconnected),
+]
+
+
+@pytest.mark.parametrize(("code", "reason", "error"), REASONS)
+def test_a_close_says_what_went_wrong(theirs, code, reason, error):
+    def act(connection: ServerConnection) -> None:
+        connection.recv()
+        connection.close(code, reason)
+
+    with playing(Stranger(act)) as node, pytest.raises(error):
+        push(theirs, node)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(400, HandshakeRefused), (403, Unauthorized), (500, TransferFailed), (204, TransferFailed)],
+)
+def test_a_refused_handshake_says_why(theirs, status, error):
+    stranger = Stranger(lambda c: None, status=status, body='{"message":"not you\\u001b[31m"}')
+    with playing(stranger) as node, pytest.raises(error) as caught:
+        push(theirs, node)
+    assert "\x1b" not in caught.value.message
+    if status == 400:
+        assert caught.value.message == "not you [31m"
+
+
+# --- push -----------------------------------------------------------------------------------
+
+
+def honest_push(
+    stranger: Callable[[], Stranger],
+    dataset: FolderDataset,
+    base: str,
+    *,
+    asks: int = 0,
+    strays: int = 0,
+    commits: bool = True,
+    confirms: bool = True,
+) -> Callable[[ServerConnection], None]:
+    """Push as a node should take it: `asks` progress requests, `strays` of them too late."""
+
+    def act(connection: ServerConnection) -> None:
+        heard = stranger().heard
+        heard.append(connection.recv())
+        connection.send('{"Ok":{}}')
+        connection.recv()
+        connection.send('{"Ok":{}}')
+        listed = strategies(connection.recv(), base)
+        for entry in listed:
+            entry |= {"push_strategy": "HttpUpload", "upload_to": entry.pop("download_from")}
+        connection.send(json.dumps({"Ok": {"object_transfer_strategies": listed}}))
+        for _ in range(asks):
+            connection.send("{}")
+        while heard[-1:] != ['{"details":"Complete"}']:
+            heard.append(connection.recv())
+        for _ in range(strays):
+            connection.send("{}")
+        heard.append(connection.recv())
+        time.sleep(0.3)
+        if commits:
+            stranger().head = str(dataset.head)
+        if confirms:
+            connection.send("{}")
+        try:
+            connection.recv()
+        except ConnectionClosed as closed:
+            heard.append(f"{closed.rcvd.code} {closed.rcvd.reason}" if closed.rcvd else "dropped")
+
+    return act
+
+
+@contextmanager
+def taking_push(dataset: FolderDataset, put: Callable[[Any], None], **more: Any) -> Iterator[Any]:
+    stranger: list[Stranger] = []
+    with answering(put) as files:
+        act = honest_push(lambda: stranger[0], dataset, files.url, **more)
+        stranger.append(Stranger(act))
+        with playing(stranger[0]) as node:
+            yield node, files
+
+
+def _take(handler: Any) -> None:
+    handler.rfile.read(int(handler.headers["content-length"]))
+    send(handler, 200)
+
+
+def _take_slowly(handler: Any) -> None:
+    time.sleep(0.7)
+    _take(handler)
+
+
+def test_progress_requests_are_answered_while_objects_are_uploaded(theirs):
+    with taking_push(theirs, _take_slowly, asks=2) as (node, files):
+        outcome = push(theirs, node)
+        time.sleep(0.2)
+    assert (outcome.blocks, outcome.objects) == (3, 2)
+    assert node.heard[1:] == [
+        '{"details":{"Running":{"uploaded_objects_count":0}}}',
+        '{"details":{"Running":{"uploaded_objects_count":0}}}',
+        '{"details":"Complete"}',
+        "{}",
+        "1000 Client push flow succeeded",
+    ]
+    for method, _, headers in files.requests:
+        lower = {name.lower(): value for name, value in headers.items()}
+        assert method == "PUT"
+        assert lower["content-type"] == "application/octet-stream"
+        assert lower["content-length"].isdigit()
+        assert "transfer-encoding" not in lower
+        assert "authorization" not in lower
+
+
+def test_a_late_progress_request_is_not_taken_for_the_confirmation(theirs):
+    with taking_push(theirs, _take, strays=2) as (node, _):
+        started = time.monotonic()
+        push(theirs, node)
+        assert time.monotonic() - started > 0.3
+        assert node.head == str(theirs.head)
+
+
+def test_a_node_that_hangs_up_after_the_commit_has_committed(theirs):
+    with taking_push(theirs, _take, confirms=False) as (node, _):
+        assert push(theirs, node).outcome == "updated"
+
+
+def test_a_confirmation_without_commit_is_not_believed(theirs):
+    with taking_push(theirs, _take, commits=False) as (node, _), pytest.raises(PushUnconfirmed):
+        push(theirs, node)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(400, UploadRefused), (403, Unauthorized), (500, UploadRefused)]
+)
+def test_an_upload_that_is_refused_ends_the_push(theirs, status, error):
+    def refuse(handler: Any) -> None:
+        handler.rfile.read(int(handler.headers["content-length"]))
+        send(handler, status)
+
+    with taking_push(theirs, refuse) as (node, _), pytest.raises(error):
+        push(theirs, node)
+
+
+def test_a_stale_head_is_a_conflict(theirs):
+    moved = {"actual_head": None, "expected_head": "f1620" + "00" * 32}
+
+    def act(connection: ServerConnection) -> None:
+        connection.recv()
+        connection.send(json.dumps({"Err": {"InvalidHead": moved}}))
+        connection.close()
+
+    with playing(Stranger(act)) as node, pytest.raises(HeadMoved) as caught:
+        push(theirs, node)
+    assert caught.value.facts["node_head"] == moved["expected_head"]
+
+
+def test_an_invalid_interval_is_a_divergence_even_if_nobody_can_say_by_how_much(theirs, local):
+    ours = theirs.fork(local)
+    ours.add_info("ours")
+    theirs.add_info("theirs")
+    interval = {"head": str(theirs.head), "tail": str(ours.head)}
+
+    def act(connection: ServerConnection) -> None:
+        connection.recv()
+        connection.send(json.dumps({"Err": {"InvalidInterval": interval}}))
+
+    with playing(Stranger(act, str(theirs.head))) as node, pytest.raises(Diverged):
+        pull(node, local)
+    assert files_of(local)["refs/head"] == str(ours.head).encode()
