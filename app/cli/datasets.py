@@ -11,6 +11,7 @@ from protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to_yaml
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi
+from ..client.text import one_line
 from ..client.urls import node_base
 from .blocks import read_file
 from .ingest import dataset_base
@@ -69,7 +70,8 @@ def list_(node: str, account: str | None, token: str | None, as_json: bool) -> N
         return
     for entry in found:
         kind, visibility = str(entry.get("kind")), str(entry.get("visibility"))
-        click.echo(f"{kind:<10}  {visibility:<7}  {entry.get('alias')}  {entry.get('id')}")
+        line = f"{kind:<10}  {visibility:<7}  {entry.get('alias')}  {entry.get('id')}"
+        click.echo(one_line(line) if not line.isprintable() else line)
 
 
 @dataset.command()

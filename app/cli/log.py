@@ -27,8 +27,8 @@ from protocol.metadata.events import (
 from protocol.metadata.table import Variant
 from protocol.multihash import Multihash
 
-from ..client.http import one_line
 from ..client.sync import opened
+from ..client.text import one_line
 from ..client.urls import Location
 from ..client.walk import ChainReader
 from .output import json_option, print_json, token_option

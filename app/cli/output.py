@@ -20,10 +20,12 @@ from protocol.errors import (
 )
 from protocol.multihash import HashMismatch
 
+from ..client.text import one_line
 from ..client.urls import UnsupportedUrl
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MAX_MESSAGE_CHARS = 2000
 PROBLEM_TYPE = "urn:odf-node:problem:"
 FAILED, USAGE, MISSING, REFUSED, CONFLICT, DAMAGED = 1, 2, 3, 4, 5, 6
 
@@ -67,7 +69,7 @@ def report_error(error: Exception, *, as_json: bool) -> int:
     elif isinstance(error, click.ClickException):
         error.show()
     else:
-        click.echo(f"odf-node: {message_of(error)}", err=True)
+        click.echo(f"odf-node: {one_line(message_of(error), MAX_MESSAGE_CHARS)}", err=True)
     return code
 
 

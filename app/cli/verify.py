@@ -9,8 +9,11 @@ import click
 from storage.verify import Problem, VerifyReport, verify_chain
 
 from ..client.sync import opened
+from ..client.text import one_line
 from ..client.urls import Location
 from .output import DAMAGED, json_option, print_json, token_option
+
+MAX_LINE = 1000
 
 
 @click.command()
@@ -61,7 +64,7 @@ def report_text(report: VerifyReport) -> str:
 def _line(problem: Problem) -> str:
     number = "" if problem.sequence_number is None else f"#{problem.sequence_number} "
     parts = [part for part in (problem.block, problem.path) if part]
-    return f"{problem.reason}: {number}{' '.join(parts)}: {problem.message}"
+    return one_line(f"{problem.reason}: {number}{' '.join(parts)}: {problem.message}", MAX_LINE)
 
 
 def _problem_data(problem: Problem) -> dict[str, Any]:

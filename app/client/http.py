@@ -76,13 +76,6 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def one_line(text: str, limit: int = 300) -> str:
-    """Text of a stranger as it may be shown on a terminal: one line, no control characters."""
-    line = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])
-    line = " ".join(line.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def read_bounded(response: httpx.Response, limit: int, what: str) -> bytes:
     """The whole body, or `TooMuch` as soon as it is longer than `limit`."""
     body = bytearray()

@@ -20,12 +20,12 @@ from .http import (
     Unauthenticated,
     Unauthorized,
     bearer,
-    one_line,
     origin,
     read_bounded,
     unreachable,
 )
 from .limits import LIMITS, ClientLimits
+from .text import one_line
 
 JOB_LOOK_SECONDS = 0.5
 ENDED = frozenset({"succeeded", "failed", "cancelled"})

@@ -44,10 +44,10 @@ from .http import (
     Unauthorized,
     Unreachable,
     bearer,
-    one_line,
 )
 from .limits import LIMITS, ClientLimits
 from .receive import Diverged, SeedOverwrite
+from .text import one_line
 from .urls import Location
 
 FRAME_CHARS = 8 * 1024 * 1024
