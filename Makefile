@@ -6,6 +6,8 @@ DATA ?= .odf-node/data
 HOST ?= 127.0.0.1
 PORT ?= 8080
 TESTS ?= tests
+T ?= block
+SECONDS ?= 600
 COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
   --python-version 3.11
 say = @printf '\033[1m%s\033[0m\n'
@@ -48,8 +50,12 @@ test-spark: $(V)/.dev-ok ## only the tests on Spark
 bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
 	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
 
+fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block, bundle, ddl, engine_message, manifest, message, multihash or reference
+	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)
+
 lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
-	$(COMPILE) --all-extras pyproject.toml -o requirements/test.txt
+	$(COMPILE) --extra spark --extra s3 --extra postgres --extra dev pyproject.toml -o requirements/test.txt
+	$(COMPILE) --extra fuzz -c requirements/test.txt pyproject.toml -o requirements/fuzz.txt
 	$(COMPILE) --extra spark -c requirements/test.txt pyproject.toml -o requirements/run.txt
 
 clean: ## remove the virtual environment and caches, keep data
@@ -75,3 +81,8 @@ $(V)/.dev-ok: requirements/test.txt pyproject.toml | $(BIN)/uv
 	$(BIN)/uv pip install -p $(V) --require-hashes -r requirements/test.txt
 	$(BIN)/uv pip install -q -p $(V) --no-deps -e .
 	@touch $@ $(V)/.run-ok
+
+$(V)/.fuzz-ok: requirements/fuzz.txt | $(V)/.dev-ok
+	$(say) 'installing the fuzzer ...'
+	$(BIN)/uv pip install -q -p $(V) --require-hashes -r requirements/fuzz.txt
+	@touch $@

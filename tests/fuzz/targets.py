@@ -43,8 +43,8 @@ def fuzz_block(data: bytes) -> None:
         assert decode_block(encode_block(block.block, block.version).raw).block == block.block
 
 
-def fuzz_message(data: bytes) -> None:
-    """Engine messages, every kind."""
+def fuzz_engine_message(data: bytes) -> None:
+    """Every kind of engine message."""
     for name in MESSAGES:
         try:
             decode_message(name, data)  # type: ignore[arg-type]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import tarfile
-from pathlib import Path
-from types import ModuleType
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,19 +15,7 @@ from protocol.metadata.block import HashedBlock, MetadataBlock
 from protocol.metadata.events import SetInfo
 from protocol.transfer.bundle import pack, unpack
 from protocol.transfer.payload import decode_payload, encode_payload
-
-
-def _targets() -> ModuleType:
-    path = Path(__file__).parents[1] / "fuzz" / "transfer_targets.py"
-    spec = importlib.util.spec_from_file_location("transfer_targets", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TARGETS = _targets()
+from tests.fuzz.transfer_targets import COMPRESS, COUNT, MEND, fuzz_bundle, fuzz_message
 
 
 def _block(number: int, text: str) -> HashedBlock:
@@ -58,7 +43,7 @@ def test_payloads_come_back(content: bytes) -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=2000))
 def test_arbitrary_bytes_are_no_danger_as_bundle(data: bytes) -> None:
-    TARGETS.fuzz_bundle(data)
+    fuzz_bundle(data)
 
 
 def _tar() -> bytes:
@@ -86,7 +71,8 @@ def test_damaged_archives_are_no_danger(
     for at, byte in changes:
         tar[at] = byte
     end = data.draw(st.integers(0, len(tar)) | st.just(len(tar)))
-    TARGETS.fuzz_bundle(bytes([3 << 1 | 1]) + tar[:end])
+    fuzz_bundle(bytes([3 * COUNT | COMPRESS]) + tar[:end])
+    fuzz_bundle(bytes([3 * COUNT | COMPRESS | MEND]) + tar[:end])
 
 
 JSON = st.recursive(
@@ -102,4 +88,4 @@ WIRE = st.recursive(JSON, lambda inner: st.dictionaries(WIRE_NAMES, inner, max_s
 @settings(deadline=None)
 @given(st.integers(0, 255), st.binary() | WIRE.map(lambda v: json.dumps(v).encode()))
 def test_arbitrary_texts_are_no_danger_as_messages(kind: int, text: bytes) -> None:
-    TARGETS.fuzz_message(bytes([kind]) + text)
+    fuzz_message(bytes([kind]) + text)

@@ -17,8 +17,8 @@ from protocol.codec.manifests import to_yaml
 from protocol.errors import NodeError
 from tests.fuzz.targets import (
     fuzz_block,
+    fuzz_engine_message,
     fuzz_manifest,
-    fuzz_message,
     fuzz_multihash,
     fuzz_reference,
 )
@@ -64,7 +64,7 @@ def test_a_damaged_content_in_a_sound_manifest_is_refused_or_read(content):
 @many
 @given(raw=damaged(MESSAGES) | st.binary(max_size=200))
 def test_a_damaged_message_is_refused_or_read(raw):
-    fuzz_message(raw)
+    fuzz_engine_message(raw)
 
 
 @many

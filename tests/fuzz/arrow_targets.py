@@ -1,0 +1,29 @@
+"""Fuzz targets of schemas: raw Arrow schemas of old blocks, and DDL columns of read steps."""
+
+from __future__ import annotations
+
+import contextlib
+
+from protocol.arrow_digest import ArrowDigest
+from protocol.arrow_schema import decode_raw_arrow_schema, from_arrow, to_arrow
+from protocol.ddl import parse_ddl
+from protocol.errors import NodeError
+
+
+def fuzz_arrow_schema(data: bytes) -> None:
+    """Whatever Arrow reads has an ODF form that stays itself, or is refused; so does its digest."""
+    try:
+        schema = decode_raw_arrow_schema(data)
+    except NodeError:
+        return
+    with contextlib.suppress(NodeError):
+        ArrowDigest(schema)
+    with contextlib.suppress(NodeError):
+        converted = from_arrow(schema)
+        assert from_arrow(to_arrow(converted)) == converted
+
+
+def fuzz_ddl(data: bytes) -> None:
+    """Lines are columns. Whatever parses has an Arrow form, or is refused in our words."""
+    with contextlib.suppress(NodeError):
+        to_arrow(parse_ddl(data.decode("utf-8", "replace").splitlines()))
