@@ -139,6 +139,8 @@ class Dataset:
     def state(self, head: Multihash | None = None) -> ChainState:
         """What the chain says as of `head`, by default the newest block. `BlockNotFound`."""
         target = head or self.head()
+        if (whole := self._stores.states.find(self.id, target)) is not None:
+            return whole
         state, path = EMPTY, list[Multihash]()
         for block in self._stores.blocks.lineage(self.id, target):
             known = self._stores.states.find(self.id, block)
@@ -150,8 +152,7 @@ class Dataset:
             raise BlockNotFound(target)
         for page in self._pages(path):
             state = fold(page, state)
-        if path:
-            self._stores.states.put(self.id, target, state)
+        self._stores.states.put(self.id, target, state)
         return state
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
@@ -201,7 +202,7 @@ class Dataset:
 
     def _forced_base(self, first: HashedBlock) -> ChainState:
         if first.prev is not None:
-            return self.state(first.prev)
+            return self.state(self.block(first.prev).hash)  # a remembered state proves no block
         seed = first.event
         same = isinstance(seed, Seed) and (seed.dataset_id, seed.dataset_kind) == (
             self.id,

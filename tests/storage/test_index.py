@@ -27,7 +27,8 @@ class TestRefIndex(RefIndexContract):
 class TestBlockIndex(BlockIndexContract):
     @pytest.fixture(autouse=True)
     def _small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sql_blocks, "LINEAGE_PAGE", 10)
+        monkeypatch.setattr(sql_blocks, "LINEAGE_FIRST_PAGE", 2)
+        monkeypatch.setattr(sql_blocks, "LINEAGE_PAGE", 5)
         monkeypatch.setattr(sql_blocks, "INSERT_BATCH", 7)
 
 
