@@ -32,6 +32,29 @@ STATUS: dict[str, HTTPStatus] = {
     "UpgradeRequired": HTTPStatus.UPGRADE_REQUIRED,
     # another node did not do its part
     "TransferFailed": HTTPStatus.BAD_GATEWAY,
+    # what a worker refuses, by name: its classes are not imported here
+    "BadInputSchema": HTTPStatus.BAD_REQUEST,
+    "BadRow": HTTPStatus.BAD_REQUEST,
+    "CannotMerge": HTTPStatus.BAD_REQUEST,
+    "EmptySnapshot": HTTPStatus.BAD_REQUEST,
+    "EngineFailed": HTTPStatus.BAD_REQUEST,
+    "IncompatibleSchema": HTTPStatus.BAD_REQUEST,
+    "InvalidQuery": HTTPStatus.BAD_REQUEST,
+    "MalformedJob": HTTPStatus.BAD_REQUEST,
+    "MalformedParquet": HTTPStatus.BAD_REQUEST,
+    "NotARootDataset": HTTPStatus.BAD_REQUEST,
+    "SourceNotFound": HTTPStatus.BAD_REQUEST,
+    "SubPathNotFound": HTTPStatus.BAD_REQUEST,
+    "UnexpectedNulls": HTTPStatus.BAD_REQUEST,
+    "Unsupported": HTTPStatus.BAD_REQUEST,
+    "UnsupportedByEngine": HTTPStatus.BAD_REQUEST,
+    "UnsupportedEngine": HTTPStatus.BAD_REQUEST,
+    "InputTooLarge": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "JavaNotFound": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "JobAbandoned": HTTPStatus.INTERNAL_SERVER_ERROR,
+    # faults of this process, never an answer to a request
+    "AddressInUse": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "PeerSilent": HTTPStatus.REQUEST_TIMEOUT,
 }
 
 BARE: dict[str, bool] = {

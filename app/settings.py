@@ -19,8 +19,23 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from protocol.errors import BadInput
 
 PREFIX = "ODF_NODE_"
-FOREIGN_PREFIXES = ("ODF_NODE_WORKER_", "ODF_NODE_TOKEN")
-"""Variables that other processes of the node read; they mean nothing here."""
+FOREIGN = frozenset(
+    PREFIX + name
+    for name in (
+        "TOKEN",
+        "SPARK_MASTER",
+        "SPARK_DRIVER_MEMORY",
+        "SCRATCH",
+        "LEASE_S",
+        "POLL_MS",
+        "MAX_COLUMNS",
+        "MAX_CELL_BYTES",
+        "MAX_ROW_BYTES",
+        "COMMIT_ATTEMPTS",
+        "ALLOW_EMPTY_SNAPSHOT",
+    )
+)
+"""Variables that the command line and the worker read; they mean nothing here."""
 MIB = 1024 * 1024
 MIN_MESSAGE_BYTES = 64 * MIB
 """What the reference peer may send as one message."""
@@ -169,10 +184,10 @@ def load_settings(**given: Any) -> Settings:
 
 
 def refuse_unknown(environ: Mapping[str, str]) -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    known = FOREIGN | {PREFIX + name.upper() for name in Settings.model_fields}
     for key in environ:
         name = key.upper()
-        if name.startswith(PREFIX) and not name.startswith(FOREIGN_PREFIXES) and name not in known:
+        if name.startswith(PREFIX) and name not in known:
             raise UnknownSetting(
                 f"there is no setting {key}; see settings.example.env", setting=key
             )

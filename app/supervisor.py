@@ -31,6 +31,8 @@ def worker_command(settings: Settings) -> list[str]:
     command = [sys.executable, "-m", "workers.cli", "--data", str(settings.data.resolve())]
     if settings.database_url is not None:
         command += ["--database-url", settings.database_url]
+    if settings.objects_url is not None:
+        command += ["--objects-url", settings.objects_url]
     return [*command, "--parent-pid", str(os.getpid())]
 
 

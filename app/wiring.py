@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from protocol.identity import DatasetAlias, DatasetRef
 from storage.clock import Clock, system_clock
-from storage.config import Stores, StoreSettings, open_stores
+from storage.config import StoreSettings, open_stores
+from storage.stores import Stores
 from storage.values import DatasetEntry
 
 from .auth.access import SINGLE_OWNER, Action, DatasetHidden, address, authorize

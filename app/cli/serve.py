@@ -83,16 +83,16 @@ def welcome(settings: Settings, port: int) -> str:
     workers = (
         "no worker: ingest waits" if settings.workers == 0 else f"{settings.workers} worker(s)"
     )
-    return "\n".join(
-        (
-            f"ODF Node serves {url} ({settings.tenancy}-tenant, {workers})",
-            f"  data        {settings.data.resolve()}",
-            f"  API         {url}docs",
-            "  a token     export ODF_NODE_TOKEN=$(odf-node token create "
-            f"--account {account} --data {settings.data})",
-            f"  a dataset   odf-node dataset create examples/weather/weather.yaml --node {url}",
-            f'  rows        curl -H "Authorization: Bearer $ODF_NODE_TOKEN" -H \'Content-Type: '
-            f"text/csv' --data-binary @rows.csv {url}{dataset}/ingest",
-            f"  read        curl {url}{dataset}/tail",
-        )
+    token = f"odf-node token create --account {account} --data {settings.data}"
+    bearer = '-H "Authorization: Bearer $ODF_NODE_TOKEN"'
+    csv = "-H 'Content-Type: text/csv' --data-binary @rows.csv"
+    lines = (
+        f"ODF Node serves {url} ({settings.tenancy}-tenant, {workers})",
+        f"  data        {settings.data.resolve()}",
+        f"  API         {url}docs",
+        f"  a token     export ODF_NODE_TOKEN=$({token})",
+        f"  a dataset   odf-node dataset create examples/weather/weather.yaml --node {url}",
+        f"  rows        curl {bearer} {csv} {url}{dataset}/ingest",
+        f"  read        curl {url}{dataset}/tail",
     )
+    return "\n".join(lines)

@@ -42,19 +42,22 @@ def push(request: Request, node: NodeDep, actor: ActorDep) -> Response:
 def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
     """Declare the transfer addresses below the dataset addresses."""
     simple: list[str | Enum] = ["simple transfer"]
-    for path, what in (
-        ("/refs/{ref}", "Where a reference points: text, no newline"),
-        ("/blocks/{hash}", "Bytes of a metadata block"),
-        ("/data/{hash}", "Bytes of a data slice"),
-        ("/checkpoints/{hash}", "Bytes of a checkpoint"),
+    for folder, what, methods in (
+        ("refs", "Where a reference points: text, no newline", ("GET", "HEAD")),
+        ("blocks", "Bytes of a metadata block", ("GET", "HEAD")),
+        ("data", "Bytes of a data slice", ("GET", "HEAD", "PUT")),
+        ("checkpoints", "Bytes of a checkpoint", ("GET", "HEAD", "PUT")),
     ):
-        route = prefix + path
-        routes.add_api_route(route, in_front, methods=["GET", "HEAD"], summary=what, tags=simple)
-    for path, what in (
-        ("/data/{hash}", "Upload a data slice"),
-        ("/checkpoints/{hash}", "Upload a checkpoint"),
-    ):
-        routes.add_api_route(prefix + path, in_front, methods=["PUT"], summary=what, tags=simple)
+        path = f"{prefix}/{folder}/{{{'ref' if folder == 'refs' else 'hash'}}}"
+        for method in methods:
+            routes.add_api_route(
+                path,
+                in_front,
+                methods=[method],
+                summary=what if method != "PUT" else "Upload it",
+                operation_id=f"{method.lower()}_{folder}",
+                tags=simple,
+            )
     smart: list[str | Enum] = ["smart transfer"]
     routes.get(prefix + "/pull", summary="Smart pull (WebSocket)", tags=smart)(pull)
     routes.get(prefix + "/push", summary="Smart push (WebSocket)", tags=smart)(push)

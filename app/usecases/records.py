@@ -44,7 +44,6 @@ def shaped(table: pa.Table | None, form: DataFormat) -> Any:
 
 def values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     """A column's values as JSON values."""
-    import pyarrow as pa
     from pyarrow import types
 
     kind = column.type
@@ -62,7 +61,8 @@ def values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
             return write(column)
     if types.is_dictionary(kind):
         return values(column.cast(kind.value_type))
-    return column.to_pylist() if not isinstance(kind, pa.NullType) else [None] * len(column)
+    plain: list[Any] = column.to_pylist()
+    return plain
 
 
 def _is_binary(kind: Any) -> bool:

@@ -123,7 +123,8 @@ class Conversation:
             left = deadline - time.monotonic()
             event = await self._event(min(tick, left) if uploading else left)
             if event is not None:
-                return await self._in_thread(decode, _text(event), kind)
+                message: Message = await self._in_thread(decode, _text(event), kind)
+                return message
             if time.monotonic() >= deadline:
                 raise PeerSilent("the peer was silent for too long")
             self._state = advance(self._state, _PROGRESS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -10,7 +11,6 @@ import socket
 import tarfile
 import threading
 import time
-from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -60,7 +60,7 @@ class Peer:
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def talking(service, path, token=None, **more):
     headers = {**VERSION, **({"authorization": f"Bearer {token}"} if token else {})}
     with connect(
@@ -369,7 +369,7 @@ def _flipped(raw):
         ("wrong hash", lambda b: bundled([(str(b[0].hash), _flipped(b[0].raw)), *named(b[1:])])),
         ("twice", lambda b: bundled([*named(b[:3]), *named(b[:1])])),
         ("order", lambda b: bundled(named([b[0], b[2], b[1], b[3]]))),
-        ("gap", lambda b: bundled(named([b[0], b[1], b[3]]) + [("x", b"")])),
+        ("gap", lambda b: bundled([*named([b[0], b[1], b[3]]), ("x", b"")])),
         ("no message", lambda b: '{"new_blocks":'),
         ("binary", lambda b: b"{}"),
         ("missing field", lambda b: {}),
@@ -664,6 +664,8 @@ def test_the_public_address_of_the_settings_wins_over_the_host_header(tmp_path):
 
 
 def test_a_message_above_the_limit_ends_the_connection(single, chain):
-    with talking(single, "/foo/pull") as peer, pytest.raises(ConnectionClosed):
-        peer.say("[" + "1," * (40 * 1024 * 1024) + "1]")
-        peer.hear()
+    with talking(single, "/foo/pull") as peer:
+        with contextlib.suppress(ConnectionClosed):
+            peer.say("[" + "1," * (40 * 1024 * 1024) + "1]")
+        with pytest.raises(ConnectionClosed):
+            peer.hear()

@@ -1,0 +1,79 @@
+"""Settings: each described, unknown ones refused, one example file that cannot fall behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.settings import (
+    FOREIGN,
+    PREFIX,
+    InvalidSetting,
+    Settings,
+    Tenancy,
+    UnknownSetting,
+    example_env,
+    load_settings,
+    refuse_unknown,
+)
+from workers.settings import WorkerSettings
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_setting_says_what_it_means():
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+
+
+def test_the_example_file_lists_every_setting_with_its_default():
+    assert (ROOT / "settings.example.env").read_text() == example_env()
+
+
+def test_settings_come_from_the_environment_and_flags_win(monkeypatch):
+    monkeypatch.setenv("ODF_NODE_PORT", "9000")
+    monkeypatch.setenv("ODF_NODE_TENANCY", "multi")
+    assert load_settings().port == 9000
+    assert load_settings(port=9001).port == 9001
+    assert load_settings(port=None).tenancy is Tenancy.MULTI
+
+
+def test_an_unknown_variable_is_refused_by_name(monkeypatch):
+    monkeypatch.setenv("ODF_NODE_MAX_BODY_BITES", "1")
+    with pytest.raises(UnknownSetting, match="ODF_NODE_MAX_BODY_BITES"):
+        load_settings()
+
+
+def test_variables_of_the_worker_and_the_command_line_are_left_alone():
+    shared = {PREFIX + name.upper() for name in Settings.model_fields}
+    worker = {PREFIX + name.upper() for name in WorkerSettings.model_fields}
+    assert worker - shared <= FOREIGN
+    refuse_unknown(dict.fromkeys([*worker, "ODF_NODE_TOKEN", "PATH"], "1"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"port": 70000},
+        {"workers": -1},
+        {"tenancy": "both"},
+        {"ws_max_message_bytes": 16 * 1024 * 1024},
+        {"public_url": "example.org"},
+        {"log_level": "loud"},
+        {"no_such": 1},
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(given):
+    with pytest.raises(InvalidSetting, match=next(iter(given))):
+        load_settings(**given)
+
+
+def test_settings_do_not_change_once_read():
+    with pytest.raises(ValidationError):
+        load_settings().port = 1
+
+
+def test_a_public_address_ends_in_a_slash():
+    assert load_settings(public_url="https://data.example").public_url == "https://data.example/"
