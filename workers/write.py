@@ -24,6 +24,7 @@ from protocol.multihash import SHA3_256, Multihash
 
 from .conform import NullCounts, conform
 from .merge.columns import PROBLEM, CannotMerge, Operation
+from .slice_schema import MILLIS
 
 WRITE_ROWS = 65_536
 ROW_GROUP_ROWS = 1 << 20
@@ -38,6 +39,8 @@ class SlicePlan:
     vocab: Vocab
     start: int
     system_time: Instant
+    source_event_time: Instant
+    """For rows without an event time of their own."""
 
 
 @dataclass(slots=True)
@@ -119,15 +122,17 @@ def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordB
     vocab, count = plan.vocab, batch.num_rows
     added = {
         vocab.offset_column: pa.array(range(offset, offset + count), pa.int64()),
-        vocab.system_time_column: pa.repeat(
-            pa.scalar(plan.system_time.millis, pa.timestamp("ms", "UTC")), count
-        ),
+        vocab.system_time_column: pa.repeat(pa.scalar(plan.system_time.millis, MILLIS), count),
     }
-    columns = [
-        conform(added[f.name] if f.name in added else batch.column(f.name), f.type)
+    columns = {
+        f.name: conform(added[f.name] if f.name in added else batch.column(f.name), f.type)
         for f in plan.schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=plan.schema)
+    }
+    times = columns[vocab.event_time_column]
+    if times.null_count:
+        fallback = pa.scalar(plan.source_event_time.millis, MILLIS)
+        columns[vocab.event_time_column] = times.fill_null(fallback.cast(times.type, safe=False))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=plan.schema)
 
 
 def _tally(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> None:

@@ -46,6 +46,8 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.localRelationThreshold": "0",
+    # Otherwise every call that builds a plan looks up where in Python it was made.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.files.ignoreCorruptFiles": "false",

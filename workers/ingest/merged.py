@@ -57,10 +57,12 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
     new = read_parquet(session, [run.staged.path], run.staged.schema.append(position))
     prev = _history(run, rule, merging, session) if run.history else None
     result = rule.merge(merging, prev, new)
-    result = _with_event_time(result, run)
+    order = rule.order(merging)
+    if run.staged.event_time_nulls and run.vocab.event_time_column in order:
+        result = _with_event_time(result, run)
     return sorted_batches(
         result,
-        rule.order(merging),
+        order,
         scratch,
         small=small,
         partitions=run.partitions,
@@ -92,7 +94,11 @@ def _history(
 
 
 def _with_event_time(result: DataFrame, run: MergeRun) -> DataFrame:
-    """Nulls in the event time take the source's."""
+    """Nulls in the event time take the source's, where that decides the order.
+
+    Otherwise they are filled while writing: a literal that differs from job to job would
+    have Spark compile every plan anew.
+    """
     name = run.vocab.event_time_column
     fallback: Column = F.timestamp_millis(F.lit(run.source_event_time.millis))
     if pa.types.is_date(run.staged.schema.field(name).type):

@@ -244,6 +244,7 @@ def _written(
         vocab=plan.vocab,
         start=0 if plan.prev_offset is None else plan.prev_offset + 1,
         system_time=plan.system_time,
+        source_event_time=plan.source_event_time,
     )
     written = write_slice(rows, slice_plan, target)
     if staged.rows == 0 and written.data is not None and not bench.allow_empty_snapshot:

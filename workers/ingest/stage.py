@@ -33,6 +33,7 @@ class Staged:
     path: Path
     schema: pa.Schema
     rows: int
+    event_time_nulls: int = 0
 
 
 def stage(
@@ -67,8 +68,8 @@ def stage(
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
         schema = schema.append(pa.field(vocab.event_time_column, event_time_type or MILLIS))
-    rows = _write(frame, path, schema, changes)
-    return Staged(path=path, schema=schema, rows=rows)
+    rows, nulls = _write(frame, path, schema, changes, schema.names.index(vocab.event_time_column))
+    return Staged(path=path, schema=schema, rows=rows, event_time_nulls=nulls)
 
 
 def _renamed(names: list[str], vocab: Vocab, *, takes_operations: bool) -> list[str]:
@@ -124,10 +125,13 @@ def _from_text(array: pa.Array, name: str) -> pa.Array:
         raise BadRow("the event time is not a time", column=name, value=bad.value) from None
 
 
-def _write(frame: Frame, path: Path, schema: pa.Schema, changes: list[Change | None]) -> int:
+def _write(
+    frame: Frame, path: Path, schema: pa.Schema, changes: list[Change | None], event_time: int
+) -> tuple[int, int]:
+    """Rows written, and how many of them have no event time."""
     carried = pa.schema([field.with_type(carrier(field.type)) for field in schema])
     stored = carried.append(pa.field(POSITION, pa.int64(), nullable=False))
-    rows = 0
+    rows = nulls = 0
     with pq.ParquetWriter(path, stored, compression="lz4", store_schema=False) as writer:
         for batch in frame.batches:
             columns = [
@@ -145,4 +149,5 @@ def _write(frame: Frame, path: Path, schema: pa.Schema, changes: list[Change | N
                 pa.RecordBatch.from_arrays([*carried_columns, position], schema=stored)
             )
             rows += batch.num_rows
-    return rows
+            nulls += columns[event_time].null_count
+    return rows, nulls

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from .columns import Merging, Operation, col, operation
+from .columns import Merging, Operation, operation, quoted
 
 
 def append(merging: Merging, _: DataFrame | None, new: DataFrame) -> DataFrame:
-    rows = [col(name) for name in new.columns]
-    return new.select(operation(Operation.APPEND).alias(merging.op), *rows)
+    rows = [quoted(name) for name in new.columns]
+    return new.selectExpr(operation(merging, Operation.APPEND), *rows)

@@ -61,8 +61,9 @@ def col(name: str) -> Column:
     return F.col(quoted(name))
 
 
-def operation(code: Operation) -> Column:
-    return F.lit(int(code)).cast("int")
+def operation(merging: Merging, code: Operation) -> str:
+    """SQL of the operation column with a fixed code."""
+    return f"{int(code)} as {quoted(merging.op)}"
 
 
 def check_columns(columns: Sequence[str], needed: Sequence[str], what: str) -> None:
@@ -76,37 +77,42 @@ def check_columns(columns: Sequence[str], needed: Sequence[str], what: str) -> N
 
 def as_struct(frame: DataFrame, alias: str) -> DataFrame:
     """One struct column holding the whole row, so that two rows can stand side by side."""
-    return frame.select(F.struct(*[col(name) for name in frame.columns]).alias(alias))
+    return frame.select(F.expr(f"struct({listed(frame.columns)})").alias(alias))
+
+
+def listed(columns: Sequence[str]) -> str:
+    return ", ".join(quoted(name) for name in columns)
+
+
+def part(side: str, name: str) -> str:
+    """SQL of a member of a struct column."""
+    return f"{side}.{quoted(name)}"
 
 
 def same_key(left: str, right: str, key: Sequence[str]) -> Column:
     """Null-safe equality of the key columns of two struct columns."""
-    condition = F.lit(True)
-    for name in key:
-        equal = F.col(left).getField(name).eqNullSafe(F.col(right).getField(name))
-        condition = equal if name == key[0] else condition & equal
-    return condition
+    equal = [f"{part(left, name)} <=> {part(right, name)}" for name in key]
+    return F.expr(" and ".join(equal))
 
 
-def changed(merging: Merging, old: str, new: str, columns: Sequence[str]) -> Column:
-    """Whether any compared column differs; an event time that is null changes nothing."""
-    result = F.lit(False)
+def changed(merging: Merging, old: str, new: str, columns: Sequence[str]) -> str:
+    """SQL: whether any compared column differs; an event time that is null changes nothing."""
+    differs = ["false"]
     for name in merging.compared(columns):
-        new_value = F.col(new).getField(name)
-        differs = ~new_value.eqNullSafe(F.col(old).getField(name))
+        test = f"not ({part(new, name)} <=> {part(old, name)})"
         if name == merging.vocab.event_time_column:
-            differs = new_value.isNotNull() & differs
-        result = result | differs
-    return result
+            test = f"({part(new, name)} is not null and {test})"
+        differs.append(test)
+    return f"({' or '.join(differs)})"
 
 
-def row(merging: Merging, code: Operation, side: str, columns: Sequence[str]) -> Column:
-    """A row of the ledger made from a struct column."""
-    values = [F.col(side).getField(name).alias(name) for name in columns]
-    return F.struct(operation(code).alias(merging.op), *values)
+def row(merging: Merging, code: Operation, side: str, columns: Sequence[str]) -> str:
+    """SQL of a row of the ledger made from a struct column."""
+    values = [f"{part(side, name)} as {quoted(name)}" for name in columns]
+    return f"struct({', '.join([f'{int(code)} as {quoted(merging.op)}', *values])})"
 
 
-def rows_of(frame: DataFrame, outcome: Column, columns: Sequence[str]) -> DataFrame:
-    """Explode an array of rows into the columns of the ledger."""
-    exploded = frame.select(F.explode(outcome).alias("r"))
-    return exploded.select(*[F.col("r").getField(name).alias(name) for name in columns])
+def rows_of(frame: DataFrame, outcome: str, columns: Sequence[str]) -> DataFrame:
+    """Explode an array of rows (SQL) into the columns of the ledger."""
+    exploded = frame.select(F.expr(outcome).alias("rows")).selectExpr("explode(rows) as r")
+    return exploded.selectExpr("r.*").selectExpr(*[quoted(name) for name in columns])

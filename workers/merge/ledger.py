@@ -10,16 +10,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from .append import append
-from .columns import Merging, check_columns, col
+from .columns import Merging, check_columns, quoted
 
 
 def ledger(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFrame:
     check_columns(new.columns, merging.key, "primary key")
     if prev is None:
         return append(merging, None, new)
-    known = prev.select(*[col(name).alias(f"k{at}") for at, name in enumerate(merging.key)])
-    met = F.lit(True)
-    for at, name in enumerate(merging.key):
-        equal = col(name) == F.col(f"k{at}")
-        met = equal if at == 0 else met & equal
-    return append(merging, None, new.join(known, on=met, how="left_anti"))
+    known = prev.selectExpr(*[f"{quoted(name)} as k{at}" for at, name in enumerate(merging.key)])
+    met = [f"{quoted(name)} = k{at}" for at, name in enumerate(merging.key)]
+    return append(merging, None, new.join(known, on=F.expr(" and ".join(met)), how="left_anti"))

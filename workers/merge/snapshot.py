@@ -7,8 +7,7 @@ corrected. From the second batch on a key may occur once.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame
 
 from .append import append
 from .columns import (
@@ -19,7 +18,9 @@ from .columns import (
     as_struct,
     changed,
     check_columns,
-    col,
+    listed,
+    part,
+    quoted,
     row,
     rows_of,
     same_key,
@@ -34,30 +35,35 @@ def snapshot(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFr
     if prev is None:
         return append(merging, None, new)
     columns = [name for name in new.columns if name != POSITION]
-    stored = project(merging, prev).select(*[col(name) for name in columns])
-    stored = stored.withColumn(POSITION, F.lit(None).cast("bigint"))
-    stored = stored.withColumn(PROBLEM, F.lit(None).cast("string"))
+    stored = project(merging, prev).selectExpr(
+        *[quoted(name) for name in columns],
+        f"cast(null as bigint) as {quoted(POSITION)}",
+        f"cast(null as string) as {quoted(PROBLEM)}",
+    )
     both = as_struct(stored, "s").join(
         as_struct(_marked(merging, new), "n"), on=same_key("s", "n", merging.key), how="full_outer"
     )
     side = [*columns, POSITION, PROBLEM]
-    outcome = (
-        F.when(F.col("s").isNull(), F.array(row(merging, Operation.APPEND, "n", side)))
-        .when(F.col("n").isNull(), F.array(row(merging, Operation.RETRACT, "s", side)))
-        .when(
-            changed(merging, "s", "n", columns) | F.col("n").getField(PROBLEM).isNotNull(),
-            F.array(
-                row(merging, Operation.CORRECT_FROM, "s", side),
-                row(merging, Operation.CORRECT_TO, "n", side),
-            ),
-        )
-    )
+    outcome = f"""
+        case
+            when s is null then array({row(merging, Operation.APPEND, "n", side)})
+            when n is null then array({row(merging, Operation.RETRACT, "s", side)})
+            when {changed(merging, "s", "n", columns)} or {part("n", PROBLEM)} is not null
+            then array(
+                {row(merging, Operation.CORRECT_FROM, "s", side)},
+                {row(merging, Operation.CORRECT_TO, "n", side)}
+            )
+        end
+    """
     return rows_of(both, outcome, [merging.op, *side])
 
 
 def _marked(merging: Merging, new: DataFrame) -> DataFrame:
     """The batch, with a problem on rows whose key occurs more than once."""
-    same = Window.partitionBy(*[col(name) for name in merging.key])
-    shown = F.to_json(F.struct(*[col(name) for name in merging.key]))
-    problem = F.concat(F.lit("the snapshot holds the key more than once: "), shown)
-    return new.withColumn(PROBLEM, F.when(F.count(F.lit(1)).over(same) > 1, problem))
+    key = listed(merging.key)
+    problem = f"""
+        case when count(1) over (partition by {key}) > 1
+        then concat('the snapshot holds the key more than once: ', to_json(struct({key}))) end
+    """
+    rows = [quoted(name) for name in new.columns]
+    return new.selectExpr(*rows, f"{problem} as {quoted(PROBLEM)}")

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from .columns import Merging, Operation, col
+from .columns import Merging, Operation, col, listed, quoted
 
 
 def last_per_key(frame: DataFrame, key: tuple[str, ...], order: str) -> DataFrame:
     """Per key (nulls are equal) the row that comes last in `order`."""
-    whole = F.struct(*[col(name) for name in frame.columns])
-    last = frame.groupBy(*[col(name) for name in key]).agg(F.max_by(whole, col(order)).alias("r"))
-    return last.select(*[F.col("r").getField(name).alias(name) for name in frame.columns])
+    last = F.expr(f"max_by(struct({listed(frame.columns)}), {quoted(order)})").alias("r")
+    return frame.groupBy(*[col(name) for name in key]).agg(last).selectExpr("r.*")
 
 
 def project(merging: Merging, prev: DataFrame) -> DataFrame:
     """Rows that stand after all of `prev`, with the offsets and codes they were written with."""
     last = last_per_key(prev, merging.key, merging.vocab.offset_column)
-    return last.where(col(merging.op) != int(Operation.RETRACT))
+    return last.where(f"{quoted(merging.op)} != {int(Operation.RETRACT)}")

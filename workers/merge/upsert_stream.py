@@ -7,7 +7,6 @@ is special; without the column every row is an upsert. Retractions carry the sto
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from .columns import (
     POSITION,
@@ -16,8 +15,9 @@ from .columns import (
     as_struct,
     changed,
     check_columns,
-    col,
     operation,
+    part,
+    quoted,
     row,
     rows_of,
     same_key,
@@ -29,40 +29,35 @@ def upsert_stream(merging: Merging, prev: DataFrame | None, new: DataFrame) -> D
     check_columns(new.columns, merging.key, "primary key")
     columns = [name for name in new.columns if name not in (merging.op, POSITION)]
     wanted = last_per_key(_with_code(merging, new), merging.key, POSITION)
-    gone = col(merging.op) == int(Operation.RETRACT)
     if prev is None:
-        kept = wanted.where(~gone).drop(merging.op)
-        return kept.select(
-            operation(Operation.APPEND).alias(merging.op), *[col(n) for n in [*columns, POSITION]]
-        )
-    stored = project(merging, prev).select(*[col(name) for name in columns])
-    stored = stored.withColumn(POSITION, F.lit(None).cast("bigint"))
+        kept = wanted.where(f"{quoted(merging.op)} != {int(Operation.RETRACT)}")
+        rows = [quoted(name) for name in [*columns, POSITION]]
+        return kept.selectExpr(operation(merging, Operation.APPEND), *rows)
+    stored = project(merging, prev).selectExpr(
+        *[quoted(name) for name in columns], f"cast(null as bigint) as {quoted(POSITION)}"
+    )
     both = as_struct(wanted, "n").join(
         as_struct(stored, "s"), on=same_key("n", "s", merging.key), how="left"
     )
     side = [*columns, POSITION]
-    retracts = F.col("n").getField(merging.op) == int(Operation.RETRACT)
-    outcome = (
-        F.when(
-            retracts & F.col("s").isNotNull(), F.array(row(merging, Operation.RETRACT, "s", side))
-        )
-        .when(~retracts & F.col("s").isNull(), F.array(row(merging, Operation.APPEND, "n", side)))
-        .when(
-            ~retracts & changed(merging, "s", "n", columns),
-            F.array(
-                row(merging, Operation.CORRECT_FROM, "s", side),
-                row(merging, Operation.CORRECT_TO, "n", side),
-            ),
-        )
-    )
+    retracts = f"{part('n', merging.op)} = {int(Operation.RETRACT)}"
+    outcome = f"""
+        case
+            when {retracts} and s is null then null
+            when {retracts} then array({row(merging, Operation.RETRACT, "s", side)})
+            when s is null then array({row(merging, Operation.APPEND, "n", side)})
+            when {changed(merging, "s", "n", columns)}
+            then array(
+                {row(merging, Operation.CORRECT_FROM, "s", side)},
+                {row(merging, Operation.CORRECT_TO, "n", side)}
+            )
+        end
+    """
     return rows_of(both, outcome, [merging.op, *side])
 
 
 def _with_code(merging: Merging, new: DataFrame) -> DataFrame:
-    append = operation(Operation.APPEND)
-    if merging.op not in new.columns:
-        return new.withColumn(merging.op, append)
-    code = F.coalesce(col(merging.op).cast("int"), append)
-    return new.select(
-        *[col(name) for name in new.columns if name != merging.op], code.alias(merging.op)
-    )
+    op = quoted(merging.op)
+    rest = [quoted(name) for name in new.columns if name != merging.op]
+    code = f"coalesce(cast({op} as int), 0)" if merging.op in new.columns else "0"
+    return new.selectExpr(*rest, f"{code} as {op}")
