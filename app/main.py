@@ -6,12 +6,15 @@ From the outside in: `Gate` (who asks), `ObjectPaths` (bytes, without a framewor
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
@@ -30,6 +33,7 @@ from .settings import Tenancy
 from .wiring import Node
 from .ws.sockets import Transfers
 
+_log = logging.getLogger("odf.node")
 PREFIX: dict[Tenancy, str] = {
     Tenancy.SINGLE: "/{dataset}",
     Tenancy.MULTI: "/{account}/{dataset}",
@@ -52,7 +56,11 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         api.state.uploads = CapacityLimiter(MAX_UPLOADS)
+        api.state.watchers = set()
+        sweeping = asyncio.create_task(_sweep(node))
         yield
+        for task in (sweeping, *api.state.watchers):
+            task.cancel()
         if on_stop is not None:
             on_stop()
 
@@ -75,6 +83,14 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     for kind, handler in _HANDLERS.items():
         api.add_exception_handler(kind, handler)
     return api
+
+
+async def _sweep(node: Node) -> None:
+    """Clear away what an earlier run left; nothing depends on it."""
+    try:
+        await run_in_threadpool(node.uploads.sweep, node.stores.jobs)
+    except Exception:
+        _log.exception("uploads were not swept")
 
 
 async def _node_error(_: Request, error: Exception) -> Response:

@@ -16,6 +16,7 @@ from .auth.access import SINGLE_OWNER, Action, DatasetHidden, address, authorize
 from .auth.actors import Actor
 from .settings import Settings, Tenancy
 from .usecases.accounts import ensure_account
+from .usecases.uploads import Uploads
 
 Random = Callable[[int], bytes]
 """Gives that many bytes nobody can guess."""
@@ -27,6 +28,7 @@ class Node:
 
     settings: Settings
     stores: Stores
+    uploads: Uploads
     clock: Clock = system_clock
     random: Random = os.urandom
 
@@ -62,4 +64,4 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     )
     if settings.tenancy is Tenancy.SINGLE:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
-    return Node(settings, stores, clock)
+    return Node(settings, stores, Uploads(stores.objects), clock)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
-from typing import Annotated
+from collections.abc import Coroutine
+from typing import Annotated, Any
 
-import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from protocol.errors import NodeError
-from storage.values import Failed, Job, JobId, Succeeded
+from storage.values import Failed, Job, JobId, ObjectKey, Succeeded
 
 from ..usecases.ingest import IngestRequest, check_ingest, look, spool, submit
 from ..wiring import Node
 from .answers import JsonAnswer, failed_answer
 from .bodies import Body, BodyTooLong
 from .deps import BaseDep, NodeDep, WritableDep
+
+SLOW_POLL_S = 1.0
+"""Seconds between two looks at a job whose client did not wait."""
 
 
 class UploadTokensNotTaken(NodeError):
@@ -60,8 +65,20 @@ async def ingest(
     upload = await to_thread.run_sync(spool, node, entry, body.chunks(), limiter=limiter)
     job = await run_in_threadpool(submit, node, entry, checked, upload)
     patience = 0.0 if "respond-async" in prefer else node.settings.ingest_wait_s
-    ended = await _wait(node, job, patience)
-    return _accepted(job, base) if ended is None else _receipt(ended)
+    ended = await _wait(node, job, upload, patience, node.settings.ingest_poll_s)
+    if ended is not None:
+        return _receipt(ended)
+    watch(request.app.state.watchers, _wait(node, job, upload, math.inf, SLOW_POLL_S))
+    return _accepted(job, base)
+
+
+def watch(
+    watchers: set[asyncio.Task[Job | None]], waiting: Coroutine[Any, Any, Job | None]
+) -> None:
+    """Go on looking at a job nobody waits for, so that its upload is cleared away."""
+    task = asyncio.create_task(waiting)
+    watchers.add(task)
+    task.add_done_callback(watchers.discard)
 
 
 def _body(request: Request, node: Node) -> Body:
@@ -72,14 +89,16 @@ def _body(request: Request, node: Node) -> Body:
     return Body(request.receive, limit=limit, idle_s=node.settings.body_idle_s)
 
 
-async def _wait(node: Node, job: JobId, patience: float) -> Job | None:
+async def _wait(
+    node: Node, job: JobId, upload: ObjectKey, patience: float, pause: float
+) -> Job | None:
     """The job once it has ended, None when patience ends first."""
     deadline = time.monotonic() + patience
     while True:
-        ended = await run_in_threadpool(look, node, job)
+        ended = await run_in_threadpool(look, node, job, upload)
         if ended is not None or time.monotonic() >= deadline:
             return ended
-        await anyio.sleep(node.settings.ingest_poll_s)
+        await asyncio.sleep(pause)
 
 
 def _accepted(job: JobId, base: str) -> Response:

@@ -15,9 +15,10 @@ from protocol.metadata.events import DatasetKind
 from protocol.multihash import SHA3_256, Multihash
 from storage import ingest_job
 from storage.ingest_job import IngestPayload
-from storage.values import DatasetEntry, Job, JobId, JobSpec, JobStatus, ObjectKey, ObjectKind
+from storage.values import DatasetEntry, Job, JobId, JobSpec, ObjectKey, ObjectKind
 
 from ..wiring import Node
+from .uploads import FINISHED
 
 MEDIA_TYPES = frozenset(
     {
@@ -34,7 +35,6 @@ MEDIA_TYPES = frozenset(
 """What the formats of the specification are called. A worker may still refuse one of them."""
 SPOOL_MEMORY_BYTES = 4 * 1024 * 1024
 SPOOL_READ_BYTES = 1024 * 1024
-FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
 
 
 class UnsupportedMediaType(BadInput):
@@ -121,8 +121,8 @@ def _check_source(state: ChainState, name: str | None) -> None:
         )
 
 
-def spool(node: Node, entry: DatasetEntry, chunks: Iterable[bytes]) -> Multihash:
-    """Keep a body as an `upload` object of the dataset; its hash.
+def spool(node: Node, entry: DatasetEntry, chunks: Iterable[bytes]) -> ObjectKey:
+    """Keep a body as an `upload` object of the dataset, needed until `Uploads.done_with`.
 
     The hash names the object, so the body waits in a temporary file until it is known.
     """
@@ -133,29 +133,40 @@ def spool(node: Node, entry: DatasetEntry, chunks: Iterable[bytes]) -> Multihash
         for chunk in chunks:
             digest.update(chunk)
             file.write(chunk)
-        found = Multihash(SHA3_256, digest.digest())
+        key = ObjectKey(entry.id, ObjectKind.UPLOAD, Multihash(SHA3_256, digest.digest()))
         file.seek(0)
-        pieces = iter(lambda: file.read(SPOOL_READ_BYTES), b"")
-        node.stores.objects.put(ObjectKey(entry.id, ObjectKind.UPLOAD, found), pieces)
-    return found
+        node.uploads.need(key)
+        try:
+            node.stores.objects.put(key, iter(lambda: file.read(SPOOL_READ_BYTES), b""))
+        except BaseException:
+            node.uploads.done_with(key)
+            raise
+    return key
 
 
-def submit(node: Node, entry: DatasetEntry, request: IngestRequest, upload: Multihash) -> JobId:
+def submit(node: Node, entry: DatasetEntry, request: IngestRequest, upload: ObjectKey) -> JobId:
     """Queue the batch behind others of the same dataset."""
     payload = IngestPayload(
-        upload=str(upload),
+        upload=str(upload.hash),
         source_name=request.source_name,
         media_type=request.media_type,
         source_event_time=request.event_time,
         expected_head=request.expected_head,
         dry_run=request.dry_run,
     )
-    return node.stores.jobs.submit(
-        JobSpec(ingest_job.KIND, entry.id, ingest_job.to_json(payload), lock=str(entry.id))
-    )
+    try:
+        return node.stores.jobs.submit(
+            JobSpec(ingest_job.KIND, entry.id, ingest_job.to_json(payload), lock=str(entry.id))
+        )
+    except BaseException:
+        node.uploads.done_with(upload)
+        raise
 
 
-def look(node: Node, job: JobId) -> Job | None:
-    """The job once it has ended, else None."""
+def look(node: Node, job: JobId, upload: ObjectKey) -> Job | None:
+    """The job once it has ended, and its upload gone; else None."""
     found = node.stores.jobs.get(job)
-    return found if found.status in FINISHED else None
+    if found.status not in FINISHED:
+        return None
+    node.uploads.done_with(upload)
+    return found

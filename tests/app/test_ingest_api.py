@@ -14,6 +14,7 @@ import pytest
 from service import seeded, serving
 
 from protocol.codec.manifests import load_event
+from protocol.identity import DatasetRef
 from protocol.multihash import Multihash
 from storage import ingest_job
 from storage.values import (
@@ -104,7 +105,15 @@ def post(node):
 
 def test_a_batch_is_answered_with_its_receipt(node, post):
     done = receipt(Multihash.of(b"old"))
-    with worker(node, lambda job: Succeeded(ingest_job.to_json(done))) as seen:
+    read = []
+
+    def finish(job):
+        key = ObjectKey(job.spec.dataset, ObjectKind.UPLOAD, Multihash.of(b"city\nA\nB\n"))
+        with node.node.stores.objects.open(key) as upload:
+            read.append(upload.read())
+        return Succeeded(ingest_job.to_json(done))
+
+    with worker(node, finish) as seen:
         answer = post("/alice/one/ingest")
     assert answer.status_code == 200
     assert ingest_job.receipt_of(answer.json()) == done
@@ -114,9 +123,13 @@ def test_a_batch_is_answered_with_its_receipt(node, post):
     assert (payload.media_type, payload.source_name) == ("text/csv", None)
     assert job.spec.lock == str(job.spec.dataset)
     assert Multihash.parse(payload.upload) == Multihash.of(b"city\nA\nB\n")
-    key = ObjectKey(job.spec.dataset, ObjectKind.UPLOAD, Multihash.parse(payload.upload))
-    with node.node.stores.objects.open(key) as upload:
-        assert upload.read() == b"city\nA\nB\n"
+    assert read == [b"city\nA\nB\n"]
+    assert uploads(node, job.spec.dataset) == []
+
+
+def uploads(service, dataset):
+    kept = service.node.stores.objects.list(dataset)
+    return [item.key.hash for item in kept if item.key.kind is ObjectKind.UPLOAD]
 
 
 def test_parameters_travel_in_canonical_form(node, post):
@@ -233,6 +246,8 @@ def test_who_does_not_wait_is_given_the_job(node, post):
         with worker(node, lambda job: Succeeded({"rowsAdded": 2})):
             _until(lambda: client.get(f"/jobs/{job}").json()["status"] == "succeeded")
         assert client.get(f"/jobs/{job}").json()["result"] == {"rowsAdded": 2}
+    dataset = node.node.stores.jobs.get(JobId(job)).spec.dataset
+    _until(lambda: uploads(node, dataset) == [])
 
 
 def _until(ready):
@@ -293,3 +308,39 @@ def test_a_large_body_arrives_whole(tmp_path):
         key = ObjectKey(entry.id, ObjectKind.UPLOAD, Multihash.of(content))
         assert service.node.stores.objects.stat(key).size == len(content)
         assert [p.name for p in (tmp_path / "uploads").iterdir()] == [entry.id.multibase]
+
+
+def test_an_upload_shared_by_two_posts_stays_until_both_are_done(node):
+    alias = DatasetRef.parse("alice/one")
+    dataset = node.node.stores.registry.get(alias).id
+    with node.http(node.token("alice")) as client:
+        headers = {**CSV, "prefer": "respond-async"}
+        for _ in range(2):
+            client.post("/alice/one/ingest", content=b"same", headers=headers)
+    seen = []
+
+    def outcome(job):
+        if job.spec.dataset == dataset:
+            time.sleep(1.5)
+            seen.append(uploads(node, dataset))
+        return Succeeded({})
+
+    with worker(node, outcome):
+        _until(lambda: len(seen) == 2)
+    _until(lambda: uploads(node, dataset) == [])
+    assert seen == [[Multihash.of(b"same")]] * 2
+
+
+def test_uploads_of_an_earlier_run_are_swept_once_their_jobs_have_ended(tmp_path):
+    with serving(tmp_path, ingest_wait_s=0) as service:
+        dataset = service.keep(with_sources("default")).id
+        with service.http(service.token()) as client:
+            for content in (b"first", b"second"):
+                client.post("/foo/ingest", content=content, headers=CSV)
+        jobs = service.node.stores.jobs
+        job = jobs.claim("w", [ingest_job.KIND], lease=timedelta(seconds=30))
+    with serving(tmp_path) as service:
+        assert len(uploads(service, dataset)) == 2
+        service.node.stores.jobs.finish(job.id, "w", Succeeded({}))
+    with serving(tmp_path) as service:
+        _until(lambda: uploads(service, dataset) == [Multihash.of(b"second")])
