@@ -65,7 +65,7 @@ def slice_schema(batch: pa.Schema, vocab: Vocab, dataset: pa.Schema | None) -> p
 
 
 def _check_known(field: pa.Field) -> None:
-    if _holds_null_type(field.type):
+    if holds_null_type(field.type):
         raise BadInputSchema(
             f"column `{field.name}` holds nulls only, its type is unknown: "
             "declare a schema in the source",
@@ -73,9 +73,9 @@ def _check_known(field: pa.Field) -> None:
         )
 
 
-def _holds_null_type(kind: pa.DataType) -> bool:
+def holds_null_type(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
-        return any(_holds_null_type(kind.field(at).type) for at in range(kind.num_fields))
+        return any(holds_null_type(kind.field(at).type) for at in range(kind.num_fields))
     return bool(pa.types.is_null(kind))
 
 

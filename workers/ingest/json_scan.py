@@ -77,6 +77,8 @@ class JsonScanner:
                 # A number that touches the end may go on in the next chunk.
                 whole = isinstance(value, dict | list) or type(value) is str
                 if whole or end < len(self._buffer) or self._at_end:
+                    if end - self._position > self._limits.row_bytes:
+                        raise self._limits.row_too_large(self.line)
                     self._position = end
                     return value
                 failure = ValueError("unfinished number")
@@ -113,8 +115,12 @@ class JsonScanner:
         return not self._at_end
 
     def _too_large_or(self, failure: Exception) -> Exception:
-        unfinished = self._limits.row_bytes // 2
-        if isinstance(failure, json.JSONDecodeError) and failure.pos - self._position < unfinished:
+        near = self._position + self._limits.row_bytes // 2
+        if (
+            isinstance(failure, json.JSONDecodeError)
+            and failure.pos < near
+            and not failure.msg.startswith("Unterminated string")
+        ):
             return self._bad(failure)
         return self._limits.row_too_large(self.line)
 

@@ -143,16 +143,13 @@ def prepare(
     if frame is None:
         return Outcome(events=_data_event(plan, None, extras), written=None, rows_read=0)
     known = to_arrow(plan.schema) if plan.schema is not None else None
-    event_time = plan.vocab.event_time_column
     staged = stage(
         frame,
         scratch / "staged.parquet",
         vocab=plan.vocab,
         coerces=plan.coerces,
         takes_operations=takes_operations(plan.merge),
-        event_time_type=known.field(event_time).type
-        if known and event_time in known.names
-        else None,
+        known=known,
     )
     schema = slice_schema(staged.schema, plan.vocab, known)
     written = _written(dataset, plan, staged, schema, bench, scratch)

@@ -19,7 +19,7 @@ from protocol.chain.state import Vocab
 
 from ..conform import carrier
 from ..merge.columns import POSITION, PROBLEM
-from ..slice_schema import MILLIS, check_input
+from ..slice_schema import MILLIS, check_input, holds_null_type, same_type
 from .frame import BadInputSchema, BadRow, Frame
 from .text import BadValue, cast_text
 
@@ -43,9 +43,9 @@ def stage(
     vocab: Vocab,
     coerces: bool,
     takes_operations: bool,
-    event_time_type: pa.DataType | None = None,
+    known: pa.Schema | None = None,
 ) -> Staged:
-    """Write the frame's rows to `path`.
+    """Write the frame's rows to `path`. `known` is the dataset's schema, if it has one.
 
     Raises:
         BadInputSchema: system columns in the batch, or an event time that is none.
@@ -61,13 +61,14 @@ def stage(
     changes: list[Change | None] = []
     fields = []
     for field in schema:
+        field = _typed(field, vocab, known)
         wanted, change = _change(field, coerces and field.name == vocab.event_time_column)
         fields.append(wanted)
         changes.append(change)
     schema = pa.schema(fields)
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
-        schema = schema.append(pa.field(vocab.event_time_column, event_time_type or MILLIS))
+        schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
     rows, nulls = _write(frame, path, schema, changes, schema.names.index(vocab.event_time_column))
     return Staged(path=path, schema=schema, rows=rows, event_time_nulls=nulls)
 
@@ -83,6 +84,23 @@ def _check_distinct(names: list[str]) -> None:
     for at, name in enumerate(names):
         if name in names[:at] or name in (POSITION, PROBLEM):
             raise BadInputSchema(f"column `{name}` clashes with another column", column=name)
+
+
+def _event_time(vocab: Vocab, known: pa.Schema | None) -> pa.DataType:
+    name = vocab.event_time_column
+    return known.field(name).type if known is not None and name in known.names else MILLIS
+
+
+def _typed(field: pa.Field, vocab: Vocab, known: pa.Schema | None) -> pa.Field:
+    """A column inferred from nulls alone takes the type the dataset knows it by."""
+    if not holds_null_type(field.type):
+        return field
+    if field.name == vocab.event_time_column:
+        return field.with_type(_event_time(vocab, known))
+    if known is not None and field.name in known.names:
+        wanted = known.field(field.name).type
+        return field.with_type(wanted) if same_type(field.type, wanted) else field
+    return field
 
 
 def _change(field: pa.Field, is_event_time: bool) -> tuple[pa.Field, Change | None]:

@@ -1,0 +1,83 @@
+"""Datasets to ingest into, and batches for them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from protocol.chain.author import author
+from protocol.chain.state import EMPTY
+from protocol.identity import DatasetAlias, DatasetId
+from protocol.instant import Instant
+from protocol.metadata.events import AddPushSource, DatasetKind, MetadataEvent, Seed
+from protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyAppend,
+    ReadStep,
+    ReadStepNdJson,
+)
+from protocol.multihash import Multihash
+from storage import ingest_job
+from storage.dataset import Dataset
+from storage.ingest_job import IngestPayload
+from storage.stores import Stores
+from storage.values import (
+    DatasetEntry,
+    JobId,
+    JobSpec,
+    ObjectKey,
+    ObjectKind,
+    Visibility,
+)
+
+
+def now() -> Instant:
+    return Instant(time.time_ns())
+
+
+def created(
+    stores: Stores,
+    *,
+    number: int = 1,
+    read: ReadStep | None = None,
+    merge: MergeStrategy | None = None,
+    more: tuple[MetadataEvent, ...] = (),
+) -> Dataset:
+    """A root dataset with one push source, NdJson and Append unless told otherwise."""
+    dataset = DatasetId(bytes([number]) * 32)
+    source = AddPushSource(
+        source_name="default",
+        read=read or ReadStepNdJson(),
+        merge=merge or MergeStrategyAppend(),
+    )
+    events: list[MetadataEvent] = [
+        Seed(dataset_id=dataset, dataset_kind=DatasetKind.Root),
+        source,
+        *more,
+    ]
+    when = now()
+    blocks, _ = author(EMPTY, events, system_time=when)
+    entry = DatasetEntry(
+        id=dataset,
+        alias=DatasetAlias.parse(f"kamu/rows-{number}"),
+        kind=DatasetKind.Root,
+        visibility=Visibility.PRIVATE,
+        created_at=when,
+    )
+    return stores.create_dataset(entry, blocks)
+
+
+def ndjson(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def upload(stores: Stores, dataset: Dataset, body: bytes) -> IngestPayload:
+    content = Multihash.of(body)
+    stores.objects.put(ObjectKey(dataset.id, ObjectKind.UPLOAD, content), [body])
+    return IngestPayload(upload=str(content))
+
+
+def submit(stores: Stores, dataset: Dataset, body: bytes) -> JobId:
+    payload = ingest_job.to_json(upload(stores, dataset, body))
+    return stores.jobs.submit(JobSpec(ingest_job.KIND, dataset.id, payload, lock=str(dataset.id)))

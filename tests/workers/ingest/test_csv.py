@@ -1,0 +1,162 @@
+"""Csv: where errors are, what is null, and that both tokenizers agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.codec.manifests import from_data
+from protocol.metadata.reading import ReadStepCsv
+from workers.ingest import csv as csv_reader
+from workers.ingest.csv_records import CsvFormat, CsvRecords
+from workers.ingest.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits, Unsupported
+from workers.ingest.read import open_frame
+
+SCHEMA = {
+    "fields": [
+        {"name": "city", "type": "String"},
+        {"name": "population", "type": {"kind": "Option", "inner": "Int64"}},
+    ]
+}
+
+
+def read(folder: Path, content: str | bytes, limits: Limits | None = None, **options: Any) -> Any:
+    path = folder / "input.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    step = from_data({"kind": "Csv", **options}, ReadStepCsv)
+    frame: Frame | None = open_frame(step, path, limits or Limits())
+    return None if frame is None else frame.table().to_pydict()
+
+
+def refusal(folder: Path, content: str | bytes, **options: Any) -> BadRow:
+    with pytest.raises(BadRow) as caught:
+        read(folder, content, **options)
+    return caught.value
+
+
+def test_a_bad_number_is_reported_with_line_column_and_value(tmp_path: Path) -> None:
+    text = "city,population\nA,1\n\nB,twelve\nC,3\n"
+    bad = refusal(tmp_path, text, schema=SCHEMA, header=True)
+    assert bad.facts == {"line": 4, "column": "population", "value": "twelve"}
+    assert "line 4" in bad.message
+
+
+def test_lines_are_counted_through_line_breaks_in_quotes(tmp_path: Path) -> None:
+    bad = refusal(tmp_path, 'A,1\n"B\nC\nD",2\nE,x\n', schema=SCHEMA)
+    assert bad.facts == {"line": 5, "column": "population", "value": "x"}
+
+
+def test_a_bad_row_far_down_is_found_where_it_is(tmp_path: Path) -> None:
+    text = "".join(f"city{n},{n}\n" for n in range(150_000)) + "Z,?\n"
+    bad = refusal(tmp_path, text, schema=SCHEMA)
+    assert bad.facts == {"line": 150_001, "column": "population", "value": "?"}
+
+
+def test_nothing_in_a_required_column_is_refused(tmp_path: Path) -> None:
+    bad = refusal(tmp_path, "A,1\n,2\n", schema=SCHEMA)
+    assert bad.facts == {"line": 2, "column": "city"}
+
+
+@pytest.mark.parametrize(("row", "found"), [("B", 1), ("B,2,3", 3)])
+def test_a_row_of_another_width_is_refused(row: str, found: int, tmp_path: Path) -> None:
+    bad = refusal(tmp_path, f"A,1\n{row}\n", schema=SCHEMA)
+    assert bad.facts["line"] == 2
+    assert f"2 fields expected, {found} found" in bad.message
+
+
+def test_bytes_that_are_no_text_are_refused_by_line(tmp_path: Path) -> None:
+    assert refusal(tmp_path, b"A,1\nB\xff,2\n", schema=SCHEMA).facts["line"] == 2
+
+
+def test_a_quote_that_is_never_closed_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, 'A,1\n"B,2\nC,3\n', schema=SCHEMA).facts["line"] == 2
+
+
+def test_the_null_value_and_the_empty_field_are_null(tmp_path: Path) -> None:
+    text = 'x,y\nNA,1\n"",NA\n"NA",\n'
+    rows = read(tmp_path, text, header=True, inferSchema=True, nullValue="NA")
+    assert rows == {"x": [None, None, None], "y": [1, None, None]}
+
+
+def test_an_escape_counts_inside_quotes_only(tmp_path: Path) -> None:
+    assert read(tmp_path, '"a\\"b",c\\d\n"e\\\\",""\n') == {
+        "column_1": ['a"b', "e\\"],
+        "column_2": ["c\\d", None],
+    }
+
+
+def test_an_empty_escape_leaves_backslashes_alone(tmp_path: Path) -> None:
+    assert read(tmp_path, '"a\\","b"\n', escape="") == {"column_1": ["a\\"], "column_2": ["b"]}
+
+
+def test_every_line_end_is_known(tmp_path: Path) -> None:
+    assert read(tmp_path, "a\r\nb\rc\n\n\r\nd") == {"column_1": ["a", "b", "c", "d"]}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"separator": ";;"},
+        {"separator": "é"},
+        {"quote": ""},
+        {"escape": "\\\\"},
+        {"encoding": "utf16"},
+        {"timestampFormat": "MM/dd/yyyy"},
+        {"dateFormat": "dd.MM.yyyy"},
+        {"schema": {"fields": [{"name": "l", "type": {"kind": "List", "itemType": "String"}}]}},
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(options: Any, tmp_path: Path) -> None:
+    with pytest.raises(Unsupported):
+        read(tmp_path, "a\n", **options)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputSchema, match="more than once"):
+        read(tmp_path, "a,a\n1,2\n", header=True)
+
+
+def test_limits_end_the_reading(tmp_path: Path) -> None:
+    with pytest.raises(InputTooLarge, match="columns"):
+        read(tmp_path, ",".join("abcd") + "\n", Limits(columns=3))
+    with pytest.raises(InputTooLarge, match="longer than 10 bytes"):
+        read(tmp_path, "a\n" + "b" * 11 + "\n", Limits(cell_bytes=10))
+    with pytest.raises(InputTooLarge, match="record"):
+        read(tmp_path, '"' + "b\n" * 200 + '"\n', Limits(row_bytes=100))
+
+
+def test_types_are_inferred_from_all_values_of_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "input.csv"
+    path.write_text("i,f,b,d,t,s\n1,1,true,2020-01-01,2020-01-01 00:00:00,x\n2,.5,FALSE,,,1\n")
+    frame = open_frame(ReadStepCsv(header=True, infer_schema=True), path, Limits())
+    assert frame is not None
+    types = [str(kind) for kind in frame.schema.types]
+    assert types == ["int64", "double", "bool", "date32[day]", "timestamp[ms, tz=UTC]", "string"]
+
+
+CELL = st.text(st.sampled_from('ab,"\n é;'), max_size=5)
+
+
+@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6))
+def test_both_tokenizers_read_the_same_records(rows: list[tuple[str, str]]) -> None:
+    import tempfile
+
+    def quoted(cell: str) -> str:
+        return '"' + cell.replace('"', '""') + '"'
+
+    form = CsvFormat(escape=None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "input.csv"
+        path.write_text("".join(",".join(map(quoted, row)) + "\n" for row in rows), newline="")
+        with path.open("rb") as stream:
+            own = [tuple(fields) for _, fields in CsvRecords(stream, form, Limits())]
+        frame = csv_reader.read_csv(ReadStepCsv(escape=""), path, None, Limits())
+        assert frame is not None
+        table = frame.table().to_pydict()
+    assert own == rows
+    found = list(zip(table["column_1"], table["column_2"], strict=True))
+    assert found == [(a or None, b or None) for a, b in rows]

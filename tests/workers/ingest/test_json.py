@@ -1,0 +1,139 @@
+"""Json and NdJson: strictness, places of errors, streams longer than a chunk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.codec.manifests import from_data
+from protocol.errors import BadInput
+from protocol.metadata.reading import ReadStep
+from workers.ingest.frame import BadRow, InputTooLarge, Limits
+from workers.ingest.read import open_frame
+
+
+def read(
+    folder: Path, text: str, kind: str = "NdJson", limits: Limits | None = None, **step: Any
+) -> Any:
+    path = folder / "input.json"
+    path.write_text(text)
+    frame = open_frame(from_data({"kind": kind, **step}, ReadStep), path, limits or Limits())
+    return None if frame is None else frame.table().to_pydict()
+
+
+def of_type(data_type: Any) -> Any:
+    return {"schema": {"fields": [{"name": "x", "type": {"kind": "Option", "inner": data_type}}]}}
+
+
+def one(folder: Path, value: str, data_type: Any) -> Any:
+    return read(folder, f'{{"x": {value}}}', **of_type(data_type))["x"][0]
+
+
+@pytest.mark.parametrize(
+    ("value", "data_type", "expected"),
+    [
+        ("1.7", "Int64", 1),
+        ("-1.7", "Int64", -1),
+        ('"12"', "Int32", 12),
+        ("1e3", "Int32", 1000),
+        ('"1.5"', "Float64", 1.5),
+        ("2", "Float64", 2.0),
+        ("true", "Bool", True),
+        ("null", "Bool", None),
+        ('"é"', "String", "é"),
+    ],
+)
+def test_a_fitting_value_is_taken(
+    value: str, data_type: Any, expected: Any, tmp_path: Path
+) -> None:
+    assert one(tmp_path, value, data_type) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "data_type"),
+    [
+        ("5", "String"),
+        ("true", "String"),
+        ('{"a": 1}', "String"),
+        ('"true"', "Bool"),
+        ("1", "Bool"),
+        ('"12.5"', "Int64"),
+        ("3000000000", "Int32"),
+        ("-1", "UInt8"),
+        ("true", "Int64"),
+        ("NaN", "Float64"),
+        ('"\\ud800"', "String"),
+        ("[1]", "Int64"),
+        ('"9/25/2022 1:02:03"', "Timestamp"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(value: str, data_type: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadRow) as caught:
+        one(tmp_path, value, data_type)
+    assert caught.value.facts["line"] == 1
+
+
+def test_a_number_for_a_time_counts_the_unit_of_the_column(tmp_path: Path) -> None:
+    assert str(one(tmp_path, "1500", "Timestamp")) == "1970-01-01 00:00:01.500000+00:00"
+
+
+def test_decimals_keep_their_digits_and_are_cut(tmp_path: Path) -> None:
+    kind = {"kind": "Decimal", "precision": 38, "scale": 3}
+    value = one(tmp_path, "12345678901234567890.12399", kind)
+    assert str(value) == "12345678901234567890.123"
+
+
+def test_objects_may_share_a_line_or_span_several(tmp_path: Path) -> None:
+    assert read(tmp_path, '{"a": 1} {"a": 2}\n{"a":\n  3}\n\n') == {"a": [1, 2, 3]}
+
+
+def test_the_line_of_a_bad_value_is_told(tmp_path: Path) -> None:
+    lines = [json.dumps({"x": n, "pad": "y" * 50}) for n in range(5_000)]
+    lines[4_321] = '{"x": "no"}'
+    with pytest.raises(BadRow) as caught:
+        read(tmp_path, "\n".join(lines), **of_type("Int64"))
+    assert caught.value.facts == {"line": 4_322, "column": "x", "value": "no"}
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"x": 1', '{"x" 1}', "[1]", "{'x': 1}", '{"x": 1}}', '{"x": tru}']
+)
+def test_text_that_is_no_json_is_refused_with_its_line(bad: str, tmp_path: Path) -> None:
+    with pytest.raises(BadRow) as caught:
+        read(tmp_path, f'{{"x": 0}}\n{bad}\n', **of_type("Int64"))
+    assert caught.value.facts["line"] in (2, 3)
+
+
+def test_an_array_longer_than_a_chunk_is_streamed(tmp_path: Path) -> None:
+    rows = [{"n": n, "t": "z" * 40} for n in range(5_000)]
+    assert read(tmp_path, json.dumps(rows), "Json")["n"] == list(range(5_000))
+
+
+def test_an_array_is_found_behind_other_keys(tmp_path: Path) -> None:
+    text = json.dumps({"a": [1.5, {"b": 2}], "r": {"x": None, "rows": [{"n": 1}]}, "z": 12})
+    assert read(tmp_path, text, "Json", subPath="r.rows") == {"n": [1]}
+
+
+def test_an_array_that_breaks_off_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        read(tmp_path, '[{"n": 1}, {"n": 2}', "Json")
+
+
+def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadRow):
+        read(tmp_path, '{"x": ' + "[" * 100_000)
+
+
+def test_a_record_longer_than_the_limit_ends_the_reading(tmp_path: Path) -> None:
+    text = '{"x": "' + "y" * 300_000 + '"}'
+    with pytest.raises(InputTooLarge):
+        read(tmp_path, text, limits=Limits(row_bytes=100_000))
+    with pytest.raises(InputTooLarge, match="column `x`"):
+        read(tmp_path, text, limits=Limits(cell_bytes=1_000))
+
+
+def test_columns_of_later_records_come_after_those_of_the_first(tmp_path: Path) -> None:
+    assert list(read(tmp_path, '{"z": 1, "b": 2}\n{"a": 1, "z": 3}\n')) == ["b", "z", "a"]

@@ -1,0 +1,21 @@
+"""Spark keeps the promises of the engine port."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conformance.engine import EngineContract
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.spark
+class TestSparkEngine(EngineContract):
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> Any:
+        from workers.engine.raw_query import SparkEngine
+
+        return SparkEngine(spark)
