@@ -26,6 +26,6 @@ def test_the_object_server_of_the_run_refuses_a_wrong_secret(s3):
         )
 
     client(s3.secret_key).create_bucket(Bucket="probe")
-    assert [b["Name"] for b in client(s3.secret_key).list_buckets()["Buckets"]] == ["probe"]
+    assert "probe" in [b["Name"] for b in client(s3.secret_key).list_buckets()["Buckets"]]
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         client("wrong").list_buckets()
