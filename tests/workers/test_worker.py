@@ -1,0 +1,203 @@
+"""The worker goes on after whatever a job does, and jobs survive their worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from storage import ingest_job
+from storage.config import StoreSettings, memory_stores, open_stores
+from storage.stores import Stores
+from storage.values import Failed, JobSpec, JobStatus, Succeeded
+from tests.workers.datasets import created, ndjson, submit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from workers.main import Worker
+
+pytestmark = pytest.mark.spark
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return memory_stores()
+
+
+@pytest.fixture
+def worker(spark: SparkSession, stores: Stores, tmp_path: Path) -> Worker:
+    from workers.engine.raw_query import SparkEngine
+    from workers.ingest.run import Bench
+    from workers.main import Worker
+
+    bench = Bench(
+        session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
+    )
+    return Worker(
+        stores=stores,
+        bench=bench,
+        name="here",
+        lease=timedelta(seconds=30),
+        longest_pause_s=0.04,
+    )
+
+
+def test_a_bad_batch_is_an_outcome_and_the_next_job_runs(worker: Worker, stores: Stores) -> None:
+    dataset = created(stores)
+    bad = submit(stores, dataset, b'{"n": 1}\n{"n": \n')
+    good = submit(stores, dataset, ndjson([{"n": 1}]))
+    worker.work(once=True)
+    outcome = stores.jobs.get(bad).outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "BadRow"
+    assert outcome.facts["line"] in (2, 3)
+    done = stores.jobs.get(good).outcome
+    assert isinstance(done, Succeeded)
+    assert ingest_job.receipt_of(done.result).rows_added == 1
+
+
+@pytest.mark.parametrize("payload", [{}, {"upload": 5}, {"upload": "nonsense"}, {"surprise": []}])
+def test_a_payload_that_makes_no_sense_is_an_outcome(
+    payload: dict[str, Any], worker: Worker, stores: Stores
+) -> None:
+    dataset = created(stores)
+    job = stores.jobs.submit(JobSpec(ingest_job.KIND, dataset.id, payload))
+    worker.work(once=True)
+    outcome = stores.jobs.get(job).outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.error != "Internal"
+
+
+def test_a_fault_of_the_node_is_told_without_its_insides(
+    worker: Worker, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import workers.main
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("secret detail")
+
+    monkeypatch.setattr(workers.main, "run_ingest", broken)
+    job = submit(stores, created(stores), ndjson([{"n": 1}]))
+    worker.work(once=True)
+    outcome = stores.jobs.get(job).outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "Internal"
+    assert "secret" not in outcome.message
+
+
+def test_a_job_that_ends_its_workers_is_given_up(worker: Worker, stores: Stores) -> None:
+    from workers.main import MAX_ATTEMPTS
+
+    job = submit(stores, created(stores), ndjson([{"n": 1}]))
+    for number in range(MAX_ATTEMPTS):
+        stores.jobs.claim(f"gone-{number}", [ingest_job.KIND], lease=timedelta(microseconds=1))
+        time.sleep(0.001)
+    worker.work(once=True)
+    outcome = stores.jobs.get(job).outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "JobAbandoned"
+
+
+def test_warming_up_leaves_nothing_behind(worker: Worker, stores: Stores) -> None:
+    from tests.workers.datasets import now
+    from workers.warmup import warm_up
+
+    warm_up(worker.bench, now=now())
+    assert stores.registry.page() == []
+    assert list(worker.bench.scratch.glob("ingest-*")) == []
+
+
+class Process:
+    """A worker as its own process."""
+
+    def __init__(self, data: Path, *arguments: str, **environment: str) -> None:
+        command = [sys.executable, "-m", "workers.cli", "--data", str(data), "--no-warm-up"]
+        self.process = subprocess.Popen(
+            [*command, *arguments],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "ODF_NODE_LEASE_S": "2", **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_ready(self) -> None:
+        assert self.process.stderr is not None
+        for text in self.process.stderr:
+            if "worker ready" in text:
+                return
+        raise AssertionError(f"the worker ended with code {self.process.wait()}")
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.reap()
+
+    def reap(self) -> int:
+        code = self.process.wait(timeout=PATIENCE_S)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+        return code
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Any]:
+    started: list[Process] = []
+
+    def start(*arguments: str, **environment: str) -> Process:
+        started.append(Process(tmp_path, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.process.poll() is None:
+            process.end(signal.SIGKILL)
+
+
+def wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened for too long"
+        time.sleep(0.005)
+
+
+def test_a_job_of_a_killed_worker_is_finished_by_another_without_doubled_rows(
+    processes: Any, tmp_path: Path
+) -> None:
+    stores = open_stores(StoreSettings(data=tmp_path))
+    dataset = created(stores)
+    first, second = processes(), processes()
+    first.wait_ready()
+    second.wait_ready()
+    body = ndjson([{"n": n, "text": "x" * 20} for n in range(30_000)])
+    job = submit(stores, dataset, body)
+    wait_for(lambda: stores.jobs.get(job).status is JobStatus.RUNNING)
+    time.sleep(0.3)
+    holder = stores.jobs.get(job).worker or ""
+    killed, other = (first, second) if f"-{first.process.pid}-" in holder else (second, first)
+    killed.end(signal.SIGKILL)
+    wait_for(lambda: stores.jobs.get(job).outcome is not None)
+    done = stores.jobs.get(job)
+    assert isinstance(done.outcome, Succeeded)
+    assert done.attempt == 2
+    assert dataset.state().num_records == 30_000
+    assert other.end(signal.SIGTERM) == 0
+    stores.close()
+
+
+def test_a_worker_ends_with_its_parent(processes: Any) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    worker = processes("--parent-pid", str(parent.pid))
+    worker.wait_ready()
+    parent.kill()
+    parent.wait()
+    assert worker.reap() == 0
