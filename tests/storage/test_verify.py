@@ -287,7 +287,12 @@ def test_a_column_without_a_defined_hash_is_noted_only() -> None:
 
 # --- known answers --------------------------------------------------------------------------
 
-CASES = document("ingest/verify")["cases"]
+CASES = [
+    case
+    for case in document("ingest/verify")["cases"]
+    if case["expect"].get("error", {}).get("kind") != "DataNotReproducible"
+]
+"""All but those that need a transformation replayed, which is no part of this verification."""
 
 
 def build(given: dict[str, Any]) -> DatasetMaker:
@@ -373,8 +378,6 @@ FOLDERS = {"DataDoesNotMatchMetadata": "data/", "CheckpointDoesNotMatchMetadata"
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
 def test_damage_is_judged_as_the_known_answers_say(case: dict[str, Any]) -> None:
     options, expected = case["given"]["options"], case["expect"]
-    if expected.get("error", {}).get("kind") == "DataNotReproducible":
-        pytest.skip("replay of transformations is not part of this verification")
     report = verify_chain(
         build(case["given"]).source,
         objects=options["check_integrity"],
