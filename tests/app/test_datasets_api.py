@@ -180,7 +180,7 @@ def test_an_authored_event_is_appended(single):
     ("content", "status"),
     [
         ("{kind: SetInfo, descriptoin: x}", 400),
-        ("{kind: Seed, datasetId: '%s', datasetKind: Root}" % seeded().id, 400),
+        (f"{{kind: Seed, datasetId: '{seeded().id}', datasetKind: Root}}", 400),
         ("{kind: AddData}", 400),
         ("{kind: DisablePushSource, sourceName: nothing}", 400),
     ],

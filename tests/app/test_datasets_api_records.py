@@ -1,0 +1,106 @@
+"""Records as JSON values: one way to write each type, and schemas of every type in every format."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from app.usecases.records import DataFormat, shaped, values
+from app.usecases.schema_formats import SchemaFormat, written
+from protocol.arrow_schema import from_arrow
+
+MILLI = 2_524_651_200_000
+COLUMNS = [
+    (pa.array([2**63 - 1, None]), [2**63 - 1, None]),
+    (pa.array([2**64 - 1], pa.uint64()), [2**64 - 1]),
+    (pa.array([0.5, float("nan"), float("inf"), None]), [0.5, None, None, None]),
+    (pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)), ["1.50", None]),
+    (pa.array([Decimal("-0.01")], pa.decimal256(60, 2)), ["-0.01"]),
+    (pa.array(["é", None]), ["é", None]),
+    (pa.array(["x"], pa.large_string()), ["x"]),
+    (pa.array(["x"], pa.string_view()), ["x"]),
+    (pa.array([b"\x00\xff", None]), ["00ff", None]),
+    (pa.array([b"ab"], pa.binary(2)), ["6162"]),
+    (pa.array([b"ab"], pa.binary_view()), ["6162"]),
+    (pa.array([True, None]), [True, None]),
+    (pa.array([MILLI, None], pa.timestamp("ms", "UTC")), ["2050-01-01T12:00:00Z", None]),
+    (pa.array([MILLI + 1], pa.timestamp("ms", "UTC")), ["2050-01-01T12:00:00.001Z"]),
+    (pa.array([1], pa.timestamp("ns", "UTC")), ["1970-01-01T00:00:00.000000001Z"]),
+    (pa.array([MILLI // 1000], pa.timestamp("s")), ["2050-01-01T12:00:00Z"]),
+    (pa.array([2**62], pa.timestamp("s", "UTC")), [str(2**62 * 10**9)]),
+    (pa.array([0, None], pa.date32()), ["1970-01-01", None]),
+    (pa.array([3_661_001], pa.time32("ms")), ["01:01:01.001"]),
+    (pa.array([1], pa.time64("ns")), ["00:00:00.000000001"]),
+    (pa.array([-1500, None], pa.duration("ms")), ["-PT1.5S", None]),
+    (pa.nulls(2), [None, None]),
+    (pa.array([[1, None], None, []], pa.list_(pa.int32())), [[1, None], None, []]),
+    (pa.array([[b"a"]], pa.list_(pa.binary())), [["61"]]),
+    (pa.array([{"a": 1, "b": b"x"}, None]), [{"a": 1, "b": "78"}, None]),
+    (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())), [[{"key": "k", "value": 1}]]),
+    (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+]
+
+
+@pytest.mark.parametrize(("column", "expected"), COLUMNS, ids=lambda part: str(part)[:20])
+def test_a_column_is_written_in_the_one_way_of_its_type(column, expected):
+    for form in (column, pa.chunked_array([column]), pa.chunked_array([column, column])):
+        found = values(form)
+        assert found == expected * (len(found) // len(expected))
+    assert json.loads(msgspec.json.encode(values(column))) == expected
+
+
+def test_records_come_as_objects_as_columns_and_as_rows():
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "b"])
+    assert shaped(table, DataFormat.AOS) == [{"a": 1, "b": 2}]
+    assert shaped(table, DataFormat.AOA) == [[1, 2]]
+    assert shaped(table, DataFormat.SOA) == {"a": [1], "b": [2]}
+
+
+SCHEMA = from_arrow(
+    pa.schema(
+        [
+            pa.field("a", pa.int8(), nullable=False),
+            pa.field("b", pa.decimal128(12, 3)),
+            pa.field("c", pa.list_(pa.field("item", pa.float32()))),
+            pa.field("d", pa.struct([pa.field("x", pa.bool_()), pa.field("y", pa.date32())])),
+            pa.field("e", pa.time64("us")),
+            pa.field("f", pa.duration("ns")),
+            pa.field("g", pa.binary(4)),
+            pa.field("h", pa.map_(pa.string(), pa.int64())),
+            pa.field("i", pa.timestamp("ns", "UTC"), nullable=False),
+            pa.field("j", pa.uint16()),
+            pa.field("k", pa.float64()),
+        ]
+    )
+)
+
+
+@pytest.mark.parametrize("form", list(SchemaFormat))
+def test_every_type_has_a_form_in_every_schema_format(form):
+    shown = written(SCHEMA, form)
+    assert json.loads(msgspec.json.encode(shown)) == shown
+
+
+def test_arrow_json_writes_types_as_the_rust_implementation_does():
+    fields = {f["name"]: f["data_type"] for f in written(SCHEMA, SchemaFormat.ARROW_JSON)["fields"]}
+    assert fields["a"] == "Int8"
+    assert fields["b"] == {"Decimal128": [12, 3]}
+    assert fields["c"]["List"]["data_type"] == "Float32"
+    assert [f["data_type"] for f in fields["d"]["Struct"]] == ["Boolean", "Date32"]
+    assert fields["e"] == {"Time64": "Microsecond"}
+    assert fields["f"] == {"Duration": "Nanosecond"}
+    assert fields["g"] == {"FixedSizeBinary": 4}
+    assert fields["h"]["Map"][1] is False
+    assert (fields["j"], fields["k"]) == ("UInt16", "Float64")
+
+
+def test_parquet_text_nests_groups():
+    text = written(SCHEMA, SchemaFormat.PARQUET)
+    assert "  REQUIRED INT32 a (INTEGER(8,true));\n" in text
+    assert "  OPTIONAL INT64 b (DECIMAL(12,3));\n" in text
+    assert "  OPTIONAL group c (LIST) {\n    REPEATED group list {\n" in text
+    assert "      OPTIONAL FLOAT element;\n" in text

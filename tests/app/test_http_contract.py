@@ -1,0 +1,107 @@
+"""The published HTTP contract and what is served are the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from app.main import PREFIX, build_api
+from app.settings import Settings, Tenancy
+from app.wiring import open_node
+from storage.ingest_job import IngestReceipt
+
+DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
+METHODS = {"get", "head", "put", "post", "patch", "delete"}
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[str, Any]:
+    return yaml.safe_load(DOCUMENT.read_text())
+
+
+@pytest.fixture(scope="module", params=list(Tenancy))
+def served(request, tmp_path_factory):
+    data = tmp_path_factory.mktemp("contract")
+    node = open_node(Settings(data=data, tenancy=request.param))
+    yield request.param, build_api(node).openapi()
+    node.stores.close()
+
+
+def _methods(document):
+    return {path: METHODS & set(item) for path, item in document["paths"].items()}
+
+
+def test_the_served_paths_are_the_published_ones(written, served):
+    tenancy, document = served
+    single, prefix = PREFIX[Tenancy.SINGLE], PREFIX[tenancy]
+    published = {
+        prefix + path[len(single) :] if path.startswith(single) else path: methods
+        for path, methods in _methods(written).items()
+    }
+    assert published == _methods(document)
+
+
+def _resolved(document, item):
+    name = item.get("$ref", "").rpartition("/")[2]
+    return document["components"]["parameters"][name] if name else item
+
+
+def _query(document, item, method):
+    stated = [*item.get("parameters", ()), *item[method].get("parameters", ())]
+    resolved = [_resolved(document, parameter) for parameter in stated]
+    return {
+        (parameter["name"].lower(), parameter["in"])
+        for parameter in resolved
+        if parameter["in"] == "query" or parameter["name"] in ("odf-event-time", "prefer")
+    }
+
+
+def test_the_served_parameters_are_the_published_ones(written, served):
+    tenancy, document = served
+    if tenancy is Tenancy.MULTI:
+        return
+    for path, methods in _methods(document).items():
+        for method in methods:
+            ours = _query(document, document["paths"][path], method)
+            assert ours == _query(written, written["paths"][path], method), (path, method)
+
+
+def test_every_operation_says_what_it_is_and_answers_something(written):
+    for path, item in written["paths"].items():
+        for method in METHODS & set(item):
+            assert item[method]["summary"], path
+            assert item[method]["responses"], path
+            assert item[method]["tags"][0] in {tag["name"] for tag in written["tags"]}
+
+
+def test_every_reference_of_the_document_leads_somewhere(written):
+    def walk(value):
+        if isinstance(value, dict):
+            target = value.get("$ref")
+            if target is not None:
+                place = written
+                for part in target.removeprefix("#/").split("/"):
+                    place = place[part]
+            for part in value.values():
+                walk(part)
+        elif isinstance(value, list):
+            for part in value:
+                walk(part)
+
+    walk(written)
+
+
+def test_the_receipt_is_described_field_by_field(written):
+    described = written["components"]["schemas"]["IngestReceipt"]
+    fields = [field.encode_name for field in msgspec.structs.fields(IngestReceipt)]
+    assert list(described["properties"]) == fields == described["required"]
+
+
+def test_the_interface_for_people_is_served(single):
+    with single.http() as client:
+        assert "swagger" in client.get("/docs").text
+        assert client.get("/openapi.json").json()["info"]["title"] == "ODF Node"

@@ -1,0 +1,165 @@
+"""`odf-node serve` and `odf-node token` as processes and commands; workers kept alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from servers import free_port, wait_until
+
+from app.cli.admin import UnreadableExpiry, parse_expiry, token
+from app.cli.serve import welcome
+from app.settings import Settings
+from app.supervisor import Supervisor, worker_command
+from protocol.instant import Instant
+
+COMMAND = Path(sys.executable).parent / "odf-node"
+NOW = Instant.parse("2050-01-01T00:00:00Z")
+
+
+def test_a_node_starts_says_what_to_do_next_and_ends_on_a_signal(tmp_path):
+    port = free_port()
+    words = ["serve", "--port", str(port), "--data", str(tmp_path / "data"), "--workers", "0"]
+    process = subprocess.Popen([COMMAND, *words], stdout=subprocess.PIPE, text=True)
+    url = f"http://127.0.0.1:{port}"
+
+    def answers():
+        try:
+            return httpx.get(f"{url}/system/health").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    try:
+        wait_until(answers, "the node")
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert url in said
+    assert "odf-node token create" in said
+    assert "curl" in said
+
+
+def test_an_address_in_use_is_told(tmp_path):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        words = ["serve", "--port", port, "--data", str(tmp_path), "--workers", "0"]
+        done = subprocess.run(
+            [COMMAND, *words], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert port in done.stderr
+
+
+def _run(*words):
+    done = CliRunner().invoke(token, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output.strip()
+
+
+def test_tokens_are_made_listed_and_revoked(tmp_path):
+    where = ("--data", tmp_path)
+    plain = _run("create", "--account", "alice", *where)
+    assert plain.startswith("ka_")
+    assert len(plain) == 61
+    made = json.loads(
+        _run("create", "--account", "ALICE", "--scope", "read", "--expires", "1d", "--json", *where)
+    )
+    assert made["account"] == "alice"
+    listed = json.loads(_run("list", "--account", "alice", "--json", *where))
+    assert [sorted(item["scopes"]) for item in listed if item["id"] == made["id"]] == [["read"]]
+    assert len(listed) == 2
+    assert not any(made["token"] in str(item) for item in listed)
+    _run("revoke", made["id"], *where)
+    assert "revoked" in _run("list", "--account", "alice", *where)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("60s", "2050-01-01T00:01:00Z"),
+        ("12h", "2050-01-01T12:00:00Z"),
+        ("30d", "2050-01-31T00:00:00Z"),
+        ("2051-01-01T00:00:00Z", "2051-01-01T00:00:00Z"),
+    ],
+)
+def test_an_expiry_is_an_instant_or_a_duration(text, expected):
+    assert parse_expiry(text, NOW) == Instant.parse(expected)
+
+
+@pytest.mark.parametrize("text", ["", "d", "-1d", "1w", "0s", "99999999999d", "tomorrow", "1.5h"])
+def test_an_expiry_that_is_neither_is_refused(text):
+    with pytest.raises(UnreadableExpiry):
+        parse_expiry(text, NOW)
+
+
+def test_workers_are_called_by_command_line_alone(tmp_path):
+    settings = Settings(data=tmp_path, database_url="postgresql://x", objects_url="s3://b")
+    command = worker_command(settings)
+    assert command[:3] == [sys.executable, "-m", "workers.cli"]
+    assert command[3:] == [
+        *("--data", str(tmp_path)),
+        *("--database-url", "postgresql://x"),
+        *("--objects-url", "s3://b"),
+        *("--parent-pid", str(os.getpid())),
+    ]
+    assert "workers" not in {name.split(".")[0] for name in _modules_of_the_service()}
+
+
+def _modules_of_the_service():
+    probe = "import sys, app.main, app.server, app.supervisor; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_worker_that_dies_is_started_again_and_ends_with_the_service(tmp_path):
+    born = tmp_path / "born"
+    script = f"open({str(born)!r}, 'a').write('x'); import time; time.sleep(60)"
+    workers = Supervisor([sys.executable, "-c", script], 1, patience_s=5)
+    workers.start()
+    try:
+        wait_until(lambda: born.exists(), "the worker")
+        (first,) = workers.pids()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: born.read_text() == "xx", "the second worker")
+        (second,) = workers.pids()
+    finally:
+        workers.stop()
+    assert second != first
+    assert workers.pids() == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(second, 0)
+
+
+def test_a_worker_that_does_not_listen_is_killed(tmp_path):
+    ready = tmp_path / "ready"
+    script = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f"open({str(ready)!r}, 'w').close(); time.sleep(60)"
+    )
+    workers = Supervisor([sys.executable, "-c", script], 1, patience_s=0.5)
+    workers.start()
+    wait_until(lambda: ready.exists(), "the worker")
+    began = time.monotonic()
+    workers.stop()
+    assert time.monotonic() - began < 10
+    assert workers.pids() == []
+
+
+def test_the_welcome_fits_the_tenancy(tmp_path):
+    assert "/weather/ingest" in welcome(Settings(data=tmp_path), 8080)
+    shared = welcome(Settings(data=tmp_path, tenancy="multi", host="0.0.0.0"), 8080)
+    assert "http://127.0.0.1:8080/NAME/weather/ingest" in shared
