@@ -32,6 +32,9 @@ STATUS: dict[str, HTTPStatus] = {
     "UpgradeRequired": HTTPStatus.UPGRADE_REQUIRED,
     # another node did not do its part
     "TransferFailed": HTTPStatus.BAD_GATEWAY,
+    # the node's own object store does not do its part
+    "StoreUnavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "StoreMisconfigured": HTTPStatus.INTERNAL_SERVER_ERROR,
     # what a worker refuses, by name: its classes are not imported here
     "BadInputSchema": HTTPStatus.BAD_REQUEST,
     "BadRow": HTTPStatus.BAD_REQUEST,

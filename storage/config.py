@@ -39,7 +39,9 @@ class StoreSettings:
     database_url: str | None = None
     """`sqlite:///path` or `postgresql://…`; absent: `node.db` in `data`."""
     objects_url: str | None = None
-    """`file:///path`; absent: `data`."""
+    """`file:///path`, `s3://bucket/prefix`, or `s3+http://host:port/bucket/prefix` for a server
+    of one's own (also `s3+https`); absent: `data`. Credentials, region and further settings of S3
+    come from where boto3 finds them: `AWS_ACCESS_KEY_ID`, profiles, roles."""
     durable: bool = True
     """Sync to disk before saying it is done. Off only for tests."""
 
@@ -54,7 +56,8 @@ def open_stores(
     """Open database and objects; bring the schema up to date and mirrors in line.
 
     Raises:
-        UnknownDatabase, UnknownObjectStore: a URL that cannot be opened.
+        UnknownDatabase, UnknownObjectStore, MalformedStoreUrl: a URL that cannot be opened.
+        StoreMisconfigured, StoreUnavailable: the bucket is not there, not ours, or not answering.
     """
     objects = _open_objects(settings)
     settings.data.mkdir(parents=True, exist_ok=True)
@@ -104,5 +107,23 @@ def _open_folder(settings: StoreSettings) -> ObjectStore:
     return LocalObjectStore(path, durable=settings.durable)
 
 
-_OBJECT_STORES: dict[str, Callable[[StoreSettings], ObjectStore]] = {"file": _open_folder}
+def _open_bucket(settings: StoreSettings) -> ObjectStore:
+    try:
+        from .objects.s3 import S3ObjectStore  # boto3 is an extra, and slow to import
+        from .objects.s3_bucket import Bucket, S3Location
+    except ModuleNotFoundError as missing:
+        raise UnknownObjectStore(
+            f"objects in S3 need the package {missing.name}: install odf-node[s3]"
+        ) from None
+    bucket = Bucket(S3Location.parse(str(settings.objects_url)))
+    bucket.check()
+    return S3ObjectStore(bucket)
+
+
+_OBJECT_STORES: dict[str, Callable[[StoreSettings], ObjectStore]] = {
+    "file": _open_folder,
+    "s3": _open_bucket,
+    "s3+http": _open_bucket,
+    "s3+https": _open_bucket,
+}
 """Opener by URL scheme."""

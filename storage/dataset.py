@@ -241,10 +241,11 @@ def check_objects(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[Has
 
     Raises:
         ObjectMissing, SizeMismatch: for the first that is not.
+        HashMismatch: what was put by an upload URL is other content.
     """
     for block in blocks:
         for named in named_objects(block.event):
-            info = objects.stat(ObjectKey(dataset, named.kind, named.hash))
+            info = objects.settle(ObjectKey(dataset, named.kind, named.hash))
             if info is None:
                 raise ObjectMissing(named, block.hash)
             if info.size != named.size:

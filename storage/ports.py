@@ -49,6 +49,12 @@ class ObjectStore(Protocol):
     def upload_url(
         self, key: ObjectKey, *, size: int | None, ttl: timedelta
     ) -> TransferUrl | None: ...
+    def settle(self, key: ObjectKey) -> ObjectInfo | None:
+        """As `stat`, but what was put by an upload URL is taken in first.
+
+        Such an object stays invisible until then; it is read and hashed here. Other content
+        is removed and raises `HashMismatch`.
+        """
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         """Mirror a moved reference beside the objects (`refs/head`, no newline)."""

@@ -75,6 +75,9 @@ class LocalObjectStore:
     ) -> TransferUrl | None:
         return None
 
+    def settle(self, key: ObjectKey) -> ObjectInfo | None:
+        return self.stat(key)
+
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         self.folder(dataset).write_ref(ref, head)
 

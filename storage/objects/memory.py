@@ -72,6 +72,9 @@ class MemoryObjectStore:
     ) -> TransferUrl | None:
         return None
 
+    def settle(self, key: ObjectKey) -> ObjectInfo | None:
+        return self.stat(key)
+
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         ref_path(ref)  # the same names are refused everywhere
         with self._lock:

@@ -160,6 +160,11 @@ class ObjectStoreContract:
         assert store.read_ref(DATASET, "head") is None
         assert store.stat(kept) is not None
 
+    def test_what_was_put_through_the_node_is_settled(self, store: ObjectStore) -> None:
+        assert store.settle(KEY) is None
+        store.put(KEY, [CONTENT])
+        assert store.settle(KEY) == ObjectInfo(KEY, 5)
+
     def test_a_transfer_url_is_for_one_object_or_means_through_the_node(
         self, store: ObjectStore
     ) -> None:

@@ -1,0 +1,120 @@
+"""Reading an object of a bucket as a file: from any place, and on after a broken connection.
+
+Objects never change, so that reading may go on with a new request wherever it broke off.
+What is read is never shorter than the object: it is all there or `StoreUnavailable`.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from .s3_bucket import FAILURES, Bucket, KeyMissing, PastTheEnd, StoreUnavailable
+
+BUFFER_BYTES = 256 * 1024
+READ_BYTES = 1024 * 1024
+TRIES = 3
+"""Requests in a row that may break off without a single byte."""
+
+
+def open_stream(
+    bucket: Bucket, name: str, *, offset: int = 0, etag: str | None = None
+) -> io.BufferedReader:
+    """The object from `offset` on; past the end reads empty. With `etag`, only that content.
+
+    Raises:
+        KeyMissing, PreconditionLost, StoreUnavailable, StoreMisconfigured.
+    """
+    return io.BufferedReader(_ObjectStream(bucket, name, offset, etag), BUFFER_BYTES)
+
+
+class _ObjectStream(io.RawIOBase):
+    """`_at` is where the next read begins, `_body_at` how far the open answer was read."""
+
+    def __init__(self, bucket: Bucket, name: str, offset: int, etag: str | None) -> None:
+        super().__init__()
+        self._bucket, self._name, self._etag = bucket, name, etag
+        self._body: Any = None
+        self._at = self._body_at = offset
+        self._size: int | None = None
+        self._request()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Only remembers the place; the next read asks for it."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size or 0}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        wanted = min(len(buffer), max(0, (self._size or 0) - self._at))
+        if wanted == 0:
+            return 0
+        chunk = self._read(wanted)
+        buffer[: len(chunk)] = chunk
+        self._at += len(chunk)
+        self._body_at = self._at
+        return len(chunk)
+
+    def readall(self) -> bytes:
+        return b"".join(iter(lambda: self.read(READ_BYTES) or b"", b""))
+
+    def close(self) -> None:
+        self._drop()
+        super().close()
+
+    def _read(self, wanted: int) -> bytes:
+        """Between one and `wanted` bytes, with a new request if need be."""
+        reason = "it broke off"
+        for _ in range(TRIES):
+            if self._body is None or self._body_at != self._at:
+                self._request()
+            try:
+                if chunk := bytes(self._body.read(wanted)):
+                    return chunk
+            except FAILURES as error:
+                reason = type(error).__name__
+            self._drop()
+        raise StoreUnavailable("get_object", reason)
+
+    def _request(self) -> None:
+        """Ask for everything from `_at` on."""
+        self._drop()
+        arguments: dict[str, str] = {} if self._etag is None else {"IfMatch": self._etag}
+        if self._at:
+            arguments["Range"] = f"bytes={self._at}-"
+        try:
+            answer = self._bucket.call("get_object", self._name, **arguments)
+        except PastTheEnd:
+            answer = self._bucket.call("head_object", self._name)
+            self._size = int(answer["ContentLength"])
+            return
+        except KeyMissing:
+            if self._size is None:
+                raise
+            raise StoreUnavailable("get_object", "the object was removed meanwhile") from None
+        self._take(answer)
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        """Keep the answer's body, if it is of the place and the object asked for."""
+        start = 0
+        if self._at:
+            start = int(str(answer.get("ContentRange", "bytes 0")).split()[1].split("-")[0])
+        size = start + int(answer["ContentLength"])
+        if start != self._at or self._size not in (None, size):
+            answer["Body"].close()
+            raise StoreUnavailable("get_object", "the answer is to another question")
+        self._size, self._body, self._body_at = size, answer["Body"], self._at
+
+    def _drop(self) -> None:
+        if self._body is not None:
+            self._body.close()
+        self._body = None

@@ -1,0 +1,413 @@
+"""The object store in a bucket of a real S3 server: its promises, its layout, its URLs."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import httpx
+import pytest
+from chain_maker import some_id
+from servers import S3Server
+
+from protocol.identity import DatasetAlias
+from protocol.multihash import HashMismatch, Multihash
+from storage.objects import s3 as module
+from storage.objects.s3 import S3ObjectStore
+from storage.objects.s3_bucket import (
+    Bucket,
+    MalformedStoreUrl,
+    S3Limits,
+    S3Location,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
+from storage.values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from tests.conformance.object_store import (
+    CONTENT,
+    DATASET,
+    HASH,
+    KEY,
+    ObjectStoreContract,
+    content_of,
+)
+
+BUCKET = "odf-test"
+MINUTE = timedelta(minutes=1)
+PART_BYTES = 5 * 1024 * 1024
+"""The smallest part that S3 takes."""
+FAST = S3Limits(connect_s=2, read_s=2, tries=2)
+
+
+@pytest.fixture(scope="session")
+def bucket_url(s3: S3Server) -> str:
+    """Address of a bucket on the server of the run."""
+    with pytest.MonkeyPatch.context() as patch:
+        _log_in(patch, s3)
+        url = f"{s3.endpoint.replace('http', 's3+http', 1)}/{BUCKET}"
+        Bucket(S3Location.parse(url)).call("create_bucket")
+    return url
+
+
+def _log_in(patch: pytest.MonkeyPatch, s3: S3Server, secret: str | None = None) -> None:
+    patch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
+    patch.setenv("AWS_SECRET_ACCESS_KEY", secret or s3.secret_key)
+    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def bucket(bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A part of the bucket that nobody else uses."""
+    _log_in(monkeypatch, s3)
+    return Bucket(S3Location.parse(f"{bucket_url}/nodes/{secrets.token_hex(6)}"))
+
+
+@pytest.fixture
+def store(bucket: Bucket) -> S3ObjectStore:
+    return S3ObjectStore(bucket)
+
+
+class TestS3ObjectStore(ObjectStoreContract):
+    @pytest.fixture
+    def store(self, bucket: Bucket) -> S3ObjectStore:
+        return S3ObjectStore(bucket)
+
+
+def names(bucket: Bucket) -> list[str]:
+    return [found.name for found in bucket.walk("")]
+
+
+# --- layout ---------------------------------------------------------------------------------
+
+
+def test_the_bucket_is_a_repository_laid_out_as_the_specification_has_it(
+    store: S3ObjectStore, bucket: Bucket
+) -> None:
+    for kind in ObjectKind:
+        store.put(ObjectKey(DATASET, kind, HASH), [CONTENT])
+    store.write_ref(DATASET, "head", HASH)
+    store.write_alias(DATASET, DatasetAlias.parse("kamu/Foo"))
+    folder = DATASET.multibase
+    assert folder.startswith("fed01")
+    assert set(names(bucket)) == {
+        f"{folder}/blocks/{HASH}",
+        f"{folder}/data/{HASH}",
+        f"{folder}/checkpoints/{HASH}",
+        f"{folder}/refs/head",
+        f"{folder}/info/alias",
+        f".spooled/{folder}/{HASH}",
+    }
+    texts = {"refs/head": str(HASH), "info/alias": "kamu/Foo"}
+    for path, text in texts.items():
+        assert bucket.call("get_object", f"{folder}/{path}")["Body"].read() == text.encode()
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff\xfe", b"f1620", b"x" * 100_000])
+def test_a_reference_that_is_no_hash_is_no_reference(
+    store: S3ObjectStore, bucket: Bucket, content: bytes
+) -> None:
+    bucket.call("put_object", f"{DATASET.multibase}/refs/head", Body=content)
+    assert store.read_ref(DATASET, "head") is None
+
+
+def test_strangers_in_the_bucket_are_skipped(store: S3ObjectStore, bucket: Bucket) -> None:
+    store.put(KEY, [CONTENT])
+    folder = f"{DATASET.multibase}/data"
+    for name in ("README", str(HASH).upper(), f"{HASH}.tmp", f"{Multihash.of(b'x')}/deeper"):
+        bucket.call("put_object", f"{folder}/{name}", Body=b"?")
+    assert [info.key for info in store.list(DATASET)] == [KEY]
+
+
+def test_listing_and_removal_go_on_beyond_one_page(store: S3ObjectStore, bucket: Bucket) -> None:
+    folder = f"{DATASET.multibase}/data"
+    hashes = [Multihash.of(str(number).encode()) for number in range(2500)]
+
+    def put(object_hash: Multihash) -> None:
+        bucket.call("put_object", f"{folder}/{object_hash}", Body=b".")
+
+    with ThreadPoolExecutor(8) as pool:
+        for start, end in ((0, 1001), (1001, 2500)):
+            list(pool.map(put, hashes[start:end]))
+            assert {info.key.hash for info in store.list(DATASET)} == set(hashes[:end])
+    store.remove(DATASET)
+    assert names(bucket) == []
+
+
+# --- large objects --------------------------------------------------------------------------
+
+
+def test_an_object_of_several_parts_is_what_was_put(
+    store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = PART_BYTES
+    monkeypatch.setattr(module, "PART_BYTES", part)
+    content = secrets.token_bytes(2 * part + 12345)
+    key = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(content))
+    chunks = [content[start : start + 1_000_003] for start in range(0, len(content), 1_000_003)]
+    assert store.put(key, chunks) == ObjectInfo(key, len(content))
+    assert content_of(store, key) == content
+    with store.open(key, offset=part - 1) as stream:
+        assert stream.read(2) == content[part - 1 : part + 1]
+
+
+def test_nothing_is_left_of_large_writes_that_failed(
+    store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PART_BYTES", PART_BYTES)
+    part = bytes(PART_BYTES)
+
+    def breaks_off() -> Iterator[bytes]:
+        yield from (part, part, b"!")
+        raise ZeroDivisionError
+
+    with pytest.raises(HashMismatch):
+        store.put(KEY, [part, part, b"!"])
+    with pytest.raises(ZeroDivisionError):
+        store.put(KEY, breaks_off())
+    assert names(bucket) == []
+    prefix = bucket.location.prefix
+    assert not bucket.call("list_multipart_uploads", Prefix=prefix).get("Uploads")
+
+
+def test_many_writers_of_one_large_object_all_succeed(
+    store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PART_BYTES", PART_BYTES)
+    content = bytes(PART_BYTES + 1)
+    key = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(content))
+    sizes: list[int] = []
+    writers = [
+        threading.Thread(target=lambda: sizes.append(store.put(key, [content]).size))
+        for _ in range(4)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sizes == [len(content)] * 4
+    assert store.put(key, [content]) == ObjectInfo(key, len(content))
+    with pytest.raises(HashMismatch):
+        store.put(key, [bytes(PART_BYTES), b"!"])
+    assert content_of(store, key) == content
+
+
+def test_an_object_that_exists_is_left_alone(store: S3ObjectStore, bucket: Bucket) -> None:
+    store.put(KEY, [CONTENT])
+    before = next(bucket.walk("")).modified
+    store.put(KEY, [CONTENT])
+    assert next(bucket.walk("")).modified == before
+
+
+def test_a_stream_can_be_read_from_any_place(store: S3ObjectStore) -> None:
+    content = secrets.token_bytes(700_000)
+    key = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(content))
+    store.put(key, [content])
+    with store.open(key) as stream:
+        assert stream.seekable()
+        assert stream.seek(-8, 2) == len(content) - 8
+        assert stream.read() == content[-8:]
+        assert stream.seek(5) == 5
+        assert stream.read(10) == content[5:15]
+        assert stream.seek(600_000, 1) == 600_015
+        assert stream.read() == content[600_015:]
+        assert stream.read(1) == b""
+
+
+# --- transfer by URL ------------------------------------------------------------------------
+
+
+def put_by(url: TransferUrl, content: bytes, **changes: str) -> int:
+    headers = {"content-type": "application/octet-stream", **dict(url.headers), **changes}
+    return httpx.put(url.url, content=content, headers=headers).status_code
+
+
+def upload_url(store: S3ObjectStore, key: ObjectKey = KEY, size: int = 5) -> TransferUrl:
+    url = store.upload_url(key, size=size, ttl=MINUTE)
+    assert url is not None
+    return url
+
+
+def test_an_object_is_fetched_by_its_url_alone(store: S3ObjectStore) -> None:
+    store.put(KEY, [CONTENT])
+    url = store.download_url(KEY, ttl=MINUTE)
+    assert url is not None
+    assert url.headers == ()
+    assert url.expires_at is not None
+    assert httpx.get(url.url).content == CONTENT
+    assert httpx.put(url.url, content=b"x").status_code == 403
+    assert httpx.delete(url.url).status_code == 403
+
+
+def test_what_was_put_by_url_is_invisible_until_it_was_looked_at(store: S3ObjectStore) -> None:
+    url = upload_url(store)
+    assert put_by(url, CONTENT) == 200
+    assert store.stat(KEY) is None
+    assert list(store.list(DATASET)) == []
+    assert store.settle(KEY) == ObjectInfo(KEY, 5)
+    assert store.stat(KEY) == ObjectInfo(KEY, 5)
+    assert content_of(store, KEY) == CONTENT
+    assert store.settle(KEY) == ObjectInfo(KEY, 5)
+
+
+def test_wrong_bytes_put_by_url_never_become_visible(store: S3ObjectStore, bucket: Bucket) -> None:
+    assert put_by(upload_url(store), b"jello") == 200
+    with pytest.raises(HashMismatch):
+        store.settle(KEY)
+    assert store.stat(KEY) is None
+    assert list(store.list(DATASET)) == []
+    assert all(found.size == 0 for found in bucket.walk(""))
+    assert store.settle(KEY) is None
+    assert put_by(upload_url(store), CONTENT) == 200
+    assert store.settle(KEY) is not None
+
+
+def test_one_honest_upload_among_wrong_ones_is_enough(store: S3ObjectStore) -> None:
+    for content in (b"jello", CONTENT, b"hullo"):
+        assert put_by(upload_url(store), content) == 200
+    assert store.settle(KEY) == ObjectInfo(KEY, 5)
+    assert content_of(store, KEY) == CONTENT
+
+
+def test_an_upload_url_is_good_for_one_write(store: S3ObjectStore) -> None:
+    url = upload_url(store)
+    assert put_by(url, CONTENT) == 200
+    assert put_by(url, b"jello") == 412
+    store.settle(KEY)
+    assert put_by(url, b"jello") == 412
+    assert content_of(store, KEY) == CONTENT
+
+
+def changed(url: str, **query: str) -> str:
+    parts = urlsplit(url)
+    new = {**dict(parse_qsl(parts.query)), **query}
+    return urlunsplit(parts._replace(query=urlencode(new)))
+
+
+def test_an_upload_url_cannot_be_widened(store: S3ObjectStore, bucket: Bucket) -> None:
+    url = upload_url(store)
+    final = url.url.replace("/.staging", "").rpartition("/")[0]
+    elsewhere = url.url.replace(str(HASH), str(Multihash.of(b"jello")))
+    longer = changed(url.url, **{"X-Amz-Expires": "43200"})
+    unsigned = changed(url.url, **{"X-Amz-SignedHeaders": "host"})
+    for wider in (final, elsewhere, longer, unsigned):
+        assert wider != url.url
+        assert put_by(TransferUrl(wider, url.headers), CONTENT) == 403
+    assert put_by(url, CONTENT + b"!") == 403
+    assert put_by(url, CONTENT[:-1]) == 403
+    assert put_by(TransferUrl(url.url), CONTENT) == 403
+    assert httpx.get(url.url).status_code == 403
+    assert httpx.delete(url.url).status_code == 403
+    assert names(bucket) == []
+
+
+def test_an_expired_url_is_refused(store: S3ObjectStore, bucket: Bucket) -> None:
+    url = store.upload_url(KEY, size=5, ttl=timedelta(seconds=1))
+    assert url is not None
+    threading.Event().wait(2.1)
+    assert put_by(url, CONTENT) == 403
+    assert names(bucket) == []
+
+
+@pytest.mark.parametrize("size", [None, 5 * 1024**3 + 1])
+def test_uploads_of_unknown_or_huge_size_go_through_the_node(
+    store: S3ObjectStore, size: int | None
+) -> None:
+    assert store.upload_url(KEY, size=size, ttl=MINUTE) is None
+
+
+def test_an_empty_object_can_be_put_by_url(store: S3ObjectStore) -> None:
+    key = ObjectKey(DATASET, ObjectKind.CHECKPOINT, Multihash.of(b""))
+    assert put_by(upload_url(store, key, 0), b"") == 200
+    assert store.settle(key) == ObjectInfo(key, 0)
+
+
+def test_remains_of_uploads_are_collected_when_they_are_old(
+    store: S3ObjectStore, bucket: Bucket
+) -> None:
+    put_by(upload_url(store), CONTENT)
+    bucket.call("create_multipart_upload", f"{DATASET.multibase}/data/{HASH}")
+    assert store.remove_abandoned() == 0
+    assert store.remove_abandoned(now=datetime.now(UTC) + timedelta(days=2)) == 2
+    assert names(bucket) == []
+
+
+def test_a_removed_dataset_takes_its_staged_uploads_along(
+    store: S3ObjectStore, bucket: Bucket
+) -> None:
+    put_by(upload_url(store), CONTENT)
+    kept = ObjectKey(some_id("other"), ObjectKind.DATA, HASH)
+    put_by(upload_url(store, kept), CONTENT)
+    store.remove(DATASET)
+    assert store.settle(KEY) is None
+    assert store.settle(kept) is not None
+
+
+# --- addresses and rights -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("s3://odf", S3Location("odf", "")),
+        ("s3://odf/", S3Location("odf", "")),
+        ("s3://odf/a/b/", S3Location("odf", "a/b/")),
+        ("s3+http://127.0.0.1:9000/odf", S3Location("odf", "", "http://127.0.0.1:9000")),
+        ("s3+https://s3.example/odf/a", S3Location("odf", "a/", "https://s3.example")),
+    ],
+)
+def test_an_objects_url_names_bucket_prefix_and_server(url: str, location: S3Location) -> None:
+    assert S3Location.parse(url) == location
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://",
+        "s3:///prefix",
+        "s3://Bucket",
+        "s3://secret:key@odf/a",
+        "s3://odf/a//b",
+        "s3://odf/../b",
+        "s3://odf/a?x=1",
+        "s3://odf/a b",
+        "s3+http:///odf/a",
+        "s3+http://host",
+        "s3+ftp://host/odf",
+        "http://host/odf",
+    ],
+)
+def test_other_objects_urls_are_refused_without_being_repeated(url: str) -> None:
+    with pytest.raises(MalformedStoreUrl) as refused:
+        S3Location.parse(url)
+    assert "secret" not in refused.value.message
+
+
+def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
+    bucket.check()
+    missing = Bucket(S3Location("no-such-bucket", "", bucket.location.endpoint))
+    with pytest.raises(StoreMisconfigured, match="no-such-bucket"):
+        missing.check()
+    with pytest.raises(StoreMisconfigured):
+        S3ObjectStore(missing).open(KEY)
+
+
+def test_a_wrong_secret_is_a_mistake_and_not_an_absence(
+    bucket: Bucket, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _log_in(monkeypatch, s3, "wrong")
+    stranger = S3ObjectStore(Bucket(bucket.location, limits=FAST))
+    for call in (stranger.stat, stranger.open, stranger.settle):
+        with pytest.raises(StoreMisconfigured):
+            call(KEY)
+    with pytest.raises(StoreMisconfigured):
+        stranger.put(KEY, [CONTENT])
+
+
+def test_a_server_that_is_not_there_is_not_available(bucket: Bucket) -> None:
+    gone = Bucket(S3Location(BUCKET, "", "http://127.0.0.1:9"), limits=FAST)
+    with pytest.raises(StoreUnavailable):
+        S3ObjectStore(gone).stat(KEY)
