@@ -124,7 +124,7 @@ class Settings(BaseSettings):
         5.0, gt=0, description="Seconds the node waits for a peer to close its WebSocket."
     )
     transfer_idle_s: float = Field(
-        3600.0, gt=0, description="Seconds a smart transfer may stay silent before it is ended."
+        86_400.0, gt=0, description="Seconds a smart transfer may stay silent before it is ended."
     )
     transfer_url_ttl_s: int = Field(
         3600, gt=0, description="Seconds a presigned transfer URL stays valid."

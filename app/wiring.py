@@ -14,6 +14,7 @@ from storage.values import DatasetEntry
 
 from .auth.access import SINGLE_OWNER, Action, DatasetHidden, address, authorize
 from .auth.actors import Actor
+from .entries import EntryMemory
 from .settings import Settings, Tenancy
 from .usecases.accounts import ensure_account
 from .usecases.uploads import Uploads
@@ -29,6 +30,7 @@ class Node:
     settings: Settings
     stores: Stores
     uploads: Uploads
+    entries: EntryMemory
     clock: Clock = system_clock
     random: Random = os.urandom
 
@@ -49,7 +51,10 @@ class Node:
         """As `resolve`; with `creates` a missing dataset is no error."""
         tenancy = self.settings.tenancy
         alias = address(tenancy, account, name)
-        entry = self.stores.registry.find(DatasetRef(alias=alias))
+        if action is Action.READ:
+            entry = self.entries.find(alias)
+        else:
+            entry = self.stores.registry.find(DatasetRef(alias=alias))
         return alias, authorize(actor, entry, action, tenancy, creates=creates)
 
 
@@ -64,4 +69,4 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     )
     if settings.tenancy is Tenancy.SINGLE:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
-    return Node(settings, stores, Uploads(stores.objects), clock)
+    return Node(settings, stores, Uploads(stores.objects), EntryMemory(stores.registry), clock)

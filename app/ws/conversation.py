@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
@@ -123,7 +124,8 @@ class Conversation:
             left = deadline - time.monotonic()
             event = await self._event(min(tick, left) if uploading else left)
             if event is not None:
-                message: Message = await self._in_thread(decode, _text(event), kind)
+                read = partial(decode, max_bytes=self._settings.ws_max_message_bytes)
+                message: Message = await self._in_thread(read, _text(event), kind)
                 return message
             if time.monotonic() >= deadline:
                 raise PeerSilent("the peer was silent for too long")

@@ -357,17 +357,15 @@ def encode(message: Message) -> str:
     return _encoder.encode({"Err": {type(result).__name__: result}}).decode()
 
 
-def decode(text: str | bytes, kind: type[M]) -> M:
+def decode(text: str | bytes, kind: type[M], *, max_bytes: int = MAX_MESSAGE_BYTES) -> M:
     """The message of that kind.
 
     Raises:
         MalformedMessage: no JSON, a missing field, a wrong type, an unknown variant.
-        MessageTooLarge: longer than `MAX_MESSAGE_BYTES`.
+        MessageTooLarge: longer than `max_bytes`.
     """
-    if len(text) > MAX_MESSAGE_BYTES:
-        raise MessageTooLarge(
-            f"the message is longer than {MAX_MESSAGE_BYTES} bytes", limit=MAX_MESSAGE_BYTES
-        )
+    if len(text) > max_bytes:
+        raise MessageTooLarge(f"the message is longer than {max_bytes} bytes", limit=max_bytes)
     try:
         return _decode_reply(text, kind) if kind in REPLIES else _part(text, kind)
     except (msgspec.MsgspecError, NodeError, ValueError, RecursionError) as error:

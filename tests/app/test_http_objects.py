@@ -99,6 +99,15 @@ def test_head_requests_answer_like_get_without_a_body(single, chain):
         assert (missing.status_code, missing.content) == (404, b"")
 
 
+def test_head_works_wherever_get_does(single, chain):
+    with single.http() as client:
+        for path in ("/foo", "/foo/tail", "/foo/metadata", "/info", f"/datasets/{chain.id}"):
+            answer = client.head(path)
+            assert (answer.status_code, answer.content) == (200, b"")
+            assert answer.headers["content-length"] == str(len(client.get(path).content))
+        assert client.head("/nobody/tail").status_code == 404
+
+
 def test_a_part_of_an_object_can_be_read(get, chain):
     path, content = next(_paths(chain))
     for header, start, end in (("bytes=2-5", 2, 6), ("bytes=7-", 7, None), ("bytes=-3", -3, None)):

@@ -1,0 +1,45 @@
+"""Registry entries remembered for a second: reading a chain asks for one a thousand times.
+
+Only what was found is remembered, and only reading uses it, so a dataset that is renamed,
+hidden or forgotten is gone for readers a second later at most.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from protocol.identity import DatasetAlias, DatasetRef
+from storage.ports import DatasetRegistry
+from storage.values import DatasetEntry
+
+KEPT_S = 1.0
+MAX_ENTRIES = 4096
+
+
+class EntryMemory:
+    """Entries by alias. `now` is a monotonic clock in seconds."""
+
+    def __init__(
+        self, registry: DatasetRegistry, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._registry, self._now = registry, now
+        self._known: dict[str, tuple[float, DatasetEntry]] = {}
+        self._lock = threading.Lock()
+
+    def find(self, alias: DatasetAlias) -> DatasetEntry | None:
+        """The entry as it is now, or was a second ago."""
+        key, now = alias.folded, self._now()
+        with self._lock:
+            until, entry = self._known.get(key, (0.0, None))
+        if entry is not None and now < until:
+            return entry
+        entry = self._registry.find(DatasetRef(alias=alias))
+        with self._lock:
+            self._known.pop(key, None)
+            if entry is not None:
+                if len(self._known) >= MAX_ENTRIES:
+                    self._known.pop(next(iter(self._known)))
+                self._known[key] = (now + KEPT_S, entry)
+        return entry
