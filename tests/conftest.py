@@ -29,3 +29,11 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A real S3 server, one for the whole run."""
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_bucket_url(s3: S3Server) -> str:
+    """Objects URL of a bucket on the S3 server of the run."""
+    from buckets import make_bucket  # boto3 is slow to import
+
+    return make_bucket(s3)

@@ -67,10 +67,9 @@ class S3ObjectStore:
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
         try:
-            answer = self.bucket.call("head_object", _name(key))
+            return ObjectInfo(key, self.bucket.size(_name(key)))
         except KeyMissing:
             return None
-        return ObjectInfo(key, int(answer["ContentLength"]))
 
     def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO:
         try:
@@ -237,7 +236,7 @@ class S3ObjectStore:
             return
         # either it is there already, or what we have read was replaced
         try:
-            self.bucket.call("head_object", name)
+            self.bucket.size(name)
         except KeyMissing:
             raise StoreUnavailable("copy_object", "the upload changed meanwhile") from None
 

@@ -63,6 +63,10 @@ class KeyMissing(NotFound):
     """The server says that there is nothing under this key."""
 
 
+class KeyUnsure(KeyMissing):
+    """A 404 without a word that it is from an object store: answers to HEAD have no body."""
+
+
 class PastTheEnd(BadInput):
     """A range that begins behind the last byte."""
 
@@ -165,6 +169,14 @@ class Bucket:
         except FAILURES as error:
             translate(operation, error)
         return answer
+
+    def size(self, name: str) -> int:
+        """Size in bytes of what is under the key. Raises `KeyMissing`, and what `call` raises."""
+        try:
+            return int(self.call("head_object", name)["ContentLength"])
+        except KeyUnsure:
+            self.call("get_object", name)["Body"].close()  # this answer has a body to tell by
+            raise StoreUnavailable("head_object", "two answers that do not agree") from None
 
     def source(self, name: str) -> dict[str, str]:
         """The key as the source of a copy."""
@@ -276,7 +288,10 @@ def translate(operation: str, error: Exception) -> NoReturn:
         raise error  # a mistake of ours, not of the store
     if isinstance(error, aws.ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
-        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        about = error.response.get("ResponseMetadata", {})
+        status = int(about.get("HTTPStatusCode", 0))
+        if operation in BODILESS and status == 404 and not about.get("RequestId"):
+            raise KeyUnsure("there may be nothing under this key") from error
         raise _sorted_out(operation, code, status) from error
     if isinstance(error, LASTING_FAILURES):
         raise StoreMisconfigured(operation, type(error).__name__) from error
@@ -284,7 +299,7 @@ def translate(operation: str, error: Exception) -> NoReturn:
 
 
 def _sorted_out(operation: str, code: str, status: int) -> NodeError:
-    if code.isdigit() and operation not in BODILESS and status == 404:
+    if status == 404 and operation not in BODILESS and not code.isalpha():
         return StoreUnavailable(operation, "a 404 that is none of an object store")
     if code in ANSWERS:
         return ANSWERS[code](f"the object store answered {code}")

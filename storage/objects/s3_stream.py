@@ -94,8 +94,7 @@ class _ObjectStream(io.RawIOBase):
         try:
             answer = self._bucket.call("get_object", self._name, **arguments)
         except PastTheEnd:
-            answer = self._bucket.call("head_object", self._name)
-            self._size = int(answer["ContentLength"])
+            self._size = self._bucket.size(self._name)
             return
         except KeyMissing:
             if self._size is None:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import httpx
 import pytest
+from buckets import BUCKET, fresh_location, log_in
 from chain_maker import some_id
 from servers import S3Server
 
@@ -36,34 +37,17 @@ from tests.conformance.object_store import (
     content_of,
 )
 
-BUCKET = "odf-test"
 MINUTE = timedelta(minutes=1)
 PART_BYTES = 5 * 1024 * 1024
 """The smallest part that S3 takes."""
 FAST = S3Limits(connect_s=2, read_s=2, tries=2)
 
 
-@pytest.fixture(scope="session")
-def bucket_url(s3: S3Server) -> str:
-    """Address of a bucket on the server of the run."""
-    with pytest.MonkeyPatch.context() as patch:
-        _log_in(patch, s3)
-        url = f"{s3.endpoint.replace('http', 's3+http', 1)}/{BUCKET}"
-        Bucket(S3Location.parse(url)).call("create_bucket")
-    return url
-
-
-def _log_in(patch: pytest.MonkeyPatch, s3: S3Server, secret: str | None = None) -> None:
-    patch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
-    patch.setenv("AWS_SECRET_ACCESS_KEY", secret or s3.secret_key)
-    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
 @pytest.fixture
-def bucket(bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def bucket(s3_bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """A part of the bucket that nobody else uses."""
-    _log_in(monkeypatch, s3)
-    return Bucket(S3Location.parse(f"{bucket_url}/nodes/{secrets.token_hex(6)}"))
+    log_in(monkeypatch, s3)
+    return Bucket(fresh_location(s3_bucket_url))
 
 
 @pytest.fixture
@@ -398,7 +382,7 @@ def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
 def test_a_wrong_secret_is_a_mistake_and_not_an_absence(
     bucket: Bucket, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _log_in(monkeypatch, s3, "wrong")
+    log_in(monkeypatch, s3, "wrong")
     stranger = S3ObjectStore(Bucket(bucket.location, limits=FAST))
     for call in (stranger.stat, stranger.open, stranger.settle):
         with pytest.raises(StoreMisconfigured):
