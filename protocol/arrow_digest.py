@@ -6,8 +6,8 @@ its length where that varies; a null is a single zero byte.
 
 Validity of struct children follows the reference, not common sense: when a parent *and* a
 child have nulls in the same batch, their validity bits are OR-ed, so a value is null only
-where both say so. Hence batches matter below structs, and files are digested in windows of
-10 000 rows. Flat columns may be cut anywhere.
+where both say so. Hence batches matter below structs, and files with structs are digested in
+windows of 10 000 rows. Flat columns may be cut anywhere.
 
 Arrays are trusted to be valid, as the Parquet reader makes them; call
 `batch.validate(full=True)` first on Arrow IPC from a stranger.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -49,7 +50,7 @@ Run = Callable[[Iterable[Callable[[], None]]], None]
 FILE_WINDOW_ROWS = 10_000
 """Rows of one batch when a data file is digested; fixed by the reference."""
 CACHE_WINDOW_ROWS = 65_536
-"""Rows laid out as bytes at a time; any number gives the same digest."""
+"""Rows laid out as bytes at a time; any number gives the same digest. Fewer cost more calls."""
 MAX_NESTING = 64
 """Deepest struct or list that is looked into."""
 
@@ -84,8 +85,8 @@ def in_order(jobs: Iterable[Callable[[], None]]) -> None:
 class ArrowDigest:
     """The digest of a record set, fed batch by batch.
 
-    `run` may run the jobs of one batch (one per leaf column) in parallel threads; it
-    returns when all are done.
+    `run` may run the jobs of one batch (one per leaf column, longest first) in parallel
+    threads; it returns when all are done.
 
     Raises:
         UnsupportedColumn: at once, for a type without a digest (dictionary, map, union, …).
@@ -112,12 +113,13 @@ class ArrowDigest:
         if batch.schema.names != self.schema.names or batch.schema.types != self.schema.types:
             raise SchemaDiffers("the batch has other columns than the digest was started with")
         states = iter(self._columns)
-        jobs: list[Callable[[], None]] = []
+        jobs: list[tuple[int, Callable[[], None]]] = []
         if batch.num_rows:
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 for leaf, valid in self._leaves(column, None, name):
-                    jobs.append(_job(next(states), leaf, valid))
-        self._run(jobs)
+                    jobs.append((leaf.nbytes, _job(next(states), leaf, valid)))
+        jobs.sort(key=itemgetter(0), reverse=True)
+        self._run(job for _, job in jobs)
 
     def finish(self) -> Multihash:
         """The logical hash of all rows so far; more may follow."""
@@ -173,7 +175,7 @@ def logical_hash_of(file: pq.ParquetFile, *, run: Run = in_order) -> Multihash:
 
 
 def digest_of(file: pq.ParquetFile, *, run: Run = in_order) -> ArrowDigest:
-    """The digest of a data slice, read in windows of 10 000 rows from its start.
+    """The digest of a data slice, in windows of 10 000 rows from its start if it has structs.
 
     Ask its `indeterminate` before calling a mismatch damage.
 
@@ -183,8 +185,9 @@ def digest_of(file: pq.ParquetFile, *, run: Run = in_order) -> ArrowDigest:
     """
     try:
         digest = ArrowDigest(file.schema_arrow, run=run)
-        batches = file.iter_batches(batch_size=FILE_WINDOW_ROWS)
-        for batch in windows(batches, FILE_WINDOW_ROWS):
+        nested = any(types.is_struct(storage_type(field.type)) for field in digest.schema)
+        rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
+        for batch in windows(file.iter_batches(batch_size=rows), rows):
             digest.update(batch)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UnreadableSlice(f"the data slice cannot be read: {str(error)[:200]}") from None
@@ -214,7 +217,7 @@ def _job(state: Any, array: Any, valid: Bits | None) -> Callable[[], None]:
         for at in range(0, len(array), CACHE_WINDOW_ROWS):
             window = array.slice(at, CACHE_WINDOW_ROWS)
             bits = None if valid is None else or_none(valid[at : at + CACHE_WINDOW_ROWS])
-            state.update(stream(window, bits)[0])
+            state.update(stream(window, bits))
 
     return job
 

@@ -1,7 +1,8 @@
 """Values of Arrow arrays as the byte stream that a column of the logical hash is fed.
 
-Columns without nulls are handed out in place. For the others numpy and Arrow kernels lay
-out one window of rows at a time; no value becomes a Python object.
+Fixed-width columns without nulls are handed out in place. The others are laid out a window of
+rows at a time, and no value becomes a Python object: one Arrow join puts eight zeros before
+every text, numpy writes the lengths over them, and another join puts in the nulls.
 
 Arrays are trusted to be valid, as the Parquet reader makes them.
 Source: ODF "Logical hash", values.
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 WIDE_BYTES = 1 << 30
 """From this many bytes on, offsets of a window need 64 bits."""
+COUNT_BYTES = 8
+"""What stands before every value of a variable length."""
 
 _BINARY = (
     types.is_binary,
@@ -53,114 +56,146 @@ def u64(value: int) -> bytes:
     return (value & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little")
 
 
-def stream(array: Any, valid: Bits | None) -> tuple[Any, Sizes | int]:
-    """Bytes that a run of values feeds to its state, and how many each value contributes.
+def stream(array: Any, valid: Bits | None) -> Any:
+    """Bytes that a run of values feeds to its state.
 
-    The sizes are one number when all are equal. `valid` stands in for the array's own bitmap.
+    `valid` stands in for the array's own bitmap; nothing means that no value is null.
     """
     array_type = array.type
     if types.is_boolean(array_type):
-        return _booleans(array, valid), 1
-    if types.is_fixed_size_binary(array_type) and not types.is_decimal(array_type):
-        return _fixed_size_binary(array, valid)
+        return _booleans(array, valid)
+    if is_list(array_type):
+        items = _items(array)
+        return _framed(*_bounds(array, items), stream(items, validity(items)), valid)
     if is_binary(array_type) or is_text(array_type):
         offsets, data = _text_buffers(array)
         return _framed(np.diff(offsets), offsets, data, valid)
-    if is_list(array_type):
-        return _lists(array, valid)
     return _numbers(array, valid)
+
+
+def _sizes(array: Any, valid: Bits | None) -> Sizes | int:
+    """How many bytes of the stream each value has; one number when all have the same."""
+    array_type = array.type
+    if types.is_boolean(array_type):
+        return 1
+    if is_list(array_type):
+        sizes: Any = np.diff(_bounds(array, _items(array))[1]) + COUNT_BYTES
+    elif is_binary(array_type) or is_text(array_type):
+        sizes = np.diff(_text_buffers(array)[0]) + COUNT_BYTES
+    else:
+        sizes = array_type.bit_width // 8
+    return sizes if valid is None else np.where(valid, sizes, 1)
 
 
 def _booleans(array: Any, valid: Bits | None) -> Bytes:
     """2 for true, 1 for false, 0 for null."""
-    out = _bits(array.buffers()[1], array.offset, len(array)).astype(np.uint8) + np.uint8(1)
+    out = _bits(array.buffers()[1], array.offset, len(array)).view(np.uint8) + np.uint8(1)
     if valid is not None:
-        out[~valid] = 0
+        out *= valid.view(np.uint8)
     return out
 
 
-def _numbers(array: Any, valid: Bits | None) -> tuple[Bytes, Sizes | int]:
+def _numbers(array: Any, valid: Bits | None) -> Bytes:
     """The bytes in memory; a null shrinks to one zero."""
     width = array.type.bit_width // 8
     values = _part(array.buffers()[1], array.offset * width, len(array) * width)
     if valid is None:
-        return values, width
-    return _shrink_nulls(values.reshape(-1, width), valid), np.where(valid, width, 1)
+        return values
+    nulls = np.flatnonzero(~valid)
+    kept = values.view(f"V{width}").compress(valid).view(np.uint8)
+    return _with_nulls(kept, (nulls - np.arange(len(nulls))) * width)
 
 
-def _fixed_size_binary(array: Any, valid: Bits | None) -> tuple[Bytes, Sizes | int]:
-    width = array.type.byte_width
-    rows = np.empty((len(array), 8 + width), np.uint8)
-    rows[:, :8] = np.frombuffer(u64(width), np.uint8)
-    if width:
-        values = _part(array.buffers()[1], array.offset * width, len(array) * width)
-        rows[:, 8:] = values.reshape(-1, width)
-    if valid is None:
-        return rows.reshape(-1), 8 + width
-    return _shrink_nulls(rows, valid), np.where(valid, 8 + width, 1)
+def _items(array: Any) -> Any:
+    """The items that the visible lists hold."""
+    first, last = _first_and_last(array)
+    return storage(array.values.slice(first, last - first))
 
 
-def _lists(array: Any, valid: Bits | None) -> tuple[Any, Sizes | int]:
-    """Number of items, then the items by the rule of their type."""
+def _bounds(array: Any, items: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Number of items of each list, and where its bytes start in the stream of the items."""
     if types.is_fixed_size_list(array.type):
-        size = array.type.list_size
-        bounds = np.arange(len(array) + 1, dtype=np.int64) * size + array.offset * size
+        bounds = np.arange(len(array) + 1, dtype=np.int64) * array.type.list_size
     else:
         bounds = array.offsets.to_numpy(zero_copy_only=True).astype(np.int64)
-    first, last = int(bounds[0]), int(bounds[-1])
-    items = storage(array.values.slice(first, last - first))
-    data, sizes = stream(items, validity(items)) if last > first else (b"", 0)
+        bounds -= bounds[0]
+    sizes = _sizes(items, validity(items)) if len(items) else 0
     if isinstance(sizes, int):
-        offsets = (bounds - first) * sizes
-    else:
-        offsets = np.concatenate(([0], np.cumsum(sizes)))[bounds - first]
-    return _framed(np.diff(bounds), offsets, data, valid)
+        return np.diff(bounds), bounds * sizes
+    return np.diff(bounds), np.concatenate(([0], np.cumsum(sizes)))[bounds]
+
+
+def _first_and_last(array: Any) -> tuple[int, int]:
+    if types.is_fixed_size_list(array.type):
+        size = array.type.list_size
+        return array.offset * size, (array.offset + len(array)) * size
+    return array.offsets[0].as_py(), array.offsets[-1].as_py()
 
 
 def _framed(
     counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any, valid: Bits | None
-) -> tuple[Any, Sizes]:
+) -> Bytes:
     """Each value as u64 count and its bytes; each null as one zero byte.
 
     Value `i` is `data[offsets[i]:offsets[i + 1]]`.
     """
-    rows = len(counts)
-    prefixes = counts.astype("<u8")
-    lengths = np.diff(offsets).astype(np.int64)
     if valid is None:
-        starts = np.arange(rows + 1, dtype=np.int64) * 8
-        sizes, frame, bitmap = lengths + 8, prefixes.view(np.uint8), None
+        return _counted(counts, offsets, data)[0]
+    nulls = np.flatnonzero(~valid)
+    if (offsets[nulls] != offsets[nulls + 1]).any():
+        offsets, data = _without_nulls(offsets, data, valid)
     else:
-        starts = np.concatenate(([0], np.cumsum(np.where(valid, 8, 1))))
-        sizes = np.where(valid, lengths + 8, 1)
-        frame = _shrink_nulls(prefixes.view(np.uint8).reshape(-1, 8), valid)
-        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    if not lengths.any():
-        return frame, sizes
-    wide = int(sizes.sum()) > WIDE_BYTES or int(offsets[-1]) > WIDE_BYTES
+        offsets = np.append(offsets[:-1][valid], offsets[-1:])
+    framed, starts = _counted(counts[valid], offsets, data)
+    return _with_nulls(framed, starts[nulls - np.arange(len(nulls))])
+
+
+def _counted(counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any) -> tuple[Bytes, Sizes]:
+    """Each value as u64 count and its bytes, and where each starts and the last one ends."""
+    out = _joined(np.append(offsets[:1], offsets), data, bytes(COUNT_BYTES))
+    starts = np.arange(-int(offsets[0]), COUNT_BYTES * len(offsets) - int(offsets[0]), COUNT_BYTES)
+    starts += offsets
+    places = starts[:-1]
+    while counts.any():
+        out[places] = counts.astype(np.uint8)
+        places, counts = places + 1, counts >> 8
+    return out, starts
+
+
+def _with_nulls(data: Bytes, cuts: npt.NDArray[Any]) -> Bytes:
+    """The bytes with one more, a zero, at each of these places."""
+    return _joined(np.concatenate(([0], cuts, [len(data)])), data, b"\0")
+
+
+def _joined(offsets: npt.NDArray[Any], data: Any, separator: bytes) -> Bytes:
+    """Values with a separator between them; freshly made, so it may be changed.
+
+    A first value of no bytes makes it start with the separator.
+    """
+    rows = len(offsets) - 1
+    first, length = int(offsets[0]), int(offsets[-1] - offsets[0])
+    size = length + len(separator) * (rows - 1)
+    wide = size > WIDE_BYTES
     value_type, number = (pa.large_binary(), np.int64) if wide else (pa.binary(), np.int32)
-
-    def column(at: Any, content: Any, nulls: Any) -> Any:
-        buffers = [nulls, pa.py_buffer(at.astype(number)), pa.py_buffer(content)]
-        return pa.Array.from_buffers(value_type, rows, buffers)
-
-    joined = pc.binary_join_element_wise(
-        column(starts, frame, None),
-        column(offsets, data, bitmap),
-        pa.scalar(b"", value_type),
-        null_handling="skip",
-    )
-    return memoryview(joined.buffers()[2])[: int(sizes.sum())], sizes
+    if first:
+        offsets = offsets - first
+    content = pa.py_buffer(data).slice(first, length)
+    places = pa.py_buffer(offsets.astype(number, copy=False))
+    values = pa.Array.from_buffers(value_type, rows, [None, places, content])
+    ends = [None, pa.py_buffer(np.array([0, rows]))]
+    list_type = pa.large_list(value_type)
+    one_list = pa.Array.from_buffers(list_type, 1, ends, children=[values])
+    joined = pc.call_function("binary_join", [one_list, pa.scalar(separator, value_type)])
+    return np.frombuffer(joined.buffers()[2] or b"", np.uint8, size)
 
 
-def _shrink_nulls(rows: Bytes, valid: Bits) -> Bytes:
-    """The rows one after another, each null one reduced to a zero byte."""
-    keep = np.empty(rows.shape, np.bool_)
-    keep[:] = valid[:, None]
-    keep[:, 0] = True
-    zeroed = rows.copy()
-    zeroed[~valid, 0] = 0
-    return zeroed[keep]
+def _without_nulls(
+    offsets: npt.NDArray[Any], data: Any, valid: Bits
+) -> tuple[npt.NDArray[Any], Any]:
+    """The same values without the bytes that hide below nulls."""
+    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
+    values = pa.Array.from_buffers(pa.large_binary(), len(valid), buffers)
+    return _text_buffers(values.filter(pa.array(valid)))
 
 
 # --- Arrow buffers --------------------------------------------------------------------------
@@ -189,8 +224,8 @@ def _part(buffer: Any, start: int, length: int) -> Bytes:
 def _bits(buffer: Any, offset: int, length: int) -> Bits:
     first = offset // 8
     packed = _part(buffer, first, (offset + length + 7) // 8 - first)
-    bits = np.unpackbits(packed, bitorder="little")[offset % 8 : offset % 8 + length]
-    return bits.view(np.bool_)
+    count = offset % 8 + length
+    return np.unpackbits(packed, count=count, bitorder="little")[offset % 8 :].view(np.bool_)
 
 
 def or_none(valid: Bits) -> Bits | None:
@@ -206,6 +241,9 @@ def validity(array: Any) -> Bits | None:
 
 def _text_buffers(array: Any) -> tuple[npt.NDArray[Any], Any]:
     """Offsets of the visible values, and the bytes they point into."""
+    if types.is_fixed_size_binary(array.type):
+        width = array.type.byte_width
+        return (np.arange(len(array) + 1) + array.offset) * width, array.buffers()[1] or b""
     if types.is_binary_view(array.type) or types.is_string_view(array.type):
         array = array.cast(pa.large_binary())
     wide = types.is_large_binary(array.type) or types.is_large_string(array.type)

@@ -1,0 +1,30 @@
+"""Threads for hashing: the `run` that `protocol.arrow_digest` takes and has none of its own.
+
+SHA3 and the array work around it release the interpreter's lock, so the columns of a batch
+are hashed side by side. More threads than columns, or than cores, gain nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from protocol.arrow_digest import Run
+
+
+@contextmanager
+def threaded(threads: int) -> Iterator[Run]:
+    """A `run` for digests, over a pool that lives as long as the context.
+
+    An error of a job is raised by the run once the others of its batch have ended.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="hashing") as pool:
+
+        def run(jobs: Iterable[Callable[[], None]]) -> None:
+            started = [pool.submit(job) for job in jobs]
+            failures = [problem for job in started if (problem := job.exception())]
+            if failures:
+                raise failures[0]
+
+        yield run
