@@ -296,7 +296,18 @@ def decode_raw_arrow_schema(raw: bytes) -> pa.Schema:
     framed = struct.pack("<Ii", 0xFFFF_FFFF, len(message)) + message
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(framed))
-        _ = schema.names  # decodes them
+        _decode_texts(schema)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise MalformedArrowSchema(f"no readable Arrow schema: {str(error)[:200]}") from None
     return schema
+
+
+def _decode_texts(schema: pa.Schema) -> None:
+    """Names and zones at every level, which Arrow takes unseen. Raises `UnicodeDecodeError`."""
+    fields = list(schema)
+    while fields:
+        field = fields.pop()
+        _ = field.name
+        if types.is_timestamp(field.type):
+            _ = field.type.tz
+        fields.extend(field.type.field(position) for position in range(field.type.num_fields))

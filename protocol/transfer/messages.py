@@ -361,12 +361,14 @@ def decode(text: str | bytes, kind: type[M], *, max_bytes: int = MAX_MESSAGE_BYT
     """The message of that kind.
 
     Raises:
-        MalformedMessage: no JSON, a missing field, a wrong type, an unknown variant.
+        MalformedMessage: no JSON, no UTF-8, a missing field, a wrong type, an unknown variant.
         MessageTooLarge: longer than `max_bytes`.
     """
     if len(text) > max_bytes:
         raise MessageTooLarge(f"the message is longer than {max_bytes} bytes", limit=max_bytes)
     try:
+        if isinstance(text, bytes):
+            text = text.decode()  # what is passed over below is not looked at
         return _decode_reply(text, kind) if kind in REPLIES else _part(text, kind)
     except (msgspec.MsgspecError, NodeError, ValueError, RecursionError) as error:
         raise MalformedMessage(

@@ -11,7 +11,7 @@ from protocol.errors import NodeError
 
 
 def fuzz_arrow_schema(data: bytes) -> None:
-    """Whatever Arrow reads has an ODF form that stays itself, or is refused; so does its digest."""
+    """Whatever is read has a digest or none, and an ODF form or none; that form has one meaning."""
     try:
         schema = decode_raw_arrow_schema(data)
     except NodeError:
@@ -19,8 +19,8 @@ def fuzz_arrow_schema(data: bytes) -> None:
     with contextlib.suppress(NodeError):
         ArrowDigest(schema)
     with contextlib.suppress(NodeError):
-        converted = from_arrow(schema)
-        assert from_arrow(to_arrow(converted)) == converted
+        meaning = to_arrow(from_arrow(schema))
+        assert to_arrow(from_arrow(meaning)) == meaning
 
 
 def fuzz_ddl(data: bytes) -> None:
