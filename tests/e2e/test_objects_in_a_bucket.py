@@ -1,0 +1,57 @@
+"""A node and its worker whose objects are in a bucket: nothing but the index is local."""
+
+from __future__ import annotations
+
+import pytest
+from buckets import fresh_location
+from nodes import odf, served
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(180)]
+
+FIELDS = [{"name": "id", "type": "Int64"}, {"name": "at", "type": "Timestamp"}]
+SNAPSHOT = {
+    "kind": "DatasetSnapshot",
+    "version": 1,
+    "content": {
+        "name": "readings",
+        "kind": "Root",
+        "metadata": [
+            {
+                "kind": "AddPushSource",
+                "sourceName": "default",
+                "read": {"kind": "Csv", "header": True, "schema": {"fields": FIELDS}},
+                "merge": {"kind": "Ledger", "primaryKey": ["id"]},
+            },
+            {"kind": "SetVocab", "eventTimeColumn": "at"},
+        ],
+    },
+}
+
+
+def test_rows_are_ingested_read_pulled_and_verified(s3, s3_bucket_url, tmp_path):
+    where = fresh_location(s3_bucket_url)
+    env = {
+        "ODF_NODE_OBJECTS_URL": f"s3+{where.endpoint}/{where.bucket}/{where.prefix}",
+        "AWS_ACCESS_KEY_ID": s3.access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
+    }
+    with served(tmp_path / "node", **env) as node, node.http(node.token()) as api:
+        assert api.post("/datasets", json=SNAPSHOT).status_code == 201
+        for rows in (
+            "1,2024-01-01T00:00:00Z\n",
+            "1,2024-01-01T00:00:00Z\n2,2024-01-02T00:00:00Z\n",
+        ):
+            receipt = _ingest(api, rows)
+            assert receipt["rowsAdded"] == 1
+        assert receipt["rowsKnown"] == 1
+        assert [row["id"] for row in api.get("/readings/tail").json()["data"]] == [1, 2]
+        odf("pull", f"odf+{node.url}/readings", tmp_path / "copy", "--token", node.token())
+        odf("verify", tmp_path / "copy")
+        assert {path.name for path in node.data.iterdir() if path.is_dir()} <= {"uploads"}
+
+
+def _ingest(api, rows):
+    headers = {"content-type": "text/csv"}
+    answer = api.post("/readings/ingest", content=f"id,at\n{rows}".encode(), headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
