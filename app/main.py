@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from protocol.errors import BadInput, NodeError
 
-from .http import datasets, identity, jobs, system
+from .http import datasets, identity, jobs, schemas, system
 from .http.answers import error_answer, not_found_answer
 from .http.datasets import add_dataset_routes
 from .http.gate import Gate
@@ -72,7 +72,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         redoc_url=None,
     )
     api.state.node = node
-    for router in (system.router, identity.router, datasets.router, jobs.router):
+    for router in (system.router, schemas.router, identity.router, datasets.router, jobs.router):
         api.include_router(router)
     routes = APIRouter()
     prefix = PREFIX[node.settings.tenancy]

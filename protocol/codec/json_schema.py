@@ -1,6 +1,8 @@
 """JSON Schemas of our manifests, made from the model: what we write conforms to them.
 
-They describe the canonical text: one spelling of kinds, no short forms. Readers take more.
+They describe the canonical text, one spelling of kinds; with `short_forms` also the bare
+string that stands for a map with only a `kind`, which is what an editor should accept.
+Readers take more spellings than either.
 Source: JSON Schema 2020-12; the ODF schemas give the fields.
 """
 
@@ -18,7 +20,8 @@ from ..metadata.events import MetadataEvent
 from ..multihash import Multihash
 from .encode import number_range
 from .models import MODELS
-from .tables import TABLES
+from .normalize import SHORT_FORMS
+from .tables import TABLES, UNIONS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -43,7 +46,7 @@ _TEXT: dict[type, dict[str, Any]] = {
 }
 
 
-def json_schema(kind: ManifestKind) -> dict[str, Any]:
+def json_schema(kind: ManifestKind, *, short_forms: bool = False) -> dict[str, Any]:
     """The schema of the whole manifest of that kind, definitions included."""
     (content,), definitions = msgspec.json.schema_components(
         [_CONTENT[kind]], schema_hook=lambda type_: _TEXT[type_]
@@ -51,6 +54,8 @@ def json_schema(kind: ManifestKind) -> dict[str, Any]:
     for name, definition in definitions.items():
         _set_ranges(name, definition)
     _forget_unknown_events(definitions)
+    if short_forms:
+        _allow_short_forms(definitions)
     return {
         "$schema": DIALECT,
         "title": kind,
@@ -89,3 +94,21 @@ def _forget_unknown_events(definitions: dict[str, Any]) -> None:
     event = definitions["MetadataBlock"]["properties"]["event"]
     event["anyOf"] = [c for c in event["anyOf"] if c["$ref"] != f"#/$defs/{name}"]
     event["discriminator"]["mapping"].pop("Unknown", None)
+
+
+def _allow_short_forms(definitions: dict[str, Any]) -> None:
+    """Wherever a union with a short form stands, its bare kinds may stand too."""
+    kinds = {
+        f"#/$defs/{variant}": variant.removeprefix(union)
+        for union in SHORT_FORMS
+        for variant in UNIONS[union]
+        if not any(field.required for field in TABLES[variant])
+    }
+    for definition in definitions.values():
+        for schema in definition.get("properties", {}).values():
+            choices = schema.get("anyOf", [dict(schema)])
+            words = [kinds[c["$ref"]] for c in choices if c.get("$ref") in kinds]
+            if words:
+                schema.pop("$ref", None)
+                schema.pop("discriminator", None)
+                schema["anyOf"] = [*choices, {"enum": words}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from known import name_of, vectors
 from strategies import snapshots
 
 from protocol.codec.json_schema import VERSIONS, json_schema
-from protocol.codec.manifests import manifest
+from protocol.codec.manifests import load_documents, manifest
 
 TYPES: dict[str, Any] = {
     "object": dict,
@@ -125,3 +126,26 @@ def test_a_schema_refers_to_nothing_outside_of_itself(kind):
     refs = set(re.findall(r"'#/\$defs/(\w+)'", repr(schema)))
     assert refs <= set(schema["$defs"])
     assert "UnknownEvent" not in repr(schema)
+
+
+@pytest.mark.parametrize("kind", sorted(VERSIONS))
+def test_a_schema_for_editors_takes_all_that_the_strict_one_takes(kind):
+    strict, editing = json_schema(kind), json_schema(kind, short_forms=True)
+    assert strict["$defs"].keys() == editing["$defs"].keys()
+    for vector in vectors("blocks"):
+        content = vector.get("canonical", vector["manifest"])["content"]
+        document = {
+            "MetadataBlock": {"kind": kind, "version": 3, "content": content},
+            "MetadataEvent": {"kind": kind, "version": 1, "content": content["event"]},
+        }.get(kind)
+        if document is not None:
+            assert problems(document, editing, editing) == []
+
+
+def test_a_schema_for_editors_takes_the_example_with_its_short_forms():
+    weather = Path(__file__).parents[2] / "examples" / "weather" / "weather.yaml"
+    (document,) = load_documents(weather.read_text())
+    editing = json_schema("DatasetSnapshot", short_forms=True)
+    assert problems(document, editing, editing) == []
+    document["content"]["metadata"][0]["read"]["schema"]["fields"][0]["type"] = "Sting"
+    assert problems(document, editing, editing) != []
