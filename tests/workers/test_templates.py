@@ -1,0 +1,92 @@
+"""Templates expand once, to their first value, and say what is wrong with them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers import tables
+from workers.templates import ExpansionTooLong, InvalidPattern, ValueNotFound, expand
+
+ERRORS: dict[str, type[Exception]] = {
+    "InvalidPattern": InvalidPattern,
+    "ValueNotFound": ValueNotFound,
+}
+OURS = {"${{ env.a }}": "${{ env.b }}"}
+"""Where the known answer is disputed: values are not expanded again."""
+
+
+@pytest.mark.parametrize("case", tables.cases("template"), ids=lambda case: case["id"])
+def test_a_template_becomes_what_the_answer_says(case: dict[str, Any]) -> None:
+    text, variables = case["given"]["text"], case["given"]["env"]
+    if "error" in case["expect"]:
+        error = case["expect"]["error"]
+        with pytest.raises(ERRORS[error["kind"]]) as caught:
+            expand(text, variables)
+        assert caught.value.facts.get("detail") == error.get("detail")  # type: ignore[attr-defined]
+    elif "disputed" in case:
+        assert expand(text, variables) == OURS[text]
+    else:
+        assert expand(text, variables) == case["expect"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${{ 'a || b' }}", "a || b"),
+        ("${{ env.none || 'x||y' || 'z' }}", "x||y"),
+        ("${{env.a}}${{ env.a }}", "11"),
+        ("${{ -1.50 }}", "-1.50"),
+        ("${{ ' padded ' }}", "padded"),
+        ("${{ env.a", "${{ env.a"),
+        ("$${{ 7 }}$", "$7$"),
+    ],
+)
+def test_quotes_and_numbers_are_respected(text: str, value: str) -> None:
+    assert expand(text, {"a": "1"}) == value
+
+
+@pytest.mark.parametrize("inner", ["", "env.", "'a", "a'b'", "1.", "|| 1", "env.a |", "env.a.b"])
+def test_what_is_no_token_is_refused(inner: str) -> None:
+    with pytest.raises(InvalidPattern):
+        expand(f"${{{{ {inner} }}}}", {"a": "1"})
+
+
+def test_every_token_is_parsed_before_any_is_looked_up() -> None:
+    with pytest.raises(InvalidPattern, match="nope"):
+        expand("${{ env.a || nope }}", {"a": "1"})
+
+
+def test_a_template_without_a_value_names_what_was_asked_for() -> None:
+    with pytest.raises(ValueNotFound) as caught:
+        expand("x=${{ env.a || env.b }}", {})
+    assert caught.value.facts == {"detail": "env.a || env.b"}
+
+
+def test_values_are_not_read_as_templates() -> None:
+    assert expand("${{ env.a }}", {"a": "${{ env.secret }}", "secret": "s"}) == "${{ env.secret }}"
+
+
+def test_an_endless_expansion_is_refused() -> None:
+    with pytest.raises(ExpansionTooLong):
+        expand("${{ env.a }}" * 2_000, {"a": "x" * 1_000})
+
+
+def test_long_hostile_text_is_answered_quickly() -> None:
+    began = time.monotonic()
+    for text in ("${{" * 20_000, "${{ " + "'|" * 20_000 + " }}", "${{" + "||" * 20_000 + "}}"):
+        try:
+            expand(text, {})
+        except (InvalidPattern, ValueNotFound):
+            continue
+    assert time.monotonic() - began < 5
+
+
+@given(st.text())
+def test_text_without_a_dollar_stays_as_it_is(text: str) -> None:
+    plain = text.replace("$", "")
+    assert expand(plain, {}) == plain
