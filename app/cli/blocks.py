@@ -62,10 +62,10 @@ def inspect(files: tuple[str, ...], as_json: bool) -> None:
 def encode(file: str, version: str | None, output: Path | None, as_json: bool) -> None:
     """Turn the manifest of a block (YAML or JSON) into its bytes on standard output.
 
-    A FILE with several documents needs -o. With --json the bytes are printed in base16.
+    A FILE with several documents needs -o, or --json, which prints the bytes in base16.
     """
     documents = load_documents(read_file(file, MAX_TEXT_BYTES))
-    if len(documents) != 1 and output is None:
+    if len(documents) != 1 and output is None and not as_json:
         raise click.UsageError(f"{len(documents)} documents in {file}; write them with -o DIR")
     blocks = []
     for document in documents:
@@ -74,8 +74,8 @@ def encode(file: str, version: str | None, output: Path | None, as_json: bool) -
     if output is not None:
         _write_blocks(blocks, output, as_json=as_json)
     elif as_json:
-        block_ = blocks[0]
-        print_json({**_identity(block_), "version": block_.version, "bytes": block_.raw.hex()})
+        shown = [{**_identity(b), "version": b.version, "bytes": b.raw.hex()} for b in blocks]
+        print_json(shown[0] if len(shown) == 1 else shown)
     elif sys.stdout.isatty():
         raise click.UsageError("the bytes of a block are not for a terminal; redirect, or use -o")
     else:
@@ -83,27 +83,34 @@ def encode(file: str, version: str | None, output: Path | None, as_json: bool) -
 
 
 @click.command("hash")
-@click.argument("file", metavar="FILE")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--logical", is_flag=True, help="Hash the rows of a Parquet or Arrow IPC file.")
 @json_option
-def hash_(file: str, logical: bool, as_json: bool) -> None:
+def hash_(files: tuple[str, ...], logical: bool, as_json: bool) -> None:
     """Print the physical multihash (SHA3-256 of the bytes) of any file; `-` is standard input.
 
-    With --logical the rows are hashed (arrow0-sha3-256), whatever the file's layout.
+    With --logical the rows are hashed (arrow0-sha3-256), whatever the file's layout. Several
+    files give a line each, hash first; with --json a list.
     """
-    with opened_file(file) as stream:
+    kind = "logical" if logical else "physical"
+    hashed = [(name, str(_digest(name, logical=logical))) for name in files]
+    if as_json:
+        shown = [{"file": name, "kind": kind, "hash": digest} for name, digest in hashed]
+        print_json(shown if len(shown) > 1 else shown[0])
+    elif len(hashed) == 1:
+        click.echo(hashed[0][1])
+    else:
+        for name, digest in hashed:
+            click.echo(f"{digest}  {name}")
+
+
+def _digest(name: str, *, logical: bool) -> Multihash:
+    with opened_file(name) as stream:
         if logical:
             from .tables import logical_hash_of_stream
 
-            digest = logical_hash_of_stream(stream)
-        else:
-            digest = Multihash.of_chunks(chunks_of(stream))
-    if as_json:
-        print_json(
-            {"file": file, "kind": "logical" if logical else "physical", "hash": str(digest)}
-        )
-    else:
-        click.echo(str(digest))
+            return logical_hash_of_stream(stream)
+        return Multihash.of_chunks(chunks_of(stream))
 
 
 def block_data(block: HashedBlock) -> dict[str, Any]:

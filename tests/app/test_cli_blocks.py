@@ -140,3 +140,22 @@ def test_a_file_that_cannot_be_opened_is_wrong_usage(tmp_path):
     for name in ("/does/not/exist", tmp_path):
         assert run("hash", name).exit_code == 2
         assert run("inspect", name).exit_code == 2
+
+
+def test_several_files_are_hashed_a_line_each(tmp_path):
+    for name in ("prev", "b"):
+        (tmp_path / name).write_bytes(name.encode())
+    files = [tmp_path / "prev", tmp_path / "b"]
+    lines = run("hash", *files).stdout.splitlines()
+    assert [line.split("  ") for line in lines] == [
+        ["f1620" + hashlib.sha3_256(file.name.encode()).hexdigest(), str(file)] for file in files
+    ]
+    assert [shown["file"] for shown in json.loads(run("hash", *files, "--json").stdout)] == [
+        str(file) for file in files
+    ]
+
+
+def test_several_documents_are_encoded_as_a_list_in_json():
+    documents = "\n---\n".join(json.dumps(vector["manifest"]) for vector in BLOCKS[:2])
+    shown = json.loads(run("encode", "-", "--json", stdin=documents.encode()).stdout)
+    assert [line["bytes"] for line in shown] == [vector["bytes"] for vector in BLOCKS[:2]]
