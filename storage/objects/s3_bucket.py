@@ -143,7 +143,7 @@ class Bucket:
     def __init__(self, location: S3Location, *, limits: S3Limits | None = None) -> None:
         self.location = location
         self.limits = limits or S3Limits()
-        self._client = _connect(location, self.limits)
+        self.client = _connect(location, self.limits)
 
     def check(self) -> None:
         """Fail early: the bucket is there and ours to use."""
@@ -163,7 +163,7 @@ class Bucket:
         if name is not None:
             arguments["Key"] = self.location.prefix + name
         try:
-            answer: Answer = getattr(self._client, operation)(
+            answer: Answer = getattr(self.client, operation)(
                 Bucket=self.location.bucket, **arguments
             )
         except FAILURES as error:
@@ -210,7 +210,7 @@ class Bucket:
         """A URL for one call on one key; every argument given is part of the signature."""
         arguments |= {"Bucket": self.location.bucket, "Key": self.location.prefix + name}
         try:
-            url: str = self._client.generate_presigned_url(
+            url: str = self.client.generate_presigned_url(
                 operation, Params=arguments, ExpiresIn=int(ttl.total_seconds())
             )
         except FAILURES as error:

@@ -55,21 +55,25 @@ class _ObjectStream(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any, /) -> int:
-        wanted = min(len(buffer), max(0, (self._size or 0) - self._at))
-        if wanted == 0:
-            return 0
-        chunk = self._read(wanted)
+        chunk = self._next(len(buffer))
         buffer[: len(chunk)] = chunk
-        self._at += len(chunk)
-        self._body_at = self._at
         return len(chunk)
 
     def readall(self) -> bytes:
-        return b"".join(iter(lambda: self.read(READ_BYTES) or b"", b""))
+        return b"".join(iter(lambda: self._next(READ_BYTES), b""))
 
     def close(self) -> None:
         self._drop()
         super().close()
+
+    def _next(self, most: int) -> bytes:
+        """Up to `most` bytes; none only at the end of the object."""
+        wanted = min(most, max(0, (self._size or 0) - self._at))
+        chunk = self._read(wanted) if wanted else b""
+        self._at += len(chunk)
+        if chunk:
+            self._body_at = self._at
+        return chunk
 
     def _read(self, wanted: int) -> bytes:
         """Between one and `wanted` bytes, with a new request if need be."""
