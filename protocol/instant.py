@@ -70,8 +70,9 @@ class Instant:
         first, length = _year(year)
         if not 1 <= ordinal <= length:
             raise MalformedInstant(f"year {year} has no day {ordinal}")
-        days = first + ordinal - 1
-        return cls((days * DAY_SECONDS + seconds) * NANOS + nanos)
+        made = _new(Instant)  # the years were looked at, so the range need not be
+        _set_ns(made, ((first + ordinal - 1) * DAY_SECONDS + seconds) * NANOS + nanos)
+        return made
 
     @classmethod
     def from_millis(cls, millis: int) -> Instant:
@@ -127,6 +128,8 @@ class Instant:
         return hash(self.ns)
 
 
+_new = object.__new__
+_set_ns = vars(Instant)["ns"].__set__
 _MIN = (date(1, 1, 1) - _EPOCH).days * DAY_SECONDS * NANOS
 _MAX = ((date(9999, 12, 31) - _EPOCH).days + 1) * DAY_SECONDS * NANOS - 1
 

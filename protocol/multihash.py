@@ -129,9 +129,9 @@ class Multihash:
     @classmethod
     def decode(cls, raw: bytes) -> Multihash:
         """From `varint(code) ‖ varint(length) ‖ digest`. Raises `MalformedHash`."""
-        for code, head in _USUAL_HEADS:
-            if raw.startswith(head) and len(raw) == len(head) + MAX_DIGEST_BYTES:
-                return cls(code, raw[len(head) :])
+        usual = _USUAL.get(len(raw))
+        if usual is not None and raw.startswith(usual[1]):
+            return _trusted(usual[0], raw[-MAX_DIGEST_BYTES:])
         code, at = decode_varint(raw)
         length, at = decode_varint(raw, at)
         if len(raw) - at != length:
@@ -141,7 +141,7 @@ class Multihash:
     @classmethod
     def of(cls, content: bytes | bytearray | memoryview) -> Multihash:
         """SHA3-256 of the content: block hash and physical hash alike."""
-        return cls(SHA3_256, hashlib.sha3_256(content).digest())
+        return _trusted(SHA3_256, hashlib.sha3_256(content).digest())
 
     @classmethod
     def of_chunks(cls, chunks: Iterable[bytes]) -> Multihash:
@@ -149,7 +149,7 @@ class Multihash:
         state = hashlib.sha3_256()
         for chunk in chunks:
             state.update(chunk)
-        return cls(SHA3_256, state.digest())
+        return _trusted(SHA3_256, state.digest())
 
     @property
     def raw(self) -> bytes:
@@ -174,8 +174,24 @@ class Multihash:
         return hash((self.code, self.digest))
 
 
-_USUAL_HEADS = tuple(
-    (code, encode_varint(code) + encode_varint(MAX_DIGEST_BYTES))
-    for code in (SHA3_256, ARROW0_SHA3_256)
-)
-"""Code and length of nearly every hash there is."""
+_new = object.__new__
+_set_code = vars(Multihash)["code"].__set__
+_set_digest = vars(Multihash)["digest"].__set__
+
+
+def _trusted(code: int, digest: bytes) -> Multihash:
+    """Of a known code and bytes of the right length: most of what a block is made of."""
+    made = _new(Multihash)
+    _set_code(made, code)
+    _set_digest(made, digest)
+    return made
+
+
+def _head(code: int) -> bytes:
+    return encode_varint(code) + encode_varint(MAX_DIGEST_BYTES)
+
+
+_USUAL = {
+    len(_head(code)) + MAX_DIGEST_BYTES: (code, _head(code)) for code in (SHA3_256, ARROW0_SHA3_256)
+}
+"""Code and first bytes of nearly every hash there is, by its length."""

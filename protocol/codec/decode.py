@@ -98,13 +98,18 @@ class Source:
         return start, start + length
 
     def bytes_(self, at: int) -> bytes:
-        start, end = self.vector(at, 1)
-        return self.raw[start:end]
+        """As `vector`, in one step: nothing is read more often."""
+        raw = self.raw
+        start = at + _U32(raw, at)[0] + 4
+        end: int = start + _U32(raw, start - 4)[0]
+        self.left -= end - start + 4
+        if end > self.size or self.left < 0:
+            self.refuse()
+        return raw[start:end]
 
     def text(self, at: int) -> str:
-        start, end = self.vector(at, 1)
         try:
-            return str(self.raw[start:end], "utf-8")
+            return str(self.bytes_(at), "utf-8")
         except UnicodeDecodeError:
             raise MalformedBuffer("a string is not UTF-8", at=at) from None
 
@@ -268,8 +273,8 @@ def _timestamp(source: Source, at: int) -> Instant:
 
 
 def _table_reader(field: Field) -> Read:
-    plan = PLANS[field.of or ""]
-    return lambda source, at: plan.read(source, source.follow(at))
+    read = PLANS[field.of or ""].read
+    return lambda source, at: read(source, at + _U32(source.raw, at)[0])
 
 
 def _union_reader(owner: str, field: Field, delta: int) -> Read:
@@ -284,7 +289,8 @@ def _union_reader(owner: str, field: Field, delta: int) -> Read:
             if field.required:
                 raise MalformedBuffer(f"{owner}.{field.name} is required and not there")
             return None
-        return plans[tag - 1].read(source, source.follow(at + delta))
+        at += delta
+        return plans[tag - 1].read(source, at + _U32(source.raw, at)[0])
 
     return read
 

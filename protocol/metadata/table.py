@@ -12,8 +12,12 @@ class Table(
     forbid_unknown_fields=True,
     omit_defaults=True,
     rename="camel",
+    gc=False,
 ):
-    """One table of the wire model: the class name is its name, field order its slot order."""
+    """One table of the wire model: the class name is its name, field order its slot order.
+
+    Being frozen, tables form no cycles, so the garbage collector is spared them.
+    """
 
 
 class Variant(Table, frozen=True, tag_field="kind"):
