@@ -1,0 +1,1 @@
+"""Preparation: fetched bytes through decompression and commands, before they are read."""

@@ -1,0 +1,82 @@
+"""The steps of a source's preparation, chained as streams, their result in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from protocol.metadata.sources import (
+    CompressionFormat,
+    PrepStep,
+    PrepStepDecompress,
+    PrepStepPipe,
+)
+
+from .gzip import gunzip
+from .limits import CHUNK_BYTES, PrepareLimits, check_size
+from .pipe import pipe
+from .zip import unzip
+
+
+def prepare(steps: Iterable[PrepStep], source: Path, folder: Path, limits: PrepareLimits) -> Path:
+    """The file that is left to be read: `source` itself when there are no steps.
+
+    `folder` takes temporary files and the result.
+
+    Raises:
+        MalformedArchive, EntryNotFound: a file is not what the steps say it is.
+        PipeRefused, PipeFailed: a command may not run, or did not end well.
+        DecompressionTooLarge: a limit.
+    """
+    ready = source
+    chain: Iterator[bytes] | None = None
+    for at, step in enumerate(steps):
+        if _is_stream(step):
+            chain = gunzip(chain if chain is not None else _chunks(ready), limits)
+            continue
+        if chain is not None:
+            ready = _spooled(chain, folder / f"step-{at}", limits)
+        chain = BY_FILE[type(step)](step, ready, limits)
+    return ready if chain is None else _spooled(chain, folder / "prepared", limits)
+
+
+def _is_stream(step: PrepStep) -> bool:
+    return isinstance(step, PrepStepDecompress) and step.format is CompressionFormat.Gzip
+
+
+def _unzip(step: PrepStepDecompress, source: Path, limits: PrepareLimits) -> Iterator[bytes]:
+    return unzip(source, step.sub_path, limits)
+
+
+def _pipe(step: PrepStepPipe, source: Path, limits: PrepareLimits) -> Iterator[bytes]:
+    return pipe(source, step.command, limits)
+
+
+BY_FILE: dict[type, Callable[[Any, Path, PrepareLimits], Iterator[bytes]]] = {
+    PrepStepDecompress: _unzip,
+    PrepStepPipe: _pipe,
+}
+"""Steps that need their whole input as a file: an archive ends with its table of contents."""
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _spooled(chunks: Iterator[bytes], path: Path, limits: PrepareLimits) -> Path:
+    folder = path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    size = 0
+    try:
+        with path.open("wb") as out:
+            for chunk in chunks:
+                size += len(chunk)
+                check_size(size, limits)
+                out.write(chunk)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,103 @@
+"""One entry of a zip archive: by exact name, else by glob pattern, else the first."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from .limits import (
+    CHUNK_BYTES,
+    DecompressionTooLarge,
+    EntryNotFound,
+    MalformedArchive,
+    PrepareLimits,
+    within,
+)
+
+DIRECTORY_BYTES = 4 << 20
+"""Longest table of contents; the library holds it in memory."""
+METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2})
+"""Not LZMA: there the file says how much memory unpacking takes."""
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError)
+_ENCRYPTED = 0x1
+
+
+class _Bounded:
+    """A file that never gives more bytes at once than a table of contents may have."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.seek, self.tell = stream.seek, stream.tell
+        self.seekable, self.close = stream.seekable, stream.close
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = DIRECTORY_BYTES + 1 if size < 0 else min(size, DIRECTORY_BYTES + 1)
+        data = self._stream.read(wanted)
+        if len(data) > DIRECTORY_BYTES:
+            raise DecompressionTooLarge(
+                f"the table of contents of the archive is longer than {DIRECTORY_BYTES} bytes",
+                limit="directory_bytes",
+                value=DIRECTORY_BYTES,
+            )
+        return data
+
+
+def unzip(path: Path, sub_path: str | None, limits: PrepareLimits) -> Iterator[bytes]:
+    """The bytes of one entry.
+
+    Raises:
+        MalformedArchive: no zip file, damaged, encrypted, or packed in a way we do not unpack.
+        EntryNotFound: no entry of that name.
+        DecompressionTooLarge: more comes out, or more entries are in it, than is taken.
+    """
+    with path.open("rb") as stream:
+        archive = _opened(stream, limits)
+        entry = _entry(archive, sub_path)
+        if entry.flag_bits & _ENCRYPTED or entry.compress_type not in METHODS:
+            raise MalformedArchive(
+                f"the entry {entry.filename!r} is encrypted, or compressed by a method "
+                "that is not supported",
+                entry=entry.filename,
+            )
+        yield from within(_content(archive, entry), limits, read=[entry.compress_size])
+
+
+def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
+    try:
+        archive = zipfile.ZipFile(cast("BinaryIO", _Bounded(stream)))
+    except _DAMAGED as bad:
+        raise MalformedArchive(f"the input is no intact zip file ({bad})") from None
+    if len(archive.filelist) > limits.max_entries:
+        raise DecompressionTooLarge(
+            f"the archive has {len(archive.filelist)} entries, at most {limits.max_entries} "
+            "are taken",
+            limit="max_entries",
+            value=limits.max_entries,
+        )
+    return archive
+
+
+def _entry(archive: zipfile.ZipFile, sub_path: str | None) -> zipfile.ZipInfo:
+    files = [entry for entry in archive.filelist if not entry.is_dir()]
+    if sub_path is not None:
+        exact = [entry for entry in files if entry.filename == sub_path]
+        files = exact or [entry for entry in files if fnmatchcase(entry.filename, sub_path)]
+    if not files:
+        what = "is empty" if sub_path is None else f"has no entry {sub_path!r}"
+        raise EntryNotFound(f"the archive {what}", sub_path=sub_path)
+    return files[0]
+
+
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    try:
+        with archive.open(entry) as content:
+            while chunk := content.read(CHUNK_BYTES):
+                yield chunk
+    except _DAMAGED as bad:
+        raise MalformedArchive(
+            f"the entry {entry.filename!r} is damaged ({bad})", entry=entry.filename
+        ) from None
