@@ -28,6 +28,11 @@ class EntryMemory:
         self._known: dict[str, tuple[float, DatasetEntry]] = {}
         self._lock = threading.Lock()
 
+    def recall(self, alias: DatasetAlias) -> DatasetEntry | None:
+        """The entry if it was found within the last second; nobody is asked."""
+        until, entry = self._known.get(alias.folded, (0.0, None))
+        return entry if self._now() < until else None
+
     def find(self, alias: DatasetAlias) -> DatasetEntry | None:
         """The entry as it is now, or was a second ago."""
         key, now = alias.folded, self._now()

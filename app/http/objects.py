@@ -2,33 +2,34 @@
 
 Stands in front of the framework, because routing would cost more than reading a block.
 Bytes go out verbatim and uncompressed, in reads of 1 MiB; hash-addressed answers carry
-a length, a strong ETag and may be kept forever.
+a length, a strong ETag and may be kept forever. What is at hand (a file in the kernel's
+memory, a head in SQLite) is answered at once, everything else by way of threads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anyio import CapacityLimiter, to_thread
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from storage.values import ObjectKind
+
 from ..auth.actors import Actor
-from ..usecases.objects import (
-    StoredObject,
-    announced_size,
-    find_object,
-    read_ref,
-    store_object,
-    upload_target,
-)
+from ..usecases import objects as usecase
+from ..usecases.objects import HEAD, AtHand
 from ..wiring import Node
-from .bodies import CHUNK_BYTES, Body
+from .bodies import Body
+from .object_answer import Headers, ObjectAnswer, answer_for
 from .object_path import KINDS, REFS, ObjectPath
-from .ranges import Unsatisfiable, parse_range
+from .ranges import Span
+from .source import CHUNK_BYTES, FileSource, Source, StreamSource
 
 MAX_UPLOADS = 32
 """Bodies received at once; each holds a thread while it arrives."""
+_REF_HEADERS: Headers = [
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+]
 
 
 class ObjectPaths:
@@ -36,6 +37,7 @@ class ObjectPaths:
 
     def __init__(self, inner: ASGIApp, node: Node) -> None:
         self.inner, self.node = inner, node
+        self.at_hand = AtHand(node)
         self.uploads = CapacityLimiter(MAX_UPLOADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,110 +50,113 @@ class ObjectPaths:
         elif method == "PUT":
             await self._put(path, scope, receive, send)
         elif path.folder == REFS:
-            await self._ref(path, scope, receive, send)
+            await self._ref(path, scope, send)
         else:
-            await self._read(path, scope, receive, send)
+            await self._read(path, scope, send)
 
     async def _leave(self, scope: Scope, receive: Receive, send: Send) -> None:
         """To the framework, which knows no HEAD: it is a GET whose body is dropped."""
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _headless(send)
-        await self.inner(scope, receive, send)
+        try:
+            await self.inner(scope, receive, send)
+        finally:
+            if scope["type"] == "lifespan":
+                self.at_hand.close()
 
-    async def _ref(self, path: ObjectPath, scope: Scope, receive: Receive, send: Send) -> None:
-        head = await to_thread.run_sync(
-            read_ref, self.node, _actor(scope), path.account, path.dataset, path.name
-        )
-        answer = PlainTextResponse(str(head), headers={"cache-control": "no-cache"})
-        await answer(scope, receive, _headless(send) if scope["method"] == "HEAD" else send)
+    async def _ref(self, path: ObjectPath, scope: Scope, send: Send) -> None:
+        head, actor = None, _actor(scope)
+        if path.name == HEAD:
+            head = self.at_hand.head(actor, path.account, path.dataset)
+        if head is None:
+            head = await to_thread.run_sync(
+                usecase.read_ref, self.node, actor, path.account, path.dataset, path.name
+            )
+        body = str(head).encode()
+        headers = [*_REF_HEADERS, (b"content-length", b"%d" % len(body))]
+        await _send_whole(200, headers, body if scope["method"] == "GET" else b"", send)
 
-    async def _read(self, path: ObjectPath, scope: Scope, receive: Receive, send: Send) -> None:
-        found = await to_thread.run_sync(
-            find_object,
-            self.node,
-            _actor(scope),
-            path.account,
-            path.dataset,
-            KINDS[path.folder],
-            path.name,
-        )
-        part = _wanted_part(found, scope)
-        if isinstance(part, Response):
-            await part(scope, receive, send)
+    async def _read(self, path: ObjectPath, scope: Scope, send: Send) -> None:
+        place = (_actor(scope), path.account, path.dataset, KINDS[path.folder], path.name)
+        local = self.at_hand.object(*place)
+        file = FileSource.open(local.path) if local is not None else None
+        if local is None or file is None:
+            await self._read_slowly(place, scope, send)
             return
-        start = {"type": "http.response.start", "status": part.status, "headers": part.headers}
-        if scope["method"] == "HEAD" or part.length == 0:
-            await send(start)
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await _send_part(found, part, start, send)
+        try:
+            answer = _answer(str(local.hash), file.size, scope, public=local.public)
+            await _send_object(answer, file, scope, send)
+        finally:
+            await file.close()
+
+    async def _read_slowly(self, place: _Place, scope: Scope, send: Send) -> None:
+        found = await to_thread.run_sync(usecase.find_object, self.node, *place)
+        answer = _answer(str(found.key.hash), found.size, scope, public=found.public)
+        source = StreamSource(found.open)
+        try:
+            await _send_object(answer, source, scope, send)
+        finally:
+            await source.close()
 
     async def _put(self, path: ObjectPath, scope: Scope, receive: Receive, send: Send) -> None:
         kind = KINDS[path.folder]
         key = await to_thread.run_sync(
-            upload_target, self.node, _actor(scope), path.account, path.dataset, kind, path.name
+            usecase.upload_target,
+            self.node,
+            _actor(scope),
+            path.account,
+            path.dataset,
+            kind,
+            path.name,
         )
-        size = announced_size(self.node, _header(scope, b"content-length"))
+        size = usecase.announced_size(self.node, _header(scope, b"content-length"))
         body = Body(receive, limit=size, idle_s=self.node.settings.body_idle_s)
-        await to_thread.run_sync(store_object, self.node, key, body.chunks(), limiter=self.uploads)
+        await to_thread.run_sync(
+            usecase.store_object, self.node, key, body.chunks(), limiter=self.uploads
+        )
         await Response(b"")(scope, receive, send)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Which bytes go out, under which headers."""
-
-    status: int
-    start: int
-    length: int
-    headers: list[tuple[bytes, bytes]]
+_Place = tuple[Actor, str | None, str, ObjectKind, str]
+"""Who asks, account, dataset, kind, text of the hash."""
 
 
-def _wanted_part(found: StoredObject, scope: Scope) -> _Part | Response:
-    """The whole object or the range asked for; or the answer that needs no bytes."""
-    etag = f'"{found.key.hash}"'
-    if etag in (_header(scope, b"if-none-match") or ""):
-        return Response(None, 304, {"etag": etag})
-    asked = _header(scope, b"range")
-    if_range = _header(scope, b"if-range")
-    try:
-        part = parse_range(asked if if_range in (None, etag) else None, found.size)
-    except Unsatisfiable:
-        return Response(b"", 416, {"content-range": f"bytes */{found.size}"})
-    start, length = part or (0, found.size)
-    headers = _object_headers(etag, length, public=found.public)
-    if part is not None:
-        span = f"bytes {start}-{start + length - 1}/{found.size}"
-        headers.append((b"content-range", span.encode()))
-    return _Part(200 if part is None else 206, start, length, headers)
+def _answer(name: str, size: int, scope: Scope, *, public: bool) -> ObjectAnswer:
+    is_get = scope["method"] == "GET"
+    return answer_for(name, size, public=public, headers=scope["headers"], is_get=is_get)
 
 
-def _object_headers(etag: str, length: int, *, public: bool) -> list[tuple[bytes, bytes]]:
-    scope = b"public" if public else b"private"
-    return [
-        (b"content-type", b"application/octet-stream"),
-        (b"content-length", str(length).encode()),
-        (b"etag", etag.encode()),
-        (b"accept-ranges", b"bytes"),
-        (b"cache-control", scope + b", max-age=31536000, immutable"),
-    ]
-
-
-async def _send_part(found: StoredObject, part: _Part, start: Message, send: Send) -> None:
-    """Stream the bytes; the header leaves only once the first read worked."""
-    file = await to_thread.run_sync(found.open, part.start)
-    try:
-        left = part.length
+async def _send_object(answer: ObjectAnswer, source: Source, scope: Scope, send: Send) -> None:
+    """Stream the pieces; the header leaves only once the first read worked."""
+    if scope["method"] == "HEAD" or not answer.pieces:
+        await _send_whole(answer.status, answer.headers, b"", send)
+        return
+    started = False
+    chunk: bytes | bytearray
+    for number, piece in enumerate(answer.pieces, 1):
+        at, left = (piece.start, piece.length) if isinstance(piece, Span) else (0, len(piece))
         while left:
-            chunk = await to_thread.run_sync(file.read, min(CHUNK_BYTES, left))
-            if not chunk:
-                raise OSError(f"{found.key.hash} ended {left} bytes early")
-            if left == part.length:
-                await send(start)
-            left -= len(chunk)
-            await send({"type": "http.response.body", "body": chunk, "more_body": left > 0})
-    finally:
-        file.close()
+            if isinstance(piece, Span):
+                chunk = await source.read(at, min(left, CHUNK_BYTES))
+                if not chunk:
+                    raise OSError(f"an object ended {left} bytes early")
+            else:
+                chunk = piece
+            if not started:
+                await send(_start(answer.status, answer.headers))
+                started = True
+            at, left = at + len(chunk), left - len(chunk)
+            more = left > 0 or number < len(answer.pieces)
+            await send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+
+async def _send_whole(status: int, headers: Headers, body: bytes, send: Send) -> None:
+    await send(_start(status, headers))
+    await send({"type": "http.response.body", "body": body})
+
+
+def _start(status: int, headers: Headers) -> Message:
+    return {"type": "http.response.start", "status": status, "headers": headers}
 
 
 def _headless(send: Send) -> Send:

@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from protocol.errors import BadInput, LimitExceeded, NotFound
+from protocol.identity import DatasetAlias
 from protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
 from storage.errors import ObjectNotFound
+from storage.index.sqlite_heads import SqliteHeads
+from storage.layout import DATASETS, KIND_FOLDERS, dataset_folder
+from storage.objects.local import LocalObjectStore
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
-from ..auth.access import Action
+from ..auth.access import Action, address, authorize
 from ..auth.actors import Actor
 from ..wiring import Node
 
 HEAD = "head"
+MAX_ALIASES = 4096
+"""Spellings of addresses that are remembered."""
 
 
 class UnknownReference(NotFound):
@@ -36,12 +42,71 @@ class ObjectTooLarge(LimitExceeded):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object that was found: its address, size, and how to open it."""
+    """An object that was found: its address, size, and how to open it at a position."""
 
     key: ObjectKey
     size: int
     public: bool
     open: Callable[[int], BinaryIO]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalObject:
+    """An object that would be in this file, if it exists."""
+
+    hash: Multihash
+    public: bool
+    path: str
+
+
+class AtHand:
+    """What can be answered without waiting: files of this machine, heads in SQLite.
+
+    Every method may say None for "ask the long way", which knows all the errors. For the
+    thread of the event loop only.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        objects = node.stores.objects
+        local = isinstance(objects, LocalObjectStore)
+        self._folder = f"{objects.root}/{DATASETS}" if isinstance(objects, LocalObjectStore) else ""
+        self._heads = SqliteHeads.of(node.stores.engine)
+        self._aliases: dict[tuple[str | None, str], DatasetAlias] = {}
+        self.has_files = local
+
+    def object(
+        self, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
+    ) -> LocalObject | None:
+        """Where an object would be, once the actor may read it. Raises `UnreadableHash`."""
+        if not self.has_files or (entry := self._entry(actor, account, dataset)) is None:
+            return None
+        name = parse_hash(text)
+        path = f"{self._folder}/{dataset_folder(entry.id)}/{KIND_FOLDERS[kind]}/{name}"
+        return LocalObject(name, entry.visibility is Visibility.PUBLIC, path)
+
+    def head(self, actor: Actor, account: str | None, dataset: str) -> Multihash | None:
+        """Where `head` points, once the actor may read it."""
+        if self._heads is None or (entry := self._entry(actor, account, dataset)) is None:
+            return None
+        return self._heads.head(entry.id)
+
+    def close(self) -> None:
+        if self._heads is not None:
+            self._heads.close()
+
+    def _entry(self, actor: Actor, account: str | None, dataset: str) -> DatasetEntry | None:
+        """A dataset that was asked for a moment ago. Raises what `authorize` raises."""
+        alias = self._aliases.get((account, dataset))
+        if alias is None:
+            alias = address(self._node.settings.tenancy, account, dataset)
+        entry = self._node.entries.recall(alias)
+        if entry is None:
+            return None
+        if len(self._aliases) >= MAX_ALIASES:
+            self._aliases.clear()
+        self._aliases[account, dataset] = alias
+        return authorize(actor, entry, Action.READ, self._node.settings.tenancy)
 
 
 def read_ref(node: Node, actor: Actor, account: str | None, dataset: str, ref: str) -> Multihash:
