@@ -12,12 +12,13 @@ from typing import BinaryIO, Protocol
 
 from protocol.chain.rules import fold
 from protocol.chain.state import EMPTY, ChainState
-from protocol.errors import BadInput, Conflict, NotFound
+from protocol.errors import BadInput, Conflict
 from protocol.identity import DatasetId
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
 from protocol.multihash import Multihash
 
+from .errors import BlockNotFound as BlockNotFound
 from .errors import RefConflict
 from .named import NamedObject, named_objects
 from .ports import BlockIndex, ObjectStore, RefIndex
@@ -28,14 +29,6 @@ PAGE = 1000
 """Blocks in memory at a time when a chain is folded."""
 FORCE_TRIES = 100
 """Moves of others a forced commit writes over before it gives up."""
-
-
-class BlockNotFound(NotFound):
-    """The dataset has no block of that hash."""
-
-    def __init__(self, block: Multihash) -> None:
-        super().__init__(f"there is no block {block} in this dataset", block=str(block))
-        self.block = block
 
 
 class InvalidInterval(BadInput):
@@ -171,6 +164,7 @@ class Dataset:
             RefConflict: the head is not `expected` any more.
             ChainRuleBroken: the first broken rule.
             ObjectMissing, SizeMismatch: a named object is absent or of another size.
+            BlockNotFound: forced blocks continue one that was cleared away.
             SeedBlockOverwriteRestricted: forced blocks of another dataset.
         """
         if not blocks:
@@ -237,7 +231,7 @@ class Dataset:
 
 
 def check_objects(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
-    """Every object the blocks name is here and of the declared size.
+    """Every object the blocks name is here, of the declared size, and young from now on.
 
     Raises:
         ObjectMissing, SizeMismatch: for the first that is not.

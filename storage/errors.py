@@ -25,6 +25,14 @@ class ObjectNotFound(NotFound):
         self.kind, self.hash = kind, object_hash
 
 
+class BlockNotFound(NotFound):
+    """The dataset has no block of that hash."""
+
+    def __init__(self, block: Multihash) -> None:
+        super().__init__(f"there is no block {block} in this dataset", block=str(block))
+        self.block = block
+
+
 class DatasetNotFound(NotFound):
     """No dataset of that id or alias."""
 

@@ -7,9 +7,13 @@
     │     ├─ data/f1620…          Parquet slices, named by physical hash, no extension
     │     ├─ checkpoints/f1620…   engine state, named by physical hash
     │     ├─ refs/head            text of the hash of the newest block, no newline
-    │     └─ info/alias           text of the alias, no newline; not part of the dataset
-    └─ uploads/
-       └─ fed01…/f1620…           spooled bodies on their way in; not part of the dataset
+    │     └─ info/                not part of the dataset
+    │        ├─ alias             text of the alias, no newline
+    │        └─ node              what else the index knows: visibility, time of creation
+    ├─ uploads/
+    │  └─ fed01…/f1620…           spooled bodies on their way in; not part of the dataset
+    └─ quarantine/
+       └─ fed01…/data/f1620…      objects found damaged; for a person to look at
 
 Below `fed01…` this is the layout of ODF: the simple transfer protocol serves exactly these
 paths. Entries that start with `.` are nobody's (writes in progress) and are skipped. A
@@ -27,7 +31,7 @@ from pathlib import PurePosixPath
 
 from protocol.errors import BadInput
 from protocol.identity import DatasetId
-from protocol.multihash import Multihash
+from protocol.multihash import Multihash, decode_multibase
 
 from .errors import NotAPartOfADataset
 from .values import ObjectKey, ObjectKind
@@ -35,8 +39,12 @@ from .values import ObjectKey, ObjectKind
 LAYOUT_VERSION = 1
 DATASETS = "datasets"
 UPLOADS = "uploads"
+QUARANTINE = "quarantine"
 HEAD = "head"
-ALIAS_PATH = PurePosixPath("info/alias")
+ALIAS = "alias"
+ALIAS_PATH = PurePosixPath("info", ALIAS)
+MAX_INFO_BYTES = 1024
+"""Longest alias or note that is read."""
 PENDING_PREFIX = ".pending-"
 """Start of the names of files being written."""
 
@@ -70,6 +78,22 @@ def ref_path(ref: str) -> PurePosixPath:
     return PurePosixPath("refs", ref)
 
 
+def info_path(name: str) -> PurePosixPath:
+    """Path of a note below its dataset's folder: `info/alias`. Raises `MalformedRef`."""
+    return PurePosixPath("info", ref_path(name).name)
+
+
+def parse_folder(name: str) -> DatasetId | None:
+    """The dataset a folder is named by; None for any other name."""
+    if not name.startswith("f"):
+        return None
+    try:
+        parsed = DatasetId.decode(decode_multibase(name))
+    except BadInput:
+        return None
+    return parsed if dataset_folder(parsed) == name else None
+
+
 def dataset_folder(dataset: DatasetId) -> str:
     """Name of a dataset's folder: `fed01…`."""
     return dataset.multibase
@@ -83,6 +107,12 @@ def dataset_path(dataset: DatasetId) -> PurePosixPath:
 def uploads_path(dataset: DatasetId) -> PurePosixPath:
     """Path of a dataset's uploads below the store: `uploads/fed01…`."""
     return PurePosixPath(UPLOADS, dataset_folder(dataset))
+
+
+def quarantine_path(key: ObjectKey) -> PurePosixPath:
+    """Where a damaged object is put aside, below the store."""
+    folder = KIND_FOLDERS.get(key.kind, UPLOADS)
+    return PurePosixPath(QUARANTINE, dataset_folder(key.dataset), folder, str(key.hash))
 
 
 def store_path(key: ObjectKey) -> PurePosixPath:

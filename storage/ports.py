@@ -7,11 +7,12 @@ are declared in `storage/errors.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import BinaryIO, Protocol
 
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
@@ -19,15 +20,21 @@ from .values import (
     Account,
     AccountId,
     DatasetEntry,
+    DeviceLogin,
     HeadMoved,
     Job,
     JobId,
     JobOutcome,
     JobSpec,
+    JobStatus,
     ObjectInfo,
     ObjectKey,
+    Role,
+    StoredPassword,
     Token,
     TransferUrl,
+    UploadedFile,
+    Visibility,
 )
 
 
@@ -35,9 +42,13 @@ class ObjectStore(Protocol):
     """Immutable bytes under their own hash. One dataset, one kind, one hash: one object.
 
     `put` hashes while writing: other content raises `HashMismatch` and is never visible;
-    content appears all at once; putting the same object again is harmless.
+    content appears all at once; putting the same object again is harmless, and renews it.
     Absent objects: `stat` → None, `open` → `ObjectNotFound`, `delete` → nothing happens.
     `open` past the end reads empty. URLs: None means "go through the node".
+
+    Every object has an age. Who is about to name an object that is here already renews it:
+    from then on it is as young as one that was just put, so that `discard`, which removes
+    the old, does not take it away in between.
     """
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None: ...
@@ -45,12 +56,30 @@ class ObjectStore(Protocol):
     def put(self, key: ObjectKey, chunks: Iterable[bytes]) -> ObjectInfo: ...
     def delete(self, key: ObjectKey) -> None: ...
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]: ...
+    def datasets(self) -> Iterator[DatasetId]:
+        """Every dataset of which anything is kept, each once, registered or not.
+
+        One that was removed may still be named, with nothing in it.
+        """
+
+    def renew(self, key: ObjectKey) -> ObjectInfo | None:
+        """As `stat`, and the object is young again. None also when it is just being removed."""
+
+    def discard(self, key: ObjectKey, *, before: Instant) -> bool:
+        """Remove an object put or renewed before then, unless it is renewed meanwhile."""
+
+    def quarantine(self, key: ObjectKey) -> bool:
+        """Take a damaged object out of sight, bytes kept; absent from then on. False if it was."""
+
+    def remove_abandoned(self, *, before: Instant, dry_run: bool = False) -> int:
+        """Remove what writes that broke off before then left behind; returns how many."""
+
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None: ...
     def upload_url(
         self, key: ObjectKey, *, size: int | None, ttl: timedelta
     ) -> TransferUrl | None: ...
     def settle(self, key: ObjectKey) -> ObjectInfo | None:
-        """As `stat`, but what was put by an upload URL is taken in first.
+        """As `renew`, but what was put by an upload URL is taken in first.
 
         Such an object stays invisible until then; it is read and hashed here. Other content
         is removed and raises `HashMismatch`.
@@ -64,6 +93,14 @@ class ObjectStore(Protocol):
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         """Keep the alias beside the objects (`info/alias`), so that an index can be rebuilt."""
+
+    def read_alias(self, dataset: DatasetId) -> DatasetAlias | None:
+        """The alias kept beside the objects; None if absent or no alias."""
+
+    def write_info(self, dataset: DatasetId, name: str, text: str) -> None:
+        """Keep a note of up to `MAX_INFO_BYTES` beside the objects (`info/<name>`)."""
+
+    def read_info(self, dataset: DatasetId, name: str) -> str | None: ...
 
     def remove(self, dataset: DatasetId) -> None:
         """Everything of a dataset goes, references first. Nothing there: nothing happens."""
@@ -88,7 +125,10 @@ class DatasetRegistry(Protocol):
         """Entries by folded alias, those greater than `after`."""
 
     def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None: ...
-    def forget(self, dataset: DatasetId) -> None: ...
+    def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None: ...
+    def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
+        """With `expected`, only while that is its head; else `RefConflict`."""
+
     def set_inputs(self, dataset: DatasetId, inputs: Sequence[DatasetId]) -> None: ...
     def dependants(self, dataset: DatasetId) -> Sequence[DatasetId]: ...
 
@@ -99,6 +139,7 @@ class RefIndex(Protocol):
     `move` stores the new blocks and compares-and-swaps the head in one transaction and
     logs the move in it; the loser gets `RefConflict(expected, actual)`. The log has no
     late-comers: once a number was read, no smaller one appears. Creation is logged too.
+    New blocks continue a block that is here (`BlockNotFound`) or nothing at all.
     Absent: `DatasetNotFound`, or `RefNotFound` for another name than `head`.
     """
 
@@ -112,7 +153,17 @@ class RefIndex(Protocol):
         blocks: Sequence[HashedBlock] = (),
         ref: str = "head",
     ) -> None: ...
-    def moves(self, *, after: int, limit: int = 100) -> Sequence[HeadMoved]: ...
+    def moves(
+        self, *, after: int, limit: int = 100, since: Instant | None = None
+    ) -> Sequence[HeadMoved]:
+        """Lines of the log behind number `after`, oldest first; those of `since` and later."""
+
+    def prune(self, dataset: DatasetId, *, heads: Sequence[Multihash]) -> int:
+        """Forget the blocks that none of `heads` leads to; returns how many.
+
+        The first of `heads` has to be the head (`RefConflict`). What was forgotten can be
+        continued no more: `move` refuses.
+        """
 
 
 class BlockIndex(Protocol):
@@ -132,6 +183,9 @@ class BlockIndex(Protocol):
     ) -> Iterator[Multihash]:
         """Hashes of `start` and everything before it, newest first; nothing is decoded."""
 
+    def count(self, dataset: DatasetId) -> int:
+        """How many blocks are here, on all branches."""
+
 
 class JobQueue(Protocol):
     """Work to do later, at least once, one at a time per lock.
@@ -149,24 +203,89 @@ class JobQueue(Protocol):
     def cancel(self, job: JobId) -> None: ...
     def get(self, job: JobId) -> Job: ...
     def page(
-        self, *, dataset: DatasetId | None = None, after: str | None = None, limit: int = 100
-    ) -> Sequence[Job]: ...
+        self,
+        *,
+        dataset: DatasetId | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        statuses: Collection[JobStatus] | None = None,
+    ) -> Sequence[Job]:
+        """Jobs in the order of their submission; of these statuses only, if given."""
 
 
 class AccountStore(Protocol):
-    """Accounts and the hashes of their tokens. Names compare without case.
+    """Accounts, the hashes of their passwords and tokens. Names compare without case.
 
     `put_account` adds or changes; a name of another account → `AccountNameTaken`.
-    `account` → `AccountNotFound`; `put_token` of a known id → `TokenIdTaken`;
+    `account`, `set_password` → `AccountNotFound`; `put_token` of a known id → `TokenIdTaken`;
     `revoke_token` → `TokenNotFound`, and again changes nothing.
     """
 
     def put_account(self, account: Account) -> None: ...
     def find_account(self, name: str) -> Account | None: ...
     def account(self, account: AccountId) -> Account: ...
+    def page(self, *, after: str | None = None, limit: int = 100) -> Sequence[Account]:
+        """Accounts by folded name, those greater than `after`."""
+
+    def set_password(self, account: AccountId, password: StoredPassword) -> None: ...
+    def find_password(self, account: AccountId) -> StoredPassword | None: ...
+    def secret(self, name: str, fresh: bytes) -> bytes:
+        """The node's secret of that name: `fresh` if it had none; the first one stays."""
+
     def put_token(self, token: Token) -> None: ...
     def find_token(self, token: str) -> Token | None:
         """By token id."""
 
     def tokens(self, account: AccountId) -> Sequence[Token]: ...
     def revoke_token(self, token: str) -> None: ...
+
+
+class RoleStore(Protocol):
+    """Who may do what with whose dataset. Roles go with their dataset.
+
+    `put` replaces; unknown → `DatasetNotFound`, `AccountNotFound`. Removing an absent role
+    changes nothing.
+    """
+
+    def put(self, dataset: DatasetId, account: AccountId, role: Role) -> None: ...
+    def remove(self, dataset: DatasetId, account: AccountId) -> None: ...
+    def of_dataset(self, dataset: DatasetId) -> Mapping[AccountId, Role]: ...
+    def of_account(self, account: AccountId) -> Mapping[DatasetId, Role]: ...
+
+
+class DeviceLogins(Protocol):
+    """Logins of command lines that wait for their user, by the hash of their code.
+
+    An absent one is None or False, never an error: codes come from strangers.
+    """
+
+    def put(self, login: DeviceLogin) -> None: ...
+    def find(self, code_hash: bytes) -> DeviceLogin | None: ...
+    def polled(self, code_hash: bytes, at: Instant) -> None: ...
+    def decide(self, code_hash: bytes, account: AccountId | None) -> bool:
+        """Approved by the account, or denied (None). False: absent, or decided before."""
+
+    def take(self, code_hash: bytes) -> DeviceLogin | None:
+        """The login, gone from now on: one of several callers gets it."""
+
+    def count(self) -> int: ...
+    def remove_expired(self, now: Instant) -> int: ...
+
+
+class UploadedFiles(Protocol):
+    """Files accounts uploaded before ingesting them; the bytes are `upload` objects.
+
+    `put` of an unknown account → `AccountNotFound`.
+    """
+
+    def put(self, file: UploadedFile) -> None: ...
+    def find(self, upload: str) -> UploadedFile | None: ...
+    def arrived(self, upload: str, content: Multihash, size: int) -> UploadedFile | None:
+        """The file with its content as it is now: the first that arrived stays. None: absent."""
+
+    def count(self, account: AccountId) -> int: ...
+    def oldest(self, *, before: Instant, limit: int = 100) -> Sequence[UploadedFile]:
+        """Files announced before then, oldest first."""
+
+    def remove(self, upload: str) -> bool:
+        """Forget the file. True when no other file of the account has its content."""

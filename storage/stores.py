@@ -15,11 +15,23 @@ from protocol.chain.rules import fold
 from protocol.errors import BadInput
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
 
 from .dataset import Dataset, check_objects, put_blocks
 from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound
+from .info import read_info, write_info
 from .layout import HEAD
-from .ports import AccountStore, BlockIndex, DatasetRegistry, JobQueue, ObjectStore, RefIndex
+from .ports import (
+    AccountStore,
+    BlockIndex,
+    DatasetRegistry,
+    DeviceLogins,
+    JobQueue,
+    ObjectStore,
+    RefIndex,
+    RoleStore,
+    UploadedFiles,
+)
 from .states import StateCache
 from .values import DatasetEntry
 
@@ -46,6 +58,9 @@ class Stores:
     blocks: BlockIndex
     jobs: JobQueue
     accounts: AccountStore
+    roles: RoleStore
+    devices: DeviceLogins
+    files: UploadedFiles
     engine: sa.Engine | None = None
     """None when nothing is in a database."""
     states: StateCache = field(default_factory=StateCache)
@@ -54,8 +69,13 @@ class Stores:
         """A dataset of this node. Raises `DatasetNotFound`."""
         return Dataset(self.registry.get(ref), self)
 
-    def create_dataset(self, entry: DatasetEntry, blocks: Sequence[HashedBlock]) -> Dataset:
+    def create_dataset(
+        self, entry: DatasetEntry, blocks: Sequence[HashedBlock], *, pushed: bool = False
+    ) -> Dataset:
         """Register a dataset with its first blocks, the Seed before all.
+
+        `pushed`: by a push that has more to come; should that never happen, the dataset may
+        be cleared away.
 
         Raises:
             AliasTaken, DatasetIdTaken: fact `alias` or `dataset_id`.
@@ -70,7 +90,7 @@ class Stores:
         put_blocks(self.objects, entry.id, blocks)
         self.registry.create(entry, blocks=blocks)
         self.states.put(entry.id, blocks[-1].hash, state)
-        self.objects.write_alias(entry.id, entry.alias)
+        self._mirror_entry(entry, pushed=pushed)
         self.mirror_head(entry.id)
         return Dataset(entry, self)
 
@@ -79,14 +99,15 @@ class Stores:
         self.registry.rename(dataset, alias)
         self.objects.write_alias(dataset, alias)
 
-    def forget_dataset(self, dataset: DatasetId) -> None:
+    def forget_dataset(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         """The dataset and all its objects go; its lines in the log of moves stay.
 
         Raises:
             DatasetNotFound: but objects left over by an earlier try are removed.
+            RefConflict: its head is not `expected`, if that is given.
         """
         try:
-            self.registry.forget(dataset)
+            self.registry.forget(dataset, expected=expected)
         finally:
             if self.registry.find(DatasetRef(id=dataset)) is None:
                 self.objects.remove(dataset)
@@ -119,11 +140,20 @@ class Stores:
         try:
             if self.objects.read_ref(entry.id, HEAD) == self.refs.head(entry.id):
                 return False
-            self.objects.write_alias(entry.id, entry.alias)
-            self.mirror_head(entry.id)
+            self.mirror(entry)
         except DatasetNotFound:  # forgotten meanwhile
             return False
         return True
+
+    def mirror(self, entry: DatasetEntry) -> None:
+        """Write everything again that lies beside the objects. Raises `DatasetNotFound`."""
+        known = read_info(self.objects, entry.id)
+        self._mirror_entry(entry, pushed=known is not None and known.pushed)
+        self.mirror_head(entry.id)
+
+    def _mirror_entry(self, entry: DatasetEntry, *, pushed: bool) -> None:
+        self.objects.write_alias(entry.id, entry.alias)
+        write_info(self.objects, entry, pushed=pushed)
 
     def _refuse_taken(self, entry: DatasetEntry) -> None:
         """Say no before anything is written; `registry.create` decides."""

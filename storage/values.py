@@ -41,6 +41,8 @@ class ObjectInfo:
 
     key: ObjectKey
     size: int
+    modified: Instant | None = field(default=None, compare=False)
+    """When it was put, or last renewed, as far as a look at it tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,23 @@ class Scope(StrEnum):
     READ = "read"
     WRITE = "write"
     CREATE = "create"
+    MANAGE = "manage"
+
+
+class Reach(StrEnum):
+    """How far a token reaches: all its account may touch, its own datasets, or just one."""
+
+    NODE = "node"
+    ACCOUNT = "account"
+    DATASET = "dataset"
+
+
+class Role(StrEnum):
+    """What an account may do with a dataset of another one; each includes the ones before."""
+
+    READER = "Reader"
+    EDITOR = "Editor"
+    MAINTAINER = "Maintainer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +182,40 @@ class Token:
     expires_at: Instant | None = None
     revoked_at: Instant | None = None
     label: str = ""
+    reach: Reach = Reach.NODE
+    dataset: DatasetId | None = None
+    """The one dataset of a token that reaches no further."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPassword:
+    """What is kept of a password: its hash with all parameters, as text."""
+
+    text: str = field(repr=False)
+    changed_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceLogin:
+    """A command line that waits for its user to log in elsewhere. Codes are kept as hashes."""
+
+    code_hash: bytes
+    created_at: Instant
+    expires_at: Instant
+    polled_at: Instant | None = None
+    account: AccountId | None = None
+    """Who approved it; None while nobody has."""
+    is_denied: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedFile:
+    """A file of an account that is announced, and here once `hash` and `size` are known."""
+
+    id: str
+    account: AccountId
+    file_name: str
+    content_type: str | None
+    created_at: Instant
+    hash: Multihash | None = None
+    size: int | None = None

@@ -41,9 +41,9 @@ class Links:
         return PullStrategy(object_file=file, download_from=self._given(url, file))
 
     def push(self, dataset: DatasetId, file: ObjectFileReference) -> PushStrategy:
-        """How to put it; nothing to do when this dataset has it already."""
+        """How to put it; nothing to do when this dataset has it already, and keeps it."""
         key = _key(dataset, file)
-        if self.objects.stat(key) is not None:
+        if self.objects.renew(key) is not None:
             return PushStrategy(object_file=file, push_strategy="SkipUpload")
         url = self.objects.upload_url(key, size=file.size, ttl=self.ttl)
         return PushStrategy(

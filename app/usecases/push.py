@@ -179,7 +179,7 @@ class PushExchange:
             visibility=Visibility.PUBLIC if public else Visibility.PRIVATE,
             created_at=self._node.clock(),
         )
-        self._node.stores.create_dataset(entry, [first])
+        self._node.stores.create_dataset(entry, [first], pushed=True)
         self._entry, self._expected = entry, first.hash
         self._blocks = self._blocks[1:]
 

@@ -10,13 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from ..clock import Clock, system_clock
-from ..errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
+from ..errors import (
+    AliasTaken,
+    BlockNotFound,
+    DatasetIdTaken,
+    DatasetNotFound,
+    RefConflict,
+    RefNotFound,
+)
 from ..layout import HEAD
-from ..values import DatasetEntry, HeadMoved
+from ..values import AccountId, DatasetEntry, HeadMoved, Role, Visibility
 
 
 @dataclass
@@ -28,6 +36,7 @@ class IndexTables:
     log: list[HeadMoved] = field(default_factory=list)
     blocks: dict[DatasetId, dict[Multihash, HashedBlock]] = field(default_factory=dict)
     inputs: dict[DatasetId, tuple[DatasetId, ...]] = field(default_factory=dict)
+    roles: dict[DatasetId, dict[AccountId, Role]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     clock: Clock = system_clock
 
@@ -35,6 +44,10 @@ class IndexTables:
         if dataset not in self.entries:
             raise DatasetNotFound(dataset)
         return self.entries[dataset]
+
+    def require_head(self, dataset: DatasetId, expected: Multihash) -> None:
+        if (actual := self.refs[dataset, HEAD]) != expected:
+            raise RefConflict(expected, actual)
 
     def moved(self, dataset: DatasetId, ref: str, old: Multihash | None, new: Multihash) -> None:
         self.refs[dataset, ref] = new
@@ -87,14 +100,22 @@ class MemoryDatasetRegistry:
             self._refuse_taken(alias, but=dataset)
             self._tables.entries[dataset] = replace(entry, alias=alias)
 
-    def forget(self, dataset: DatasetId) -> None:
+    def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         with self._tables.lock:
             self._tables.entry(dataset)
+            if expected is not None:
+                self._tables.require_head(dataset, expected)
             del self._tables.entries[dataset]
             self._tables.blocks.pop(dataset, None)
             self._tables.inputs.pop(dataset, None)
+            self._tables.roles.pop(dataset, None)
             for key in [key for key in self._tables.refs if key[0] == dataset]:
                 del self._tables.refs[key]
+
+    def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
+        with self._tables.lock:
+            entry = self._tables.entry(dataset)
+            self._tables.entries[dataset] = replace(entry, visibility=visibility)
 
     def set_inputs(self, dataset: DatasetId, inputs: Sequence[DatasetId]) -> None:
         with self._tables.lock:
@@ -143,12 +164,34 @@ class MemoryRefIndex:
             actual = self.head(dataset, ref)
             if actual != expected:
                 raise RefConflict(expected, actual)
+            base = blocks[0].prev if blocks else None
+            if base is not None and base not in self._tables.blocks[dataset]:
+                raise BlockNotFound(base)
             self._tables.blocks[dataset].update({block.hash: block for block in blocks})
             self._tables.moved(dataset, ref, expected, new)
 
-    def moves(self, *, after: int, limit: int = 100) -> Sequence[HeadMoved]:
+    def moves(
+        self, *, after: int, limit: int = 100, since: Instant | None = None
+    ) -> Sequence[HeadMoved]:
         with self._tables.lock:
-            return self._tables.log[max(after, 0) :][:limit]
+            later = self._tables.log[max(after, 0) :]
+        return [move for move in later if since is None or move.at >= since][:limit]
+
+    def prune(self, dataset: DatasetId, *, heads: Sequence[Multihash]) -> int:
+        with self._tables.lock:
+            self._tables.entry(dataset)
+            self._tables.require_head(dataset, heads[0])
+            blocks = self._tables.blocks[dataset]
+            reached: set[Multihash] = set()
+            for head in heads:
+                following: Multihash | None = head
+                while following in blocks and following not in reached:
+                    reached.add(following)
+                    following = blocks[following].prev
+            unreached = blocks.keys() - reached
+            for block in unreached:
+                del blocks[block]
+            return len(unreached)
 
 
 class MemoryBlockIndex:
@@ -178,6 +221,10 @@ class MemoryBlockIndex:
         while block is not None and block.sequence_number >= down_to:
             yield block.hash
             block = self.find(dataset, block.prev) if block.prev is not None else None
+
+    def count(self, dataset: DatasetId) -> int:
+        with self._tables.lock:
+            return len(self._tables.blocks.get(dataset, {}))
 
 
 def _account(entry: DatasetEntry) -> str:

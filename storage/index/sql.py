@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
@@ -21,7 +22,7 @@ from ..sql.engine import reading, storable, writing
 from ..sql.tables import datasets, moves, refs
 from ..sql.tables import inputs as input_rows
 from ..values import DatasetEntry, HeadMoved, Visibility
-from .sql_blocks import insert_blocks
+from .sql_blocks import delete_unreached, insert_blocks, require_base
 
 
 class SqlDatasetRegistry:
@@ -80,9 +81,17 @@ class SqlDatasetRegistry:
         except sa.exc.IntegrityError:
             raise AliasTaken(alias) from None
 
-    def forget(self, dataset: DatasetId) -> None:
+    def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         with writing(self._engine) as db:
+            if expected is not None:
+                lock_head(db, dataset, expected)
             if db.execute(sa.delete(datasets).where(datasets.c.id == dataset)).rowcount == 0:
+                raise DatasetNotFound(dataset)
+
+    def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
+        change = sa.update(datasets).where(datasets.c.id == dataset)
+        with writing(self._engine) as db:
+            if db.execute(change.values(visibility=visibility.value)).rowcount == 0:
                 raise DatasetNotFound(dataset)
 
     def set_inputs(self, dataset: DatasetId, inputs: Sequence[DatasetId]) -> None:
@@ -127,14 +136,24 @@ class SqlRefIndex:
         with writing(self._engine) as db:
             if db.execute(swap).rowcount == 0:
                 raise RefConflict(expected, _head(db, dataset, ref))
+            require_base(db, dataset, blocks)
             insert_blocks(db, dataset, blocks)
             log_move(db, dataset, ref, expected, new, self._clock)
 
-    def moves(self, *, after: int, limit: int = 100) -> Sequence[HeadMoved]:
+    def moves(
+        self, *, after: int, limit: int = 100, since: Instant | None = None
+    ) -> Sequence[HeadMoved]:
         query = sa.select(moves).where(moves.c.number > after).order_by(moves.c.number).limit(limit)
+        if since is not None:
+            query = query.where(moves.c.at >= since)
         with reading(self._engine) as db:
             _wait_for_writers(db)
             return [HeadMoved(**row) for row in db.execute(query).mappings()]
+
+    def prune(self, dataset: DatasetId, *, heads: Sequence[Multihash]) -> int:
+        with writing(self._engine) as db:
+            lock_head(db, dataset, heads[0])
+            return delete_unreached(db, dataset, heads)
 
 
 def log_move(
@@ -148,6 +167,18 @@ def log_move(
     """Add a line to the log of head moves, in the transaction that moves the head."""
     row = {"dataset": dataset, "ref": ref, "old": old, "new": new, "at": clock()}
     db.execute(sa.insert(moves).values(**row))
+
+
+def lock_head(db: sa.Connection, dataset: DatasetId, expected: Multihash) -> None:
+    """Keep the head from moving in this transaction.
+
+    Raises:
+        RefConflict: it is another one. DatasetNotFound.
+    """
+    query = sa.select(refs.c.hash).where(refs.c.dataset == dataset, refs.c.name == HEAD)
+    head = db.execute(query.with_for_update()).scalar_one_or_none()
+    if head != expected:
+        raise RefConflict(expected, head or _head(db, dataset, HEAD))
 
 
 def lock_dataset(db: sa.Connection, dataset: DatasetId) -> None:

@@ -17,7 +17,7 @@ from protocol.identity import DatasetId
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
-from ..errors import BlockDamaged
+from ..errors import BlockDamaged, BlockNotFound
 from ..sql.engine import insert_new, reading
 from ..sql.tables import blocks as block_rows
 
@@ -68,6 +68,40 @@ class SqlBlockIndex:
             yield from (row.hash for row in rows)
             following = rows[-1].prev if len(rows) == page else None
             page = min(4 * page, LINEAGE_PAGE)
+
+    def count(self, dataset: DatasetId) -> int:
+        query = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
+        with reading(self._engine) as db:
+            return int(db.execute(query).scalar_one())
+
+
+def require_base(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
+    """The block that the first of these continues is here. Raises `BlockNotFound`."""
+    base = blocks[0].prev if blocks else None
+    if base is None:
+        return
+    query = sa.select(block_rows.c.hash).where(_is(block_rows, dataset, base))
+    if db.execute(query).first() is None:
+        raise BlockNotFound(base)
+
+
+def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Multihash]) -> int:
+    """Remove, in the running transaction, the blocks that none of `heads` leads to."""
+    reached = (
+        sa.select(block_rows.c.hash, block_rows.c.prev)
+        .where(block_rows.c.dataset == dataset, block_rows.c.hash.in_(heads))
+        .cte("reached", recursive=True)
+    )
+    older = block_rows.alias("older")
+    reached = reached.union(  # not `union_all`: chains that meet are followed once
+        sa.select(older.c.hash, older.c.prev)
+        .select_from(reached.join(older, older.c.hash == reached.c.prev))
+        .where(older.c.dataset == dataset)
+    )
+    unreached = sa.delete(block_rows).where(
+        block_rows.c.dataset == dataset, block_rows.c.hash.not_in(sa.select(reached.c.hash))
+    )
+    return int(db.execute(unreached).rowcount)
 
 
 def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -91,13 +91,19 @@ class MemoryJobQueue:
             return self._get(job)
 
     def page(
-        self, *, dataset: DatasetId | None = None, after: str | None = None, limit: int = 100
+        self,
+        *,
+        dataset: DatasetId | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        statuses: Collection[JobStatus] | None = None,
     ) -> Sequence[Job]:
         with self._lock:
             return self._where(
                 lambda job: (
                     (dataset is None or job.spec.dataset == dataset)
                     and (after is None or job.id > after)
+                    and (statuses is None or job.status in statuses)
                 )
             )[:limit]
 

@@ -9,7 +9,7 @@ of the lease.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -102,13 +102,20 @@ class SqlJobQueue:
             return _get(db, job)
 
     def page(
-        self, *, dataset: DatasetId | None = None, after: str | None = None, limit: int = 100
+        self,
+        *,
+        dataset: DatasetId | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        statuses: Collection[JobStatus] | None = None,
     ) -> Sequence[Job]:
         query = sa.select(jobs).order_by(jobs.c.number).limit(limit)
         if dataset is not None:
             query = query.where(jobs.c.dataset == dataset)
         if after is not None:
             query = query.where(jobs.c.number > _parse(after)[0])
+        if statuses is not None:
+            query = query.where(jobs.c.status.in_(sorted(statuses)))
         with reading(self._engine) as db:
             return [_job_of(row) for row in db.execute(query).mappings()]
 

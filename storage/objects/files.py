@@ -1,7 +1,8 @@
 """Files that appear all at once: write beside the target, sync, rename, sync the folder.
 
 A crash leaves either nothing or the whole file, and at most a `.pending-…` file that
-nobody looks at and `remove_abandoned` collects.
+nobody looks at and `remove_abandoned` collects. The age of a file is its time of
+modification; its content never changes, so `renew` may move it.
 """
 
 from __future__ import annotations
@@ -11,26 +12,74 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import BinaryIO
 
+from protocol.instant import NANOS, Instant
 from protocol.multihash import SHA3_256, HashMismatch, Multihash
 
-from ..layout import PENDING_PREFIX, parse_name
+from ..layout import MAX_INFO_BYTES, PENDING_PREFIX, parse_name
 
-MAX_TEXT_BYTES = 1024
-"""Longest reference or alias file that is read."""
 ABANDONED_AFTER_S = 24 * 3600
 """Age at which a `.pending-…` file is taken for the remains of a crash."""
 
 
-def size_of(path: Path) -> int | None:
-    """Size in bytes of a regular file; None if there is none."""
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A regular file: size in bytes, time of modification."""
+
+    size: int
+    modified: Instant
+
+
+def info_of(path: Path) -> FileInfo | None:
+    """Size and age of a regular file; None if there is none."""
     try:
-        return path.stat().st_size if path.is_file() else None
+        return _info(path.stat())
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def renew(path: Path) -> FileInfo | None:
+    """As `info_of`, and the file counts as just written."""
+    if info_of(path) is None:
+        return None
+    try:
+        os.utime(path)
+    except FileNotFoundError:  # removed since
+        return None
+    return info_of(path)
+
+
+def discard(path: Path, *, before: Instant) -> bool:
+    """Remove a file last modified before then, unless it is renewed meanwhile.
+
+    The file is moved aside before the last look at its age: who renews it before that is
+    seen, who comes later finds nothing.
+    """
+    found = info_of(path)
+    if found is None or found.modified >= before:
+        return False
+    aside = path.parent / f"{PENDING_PREFIX}{secrets.token_hex(8)}"
+    try:
+        path.rename(aside)
+    except FileNotFoundError:  # somebody else removes it as well
+        return False
+    renewed = aside.stat().st_mtime_ns >= before.ns
+    if renewed:
+        with suppress(FileExistsError):  # put again already
+            os.link(aside, path)
+    aside.unlink()
+    return not renewed
+
+
+def _info(stat: os.stat_result) -> FileInfo | None:
+    if not S_ISREG(stat.st_mode):
+        return None
+    return FileInfo(stat.st_size, Instant(stat.st_mtime_ns))
 
 
 def open_at(path: Path, offset: int) -> BinaryIO:
@@ -43,15 +92,15 @@ def open_at(path: Path, offset: int) -> BinaryIO:
 def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, durable: bool) -> int:
     """Write chunks that must hash to `expected`; returns the size in bytes.
 
-    A file that exists already is left alone, but the chunks have to hash all the same:
+    A file that exists already is only renewed, but the chunks have to hash all the same:
     knowing a hash is not having the content.
 
     Raises:
         HashMismatch: the chunks are other content; nothing became visible.
     """
-    if (known := size_of(path)) is not None:
+    if (known := renew(path)) is not None:
         _check(expected, Multihash.of_chunks(chunks))
-        return known
+        return known.size
     state, size = hashlib.sha3_256(), 0
     with _appearing(path, durable=durable) as out:
         for chunk in chunks:
@@ -71,31 +120,45 @@ def read_text(path: Path) -> str | None:
     """A small text file without surrounding white space; None if there is none."""
     try:
         with path.open("rb") as stream:
-            return stream.read(MAX_TEXT_BYTES).decode("utf-8", "replace").strip()
+            return stream.read(MAX_INFO_BYTES).decode("utf-8", "replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def list_hashed(folder: Path) -> Iterator[tuple[Multihash, int]]:
-    """Hash and size of the objects in a folder, by name; anything else is skipped."""
+def list_hashed(folder: Path) -> Iterator[tuple[Multihash, FileInfo]]:
+    """The objects in a folder, in no order; anything else is skipped. Streams."""
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+        entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return
-    for name in names:
-        object_hash, size = parse_name(name), size_of(folder / name)
-        if object_hash is not None and size is not None:
-            yield object_hash, size
+    with entries:
+        for entry in entries:
+            object_hash = parse_name(entry.name)
+            found = None if object_hash is None else _info_of_entry(entry)
+            if object_hash is not None and found is not None:
+                yield object_hash, found
 
 
-def remove_abandoned(folder: Path, *, now: float | None = None) -> int:
-    """Remove `.pending-…` files older than a day below `folder`; returns how many."""
-    limit, removed = (time.time() if now is None else now) - ABANDONED_AFTER_S, 0
+def _info_of_entry(entry: os.DirEntry[str]) -> FileInfo | None:
+    try:
+        return _info(entry.stat())
+    except FileNotFoundError:  # removed, or a link to nothing
+        return None
+
+
+def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bool = False) -> int:
+    """Remove `.pending-…` files not written to since `before`; returns how many.
+
+    By default those older than a day.
+    """
+    limit = time.time_ns() - ABANDONED_AFTER_S * NANOS if before is None else before.ns
+    removed = 0
     for path in folder.rglob(PENDING_PREFIX + "*"):
         try:
-            if path.stat().st_mtime < limit:
-                path.unlink()
+            if path.stat().st_mtime_ns < limit:
                 removed += 1
+                if not dry_run:
+                    path.unlink()
         except FileNotFoundError:  # its writer was alive after all
             continue
     return removed

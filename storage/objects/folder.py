@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from protocol.errors import BadInput
 from protocol.identity import DatasetAlias
+from protocol.instant import Instant
 from protocol.multihash import Multihash
 
 from ..errors import ObjectNotFound
-from ..layout import ALIAS_PATH, HEAD, KIND_FOLDERS, object_path, ref_path
+from ..layout import ALIAS, HEAD, KIND_FOLDERS, info_path, object_path, ref_path
 from ..values import ObjectKind
 from . import files
 
@@ -29,6 +30,7 @@ class FolderObject:
     kind: ObjectKind
     hash: Multihash
     size: int
+    modified: Instant | None = field(default=None, compare=False)
 
 
 class FolderObjects:
@@ -46,8 +48,8 @@ class FolderObjects:
         return self.root / object_path(kind, object_hash)
 
     def stat(self, kind: ObjectKind, object_hash: Multihash) -> FolderObject | None:
-        size = files.size_of(self.path(kind, object_hash))
-        return None if size is None else FolderObject(kind, object_hash, size)
+        found = files.info_of(self.path(kind, object_hash))
+        return None if found is None else _object(kind, object_hash, found)
 
     def open(self, kind: ObjectKind, object_hash: Multihash, offset: int = 0) -> BinaryIO:
         """The object's bytes from `offset`; past the end reads empty. Raises `ObjectNotFound`."""
@@ -70,8 +72,8 @@ class FolderObjects:
     def list(self) -> Iterator[FolderObject]:
         """All objects: blocks, then data, then checkpoints."""
         for kind, folder in KIND_FOLDERS.items():
-            for object_hash, size in files.list_hashed(self.root / folder):
-                yield FolderObject(kind, object_hash, size)
+            for object_hash, found in files.list_hashed(self.root / folder):
+                yield _object(kind, object_hash, found)
 
     def write_ref(self, ref: str, head: Multihash) -> None:
         files.write_text(self.root / ref_path(ref), str(head), durable=self._durable)
@@ -85,17 +87,27 @@ class FolderObjects:
             return None
 
     def write_alias(self, alias: DatasetAlias) -> None:
-        files.write_text(self.root / ALIAS_PATH, str(alias), durable=self._durable)
+        self.write_info(ALIAS, str(alias))
 
     def read_alias(self) -> DatasetAlias | None:
         """The alias kept beside the objects; None if absent or unreadable."""
-        text = files.read_text(self.root / ALIAS_PATH)
+        text = self.read_info(ALIAS)
         try:
             return None if text is None else DatasetAlias.parse(text)
         except BadInput:
             return None
 
+    def write_info(self, name: str, text: str) -> None:
+        files.write_text(self.root / info_path(name), text, durable=self._durable)
+
+    def read_info(self, name: str) -> str | None:
+        return files.read_text(self.root / info_path(name))
+
     def remove(self) -> None:
         """The whole folder goes, references first: what is half gone is no dataset."""
         shutil.rmtree(self.root / "refs", ignore_errors=True)
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _object(kind: ObjectKind, object_hash: Multihash, found: files.FileInfo) -> FolderObject:
+    return FolderObject(kind, object_hash, found.size, found.modified)

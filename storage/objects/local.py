@@ -13,10 +13,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from protocol.identity import DatasetAlias, DatasetId
+from protocol.instant import Instant
 from protocol.multihash import Multihash
 
 from ..errors import ObjectNotFound
-from ..layout import DATASETS, UPLOADS, dataset_path, store_path, uploads_path
+from ..layout import (
+    DATASETS,
+    UPLOADS,
+    dataset_path,
+    parse_folder,
+    quarantine_path,
+    store_path,
+    uploads_path,
+)
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
 from .folder import FolderObjects
@@ -41,8 +50,7 @@ class LocalObjectStore:
         return self.root / store_path(key)
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
-        size = files.size_of(self.path(key))
-        return None if size is None else ObjectInfo(key, size)
+        return _object(key, files.info_of(self.path(key)))
 
     def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO:
         try:
@@ -59,9 +67,35 @@ class LocalObjectStore:
 
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]:
         for item in self.folder(dataset).list():
-            yield ObjectInfo(ObjectKey(dataset, item.kind, item.hash), item.size)
-        for object_hash, size in files.list_hashed(self.root / uploads_path(dataset)):
-            yield ObjectInfo(ObjectKey(dataset, ObjectKind.UPLOAD, object_hash), size)
+            key = ObjectKey(dataset, item.kind, item.hash)
+            yield ObjectInfo(key, item.size, item.modified)
+        for object_hash, found in files.list_hashed(self.root / uploads_path(dataset)):
+            key = ObjectKey(dataset, ObjectKind.UPLOAD, object_hash)
+            yield ObjectInfo(key, found.size, found.modified)
+
+    def datasets(self) -> Iterator[DatasetId]:
+        seen: set[DatasetId] = set()
+        for folder in (self.root / DATASETS, self.root / UPLOADS):
+            for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+                dataset = parse_folder(path.name)
+                if dataset is not None and dataset not in seen and path.is_dir():
+                    seen.add(dataset)
+                    yield dataset
+
+    def renew(self, key: ObjectKey) -> ObjectInfo | None:
+        return _object(key, files.renew(self.path(key)))
+
+    def discard(self, key: ObjectKey, *, before: Instant) -> bool:
+        return files.discard(self.path(key), before=before)
+
+    def quarantine(self, key: ObjectKey) -> bool:
+        aside = self.root / quarantine_path(key)
+        files.make_folder(aside.parent, durable=self._durable)
+        try:
+            self.path(key).replace(aside)
+        except FileNotFoundError:
+            return False
+        return True
 
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None:  # noqa: ARG002
         return None
@@ -76,7 +110,7 @@ class LocalObjectStore:
         return None
 
     def settle(self, key: ObjectKey) -> ObjectInfo | None:
-        return self.stat(key)
+        return self.renew(key)
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         self.folder(dataset).write_ref(ref, head)
@@ -87,11 +121,28 @@ class LocalObjectStore:
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         self.folder(dataset).write_alias(alias)
 
+    def read_alias(self, dataset: DatasetId) -> DatasetAlias | None:
+        return self.folder(dataset).read_alias()
+
+    def write_info(self, dataset: DatasetId, name: str, text: str) -> None:
+        self.folder(dataset).write_info(name, text)
+
+    def read_info(self, dataset: DatasetId, name: str) -> str | None:
+        return self.folder(dataset).read_info(name)
+
     def remove(self, dataset: DatasetId) -> None:
         self.folder(dataset).remove()
         shutil.rmtree(self.root / uploads_path(dataset), ignore_errors=True)
 
-    def remove_abandoned(self) -> int:
-        """Collect what crashed writers left behind; returns the number of files."""
+    def remove_abandoned(self, *, before: Instant | None = None, dry_run: bool = False) -> int:
+        """Collect what crashed writers left behind, by default a day ago; how many files."""
         folders: builtins.list[Path] = [self.root / DATASETS, self.root / UPLOADS]
-        return sum(files.remove_abandoned(folder) for folder in folders if folder.is_dir())
+        return sum(
+            files.remove_abandoned(folder, before=before, dry_run=dry_run)
+            for folder in folders
+            if folder.is_dir()
+        )
+
+
+def _object(key: ObjectKey, found: files.FileInfo | None) -> ObjectInfo | None:
+    return None if found is None else ObjectInfo(key, found.size, found.modified)

@@ -12,25 +12,33 @@ from datetime import timedelta
 from typing import BinaryIO
 
 from protocol.identity import DatasetAlias, DatasetId
+from protocol.instant import Instant
 from protocol.multihash import HashMismatch, Multihash
 
+from ..clock import Clock, system_clock
 from ..errors import ObjectNotFound
-from ..layout import ref_path
+from ..layout import ALIAS, info_path, ref_path
 from ..values import ObjectInfo, ObjectKey, TransferUrl
 
 
 class MemoryObjectStore:
     """`ObjectStore` in a dictionary."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Clock = system_clock) -> None:
         self._objects: dict[ObjectKey, bytes] = {}
+        self._modified: dict[ObjectKey, Instant] = {}
+        self._quarantine: dict[ObjectKey, bytes] = {}
         self._refs: dict[tuple[DatasetId, str], Multihash] = {}
-        self._aliases: dict[DatasetId, DatasetAlias] = {}
-        self._lock = threading.Lock()
+        self._infos: dict[tuple[DatasetId, str], str] = {}
+        self._lock = threading.RLock()
+        self._clock = clock
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
-        content = self._objects.get(key)
-        return None if content is None else ObjectInfo(key, len(content))
+        with self._lock:
+            content = self._objects.get(key)
+            if content is None:
+                return None
+            return ObjectInfo(key, len(content), self._modified[key])
 
     def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO:
         content = self._objects.get(key)
@@ -47,11 +55,37 @@ class MemoryObjectStore:
             raise HashMismatch(key.hash, actual)
         with self._lock:
             self._objects.setdefault(key, content)
-        return ObjectInfo(key, len(content))
+            self._modified[key] = self._clock()
+            return ObjectInfo(key, len(content), self._modified[key])
 
     def delete(self, key: ObjectKey) -> None:
         with self._lock:
             self._objects.pop(key, None)
+            self._modified.pop(key, None)
+
+    def renew(self, key: ObjectKey) -> ObjectInfo | None:
+        with self._lock:
+            if key in self._objects:
+                self._modified[key] = self._clock()
+            return self.stat(key)
+
+    def discard(self, key: ObjectKey, *, before: Instant) -> bool:
+        with self._lock:
+            old = key in self._objects and self._modified[key] < before
+            if old:
+                self.delete(key)
+            return old
+
+    def quarantine(self, key: ObjectKey) -> bool:
+        with self._lock:
+            here = key in self._objects
+            if here:
+                self._quarantine[key] = self._objects[key]
+                self.delete(key)
+            return here
+
+    def remove_abandoned(self, *, before: Instant, dry_run: bool = False) -> int:  # noqa: ARG002
+        return 0
 
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]:
         with self._lock:
@@ -59,6 +93,12 @@ class MemoryObjectStore:
         for key in keys:
             if (info := self.stat(key)) is not None:
                 yield info
+
+    def datasets(self) -> Iterator[DatasetId]:
+        with self._lock:
+            named = {name[0] for name in (*self._refs, *self._infos)}
+            found = named | {key.dataset for key in self._objects}
+        yield from sorted(found)
 
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None:  # noqa: ARG002
         return None
@@ -73,7 +113,7 @@ class MemoryObjectStore:
         return None
 
     def settle(self, key: ObjectKey) -> ObjectInfo | None:
-        return self.stat(key)
+        return self.renew(key)
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         ref_path(ref)  # the same names are refused everywhere
@@ -84,13 +124,25 @@ class MemoryObjectStore:
         return self._refs.get((dataset, ref))
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        self.write_info(dataset, ALIAS, str(alias))
+
+    def read_alias(self, dataset: DatasetId) -> DatasetAlias | None:
+        text = self.read_info(dataset, ALIAS)
+        return None if text is None else DatasetAlias.parse(text)
+
+    def write_info(self, dataset: DatasetId, name: str, text: str) -> None:
+        info_path(name)
         with self._lock:
-            self._aliases[dataset] = alias
+            self._infos[dataset, name] = text
+
+    def read_info(self, dataset: DatasetId, name: str) -> str | None:
+        return self._infos.get((dataset, name))
 
     def remove(self, dataset: DatasetId) -> None:
         with self._lock:
             for key in [key for key in self._objects if key.dataset == dataset]:
-                del self._objects[key]
+                self.delete(key)
             for name in [name for name in self._refs if name[0] == dataset]:
                 del self._refs[name]
-            self._aliases.pop(dataset, None)
+            for name in [name for name in self._infos if name[0] == dataset]:
+                del self._infos[name]

@@ -3,7 +3,9 @@
     <prefix>/
     ├─ fed01…/{blocks,data,checkpoints,refs,info}/…   a dataset, laid out as ODF has it
     ├─ .spooled/fed01…/f1620…                         spooled bodies on their way in
-    └─ .staging/fed01…/<kind>/f1620…/<random>         put by presigned URL, not yet believed
+    ├─ .staging/fed01…/<kind>/f1620…/<random>         put by presigned URL, not yet believed
+    ├─ .quarantine/fed01…/<kind>/f1620…               found damaged, for a person to look at
+    └─ .renewed, .condemned/fed01…/<kind>/f1620…      empty marks, see `s3_age.py`
 
 Nothing appears under its own key before its hash is known to be right: what passes through
 the node is hashed before a conditional write makes it visible, in one request or as a
@@ -17,6 +19,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -29,14 +32,25 @@ from protocol.multihash import SHA3_256, HashMismatch, Multihash
 
 from ..clock import Clock, system_clock
 from ..errors import ObjectNotFound
-from ..layout import ALIAS_PATH, KIND_FOLDERS, dataset_folder, parse_name, ref_path
+from ..layout import (
+    ALIAS,
+    KIND_FOLDERS,
+    MAX_INFO_BYTES,
+    dataset_folder,
+    info_path,
+    parse_folder,
+    parse_name,
+    ref_path,
+)
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from .s3_age import CONDEMNED, RENEWED, Ages
 from .s3_bucket import Bucket, Found, KeyMissing, PreconditionLost, StoreUnavailable, UploadGone
 from .s3_stream import READ_BYTES, open_stream
 
 UPLOADS = ".spooled"
 """Not `.uploads`: SeaweedFS keeps its own multipart uploads there and hides it in listings."""
 STAGING = ".staging"
+QUARANTINE = ".quarantine"
 PART_BYTES = 16 * 1024 * 1024
 """Largest object written in one request, and size of the parts of larger ones."""
 MAX_PARTS = 10_000
@@ -46,8 +60,8 @@ MAX_TTL = timedelta(hours=12)
 """Longest life of a URL, whatever was asked for."""
 ABANDONED_AFTER = timedelta(days=1)
 """Age at which staged objects and unfinished uploads are nobody's; above `MAX_TTL`."""
-MAX_TEXT_BYTES = 1024
-"""Longest reference or alias that is read."""
+CREATE_TRIES, CREATE_PAUSE_S = 5, 0.2
+"""How often and after which pause an object is put whose removal is under way."""
 
 
 class ObjectBeyondStore(LimitExceeded):
@@ -63,11 +77,13 @@ class S3ObjectStore:
 
     def __init__(self, bucket: Bucket, *, clock: Clock = system_clock) -> None:
         self.bucket = bucket
+        self.ages = Ages(bucket, clock=clock)
         self._clock = clock
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
         try:
-            return ObjectInfo(key, self.bucket.size(_name(key)))
+            found = self.bucket.look(_name(key))
+            return ObjectInfo(key, found.size, Instant.from_datetime(found.modified))
         except KeyMissing:
             return None
 
@@ -84,8 +100,8 @@ class S3ObjectStore:
         second = next(parts, None)
         if second is None:
             content.check(key.hash)
-            self._create(_name(key), first)
-        elif self.stat(key) is not None:
+            self._create(key, first)
+        elif self.renew(key) is not None:
             content.exhaust().check(key.hash)
         else:
             self._put_parts(key, content, _chain(first, second, parts))
@@ -100,7 +116,40 @@ class S3ObjectStore:
             for found in self.bucket.walk(folder):
                 object_hash = parse_name(found.name.removeprefix(folder))
                 if object_hash is not None:
-                    yield ObjectInfo(ObjectKey(dataset, kind, object_hash), found.size)
+                    modified = Instant.from_datetime(found.modified)
+                    yield ObjectInfo(ObjectKey(dataset, kind, object_hash), found.size, modified)
+
+    def datasets(self) -> Iterator[DatasetId]:
+        seen: set[DatasetId] = set()
+        for folder in ("", f"{UPLOADS}/"):
+            for name in self.bucket.folders(folder):
+                dataset = parse_folder(name)
+                if dataset is not None and dataset not in seen:
+                    seen.add(dataset)
+                    yield dataset
+
+    def renew(self, key: ObjectKey) -> ObjectInfo | None:
+        info = self.stat(key)
+        if info is None or self.ages.is_young(info):
+            return info
+        return self.stat(key) if self.ages.renew(_below(key)) else None
+
+    def discard(self, key: ObjectKey, *, before: Instant) -> bool:
+        info = self.stat(key)
+        if info is None or info.modified is None or info.modified >= before:
+            return False
+        return self.ages.discard(_below(key), _name(key), before)
+
+    def quarantine(self, key: ObjectKey) -> bool:
+        """Copied, then removed; above `MAX_ONE_PUT_BYTES` no copy is kept."""
+        info = self.stat(key)
+        if info is None:
+            return False
+        if info.size <= MAX_ONE_PUT_BYTES:
+            aside = f"{QUARANTINE}/{_below(key)}"
+            self.bucket.call("copy_object", aside, CopySource=self.bucket.source(_name(key)))
+        self.delete(key)
+        return True
 
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None:
         """A presigned GET of this object. Whether it exists shows when it is used."""
@@ -121,8 +170,8 @@ class S3ObjectStore:
         return TransferUrl(url, (("if-none-match", "*"),), self._after(ttl))
 
     def settle(self, key: ObjectKey) -> ObjectInfo | None:
-        """As `stat`, once what was put by URL has been read, hashed and moved to its key."""
-        info, wrong = self.stat(key), None
+        """As `renew`, once what was put by URL has been read, hashed and moved to its key."""
+        info, wrong = self.renew(key), None
         if info is not None:
             return info
         for staged in self.bucket.walk(_staging(key)):
@@ -146,35 +195,73 @@ class S3ObjectStore:
             return None
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
-        self._write_text(f"{dataset_folder(dataset)}/{ALIAS_PATH}", str(alias))
+        self.write_info(dataset, ALIAS, str(alias))
+
+    def read_alias(self, dataset: DatasetId) -> DatasetAlias | None:
+        text = self.read_info(dataset, ALIAS)
+        try:
+            return None if text is None else DatasetAlias.parse(text)
+        except BadInput:
+            return None
+
+    def write_info(self, dataset: DatasetId, name: str, text: str) -> None:
+        self._write_text(f"{dataset_folder(dataset)}/{info_path(name)}", text)
+
+    def read_info(self, dataset: DatasetId, name: str) -> str | None:
+        return self._read_text(f"{dataset_folder(dataset)}/{info_path(name)}")
 
     def remove(self, dataset: DatasetId) -> None:
         folder = dataset_folder(dataset)
         for start in (f"{folder}/refs/", f"{folder}/", f"{UPLOADS}/{folder}/"):
             self.bucket.delete_below(start)
-        self.bucket.delete_below(f"{STAGING}/{folder}/")
+        for place in (STAGING, RENEWED, CONDEMNED):
+            self.bucket.delete_below(f"{place}/{folder}/")
 
-    def remove_abandoned(self, *, now: datetime | None = None) -> int:
-        """Collect old staged objects and multipart uploads; returns how many."""
+    def remove_abandoned(
+        self,
+        *,
+        before: Instant | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+    ) -> int:
+        """Collect staged objects and multipart uploads, a day old at least; returns how many.
+
+        Old marks go as well, uncounted.
+        """
         limit, removed = (now or datetime.now(UTC)) - ABANDONED_AFTER, 0
-        for staged in self.bucket.walk(f"{STAGING}/"):
-            if staged.modified < limit:
-                self.bucket.call("delete_object", staged.name)
-                removed += 1
+        limit = limit if before is None else min(limit, before.to_datetime())
+        for place in (STAGING, RENEWED, CONDEMNED):
+            for left in self.bucket.walk(f"{place}/"):
+                if left.modified < limit:
+                    removed += place == STAGING
+                    if not dry_run:
+                        self.bucket.call("delete_object", left.name)
+        return removed + self._abort_uploads(limit, dry_run=dry_run)
+
+    def _abort_uploads(self, limit: datetime, *, dry_run: bool) -> int:
+        removed = 0
         prefix = self.bucket.location.prefix
         answer = self.bucket.call("list_multipart_uploads", Prefix=prefix)
         for upload in answer.get("Uploads", ()):  # the next call sees those beyond the first page
             if upload["Initiated"] < limit:
-                self._abort(str(upload["Key"]).removeprefix(prefix), upload["UploadId"])
                 removed += 1
+                if not dry_run:
+                    self._abort(str(upload["Key"]).removeprefix(prefix), upload["UploadId"])
         return removed
 
     # --- writing ----------------------------------------------------------------------------
 
-    def _create(self, name: str, content: bytes) -> None:
-        """Write unless it is there: then it has the same hash, and is left alone."""
-        with suppress(PreconditionLost):
-            self.bucket.call("put_object", name, Body=content, IfNoneMatch="*")
+    def _create(self, key: ObjectKey, content: bytes) -> None:
+        """Write unless it is there: then it has the same hash, and is renewed."""
+        for _ in range(CREATE_TRIES):
+            try:
+                self.bucket.call("put_object", _name(key), Body=content, IfNoneMatch="*")
+                return
+            except PreconditionLost:
+                if self.renew(key) is not None:
+                    return
+            time.sleep(CREATE_PAUSE_S)  # just being removed
+        raise StoreUnavailable("put_object", "the object is being removed")
 
     def _put_parts(self, key: ObjectKey, content: _Hashing, parts: Iterator[bytes]) -> None:
         """A multipart upload, completed only once the hash of all parts is right."""
@@ -204,7 +291,7 @@ class S3ObjectStore:
                 operation, name, UploadId=upload, MultipartUpload=parts, IfNoneMatch="*"
             )
         except (PreconditionLost, UploadGone):
-            if self.stat(key) is None:
+            if self.renew(key) is None:
                 raise StoreUnavailable(operation, "the upload is gone") from None
             self._abort(name, upload)
 
@@ -217,28 +304,26 @@ class S3ObjectStore:
         content = _Hashing(_chunks(self.bucket, staged))
         try:
             content.exhaust().check(key.hash)
-            self._copy(staged, _name(key))
+            self._copy(staged, key)
         except HashMismatch:
             self._spend(staged)
             raise
         self._spend(staged)
         return ObjectInfo(key, content.size)
 
-    def _copy(self, staged: Found, name: str) -> None:
+    def _copy(self, staged: Found, key: ObjectKey) -> None:
         with suppress(PreconditionLost):
             self.bucket.call(
                 "copy_object",
-                name,
+                _name(key),
                 CopySource=self.bucket.source(staged.name),
                 CopySourceIfMatch=staged.etag,
                 IfNoneMatch="*",
             )
             return
         # either it is there already, or what we have read was replaced
-        try:
-            self.bucket.size(name)
-        except KeyMissing:
-            raise StoreUnavailable("copy_object", "the upload changed meanwhile") from None
+        if self.renew(key) is None:
+            raise StoreUnavailable("copy_object", "the upload changed meanwhile")
 
     def _spend(self, staged: Found) -> None:
         """Leave nothing of an upload but a name that is taken."""
@@ -253,7 +338,7 @@ class S3ObjectStore:
     def _read_text(self, name: str) -> str | None:
         try:
             with open_stream(self.bucket, name) as stream:
-                return stream.read(MAX_TEXT_BYTES).decode("utf-8", "replace").strip()
+                return stream.read(MAX_INFO_BYTES).decode("utf-8", "replace").strip()
         except KeyMissing:
             return None
 
@@ -326,4 +411,9 @@ def _folder(dataset: DatasetId, kind: ObjectKind) -> str:
 
 
 def _staging(key: ObjectKey) -> str:
-    return f"{STAGING}/{dataset_folder(key.dataset)}/{key.kind}/{key.hash}/"
+    return f"{STAGING}/{_below(key)}/"
+
+
+def _below(key: ObjectKey) -> str:
+    """Where something about the object lies, below `.staging` and its like."""
+    return f"{dataset_folder(key.dataset)}/{key.kind}/{key.hash}"

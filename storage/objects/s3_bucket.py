@@ -172,8 +172,14 @@ class Bucket:
 
     def size(self, name: str) -> int:
         """Size in bytes of what is under the key. Raises `KeyMissing`, and what `call` raises."""
+        return self.look(name).size
+
+    def look(self, name: str) -> Found:
+        """What is under the key. Raises as `size`."""
         try:
-            return int(self.call("head_object", name)["ContentLength"])
+            answer = self.call("head_object", name)
+            size = int(answer["ContentLength"])
+            return Found(name, size, answer["ETag"], answer["LastModified"])
         except KeyUnsure:
             self.call("get_object", name)["Body"].close()  # this answer has a body to tell by
             raise StoreUnavailable("head_object", "two answers that do not agree") from None
@@ -190,6 +196,18 @@ class Bucket:
             for item in page.get("Contents", ()):
                 name = str(item["Key"]).removeprefix(self.location.prefix)
                 yield Found(name, int(item["Size"]), item["ETag"], item["LastModified"])
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def folders(self, start: str) -> Iterator[str]:
+        """Names between `start`, which is empty or ends with a slash, and the next slash."""
+        more: Answer = {}
+        prefix = self.location.prefix + start
+        while True:
+            page = self.call("list_objects_v2", Prefix=prefix, Delimiter="/", **more)
+            for item in page.get("CommonPrefixes", ()):
+                yield str(item["Prefix"]).removeprefix(prefix).removesuffix("/")
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}

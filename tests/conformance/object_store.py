@@ -10,8 +10,10 @@ import pytest
 from chain_maker import some_id
 
 from protocol.identity import DatasetAlias
+from protocol.instant import Instant
 from protocol.multihash import ARROW0_SHA3_256, HashMismatch, Multihash
 from storage.errors import ObjectNotFound
+from storage.layout import MalformedRef
 from storage.ports import ObjectStore
 from storage.values import ObjectInfo, ObjectKey, ObjectKind
 
@@ -19,6 +21,11 @@ CONTENT = b"hello"
 DATASET, OTHER = some_id("one"), some_id("other")
 HASH = Multihash.of(CONTENT)
 KEY = ObjectKey(DATASET, ObjectKind.DATA, HASH)
+LATE = Instant.parse("2200-01-01T00:00:00Z")
+
+
+def later(when: Instant) -> Instant:
+    return Instant(when.ns + 1)
 
 
 def content_of(store: ObjectStore, key: ObjectKey) -> bytes:
@@ -159,6 +166,70 @@ class ObjectStoreContract:
         assert list(store.list(DATASET)) == []
         assert store.read_ref(DATASET, "head") is None
         assert store.stat(kept) is not None
+
+    def test_every_dataset_of_which_anything_is_kept_is_listed_once(
+        self, store: ObjectStore
+    ) -> None:
+        assert list(store.datasets()) == []
+        for kind in ObjectKind:
+            store.put(ObjectKey(DATASET, kind, HASH), [CONTENT])
+        store.write_ref(DATASET, "head", HASH)
+        store.put(ObjectKey(OTHER, ObjectKind.UPLOAD, HASH), [CONTENT])
+        assert sorted(store.datasets()) == sorted([DATASET, OTHER])
+        store.remove(DATASET)
+        assert OTHER in list(store.datasets())
+
+    def test_alias_and_notes_are_kept_beside_the_objects(self, store: ObjectStore) -> None:
+        assert store.read_alias(DATASET) is None
+        assert store.read_info(DATASET, "node") is None
+        alias = DatasetAlias.parse("kamu/Foo")
+        store.write_alias(DATASET, alias)
+        store.write_info(DATASET, "node", "first")
+        store.write_info(DATASET, "node", "second")
+        assert str(store.read_alias(DATASET)) == "kamu/Foo"
+        assert store.read_info(DATASET, "node") == "second"
+        assert store.read_info(OTHER, "node") is None
+        assert list(store.list(DATASET)) == []
+
+    @pytest.mark.parametrize("name", ["", "../refs/head", "A", "a/b", ".hidden"])
+    def test_a_note_has_a_plain_name(self, store: ObjectStore, name: str) -> None:
+        with pytest.raises(MalformedRef):
+            store.write_info(DATASET, name, "text")
+
+    def test_old_objects_are_discarded_and_young_ones_are_not(self, store: ObjectStore) -> None:
+        store.put(KEY, [CONTENT])
+        found = store.stat(KEY)
+        assert found is not None
+        assert found.modified is not None
+        assert [info.modified for info in store.list(DATASET)] == [found.modified]
+        assert not store.discard(KEY, before=found.modified)
+        assert content_of(store, KEY) == CONTENT
+        assert store.discard(KEY, before=later(found.modified))
+        assert store.stat(KEY) is None
+        assert not store.discard(KEY, before=later(found.modified))
+        assert store.put(KEY, [CONTENT]).size == 5
+
+    def test_renewing_tells_what_is_there(self, store: ObjectStore) -> None:
+        assert store.renew(KEY) is None
+        store.put(KEY, [CONTENT])
+        assert store.renew(KEY) == ObjectInfo(KEY, 5)
+
+    def test_an_object_in_quarantine_is_absent_and_can_be_put_again(
+        self, store: ObjectStore
+    ) -> None:
+        assert not store.quarantine(KEY)
+        store.put(KEY, [CONTENT])
+        assert store.quarantine(KEY)
+        assert store.stat(KEY) is None
+        assert list(store.list(DATASET)) == []
+        assert store.put(KEY, [CONTENT]).size == 5
+        assert store.quarantine(KEY)
+
+    def test_nothing_is_abandoned_while_nobody_broke_off(self, store: ObjectStore) -> None:
+        store.put(KEY, [CONTENT])
+        assert store.remove_abandoned(before=LATE, dry_run=True) == 0
+        assert store.remove_abandoned(before=LATE) == 0
+        assert content_of(store, KEY) == CONTENT
 
     def test_what_was_put_through_the_node_is_settled(self, store: ObjectStore) -> None:
         assert store.settle(KEY) is None

@@ -9,6 +9,7 @@ import pytest
 from chain_maker import some_id
 
 from protocol.identity import DatasetAlias
+from protocol.instant import Instant
 from protocol.multihash import Multihash
 from storage.errors import NotAPartOfADataset, ObjectNotFound
 from storage.layout import MalformedRef, object_path, parse_name, ref_path, store_path
@@ -101,12 +102,16 @@ def test_nothing_is_left_of_writes_that_failed(local: LocalObjectStore, tmp_path
     assert files_below(tmp_path) == set()
 
 
-def test_an_object_that_exists_is_left_alone(local: LocalObjectStore) -> None:
+def test_an_object_that_exists_is_not_written_again_but_young_again(
+    local: LocalObjectStore,
+) -> None:
     local.put(KEY, [CONTENT])
+    os.utime(local.path(KEY), (1, 1))
     before = local.path(KEY).stat()
     local.put(KEY, [CONTENT])
     after = local.path(KEY).stat()
-    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    assert before.st_ino == after.st_ino
+    assert before.st_mtime + 1e9 < after.st_mtime
 
 
 def test_content_reaches_the_disk_before_its_name_does(
@@ -134,7 +139,9 @@ def test_remains_of_a_crash_are_collected_when_they_are_old(local: LocalObjectSt
     os.utime(old, (1, 1))
     assert local.remove_abandoned() == 1
     assert (old.exists(), young.exists()) == (False, True)
-    assert files.remove_abandoned(local.root, now=2e10) == 1
+    later = Instant(young.stat().st_mtime_ns + 1)
+    assert files.remove_abandoned(local.root, before=later, dry_run=True) == 1
+    assert files.remove_abandoned(local.root, before=later) == 1
     assert local.stat(KEY) is not None
 
 
