@@ -7,8 +7,9 @@ Source: ODF "MetadataBlock", "DatasetSnapshot", "Manifest".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from ..errors import BadInput
 from ..identity import DatasetAlias
@@ -54,8 +55,7 @@ class DatasetSnapshot(Table, frozen=True, kw_only=True):
     metadata: tuple[MetadataEvent, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HashedBlock:
+class HashedBlock(Struct, frozen=True, gc=False):
     """A block with its hash and the exact bytes it came in."""
 
     hash: Multihash

@@ -262,10 +262,8 @@ def test_a_batch_larger_than_the_limit_is_not_unpacked(theirs, local):
 
 
 def test_a_block_under_a_wrong_name_is_named(theirs, local):
-    import dataclasses
-
     blocks = list(theirs.blocks)
-    blocks[1] = dataclasses.replace(blocks[1], raw=blocks[1].raw + b"\0\0\0\0")
+    blocks[1] = msgspec.structs.replace(blocks[1], raw=blocks[1].raw + b"\0\0\0\0")
     forged = FolderDataset(theirs.folder, blocks)
     with (
         playing(
