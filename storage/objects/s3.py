@@ -124,7 +124,9 @@ class S3ObjectStore:
         for folder in ("", f"{UPLOADS}/"):
             for name in self.bucket.folders(folder):
                 dataset = parse_folder(name)
-                if dataset is not None and dataset not in seen:
+                if dataset is None or dataset in seen:
+                    continue
+                if next(self.bucket.walk(f"{folder}{name}/"), None) is not None:  # no empty folder
                     seen.add(dataset)
                     yield dataset
 

@@ -58,8 +58,7 @@ class Ages:
         began = time.monotonic()
         self._bucket.call("put_object", condemned, Body=b"")
         try:
-            put_at = self._set_at(name)
-            if put_at is None or put_at >= before or self._is_since(renewed, before):
+            if not self._is_old(name, before) or self._is_since(renewed, before):
                 return False
             if time.monotonic() - began > DISCARD_WITHIN_S:
                 return False
@@ -68,6 +67,12 @@ class Ages:
         finally:
             self._bucket.delete([condemned])
         return True
+
+    def _is_old(self, name: str, before: Instant) -> bool:
+        try:
+            return Instant.from_datetime(self._bucket.look(name).modified) < before
+        except KeyMissing:
+            return False
 
     def _is_since(self, mark: str, before: Instant) -> bool:
         at = self._set_at(mark)

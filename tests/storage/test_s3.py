@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import httpx
@@ -16,8 +18,10 @@ from chain_maker import some_id
 from servers import S3Server
 
 from protocol.identity import DatasetAlias
+from protocol.instant import NANOS, Instant
 from protocol.multihash import HashMismatch, Multihash
 from storage.objects import s3 as module
+from storage.objects import s3_age
 from storage.objects.s3 import S3ObjectStore
 from storage.objects.s3_bucket import (
     Bucket,
@@ -315,8 +319,65 @@ def test_remains_of_uploads_are_collected_when_they_are_old(
     put_by(upload_url(store), CONTENT)
     bucket.call("create_multipart_upload", f"{DATASET.multibase}/data/{HASH}")
     assert store.remove_abandoned() == 0
-    assert store.remove_abandoned(now=datetime.now(UTC) + timedelta(days=2)) == 2
+    later = datetime.now(UTC) + timedelta(days=2)
+    assert store.remove_abandoned(now=later, dry_run=True) == 2
+    assert store.remove_abandoned(now=later) == 2
     assert names(bucket) == []
+
+
+LATER = Instant(4 * 10**9 * NANOS)
+
+
+def test_an_object_renewed_while_it_is_being_discarded_stays(
+    store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_age, "YOUNG", timedelta(0))
+    store.put(KEY, [CONTENT])
+    threading.Event().wait(2.1)
+    before = Instant(time.time_ns())
+    real = Bucket.call
+
+    def renews_first(self: Bucket, operation: str, name: str | None = None, **more: Any) -> Any:
+        answer = real(self, operation, name, **more)
+        if operation == "put_object" and str(name).startswith(".condemned/"):
+            with monkeypatch.context() as inner:
+                inner.setattr(Bucket, "call", real)
+                renewed.append(store.renew(KEY))
+        return answer
+
+    renewed: list[ObjectInfo | None] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Bucket, "call", renews_first)
+        assert not store.discard(KEY, before=before)
+    assert renewed == [None]  # who renews is told to put it again
+    assert store.put(KEY, [CONTENT]) == store.renew(KEY)
+    assert content_of(store, KEY) == CONTENT
+    assert store.discard(KEY, before=LATER)
+    assert names(bucket) == []
+
+
+def test_a_flag_left_by_a_crash_does_not_stop_anybody_for_long(
+    store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_age, "YOUNG", timedelta(0))
+    store.put(KEY, [CONTENT])
+    bucket.call("put_object", f".condemned/{DATASET.multibase}/data/{HASH}", Body=b"")
+    monkeypatch.setattr(module, "CREATE_PAUSE_S", 0.001)
+    assert store.renew(KEY) is None
+    with pytest.raises(StoreUnavailable):
+        store.put(KEY, [CONTENT])
+    monkeypatch.setattr(s3_age, "CONDEMNED_FOR", timedelta(seconds=-10))
+    assert store.renew(KEY) == ObjectInfo(KEY, 5)
+
+
+def test_a_damaged_object_is_put_aside(store: S3ObjectStore, bucket: Bucket) -> None:
+    bucket.call("put_object", f"{DATASET.multibase}/data/{HASH}", Body=b"jello")
+    assert store.quarantine(KEY)
+    assert not store.quarantine(KEY)
+    assert store.stat(KEY) is None
+    aside = f".quarantine/{DATASET.multibase}/data/{HASH}"
+    assert bucket.call("get_object", aside)["Body"].read() == b"jello"
+    assert list(store.datasets()) == []
 
 
 def test_a_removed_dataset_takes_its_staged_uploads_along(
