@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from protocol.errors import BadInput, LimitExceeded, NotFound
 from protocol.identity import DatasetAlias
@@ -20,8 +21,9 @@ from ..auth.actors import Actor
 from ..wiring import Node
 
 HEAD = "head"
-MAX_ALIASES = 4096
+MAX_PLACES = 4096
 """Spellings of addresses that are remembered."""
+_USUAL_HASH = re.compile("f1620[0-9a-f]{64}")
 
 
 class UnknownReference(NotFound):
@@ -50,13 +52,20 @@ class StoredObject:
     open: Callable[[int], BinaryIO]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalObject:
-    """An object that would be in this file, if it exists."""
+class LocalObject(NamedTuple):
+    """An object that would be in the file `path`, if it exists; `name` is its hash as text."""
 
-    hash: Multihash
+    name: str
     public: bool
     path: str
+
+
+class _Place(NamedTuple):
+    """What an address led to a moment ago."""
+
+    alias: DatasetAlias
+    entry: DatasetEntry
+    folder: str
 
 
 class AtHand:
@@ -67,46 +76,47 @@ class AtHand:
     """
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self._entries, self._tenancy = node.entries, node.settings.tenancy
         objects = node.stores.objects
-        local = isinstance(objects, LocalObjectStore)
-        self._folder = f"{objects.root}/{DATASETS}" if isinstance(objects, LocalObjectStore) else ""
+        self._root = str(objects.root) if isinstance(objects, LocalObjectStore) else None
         self._heads = SqliteHeads.of(node.stores.engine)
-        self._aliases: dict[tuple[str | None, str], DatasetAlias] = {}
-        self.has_files = local
+        self._places: dict[tuple[str | None, str], _Place] = {}
 
     def object(
         self, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
     ) -> LocalObject | None:
         """Where an object would be, once the actor may read it. Raises `UnreadableHash`."""
-        if not self.has_files or (entry := self._entry(actor, account, dataset)) is None:
+        if self._root is None or (place := self._place(actor, account, dataset)) is None:
             return None
-        name = parse_hash(text)
-        path = f"{self._folder}/{dataset_folder(entry.id)}/{KIND_FOLDERS[kind]}/{name}"
-        return LocalObject(name, entry.visibility is Visibility.PUBLIC, path)
+        name = text if _USUAL_HASH.fullmatch(text) else str(parse_hash(text))
+        public = place.entry.visibility is Visibility.PUBLIC
+        return LocalObject(name, public, f"{place.folder}/{KIND_FOLDERS[kind]}/{name}")
 
     def head(self, actor: Actor, account: str | None, dataset: str) -> Multihash | None:
         """Where `head` points, once the actor may read it."""
-        if self._heads is None or (entry := self._entry(actor, account, dataset)) is None:
+        if self._heads is None or (place := self._place(actor, account, dataset)) is None:
             return None
-        return self._heads.head(entry.id)
+        return self._heads.head(place.entry.id)
 
     def close(self) -> None:
         if self._heads is not None:
             self._heads.close()
 
-    def _entry(self, actor: Actor, account: str | None, dataset: str) -> DatasetEntry | None:
+    def _place(self, actor: Actor, account: str | None, dataset: str) -> _Place | None:
         """A dataset that was asked for a moment ago. Raises what `authorize` raises."""
-        alias = self._aliases.get((account, dataset))
-        if alias is None:
-            alias = address(self._node.settings.tenancy, account, dataset)
-        entry = self._node.entries.recall(alias)
+        known = self._places.get((account, dataset))
+        alias = known.alias if known else address(self._tenancy, account, dataset)
+        entry = self._entries.recall(alias)
         if entry is None:
             return None
-        if len(self._aliases) >= MAX_ALIASES:
-            self._aliases.clear()
-        self._aliases[account, dataset] = alias
-        return authorize(actor, entry, Action.READ, self._node.settings.tenancy)
+        authorize(actor, entry, Action.READ, self._tenancy)
+        if known is None or known.entry is not entry:
+            folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
+            known = _Place(alias, entry, folder)
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            self._places[account, dataset] = known
+        return known
 
 
 def read_ref(node: Node, actor: Actor, account: str | None, dataset: str, ref: str) -> Multihash:
