@@ -3,9 +3,9 @@
 Every offset is checked against the buffer, every string against UTF-8, every table against
 what it must carry. Depth is capped, and the bytes visited – through whatever sharing of
 parts – may not exceed `MAX_SHARING` times the buffer, so time and memory are bounded by the
-input: at most some 150 bytes per byte (attribute maps of nothing but brackets), three as a
-rule. Parts a newer writer knows and we do not raise `NotKnown`, which the block codec turns
-into an `UnknownEvent`.
+input: at most fifty bytes per byte while reading (attribute maps of nothing but brackets), a
+dozen of what is kept, three as a rule. Parts a newer writer knows and we do not raise
+`NotKnown`, which the block codec turns into an `UnknownEvent`.
 
 A vtable seen before has its reading plan ready: decoding is a walk over prepared steps.
 Source: the FlatBuffers binary format; ODF "Metadata serialization" for what is required.
@@ -300,7 +300,7 @@ def _attributes(source: Source, at: int) -> Attributes:
     if text is None:
         raise MalformedBuffer("an attribute map has no text")
     attributes = Attributes(text)
-    _ = attributes.value
+    attributes.check()
     return attributes
 
 
