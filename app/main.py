@@ -1,6 +1,6 @@
 """Builds the ASGI application out of its parts; nothing else.
 
-From the outside in: `Gate` (who asks), `ObjectPaths` (bytes, without a framework),
+From the outside in: what browsers of other sites may do, `Gate` (who asks), `ObjectPaths` (bytes, without a framework),
 `Transfers` (WebSockets), FastAPI (everything else).
 """
 
@@ -16,20 +16,24 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from protocol.errors import BadInput, NodeError
 
-from .http import datasets, identity, jobs, schemas, system
+from .http import datasets, identity, jobs, login, schemas, system, uploads
+from .http.access import add_access_routes
 from .http.answers import error_answer, not_found_answer
 from .http.datasets import add_dataset_routes
+from .http.files import add_file_routes
 from .http.gate import Gate
 from .http.ingest import add_ingest
 from .http.objects import MAX_UPLOADS, ObjectPaths
 from .http.system import app_version
 from .http.transfer import add_transfer_routes
 from .settings import Tenancy
+from .usecases.files import clear_away
 from .wiring import Node
 from .ws.sockets import Transfers
 
@@ -38,6 +42,12 @@ PREFIX: dict[Tenancy, str] = {
     Tenancy.SINGLE: "/{dataset}",
     Tenancy.MULTI: "/{account}/{dataset}",
 }
+CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
+"""The reference grants GET and POST. Nothing here goes by cookies, so others do no harm."""
+CORS_EXPOSED = ("ETag", "Location", "Retry-After", "Content-Range", "Accept-Ranges")
+MAX_PASSWORDS = 4
+"""Passwords checked at once; each takes memory and a core."""
+SWEEP_PAUSE_S = 3600.0
 
 
 class InvalidRequest(BadInput):
@@ -47,7 +57,14 @@ class InvalidRequest(BadInput):
 def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
     """The whole service on an opened node. `on_stop` runs when the server ends."""
     api = build_api(node, on_stop=on_stop)
-    return Gate(ObjectPaths(Transfers(api, node), node), node)
+    gate = Gate(ObjectPaths(Transfers(api, node), node), node)
+    return CORSMiddleware(
+        gate,
+        allow_origins=["*"],
+        allow_methods=CORS_METHODS,
+        allow_headers=["*"],
+        expose_headers=CORS_EXPOSED,
+    )
 
 
 def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastAPI:
@@ -56,6 +73,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         api.state.uploads = CapacityLimiter(MAX_UPLOADS)
+        api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
         api.state.watchers = set()
         sweeping = asyncio.create_task(_sweep(node))
         yield
@@ -72,13 +90,15 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         redoc_url=None,
     )
     api.state.node = node
-    for router in (system.router, schemas.router, identity.router, datasets.router, jobs.router):
-        api.include_router(router)
+    for part in (system, schemas, identity, login, uploads, datasets, jobs):
+        api.include_router(part.router)
     routes = APIRouter()
     prefix = PREFIX[node.settings.tenancy]
     add_transfer_routes(routes, prefix)
     add_ingest(routes, prefix)
     add_dataset_routes(routes, prefix)
+    add_access_routes(routes, prefix)
+    add_file_routes(routes, prefix)
     api.include_router(routes)
     for kind, handler in _HANDLERS.items():
         api.add_exception_handler(kind, handler)
@@ -86,9 +106,16 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 
 
 async def _sweep(node: Node) -> None:
-    """Clear away what an earlier run left; nothing depends on it."""
+    """Clear away what an earlier run left, and now and then old uploads; nothing depends on it."""
+    await _try_to(node.uploads.sweep, node.stores.jobs)
+    while True:
+        await _try_to(clear_away, node)
+        await asyncio.sleep(SWEEP_PAUSE_S)
+
+
+async def _try_to(sweep: Callable[..., int], of: object) -> None:
     try:
-        await run_in_threadpool(node.uploads.sweep, node.stores.jobs)
+        await run_in_threadpool(sweep, of)
     except Exception:
         _log.exception("uploads were not swept")
 

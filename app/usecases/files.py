@@ -1,0 +1,106 @@
+"""The Parquet files of a dataset as a list: what any reader of Parquet needs to use it by HTTP.
+
+A chain is walked back from a block, so that a page costs its own length and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from protocol.codec.manifests import to_data
+from protocol.identity import DatasetRef
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.data import DataSlice
+from protocol.metadata.events import AddData, ExecuteTransform
+from protocol.multihash import Multihash
+from storage.dataset import Dataset
+from storage.errors import BlockNotFound
+from storage.values import DatasetEntry
+
+from ..wiring import Node
+from .objects import parse_hash
+
+SCAN_PAGE = 1000
+MAX_SCANNED = 10_000
+"""Blocks looked at for one page, however few of them hold data."""
+
+
+def list_files(
+    node: Node, entry: DatasetEntry, base: str, *, at: str | None, before: str | None, limit: int
+) -> dict[str, Any]:
+    """Slices of the chain that ends in the block `at` (default: head), newest first.
+
+    `base` is the URL of the dataset, with a slash at the end. A page has at most `limit`
+    files; its `next` is the `before` of the page with older ones, or None.
+
+    Raises:
+        UnreadableHash: `at` or `before` is no hash. BlockNotFound: no block of this dataset.
+    """
+    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    end = dataset.head() if at is None else dataset.block(parse_hash(at)).hash
+    files: list[dict[str, Any]] = []
+    following: Multihash | None = end if before is None else parse_hash(before)
+    for scanned, block in enumerate(_back(node, dataset, following), 1):
+        following = block.prev
+        data = _slice(block)
+        if data is not None:
+            files.append(_file(block, data, base))
+        if len(files) == limit or scanned == MAX_SCANNED:
+            break
+    return {**_summary(dataset, end), "files": files, "next": _text(following)}
+
+
+def _back(node: Node, dataset: Dataset, start: Multihash | None) -> Iterator[HashedBlock]:
+    """The block and those before it. Raises `BlockNotFound` for the first."""
+    at = start
+    while at is not None:
+        page = node.stores.blocks.ancestors(dataset.id, at, limit=SCAN_PAGE)
+        if not page:
+            raise BlockNotFound(at)
+        yield from page
+        at = page[-1].prev
+
+
+def _slice(block: HashedBlock) -> DataSlice | None:
+    event = block.event
+    return event.new_data if isinstance(event, AddData | ExecuteTransform) else None
+
+
+def _file(block: HashedBlock, data: DataSlice, base: str) -> dict[str, Any]:
+    interval = data.offset_interval
+    path = f"data/{data.physical_hash}"
+    watermark = getattr(block.event, "new_watermark", None)
+    return {
+        "path": path,
+        "url": base + path,
+        "size": data.size,
+        "records": interval.end - interval.start + 1,
+        "offsets": {"start": interval.start, "end": interval.end},
+        "physicalHash": str(data.physical_hash),
+        "logicalHash": str(data.logical_hash),
+        "watermark": _text(watermark),
+        "block": str(block.hash),
+        "sequenceNumber": block.sequence_number,
+        "systemTime": str(block.block.system_time),
+    }
+
+
+def _summary(dataset: Dataset, end: Multihash) -> dict[str, Any]:
+    """What the chain says as of the block."""
+    state = dataset.state(end)
+    schema = state.data_schema
+    return {
+        "id": str(dataset.id),
+        "at": str(end),
+        "sequenceNumber": state.sequence_number,
+        "records": state.num_records,
+        "size": state.data_size,
+        "lastOffset": state.last_offset,
+        "watermark": _text(state.watermark),
+        "schema": None if schema is None else to_data(schema),
+    }
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
