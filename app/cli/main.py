@@ -73,6 +73,7 @@ COMMANDS = {
     "pull": ("app.cli.transfer:pull", "Copy a dataset, or what is new in it, into a folder."),
     "push": ("app.cli.transfer:push", "Publish a dataset folder, or what is new in it."),
     "verify": ("app.cli.verify:verify", "Check every block, file and row of a dataset."),
+    "conformance": ("app.cli.conformance:conformance", "Check a node against the protocols."),
     "log": ("app.cli.log:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("app.cli.blocks:inspect", "Show a block file as a manifest."),
     "encode": ("app.cli.blocks:encode", "Turn the manifest of a block into its bytes."),

@@ -1,0 +1,1 @@
+"""Black-box checks of any ODF node, by a client as strict as the reference's."""

@@ -1,0 +1,221 @@
+"""What a check works on: a node, the tokens known, datasets made on the way, and `expect`."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+from urllib.parse import urlsplit
+
+from .chains import Chain, ten_records
+from .http import Answer, follow, request
+from .mimic import Mimic
+from .outcomes import GaveUp, Why
+
+SAMPLE_BYTES = 16 * 1024 * 1024
+"""Objects above this size are not fetched from a dataset that is not ours."""
+
+
+class Deviation(Exception):
+    """The node does not do what the protocol says."""
+
+
+class Need(Enum):
+    """What a check needs beyond a public dataset."""
+
+    WRITING = "a token, and leave to publish datasets"
+    MULTI = "a multi-tenant node"
+    OTHER = "a token of another account (--other-token)"
+    EXPIRED = "an expired token (--expired-token)"
+    PATIENCE = "more patience (--patience)"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A scenario: its numbers in the scenarios document, what happens, what it needs."""
+
+    id: str
+    """One number or several, such as `D12 D13`."""
+    run: Callable[[Bench], None]
+    needs: tuple[Need, ...] = ()
+    title: str = ""
+
+    @property
+    def sentence(self) -> str:
+        words = self.title or getattr(self.run, "__name__", "").replace("_", " ")
+        return words[:1].upper() + words[1:]
+
+
+def check(id: str, run: Callable[[Bench], None], *needs: Need, title: str = "") -> Check:  # noqa: A002
+    return Check(id, run, needs, title)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A dataset on the node, and what it holds."""
+
+    url: str
+    chain: Chain
+
+
+@dataclass
+class Bench:
+    """A node under test. `dataset` is a public dataset of it, if there is one already."""
+
+    origin: str
+    multi: bool
+    token: str | None = None
+    account: str | None = None
+    other: str | None = None
+    expired: str | None = None
+    dataset: str | None = None
+    read_only: bool = False
+    patience_s: float = 3.0
+    progress_s: float = 10.0
+    created: list[str] = field(default_factory=list)
+    _shown: Published | None = None
+    _bases: dict[str, Published] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def missing(self, check: Check) -> Need | None:
+        """The first need of a check that is not there."""
+        there = {
+            Need.WRITING: self.token is not None and not self.read_only,
+            Need.MULTI: self.multi,
+            Need.OTHER: self.other is not None,
+            Need.EXPIRED: self.expired is not None,
+            Need.PATIENCE: self.patience_s >= 2.5 * self.progress_s,
+        }
+        return next((need for need in check.needs if not there[need]), None)
+
+    def address(self, name: str, account: str | None = None) -> str:
+        """Base URL of a dataset, in our account unless another is given."""
+        owner = account or self.account or "nobody"
+        return f"{self.origin}/{owner}/{name}/" if self.multi else f"{self.origin}/{name}/"
+
+    def fresh(self, account: str | None = None) -> str:
+        """An address where no dataset is yet."""
+        url = self.address(f"conformance-{os.urandom(6).hex()}", account)
+        self.created.append(url)
+        return url
+
+    def mimic(self, url: str, token: str | None = None) -> Mimic:
+        """A client with our token, or another one; `""` for none."""
+        return Mimic(url, self.token if token is None else token or None)
+
+    def publish(self, chain: Chain, visibility: str = "Private") -> Published:
+        """Push a chain to a fresh address."""
+        url = self.fresh()
+        self.mimic(url).push(chain, visibility=visibility)
+        return Published(url, chain)
+
+    @property
+    def shown(self) -> Published:
+        """A public dataset: the one given, as it is now, or one of ours."""
+        with self._lock:
+            if self._shown is None and self.dataset is not None:
+                chain = Chain()
+                Mimic(self.dataset).simple_pull(chain, take=_small)
+                self._shown = Published(self.dataset, chain)
+            elif self._shown is None:
+                self._shown = self.publish(ten_records(), "Public")
+            return self._shown
+
+    def base(self, name: str, make: Callable[[], Chain]) -> Published:
+        """A dataset shared by checks that leave it as it is."""
+        if name not in self._bases:
+            self._bases[name] = self.publish(make())
+        return self._bases[name]
+
+    def ask(
+        self, method: str, path: str, token: str | None = "", body: bytes | None = None
+    ) -> Answer:
+        """A request to the node, anonymous unless a token is given."""
+        url = path if path.startswith("http") else self.origin + path
+        bearer = [("authorization", f"Bearer {token}")] if token else []
+        if body is None and method in ("GET", "HEAD"):
+            return follow(method, url, bearer)
+        return request(method, url, bearer, body or b"")
+
+    def clean(self) -> list[str]:
+        """Remove what was made where the node has a way to; the addresses that remain."""
+        left = []
+        for url in self.created:
+            if self.ask("HEAD", url + "refs/head", self.token).status != 200:
+                continue
+            if self.ask("DELETE", url.rstrip("/"), self.token).status not in (200, 202, 204):
+                left.append(url)
+        return left
+
+
+def _small(file: dict[str, Any]) -> bool:
+    return int(file["size"]) <= SAMPLE_BYTES
+
+
+def expect(what: str, actual: object, wanted: object) -> None:
+    """Raises `Deviation` unless they are equal."""
+    if actual != wanted:
+        raise Deviation(f"{what}: {_short(actual)}, expected {_short(wanted)}")
+
+
+def expect_true(what: str, holds: object) -> None:
+    if not holds:
+        raise Deviation(what)
+
+
+def expect_answer(
+    answer: Answer, status: int, *, body: bytes | None = None, message: str | None = None
+) -> None:
+    """Status, and either the whole body or the `message` of a JSON body."""
+    expect("status", answer.status, status)
+    if body is not None:
+        expect("body", answer.body, body)
+    if message is not None:
+        expect("message", json_of(answer).get("message"), message)
+
+
+def json_of(answer: Answer) -> dict[str, Any]:
+    try:
+        value = json.loads(answer.body)
+    except ValueError:
+        raise Deviation(f"the body is not JSON: {answer.body[:80]!r}") from None
+    if not isinstance(value, dict):
+        raise Deviation("the body is no JSON object")
+    return value
+
+
+@contextmanager
+def gives_up(why: Why, **facts: object) -> Iterator[None]:
+    """The reference client ends in this way, with these facts among others."""
+    try:
+        yield
+    except GaveUp as ended:
+        expect("the client ends with", ended.why.value, why.value)
+        for name, wanted in facts.items():
+            expect(name, ended.facts.get(name), wanted)
+        return
+    raise Deviation(f"the client succeeds, expected {why.value!r}")
+
+
+def expect_identical(bench: Bench, published: Published) -> None:
+    """The node serves exactly this chain and its objects, byte for byte."""
+    served = Chain()
+    bench.mimic(published.url).simple_pull(served)
+    expect("head", served.head, published.chain.head)
+    wanted = published.chain.upto(len(published.chain.blocks))
+    expect_true("the blocks served differ", served.blocks == wanted.blocks)
+    expect_true("the objects served differ", served.objects == wanted.objects)
+
+
+def path_of(url: str) -> str:
+    return urlsplit(url).path
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."

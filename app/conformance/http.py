@@ -1,0 +1,165 @@
+"""HTTP/1.1 as the reference client uses it: one request, exact headers, nothing negotiated.
+
+Written on bare sockets, because a library would add headers, follow rules of its own, and hide
+how the answer was cut into writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+
+from .wire import BULK_BYTES, TIMEOUT_S, Disconnected, Origin, Portion, Scissors, Wire
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_REDIRECTS = 10
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+Headers = Sequence[tuple[str, str]]
+
+
+class NotHttp(Exception):
+    """What came back is not an answer in HTTP."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response. `first_read` is the part of the body that came along with the headers."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    first_read: bytes = b""
+
+    def header(self, name: str) -> str | None:
+        """The only value of a header, None if absent or repeated."""
+        values = [value for key, value in self.headers if key == name.lower()]
+        return values[0] if len(values) == 1 else None
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+
+def request(
+    method: str,
+    url: str,
+    headers: Headers = (),
+    body: bytes | None = None,
+    *,
+    announce: bool = True,
+    step: str = "",
+    scissors: Scissors | None = None,
+    timeout: float = TIMEOUT_S,
+) -> Answer:
+    """One request on a connection of its own.
+
+    Args:
+        announce: whether a body is announced by Content-Length.
+        step: the name scissors know this exchange by; `… answer` is its second half.
+
+    Raises:
+        Disconnected, NotHttp: no whole answer came. Cut: the scissors were at work.
+    """
+    origin = Origin.of(url)
+    wire = Wire(origin, scissors=scissors, timeout=timeout)
+    try:
+        length = [("content-length", str(len(body)))] if body is not None and announce else []
+        wire.send(head_of(method, url, origin, [*headers, *length]) + (body or b""), step)
+        wire.heard(f"{step} answer", Portion.NOTHING, Portion.FIRST_BYTE)
+        answer = read_answer(wire, bodiless=method == "HEAD")
+        wire.whole(f"{step} answer")
+        return answer
+    finally:
+        wire.close()
+
+
+def follow(method: str, url: str, headers: Headers = (), **more: float) -> Answer:
+    """As `request`, following redirects; credentials stay with their origin."""
+    for _ in range(MAX_REDIRECTS):
+        answer = request(method, url, headers, timeout=more.get("timeout", TIMEOUT_S))
+        target = answer.header("location")
+        if answer.status not in REDIRECTS or target is None:
+            return answer
+        onwards = urljoin(url, target)
+        if Origin.of(onwards) != Origin.of(url):
+            headers = [pair for pair in headers if pair[0].lower() != "authorization"]
+        url = onwards
+    raise NotHttp(f"more than {MAX_REDIRECTS} redirects")
+
+
+def head_of(method: str, url: str, origin: Origin, headers: Headers) -> bytes:
+    """Request line and headers; `accept: */*` and the host, as the reference sends them."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    lines = [f"{method} {target} HTTP/1.1", f"host: {origin.authority}"]
+    if not any(name.lower() == "upgrade" for name, _ in headers):
+        lines.append("accept: */*")
+    lines += [f"{name}: {value}" for name, value in headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def read_head(wire: Wire) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
+    """Status, headers with lower-case names, and what was read beyond them."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        if len(got) > MAX_HEADER_BYTES:
+            raise NotHttp("the header block does not end")
+        got += wire.receive()
+    head, _, rest = got.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    version, _, status = first.partition(" ")
+    if version not in ("HTTP/1.1", "HTTP/1.0") or not status[:3].isdigit():
+        raise NotHttp(f"no status line: {first[:80]!r}")
+    pairs = (line.partition(":") for line in lines)
+    headers = tuple((name.strip().lower(), value.strip()) for name, _, value in pairs)
+    return int(status[:3]), headers, rest
+
+
+def read_answer(wire: Wire, *, bodiless: bool) -> Answer:
+    """A whole response."""
+    status, headers, rest = read_head(wire)
+    while status in (100, 102, 103):
+        raise NotHttp(f"an interim answer {status} nobody asked for")
+    if bodiless or status in (204, 304):
+        return Answer(status, headers, rest, rest)
+    fields = dict(headers)
+    if fields.get("transfer-encoding", "").lower() == "chunked":
+        body = _chunks(wire, rest)
+    elif "content-length" in fields:
+        body = _exactly(wire, rest, int(fields["content-length"]))
+    else:
+        body = _to_the_end(wire, rest)
+    return Answer(status, headers, body, rest)
+
+
+def _exactly(wire: Wire, got: bytes, size: int) -> bytes:
+    body = bytearray(got)
+    while len(body) < size:
+        body += wire.receive(BULK_BYTES)
+    return bytes(body[:size])
+
+
+def _to_the_end(wire: Wire, got: bytes) -> bytes:
+    body = bytearray(got)
+    try:
+        while True:
+            body += wire.receive(BULK_BYTES)
+    except Disconnected:
+        return bytes(body)
+
+
+def _chunks(wire: Wire, got: bytes) -> bytes:
+    buffer, body = bytearray(got), bytearray()
+    while True:
+        while b"\r\n" not in buffer:
+            buffer += wire.receive()
+        line, _, rest = bytes(buffer).partition(b"\r\n")
+        size = int(line.split(b";")[0], 16)
+        buffer = bytearray(rest)
+        while len(buffer) < size + 2:
+            buffer += wire.receive(BULK_BYTES)
+        if size == 0:
+            return bytes(body)
+        body += buffer[:size]
+        del buffer[: size + 2]

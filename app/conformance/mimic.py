@@ -1,0 +1,460 @@
+"""A client that behaves like the reference's command line client, down to its weaknesses.
+
+    Mimic(url, token).push(chain)            smart push
+    Mimic(url, token).pull(chain)            smart pull into the chain
+    Mimic(url, token).simple_pull(chain)     simple pull into the chain
+
+It knows nothing of the node's code: it has sockets, JSON and archives of its own and shares
+only the codec of blocks. Strict where the reference is strict (positions, wrappings, text
+frames, frame sizes), blind where it is blind (the status of downloads). `notes` collects what
+was odd but harmless, `trace` what was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from protocol.errors import NodeError
+
+from . import shapes
+from .archive import BadArchive, batch, opened
+from .chains import CHECKPOINTS, Block, Chain, hash_of, object_name
+from .http import Answer, Headers, NotHttp, follow, request
+from .outcomes import (
+    UNREADABLE,
+    GaveUp,
+    Result,
+    Why,
+    error_in,
+    hung_up,
+    refused,
+    status_failure,
+    unreadable,
+)
+from .shapes import Notes, Shape, parsed
+from .websocket import Closed, HandshakeRefused, WebSocket
+from .wire import TIMEOUT_S, Disconnected, Scissors
+
+VERSION = ("x-odf-smtp-version", "1")
+PARALLEL = 10
+RUNNING = {"details": {"Running": {"uploaded_objects_count": 0}}}
+COMPLETE = {"details": "Complete"}
+Take = Callable[[dict[str, Any]], bool]
+
+
+class Exchange:
+    """A smart transfer under way: messages in their positions, and what a Close means there."""
+
+    def __init__(self, url: str, headers: Headers, mimic: Mimic) -> None:
+        self._notes = mimic.notes
+        try:
+            self.socket = WebSocket.open(
+                url, headers, scissors=mimic.scissors, timeout=mimic.timeout
+            )
+        except HandshakeRefused as refusal:
+            raise refused(refusal) from None
+        except Disconnected as gone:
+            raise hung_up(gone) from None
+        except UNREADABLE as broken:
+            raise unreadable(broken) from None
+
+    def say(self, message: Any, step: str = "", *, fragment: int | None = None) -> None:
+        """One message, spelled as the reference spells JSON."""
+        text = json.dumps(message, separators=(",", ":"))
+        try:
+            self.socket.send(text, step, fragment=fragment)
+        except Disconnected as gone:
+            raise hung_up(gone) from None
+
+    def hear(self, shape: Shape, step: str = "") -> Any:
+        """The next message as the type awaited; so is the reason of a Close with 1011."""
+        try:
+            return parsed(self.socket.receive(step), shape, self._notes)
+        except Closed as closed:
+            if closed.code != 1011:
+                raise hung_up(closed) from None
+            return {"closed": True, **self._reason(closed, shape)}
+        except Disconnected as gone:
+            raise hung_up(gone) from None
+        except UNREADABLE as broken:
+            raise unreadable(broken) from None
+
+    def ask(self, message: Any, shape: Shape, step: str = "") -> Any:
+        """Say and hear. Raises `GaveUp` for an `Err`."""
+        self.say(message, step)
+        reply = self.hear(shape, step)
+        if failure := error_in(reply):
+            self.socket.drop()
+            raise failure
+        return reply
+
+    def close(self, reason: str) -> None:
+        """The normal end."""
+        try:
+            self.socket.close(1000, reason)
+        except Disconnected:
+            self.socket.drop()
+
+    def __enter__(self) -> Exchange:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.drop()
+
+    def _reason(self, closed: Closed, shape: Shape) -> dict[str, Any]:
+        try:
+            reply: dict[str, Any] = parsed(closed.reason, shape, [])
+        except shapes.BadShape as broken:
+            raise GaveUp(Why.INTERNAL, f"closed with {closed.reason!r}: {broken}") from None
+        return reply
+
+
+class Mimic:
+    """A client of the dataset at `url`, anonymous without a token."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        scissors: Scissors | None = None,
+        timeout: float = TIMEOUT_S,
+    ) -> None:
+        self.url = url if url.endswith("/") else url + "/"
+        self.token, self.scissors, self.timeout = token, scissors, timeout
+        self.notes: Notes = []
+        self.trace: list[str] = []
+
+    # --- what both protocols share
+
+    @property
+    def bearer(self) -> list[tuple[str, str]]:
+        return [("authorization", f"Bearer {self.token}")] if self.token else []
+
+    def get(self, path: str, *, method: str = "GET") -> Answer:
+        """A request below the dataset."""
+        self.trace.append(f"{method} {path.partition('/')[0]}")
+        try:
+            return follow(method, self.url + path, self.bearer, timeout=self.timeout)
+        except Disconnected as gone:
+            raise hung_up(gone) from None
+        except NotHttp as broken:
+            raise unreadable(broken) from None
+
+    def head(self) -> str | None:
+        """Where the remote head is, None for no such dataset. The body is not trimmed."""
+        self.trace.append("GET refs")
+        try:
+            answer = request(
+                "GET",
+                self.url + "refs/head",
+                self.bearer,
+                step="head",
+                scissors=self.scissors,
+                timeout=self.timeout,
+            )
+        except Disconnected as gone:
+            raise hung_up(gone) from None
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise GaveUp(Why.INTERNAL, f"refs/head: HTTP {answer.status}", status=answer.status)
+        if shapes.HASH.fullmatch(answer.text) is None:
+            raise GaveUp(Why.INTERNAL, f"refs/head is no hash: {answer.text[:100]!r}")
+        return answer.text
+
+    def exchange(self, path: str) -> Exchange:
+        """An open smart transfer. Raises `GaveUp` as a refused handshake is understood."""
+        self.trace.append(f"upgrade {path}")
+        return Exchange(self.url + path, [VERSION, *self.bearer], self)
+
+    # --- smart pull
+
+    def pull(self, local: Chain, *, force: bool = False, take: Take | None = None) -> Result:
+        """Bring `local` up to the remote head. `take` may leave objects out."""
+        if self.head() is None:
+            raise GaveUp(Why.NOT_FOUND)
+        with self.exchange("pull") as exchange:
+            asked = {
+                "begin_after": local.head,
+                "stop_at": None,
+                "force_update_if_diverged": force,
+            }
+            reply = exchange.ask(asked, shapes.PULL_RESPONSE, "request")
+            old, planned = local.head, reply["Ok"]["transfer_plan"]["num_blocks"]
+            if planned:
+                self._take_over(exchange, local, take)
+            exchange.close("Client pull flow succeeded")
+        return Result(old, local.head or "", planned)
+
+    def _take_over(self, exchange: Exchange, local: Chain, take: Take | None) -> None:
+        reply = exchange.ask({}, shapes.PULL_METADATA, "metadata")
+        blocks = unpacked(reply["blocks"])
+        chain = joined(local, blocks)
+        missing = [
+            file
+            for block in blocks
+            for file in block.files
+            if object_name(file) not in local.objects and (take is None or take(file))
+        ]
+        if missing:
+            asked = {"object_files": missing}
+            answer = exchange.ask(asked, shapes.PULL_OBJECTS, "objects")
+            strategies = answer["object_transfer_strategies"]
+            if [strategy["object_file"] for strategy in strategies] != missing:
+                raise GaveUp(Why.INTERNAL, "the strategies are not those of the objects asked for")
+            self._all(self._download, strategies, local)
+        local.blocks = chain
+
+    def _download(self, strategy: dict[str, Any], local: Chain) -> None:
+        """The status is ignored, as the reference does: a wrong body shows in its hash."""
+        folder, name = object_name(strategy["object_file"])
+        self.trace.append(f"GET {folder}")
+        source = strategy["download_from"]
+        headers = [(header["name"], header["value"]) for header in source["headers"]]
+        answer = self._transfer("GET", source["url"], headers, f"get {folder}")
+        if hash_of(answer.body) != name:
+            raise GaveUp(Why.CORRUPTED, f"{folder}/{name}: HTTP {answer.status}, other content")
+        local.objects[folder, name] = answer.body
+
+    # --- smart push
+
+    def push(self, chain: Chain, *, force: bool = False, visibility: str = "Private") -> Result:
+        """Publish what the remote does not have of `chain`."""
+        remote = self.head()
+        start = to_push(chain, remote, force=force)
+        blocks = chain.blocks[start:]
+        if not blocks:
+            return Result(remote, chain.head or "")
+        with self.exchange("push") as exchange:
+            asked = push_request(blocks, remote, force=force, visibility=visibility)
+            exchange.ask(asked, shapes.PUSH_RESPONSE, "request")
+            sent = {"new_blocks": batch([(block.hash, block.raw) for block in blocks])}
+            exchange.ask(sent, shapes.PUSH_METADATA, "blocks")
+            files = {"object_files": chain.files(start), "is_truncated": False}
+            reply = exchange.ask(files, shapes.PUSH_OBJECTS, "objects")
+            self._upload_all(exchange, reply["Ok"]["object_transfer_strategies"], chain)
+            exchange.say(COMPLETE, "complete")
+            confirmed = exchange.ask({}, shapes.EMPTY, "finish")
+            if confirmed.get("closed"):
+                # any object is a confirmation to the reference; its own Close then fails
+                raise GaveUp(Why.INTERNAL, "sending after closing is not allowed")
+            exchange.close("Client push flow succeeded")
+        return Result(remote, chain.head or "", len(blocks))
+
+    def _upload_all(
+        self, exchange: Exchange, strategies: Sequence[dict[str, Any]], chain: Chain
+    ) -> None:
+        """PUT in parallel; whatever the node says meanwhile is answered with progress."""
+        wanted = [item for item in strategies if item["push_strategy"] == "HttpUpload"]
+        if self.scissors is not None:
+            for strategy in wanted:
+                self.upload(strategy, chain)
+            return
+        ours, theirs = socket.socketpair()
+        with ours, theirs, ThreadPoolExecutor(PARALLEL) as pool:
+            running = [pool.submit(self.upload, item, chain) for item in wanted]
+            for future in running:
+                future.add_done_callback(lambda _: theirs.send(b"."))
+            while not all(future.done() for future in running):
+                if exchange.socket.waiting(self.timeout, ours):
+                    exchange.hear(shapes.EMPTY)
+                    exchange.say(RUNNING)
+                else:
+                    ours.recv(1)
+            _raise_first(running)
+
+    def upload(self, strategy: dict[str, Any], chain: Chain) -> None:
+        """One PUT with the headers given and the two of the client. Any 2xx will do."""
+        folder, name = object_name(strategy["object_file"])
+        self.trace.append(f"PUT {folder}")
+        target = strategy["upload_to"]
+        headers = [(header["name"], header["value"]) for header in target["headers"]]
+        headers.append(("content-type", "application/octet-stream"))
+        content = chain.objects[folder, name]
+        answer = self._transfer("PUT", target["url"], headers, f"put {folder}", content)
+        if not 200 <= answer.status < 300:
+            raise GaveUp(Why.INTERNAL, f"upload of {folder}/{name}: HTTP {answer.status}")
+
+    def _transfer(
+        self, method: str, url: str, headers: Headers, step: str, body: bytes | None = None
+    ) -> Answer:
+        try:
+            return request(
+                method,
+                url,
+                headers,
+                body,
+                step=step,
+                scissors=self.scissors,
+                timeout=self.timeout,
+            )
+        except Disconnected as gone:
+            raise GaveUp(Why.INTERNAL, str(gone)) from None
+        except NotHttp as broken:
+            raise unreadable(broken) from None
+
+    # --- simple pull
+
+    def simple_pull(self, local: Chain, *, force: bool = False, take: Take | None = None) -> Result:
+        """Bring `local` up to the remote head, block by block."""
+        remote = self.head()
+        if remote is None:
+            raise GaveUp(Why.NOT_FOUND)
+        old, new = local.head, self._blocks_down_to(remote, local)
+        common = local.position(new[0].prev if new else remote)
+        behind = len(local.blocks) - (0 if common is None else common + 1)
+        if not force and behind and new:
+            raise GaveUp(Why.DIVERGED, source=len(new), destination=behind)
+        if not force and behind:
+            raise GaveUp(Why.AHEAD, by=behind)
+        if behind:
+            new = self._blocks_down_to(remote, Chain())
+        if not new:
+            return Result(old, remote)
+        chain = joined(local, new)
+        missing = [
+            file
+            for block in new
+            for file in block.files
+            if object_name(file) not in local.objects and (take is None or take(file))
+        ]
+        self._all(self._copy, missing, local)
+        local.blocks = chain
+        return Result(old, remote, len(new))
+
+    def _blocks_down_to(self, head: str, local: Chain) -> list[Block]:
+        """Blocks from the remote head back to one that is here, oldest first."""
+        blocks, wanted = list[Block](), head
+        while local.position(wanted) is None:
+            block = self.block(wanted)
+            blocks.append(block)
+            if block.prev is None:
+                break
+            wanted = block.prev
+        return blocks[::-1]
+
+    def block(self, name: str) -> Block:
+        """A block by its hash, which is checked."""
+        answer = self.get(f"blocks/{name}")
+        if answer.status != 200:
+            raise status_failure(answer, f"blocks/{name}")
+        if hash_of(answer.body) != name:
+            raise GaveUp(Why.CORRUPTED, f"blocks/{name} has other content")
+        return _decoded(answer.body)
+
+    def _copy(self, file: dict[str, Any], local: Chain) -> None:
+        folder, name = object_name(file)
+        answer = self.get(f"{folder}/{name}")
+        if answer.status == 404:
+            what = "checkpoint" if folder == CHECKPOINTS else "data"
+            raise GaveUp(Why.CORRUPTED, f"Source {what} file is missing")
+        if answer.status != 200:
+            raise status_failure(answer, f"{folder}/{name}")
+        if hash_of(answer.body) != name:
+            raise GaveUp(Why.CORRUPTED, f"{folder}/{name} has other content")
+        local.objects[folder, name] = answer.body
+
+    def exists(self, folder: str, name: str) -> bool:
+        """Whether an object is there, as the client finds out: by HEAD."""
+        answer = self.get(f"{folder}/{name}", method="HEAD")
+        if answer.status not in (200, 404):
+            raise status_failure(answer, f"{folder}/{name}")
+        return answer.status == 200
+
+    def _all(
+        self,
+        work: Callable[[dict[str, Any], Chain], None],
+        items: Iterable[dict[str, Any]],
+        local: Chain,
+    ) -> None:
+        """In parallel; one after the other when a test cuts the connection at some point."""
+        if self.scissors is not None:
+            for item in items:
+                work(item, local)
+            return
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            _raise_first([pool.submit(work, item, local) for item in items])
+
+
+def _raise_first(futures: Sequence[Future[None]]) -> None:
+    wait(futures)
+    for future in futures:
+        future.result()
+
+
+def to_push(chain: Chain, remote: str | None, *, force: bool) -> int:
+    """Index of the first block the remote lacks. Raises `GaveUp` when histories differ."""
+    if remote is None:
+        return 0
+    known = chain.position(remote)
+    if known is not None:
+        return known + 1
+    if not force:
+        raise GaveUp(Why.INVALID_INTERVAL, "the remote head is not in this chain")
+    return 0
+
+
+def push_request(
+    blocks: Sequence[Block],
+    remote: str | None,
+    *,
+    force: bool = False,
+    visibility: str = "Private",
+) -> dict[str, Any]:
+    """`DatasetPushRequest` for these blocks."""
+    files = [file for block in blocks for file in block.files]
+    return {
+        "current_head": remote,
+        "transfer_plan": {
+            "num_blocks": len(blocks),
+            "num_objects": len(files),
+            "num_records": sum(block.records for block in blocks),
+            "bytes_in_raw_blocks": sum(len(block.raw) for block in blocks),
+            "bytes_in_raw_objects": sum(file["size"] for file in files),
+        },
+        "force_update_if_diverged": force,
+        "visibility_for_created_dataset": visibility,
+    }
+
+
+def unpacked(blocks: dict[str, Any]) -> list[Block]:
+    """Blocks of a batch; every one hashes to its name, and continues the one before it."""
+    try:
+        entries = opened(blocks)
+    except BadArchive as broken:
+        raise GaveUp(Why.INTERNAL, str(broken)) from None
+    found = list[Block]()
+    for name, raw in entries:
+        if hash_of(raw) != name:
+            raise GaveUp(Why.CORRUPTED, f"block {name} has other content")
+        block = _decoded(raw)
+        if found and (block.prev, block.number) != (found[-1].hash, found[-1].number + 1):
+            raise GaveUp(Why.INTERNAL, "the blocks are not in the order of the chain")
+        found.append(block)
+    return found
+
+
+def joined(local: Chain, blocks: Sequence[Block]) -> list[Block]:
+    """The chain with the blocks on it. Another Seed never takes the place of ours."""
+    first = blocks[0]
+    if first.prev is None:
+        theirs = Chain(list(blocks)).seed
+        if local.blocks and theirs != local.seed:
+            raise GaveUp(Why.OVERWRITE_SEED)
+        return list(blocks)
+    known = local.position(first.prev)
+    if known is None or first.number != known + 1:
+        raise GaveUp(Why.INTERNAL, "the blocks do not continue this chain")
+    return [*local.blocks[: known + 1], *blocks]
+
+
+def _decoded(raw: bytes) -> Block:
+    try:
+        return Block.of(raw)
+    except NodeError as broken:
+        raise GaveUp(Why.CORRUPTED, broken.message) from None
