@@ -1,0 +1,1 @@
+"""Fetching: bytes of polling sources, and where they left off."""

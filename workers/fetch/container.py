@@ -1,0 +1,210 @@
+"""Sources that are container images: what the image prints is the data.
+
+The image says where it left off in files it is told to write. It runs without privileges,
+in limited memory and time, with the network it needs to fetch: so nothing runs unless the
+administrator names a runtime.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from protocol.instant import Instant, MalformedInstant
+from protocol.metadata.data import SourceState
+from protocol.metadata.sources import FetchStepContainer
+
+from ..command import Command, output_of
+from ..templates import ValueNotFound, expand
+from .values import (
+    ETAG,
+    LAST_MODIFIED,
+    Deadline,
+    Fetched,
+    FetchRequest,
+    MalformedSource,
+    SourceRefused,
+    SourceUnreachable,
+    spooled,
+    state,
+)
+
+INSIDE = "/opt/odf/out"
+BATCH_SIZE = "10000"
+MAX_STATE_BYTES = 4_096
+MAX_PIDS = 256
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,499}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
+_FILES = {
+    "ODF_NEW_ETAG_PATH": "new-etag",
+    "ODF_NEW_LAST_MODIFIED_PATH": "new-last-modified",
+    "ODF_NEW_HAS_MORE_DATA_PATH": "new-has-more-data",
+}
+_REMOVE_SECONDS = 60
+
+
+class ContainerFailed(SourceUnreachable):
+    """The image could not be run, ended badly, or took too long."""
+
+
+class ContainerBrokeProtocol(SourceUnreachable):
+    """The image printed data, but says it has left off where it began, or nonsense."""
+
+
+class InvalidParameterFormat(MalformedSource):
+    """A parameter of the protocol between node and image that is none."""
+
+
+def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched | None:
+    """What the image printed, or None when it printed nothing and left off where it began.
+
+    Raises:
+        SourceRefused: this node runs no images.
+        ContainerFailed, ContainerBrokeProtocol: the run.
+        InvalidParameterFormat, MalformedSource, ValueNotFound: the definition.
+    """
+    runtime = _runtime(request)
+    out = request.folder / "out"
+    out.mkdir(mode=0o777)
+    out.chmod(0o777)  # whoever the image runs as
+    environment = _environment(step, request)
+    name = f"odf-fetch-{secrets.token_hex(8)}"
+    arguments = _arguments(step, request, out, _written(environment, request.folder))
+    command = Command(
+        arguments=(runtime, "run", "--rm", f"--name={name}", *arguments),
+        folder=request.folder,
+        environment=request.rules.container_environment,
+        seconds=request.rules.total_s,
+        failure=ContainerFailed,
+    )
+    try:
+        path = spooled(
+            output_of(command), request.folder / "fetched", request.rules, Deadline(request.rules)
+        )
+    except BaseException:
+        _remove(runtime, name, request)
+        raise
+    left_off = _new_state(out)
+    if left_off is not None and left_off == request.state:
+        if path.stat().st_size == 0:
+            return None
+        raise ContainerBrokeProtocol("the image printed data but left its state as it was")
+    return Fetched(
+        path=path,
+        state=left_off,
+        event_time=request.system_time,
+        has_more=(out / _FILES["ODF_NEW_HAS_MORE_DATA_PATH"]).is_file(),
+    )
+
+
+def _runtime(request: FetchRequest) -> str:
+    wanted = request.rules.container_runtime
+    if wanted is None:
+        raise SourceRefused(
+            "the source is a container image, and this node runs none: its administrator can "
+            "name a runtime (podman, docker)"
+        )
+    found = shutil.which(wanted, path=request.rules.container_environment.get("PATH"))
+    if found is None:
+        raise SourceRefused(
+            f"the source is a container image, and the runtime {wanted} is not installed",
+            runtime=wanted,
+        )
+    return found
+
+
+def _arguments(
+    step: FetchStepContainer, request: FetchRequest, out: Path, env_file: Path
+) -> list[str]:
+    variables = request.rules.variables
+    image = expand(step.image, variables)
+    if not _IMAGE.fullmatch(image):
+        raise MalformedSource(f"{image[:100]!r} is no name of an image")
+    command = [expand(word, variables) for word in step.command or ()]
+    return [
+        "--cap-drop=all",
+        "--security-opt=no-new-privileges",
+        f"--pids-limit={MAX_PIDS}",
+        f"--memory={request.rules.container_memory}",
+        f"--volume={out}:{INSIDE}",
+        f"--env-file={env_file}",
+        *([f"--entrypoint={command[0]}"] if command else []),
+        image,
+        *command[1:],
+        *[expand(word, variables) for word in step.args or ()],
+    ]
+
+
+def _environment(step: FetchStepContainer, request: FetchRequest) -> dict[str, str]:
+    """Variables of the image: those of the source, then those of the protocol."""
+    variables = request.rules.variables
+    given = {}
+    for entry in step.env or ():
+        if entry.value is None and entry.name not in variables:
+            raise ValueNotFound(f"the variable {entry.name!r} has no value", detail=entry.name)
+        value = variables[entry.name] if entry.value is None else expand(entry.value, variables)
+        given[entry.name] = value
+    size = given.get("ODF_BATCH_SIZE", BATCH_SIZE)
+    if not re.fullmatch(r"[0-9]{1,19}", size):
+        raise InvalidParameterFormat(f"ODF_BATCH_SIZE is no unsigned number: {size[:100]!r}")
+    return {
+        **given,
+        "ODF_BATCH_SIZE": size,
+        "ODF_ETAG": request.state_of(ETAG) or "",
+        "ODF_LAST_MODIFIED": request.state_of(LAST_MODIFIED) or "",
+        **{name: f"{INSIDE}/{file}" for name, file in _FILES.items()},
+    }
+
+
+def _written(environment: Mapping[str, str], folder: Path) -> Path:
+    """Variables as a file that only we read: on the command line everybody could."""
+    for name, value in environment.items():
+        if not _NAME.fullmatch(name) or "\n" in value or "\r" in value or "\0" in value:
+            raise MalformedSource(f"the variable {name[:100]!r} cannot be given to an image")
+    path = folder / "environment"
+    path.touch(mode=0o600)
+    path.write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
+    return path
+
+
+def _new_state(out: Path) -> SourceState | None:
+    if (tag := _read(out / _FILES["ODF_NEW_ETAG_PATH"])) is not None:
+        return state(ETAG, tag)
+    if (modified := _read(out / _FILES["ODF_NEW_LAST_MODIFIED_PATH"])) is None:
+        return None
+    try:
+        return state(LAST_MODIFIED, str(Instant.parse(modified)))
+    except MalformedInstant as bad:
+        raise ContainerBrokeProtocol(f"the image left a time that is none: {bad}") from None
+
+
+def _read(path: Path) -> str | None:
+    """A small file the image wrote; a link it made is not followed."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        raw = stream.read(MAX_STATE_BYTES + 1)
+    try:
+        text = raw.decode().strip()
+    except UnicodeDecodeError:
+        raise ContainerBrokeProtocol("the image left a state that is no text") from None
+    if len(raw) > MAX_STATE_BYTES:
+        raise ContainerBrokeProtocol(f"the image left a state above {MAX_STATE_BYTES} bytes")
+    return text or None
+
+
+def _remove(runtime: str, name: str, request: FetchRequest) -> None:
+    """End the container: killing the client of a runtime leaves it running."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [runtime, "rm", "--force", name],
+            env=dict(request.rules.container_environment),
+            capture_output=True,
+            timeout=_REMOVE_SECONDS,
+            check=False,
+        )

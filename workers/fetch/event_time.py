@@ -1,0 +1,83 @@
+"""Event times taken from file names, as sources ask for them.
+
+Patterns come from whoever owns a dataset, so they are matched by an engine whose time grows
+with the text alone (RE2, the dialect the reference knows too, without look-around).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from protocol.instant import Instant
+from protocol.metadata.sources import EventTimeSourceFromPath
+
+from .values import EventTimeNotFound
+
+DEFAULT_FORMAT = "%Y-%m-%d"
+MAX_PATTERN_CHARS = 1_000
+MAX_FORMAT_CHARS = 100
+_COMPOSED = {
+    "%F": "%Y-%m-%d",
+    "%T": "%H:%M:%S",
+    "%R": "%H:%M",
+    "%D": "%m/%d/%y",
+    "%e": "%d",
+    "%h": "%b",
+    "%:z": "%z",
+}
+"""Letters of strftime that are read but not known to Python, in those that are."""
+_LETTER = re.compile(r"%(?::z|.)", re.DOTALL)
+
+
+def from_path(rule: EventTimeSourceFromPath, name: str) -> Instant:
+    """Group 1 of the pattern, in the first place of the name where it matches, as a time.
+
+    Raises:
+        EventTimeNotFound: no match, no group, or text that is no such date.
+    """
+    text = _group(rule.pattern, name)
+    wanted = rule.timestamp_format or DEFAULT_FORMAT
+    if len(wanted) > MAX_FORMAT_CHARS:
+        raise EventTimeNotFound(f"a timestamp format has at most {MAX_FORMAT_CHARS} characters")
+    known = _LETTER.sub(lambda match: _COMPOSED.get(match[0], match[0]), wanted)
+    try:
+        return _instant(datetime.strptime(text, known))
+    except (ValueError, re.error, OverflowError) as bad:
+        raise EventTimeNotFound(
+            f"{text!r} in the file name {name!r} is no time of the form {wanted!r}",
+            name=name,
+            value=text,
+            timestamp_format=wanted,
+        ) from bad
+
+
+def _instant(when: datetime) -> Instant:
+    """With a zone the instant; without, the midnight that begins the day in UTC."""
+    if when.tzinfo is None:
+        when = when.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
+    return Instant.from_datetime(when)
+
+
+def _group(pattern: str, name: str) -> str:
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise EventTimeNotFound(f"a pattern has at most {MAX_PATTERN_CHARS} characters")
+    names = pa.array([name])
+    try:
+        matches = pc.match_substring_regex(names, pattern)[0].as_py()
+        # The whole name is replaced by the group; the lazy start keeps the first match.
+        around = rf"^(?s:.*?)(?:{pattern})(?s:.*)$"
+        found = pc.replace_substring_regex(names, around, r"\1", max_replacements=1)[0].as_py()
+    except pa.ArrowInvalid as bad:
+        raise EventTimeNotFound(
+            f"the pattern {pattern!r} is no regular expression with one group ({bad})",
+            pattern=pattern,
+        ) from None
+    if not matches:
+        raise EventTimeNotFound(
+            f"the file name {name!r} does not match {pattern!r}", name=name, pattern=pattern
+        )
+    return str(found)

@@ -1,0 +1,207 @@
+"""Sources behind `http` and `https`: conditional requests, redirects, pinned addresses.
+
+Redirects are followed by hand, so that every place they lead to is checked before it is
+asked, and so that headers of the source reach no other origin than its own.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC
+from email.utils import format_datetime, parsedate_to_datetime
+from importlib.metadata import version
+from urllib.parse import unquote
+
+import httpx
+
+from protocol.instant import Instant, MalformedInstant
+from protocol.metadata.data import SourceState
+from protocol.metadata.sources import (
+    EventTimeSourceFromPath,
+    EventTimeSourceFromSystemTime,
+    FetchStepUrl,
+)
+
+from ..templates import expand
+from .addresses import allowed_addresses
+from .values import (
+    ETAG,
+    LAST_MODIFIED,
+    Deadline,
+    EventTimeNotFound,
+    Fetched,
+    FetchRequest,
+    FetchRules,
+    MalformedSource,
+    SourceMissing,
+    SourceUnreachable,
+    spooled,
+    state,
+)
+
+MAX_REDIRECTS = 10
+MAX_VALIDATOR_CHARS = 4_096
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade"})
+"""Headers that belong to the connection; a source may not set them."""
+_PORTS = {"http": 80, "https": 443}
+
+
+def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched | None:
+    """New bytes, or None when the server says that nothing changed.
+
+    Raises:
+        SourceMissing: 404.
+        SourceUnreachable: no connection, another status, too many redirects.
+        SourceRefused: an address that may not be fetched from, here or after a redirect.
+        EventTimeNotFound: the event time is asked from the path.
+    """
+    if isinstance(step.event_time, EventTimeSourceFromPath):
+        raise EventTimeNotFound("the event time of a web source cannot be taken from its path")
+    deadline = Deadline(request.rules)
+    headers = {
+        header.name: expand(header.value, request.rules.variables) for header in step.headers or ()
+    }
+    with _answered(_parsed(url), _checked(headers), request, deadline) as response:
+        if response.status_code == 304 and request.state is not None:
+            return None
+        if response.status_code == 404:
+            raise SourceMissing("the web server has nothing at this address (404)", status=404)
+        if response.status_code != 200:
+            raise SourceUnreachable(
+                f"the source answers with status {response.status_code}",
+                status=response.status_code,
+            )
+        path = spooled(response.iter_bytes(), request.folder / "fetched", request.rules, deadline)
+        left_off = _state_of(response.headers)
+        return Fetched(path=path, state=left_off, event_time=_event_time(step, left_off, request))
+
+
+@contextmanager
+def _answered(
+    url: httpx.URL, headers: Mapping[str, str], request: FetchRequest, deadline: Deadline
+) -> Iterator[httpx.Response]:
+    """The answer after all redirects, its body not yet read."""
+    rules = request.rules
+    timeout = httpx.Timeout(rules.idle_s, connect=rules.connect_s)
+    transport = httpx.HTTPTransport(verify=rules.tls())
+    try:
+        with httpx.Client(transport=transport, timeout=timeout, trust_env=False) as client:
+            for _ in range(MAX_REDIRECTS + 1):
+                deadline.check()
+                response = _sent(client, url, {**headers, **_conditions(request)}, rules)
+                try:
+                    if response.status_code not in REDIRECTS:
+                        yield response
+                        return
+                    target = _parsed(response.headers.get("location", ""), base=url)
+                finally:
+                    response.close()
+                headers = headers if _origin(target) == _origin(url) else {}
+                url = target
+    except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as bad:
+        raise SourceUnreachable(
+            f"the source at {url.host!r} cannot be read ({type(bad).__name__})", host=url.host
+        ) from bad
+    raise SourceUnreachable(f"the source redirects more than {MAX_REDIRECTS} times", host=url.host)
+
+
+def _sent(
+    client: httpx.Client, url: httpx.URL, headers: Mapping[str, str], rules: FetchRules
+) -> httpx.Response:
+    """Ask the first address that takes the connection; the name stays in Host and in TLS."""
+    addresses = allowed_addresses(url.host, url.port or _PORTS[url.scheme], rules)
+    given = {
+        "User-Agent": f"odf-node/{version('odf-node')}",
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+        **_login(url),
+        **headers,
+        "Host": url.netloc.decode("ascii"),
+    }
+    for at, address in enumerate(addresses):
+        pinned = client.build_request(
+            "GET",
+            url.copy_with(host=address, username="", password="", fragment=None),
+            headers=list(given.items()),
+            extensions={"sni_hostname": url.host},
+        )
+        try:
+            return client.send(pinned, stream=True)
+        except httpx.ConnectError:
+            if at == len(addresses) - 1:
+                raise
+    raise SourceUnreachable(f"the host {url.host!r} has no address", host=url.host)
+
+
+def _parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
+    try:
+        url = base.join(text) if base is not None else httpx.URL(text)
+    except (httpx.InvalidURL, ValueError, TypeError) as bad:
+        raise MalformedSource(f"the address of the source cannot be read ({bad})") from None
+    if url.scheme not in _PORTS or not url.host:
+        raise MalformedSource("the source leads to an address that is not http or https")
+    # What a server redirects to logs in nowhere.
+    return url if base is None else url.copy_with(username="", password="")
+
+
+def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if name.lower() in OURS or "\n" in value or "\r" in value or not value.isascii():
+            raise MalformedSource(f"the source cannot send the header {name!r}", header=name)
+    return headers
+
+
+def _login(url: httpx.URL) -> dict[str, str]:
+    if not url.userinfo:
+        return {}
+    word = base64.b64encode(unquote(url.userinfo.decode()).encode()).decode()
+    return {"Authorization": f"Basic {word}"}
+
+
+def _conditions(request: FetchRequest) -> dict[str, str]:
+    """What makes a server answer 304. Times in the one form servers have to know (GMT)."""
+    tag = request.state_of(ETAG)
+    if tag is not None:
+        printable = tag.isascii() and tag.isprintable()
+        return {"If-None-Match": tag} if printable else {}
+    since = request.state_of(LAST_MODIFIED)
+    if since is None:
+        return {}
+    try:
+        when = Instant.parse(since).to_datetime().astimezone(UTC)
+    except MalformedInstant:
+        return {}
+    return {"If-Modified-Since": format_datetime(when, usegmt=True)}
+
+
+def _state_of(headers: httpx.Headers) -> SourceState | None:
+    tag = headers.get("etag")
+    if tag and len(tag) <= MAX_VALIDATOR_CHARS:
+        return state(ETAG, tag)
+    modified = _http_time(headers.get("last-modified"))
+    return None if modified is None else state(LAST_MODIFIED, str(modified))
+
+
+def _http_time(text: str | None) -> Instant | None:
+    if not text:
+        return None
+    try:
+        when = parsedate_to_datetime(text)
+        return Instant.from_datetime(when if when.tzinfo else when.replace(tzinfo=UTC))
+    except (ValueError, TypeError, OverflowError, MalformedInstant):
+        return None
+
+
+def _event_time(step: FetchStepUrl, left_off: SourceState | None, request: FetchRequest) -> Instant:
+    """The modification time, known only where no entity tag is; else the time of the poll."""
+    asked = isinstance(step.event_time, EventTimeSourceFromSystemTime)
+    if asked or left_off is None or left_off.kind != LAST_MODIFIED:
+        return request.system_time
+    return Instant.parse(left_off.value)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int]:
+    return url.scheme, url.host, url.port or _PORTS[url.scheme]

@@ -1,0 +1,73 @@
+"""From a fetch step to new bytes: the tables of kinds and schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from protocol.metadata.sources import (
+    FetchStep,
+    FetchStepContainer,
+    FetchStepFilesGlob,
+    FetchStepUrl,
+)
+
+from ..ingest.frame import Unsupported
+from ..templates import expand
+from .container import fetch_container
+from .files import fetch_file
+from .ftp import fetch_ftp
+from .glob import fetch_files_glob
+from .http import fetch_http
+from .values import Fetched, FetchRequest, MalformedSource
+
+
+def fetch(step: FetchStep, request: FetchRequest) -> Fetched | None:
+    """New bytes of the source, in `request.folder`; None when it is up to date.
+
+    Raises:
+        Unsupported: a kind of source or address this node does not fetch.
+        NodeError: what the kinds raise, each in its module.
+    """
+    fetcher = KINDS.get(type(step))
+    if fetcher is None:
+        kind = msgspec.to_builtins(step)["kind"]
+        raise Unsupported(
+            f"this node does not fetch from {kind} sources: push their data, or use a container",
+            kind=kind,
+        )
+    return fetcher(step, request)
+
+
+def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
+    if step.cache is not None and request.state is not None:
+        return None  # cached forever: what was read once is not read again
+    url = expand(step.url, request.rules.variables)
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        raise MalformedSource("the address of the source cannot be read") from None
+    fetcher = SCHEMES.get(scheme)
+    if fetcher is None:
+        raise Unsupported(
+            f"sources of the scheme {scheme!r} are not fetched; known are {', '.join(SCHEMES)}",
+            scheme=scheme,
+        )
+    return fetcher(step, url, request)
+
+
+SCHEMES: dict[str, Callable[[FetchStepUrl, str, FetchRequest], Fetched | None]] = {
+    "http": fetch_http,
+    "https": fetch_http,
+    "file": fetch_file,
+    "ftp": fetch_ftp,
+    "ftps": fetch_ftp,
+}
+KINDS: dict[type, Callable[[Any, FetchRequest], Fetched | None]] = {
+    FetchStepUrl: _fetch_url,
+    FetchStepFilesGlob: fetch_files_glob,
+    FetchStepContainer: fetch_container,
+}

@@ -1,0 +1,138 @@
+"""What a fetch is asked, what it may do, what it gives, and how it goes wrong."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocol.errors import BadInput, LimitExceeded, NodeError, Refused
+from protocol.instant import Instant
+from protocol.metadata.data import SourceState
+
+SOURCE_NAME = "default"
+"""How states of the polling source are signed."""
+ETAG = "odf/etag"
+LAST_MODIFIED = "odf/last-modified"
+
+
+class SourceMissing(NodeError):
+    """What the source points at is not there."""
+
+
+class SourceUnreachable(NodeError):
+    """No connection to the source, a broken one, or an answer that is no success."""
+
+
+class SourceRefused(Refused):
+    """The source points at something this node does not fetch from."""
+
+
+class MalformedSource(BadInput):
+    """An address, pattern or parameter of the source that means nothing."""
+
+
+class EventTimeNotFound(BadInput):
+    """The event time cannot be taken from where the source says."""
+
+
+class FetchedTooLarge(LimitExceeded):
+    """The source gives more bytes than this node takes."""
+
+
+def resolve(host: str, port: int) -> Sequence[str]:
+    """Addresses of a host, by the system's resolver."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRules:
+    """What the administrator allows. `networks` are ranges beside the public ones, `roots`
+    folders of local files, `container_runtime` the command that runs images (none: refused),
+    `variables` what templates may read."""
+
+    networks: tuple[str, ...] = ()
+    roots: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    container_runtime: str | None = None
+    container_environment: Mapping[str, str] = field(default_factory=dict)
+    container_memory: str = "1g"
+    max_bytes: int = 16 << 30
+    connect_s: float = 30.0
+    idle_s: float = 60.0
+    total_s: float = 3600.0
+    resolve: Callable[[str, int], Sequence[str]] = resolve
+    tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """One fetch: where the source left off, the time of the poll, a folder for the bytes."""
+
+    state: SourceState | None
+    system_time: Instant
+    folder: Path
+    rules: FetchRules
+
+    def state_of(self, kind: str) -> str | None:
+        """The value of the state if it is of that kind."""
+        return self.state.value if self.state is not None and self.state.kind == kind else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """New bytes. `name` is the file they were, where files are chosen among many."""
+
+    path: Path
+    state: SourceState | None
+    event_time: Instant
+    has_more: bool = False
+    name: str | None = None
+
+
+def state(kind: str, value: str) -> SourceState:
+    return SourceState(source_name=SOURCE_NAME, kind=kind, value=value)
+
+
+@dataclass(slots=True)
+class Deadline:
+    """The end of the time a fetch may take as a whole."""
+
+    rules: FetchRules
+    began: float = field(default_factory=time.monotonic)
+
+    def check(self) -> None:
+        if time.monotonic() - self.began > self.rules.total_s:
+            raise SourceUnreachable(
+                f"the source was not read within {self.rules.total_s:g} seconds",
+                seconds=self.rules.total_s,
+            )
+
+
+def spooled(chunks: Iterable[bytes], path: Path, rules: FetchRules, deadline: Deadline) -> Path:
+    """The bytes as a file.
+
+    Raises:
+        FetchedTooLarge, SourceUnreachable: more of them, or more slowly, than is taken.
+    """
+    size = 0
+    with path.open("wb") as out:
+        for chunk in chunks:
+            size += len(chunk)
+            check_size(size, rules)
+            deadline.check()
+            out.write(chunk)
+    return path
+
+
+def check_size(size: int, rules: FetchRules) -> None:
+    if size > rules.max_bytes:
+        raise FetchedTooLarge(
+            f"the source gives more than {rules.max_bytes} bytes",
+            limit="max_bytes",
+            value=rules.max_bytes,
+        )
