@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ..usecases.files import list_files
+from ..usecases.parquet_files import list_files
 from .answers import JsonAnswer
 from .deps import BaseDep, NodeDep, ReadableDep
 
