@@ -20,7 +20,7 @@ from storage.objects.s3_bucket import Bucket, S3Limits, StoreUnavailable
 from storage.values import ObjectInfo, ObjectKey, ObjectKind
 from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, content_of
 
-LIMITS = S3Limits(connect_s=1, read_s=0.5, tries=3)
+LIMITS = S3Limits(connect_s=2, read_s=2.5, tries=3)
 LARGE = secrets.token_bytes(600_000)
 LARGE_KEY = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(LARGE))
 ABSENT = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(b"absent"))
