@@ -11,6 +11,12 @@ from socket import create_server, socket
 
 class _Session(socketserver.StreamRequestHandler):
     server: FtpServer
+    opened: socket | None = None
+
+    def finish(self) -> None:
+        super().finish()
+        if self.opened is not None:
+            self.opened.close()
 
     def handle(self) -> None:
         self._say("220 ready")
@@ -27,7 +33,7 @@ class _Session(socketserver.StreamRequestHandler):
                     good = self.server.login == (user, rest)
                     self._say("230 welcome" if good else "530 no")
                 case "PASV":
-                    data = create_server(("127.0.0.1", 0))
+                    data = self.opened = create_server(("127.0.0.1", 0))
                     port = data.getsockname()[1]
                     # The address is a lie on purpose: clients must not follow it.
                     self._say(f"227 passive (10,0,0,1,{port >> 8},{port & 255})")
