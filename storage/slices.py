@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from protocol.arrow_digest import UnreadableSlice, UnsupportedColumn, digest_of
+from protocol.arrow_digest import Run, UnreadableSlice, UnsupportedColumn, digest_of, in_order
 from protocol.metadata.data import DataSlice
 
 WINDOW_ROWS = 65_536
@@ -29,17 +29,17 @@ class Finding:
 
 
 def check_slice(
-    stream: BinaryIO, declared: DataSlice, *, offset_column: str | None
+    stream: BinaryIO, declared: DataSlice, *, offset_column: str | None, run: Run = in_order
 ) -> list[Finding]:
     """Row count, offset column and logical hash of a slice; nothing found means it is right.
 
     `stream` is read from any place, so it has to be seekable. `offset_column` None leaves out
-    the offsets: when the name of the column is not known.
+    the offsets: when the name of the column is not known. `run` may hash in threads.
     """
     try:
         file = pq.ParquetFile(stream)
         found = _check_rows(file, declared, offset_column)
-        return found + _check_logical_hash(file, declared)
+        return found + _check_logical_hash(file, declared, run)
     except UnreadableSlice as error:
         return [Finding(reason="UnreadableSlice", message=error.message)]
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -77,9 +77,9 @@ def _offset_problem(file: Any, column: str, declared: DataSlice) -> str | None:
     return None
 
 
-def _check_logical_hash(file: Any, declared: DataSlice) -> list[Finding]:
+def _check_logical_hash(file: Any, declared: DataSlice, run: Run) -> list[Finding]:
     try:
-        digest = digest_of(file)
+        digest = digest_of(file, run=run)
     except UnsupportedColumn as error:
         return [Finding(reason="UnsupportedColumn", message=error.message, certain=False)]
     actual = digest.finish()

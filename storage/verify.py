@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO, Protocol
 
+from protocol.arrow_digest import Run, in_order
 from protocol.chain.errors import ChainRuleBroken
 from protocol.chain.rules import report as broken_rules
 from protocol.codec.blocks import decode_block
@@ -102,6 +103,7 @@ class _Findings:
 
     source: ChainSource
     progress: Progress | None
+    run: Run = in_order
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
     data: list[_DataBlock] = field(default_factory=list)
@@ -126,13 +128,16 @@ def verify_chain(
     objects: bool = True,
     logical: bool = True,
     progress: Progress | None = None,
+    run: Run = in_order,
 ) -> VerifyReport:
     """Look at everything. `objects=False`: the chain only; `logical=False`: no rows.
+
+    `run` may hash the columns of rows in threads: `storage.hashing.threaded`.
 
     A bad dataset is a result. Raises only what `source.head()` raises when there is no
     dataset, and what goes wrong on the way to the source.
     """
-    findings = _Findings(source, progress)
+    findings = _Findings(source, progress, run)
     head = source.head()
     path, sound = _walk_back(findings, head)
     blocks = _forward(findings, path, sound=sound)
@@ -321,7 +326,7 @@ def _check_rows(findings: _Findings, entry: _DataBlock, stream: BinaryIO) -> lis
     declared = entry.event.new_data
     if declared is None:
         return []
-    found = check_slice(stream, declared, offset_column=entry.offset_column)
+    found = check_slice(stream, declared, offset_column=entry.offset_column, run=findings.run)
     if not any(finding.certain for finding in found):
         interval = declared.offset_interval
         findings.records += interval.end - interval.start + 1

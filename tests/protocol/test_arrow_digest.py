@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import struct
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from protocol.arrow_digest import (
     logical_hash,
     logical_hash_of,
 )
+from protocol.arrow_values import stream, validity
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[
     "vectors"
@@ -179,3 +181,23 @@ def test_a_file_that_breaks_off_inside_is_a_damaged_slice() -> None:
     raw[20:2000] = b"\xff" * 1980
     with pytest.raises(UnreadableSlice):
         logical_hash_of(pq.ParquetFile(io.BytesIO(raw)))
+
+
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 65_536])
+def test_lengths_of_any_number_of_bytes_stand_before_texts(length: int) -> None:
+    array = pa.array(["a", "x" * length, None, "", "b"])
+    valid = validity(array)
+    frame = [b"a", b"x" * length, None, b"", b"b"]
+    expected = (b"\0" if t is None else struct.pack("<Q", len(t)) + t for t in frame)
+    assert bytes(stream(array, valid)) == b"".join(expected)
+
+
+def test_what_hides_below_a_null_is_not_hashed() -> None:
+    shown = pa.array(["a", "hidden", "b"])
+    bitmap = pa.py_buffer(b"\x05")
+    hiding = pa.Array.from_buffers(pa.string(), 3, [bitmap, *shown.buffers()[1:]])
+    schema = pa.schema([("c", pa.string())])
+    plain = pa.record_batch([pa.array(["a", None, "b"])], schema=schema)
+    assert logical_hash([pa.record_batch([hiding], schema=schema)], schema) == logical_hash(
+        [plain], schema
+    )
