@@ -33,6 +33,11 @@ class EntryMemory:
         until, entry = self._known.get(alias.folded, (0.0, None))
         return entry if self._now() < until else None
 
+    def forget(self, alias: DatasetAlias) -> None:
+        """The entry has changed; the next one who asks gets it as it is now."""
+        with self._lock:
+            self._known.pop(alias.folded, None)
+
     def find(self, alias: DatasetAlias) -> DatasetEntry | None:
         """The entry as it is now, or was a second ago."""
         key, now = alias.folded, self._now()

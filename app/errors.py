@@ -26,9 +26,12 @@ STATUS: dict[str, HTTPStatus] = {
     "TokenExpired": HTTPStatus.UNAUTHORIZED,
     "TokenInvalid": HTTPStatus.UNAUTHORIZED,
     "TokenRefused": HTTPStatus.UNAUTHORIZED,
+    "CredentialsRejected": HTTPStatus.UNAUTHORIZED,
+    "TooManyAttempts": HTTPStatus.TOO_MANY_REQUESTS,
+    "TooManyDeviceLogins": HTTPStatus.TOO_MANY_REQUESTS,
+    "TooManyUploads": HTTPStatus.TOO_MANY_REQUESTS,
     "Unauthenticated": HTTPStatus.UNAUTHORIZED,
     "UnsupportedMediaType": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    "UploadTokensNotTaken": HTTPStatus.NOT_IMPLEMENTED,
     "UpgradeRequired": HTTPStatus.UPGRADE_REQUIRED,
     # another node did not do its part
     "TransferFailed": HTTPStatus.BAD_GATEWAY,

@@ -1,7 +1,7 @@
 """Builds the ASGI application out of its parts; nothing else.
 
-From the outside in: what browsers of other sites may do, `Gate` (who asks), `ObjectPaths` (bytes, without a framework),
-`Transfers` (WebSockets), FastAPI (everything else).
+From the outside in: what pages of other sites may ask (CORS), `Gate` (who asks),
+`ObjectPaths` (bytes, without a framework), `Transfers` (WebSockets), FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .http.objects import MAX_UPLOADS, ObjectPaths
 from .http.system import app_version
 from .http.transfer import add_transfer_routes
 from .settings import Tenancy
-from .usecases.files import clear_away
+from .usecases.uploaded_files import clear_away
 from .wiring import Node
 from .ws.sockets import Transfers
 

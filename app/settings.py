@@ -92,6 +92,33 @@ class Settings(BaseSettings):
     workers: int = Field(
         1, ge=0, le=64, description="Worker processes the service starts and keeps alive; 0 = none."
     )
+    session_ttl_s: int = Field(
+        86_400, gt=0, description="Seconds a session stays valid after its login."
+    )
+    password_work: int = Field(
+        15,
+        ge=1,
+        le=20,
+        description="Cost of guessing a new password: 2 to this power KiB of scrypt, three times.",
+    )
+    login_attempts: int = Field(
+        5, gt=0, description="Failed logins one address may make per account before it has to wait."
+    )
+    login_window_s: float = Field(
+        300.0, gt=0, description="Seconds after which failed logins are forgotten."
+    )
+    device_login_ttl_s: int = Field(
+        300, gt=0, description="Seconds a command line waits for its user to log in on a page."
+    )
+    max_upload_bytes: int = Field(
+        50 * MIB, gt=0, description="Largest file uploaded to be ingested later, in bytes."
+    )
+    max_uploads: int = Field(
+        1000, gt=0, description="Most files one account may have uploaded at a time."
+    )
+    upload_keep_s: int = Field(
+        86_400, gt=0, description="Seconds an uploaded file is kept before it is cleared away."
+    )
     max_body_bytes: int = Field(
         1024 * MIB, gt=0, description="Largest body of one ingest request, in bytes."
     )

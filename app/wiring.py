@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protocol.identity import DatasetAlias, DatasetRef
 from storage.clock import Clock, system_clock
@@ -13,7 +13,11 @@ from storage.stores import Stores
 from storage.values import DatasetEntry
 
 from .auth.access import SINGLE_OWNER, Action, DatasetHidden, address, authorize
-from .auth.actors import Actor
+from .auth.actors import Actor, identify
+from .auth.passwords import Cost
+from .auth.roles import RoleMemory
+from .auth.sessions import SECRET_BYTES, SECRET_NAME
+from .auth.throttle import Throttle
 from .entries import EntryMemory
 from .settings import Settings, Tenancy
 from .usecases.accounts import ensure_account
@@ -31,8 +35,26 @@ class Node:
     stores: Stores
     uploads: Uploads
     entries: EntryMemory
+    roles: RoleMemory
+    throttle: Throttle
+    session_secret: bytes = field(repr=False)
     clock: Clock = system_clock
     random: Random = os.urandom
+
+    @property
+    def password_cost(self) -> Cost:
+        """What guessing a new password is to cost."""
+        return Cost(self.settings.password_work)
+
+    def identify(self, bearer: str | None) -> Actor:
+        """Who asks with this token."""
+        return identify(
+            bearer,
+            self.stores.accounts,
+            self.clock(),
+            secret=self.session_secret,
+            roles_of=self.roles.of,
+        )
 
     def resolve(self, actor: Actor, account: str | None, name: str, action: Action) -> DatasetEntry:
         """The dataset of an address, once the actor may do this with it.
@@ -69,4 +91,13 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     )
     if settings.tenancy is Tenancy.SINGLE:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
-    return Node(settings, stores, Uploads(stores.objects), EntryMemory(stores.registry), clock)
+    return Node(
+        settings=settings,
+        stores=stores,
+        uploads=Uploads(stores.objects),
+        entries=EntryMemory(stores.registry),
+        roles=RoleMemory(stores.roles),
+        throttle=Throttle(settings.login_attempts, settings.login_window_s),
+        session_secret=stores.accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES)),
+        clock=clock,
+    )

@@ -9,7 +9,9 @@ from pathlib import Path
 from protocol.errors import BadInput
 
 from .accounts.memory import MemoryAccountStore
+from .accounts.memory_access import MemoryDeviceLogins, MemoryRoleStore, MemoryUploadedFiles
 from .accounts.sql import SqlAccountStore
+from .accounts.sql_access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
 from .clock import Clock, system_clock
 from .index.memory import IndexTables, MemoryBlockIndex, MemoryDatasetRegistry, MemoryRefIndex
 from .index.sql import SqlDatasetRegistry, SqlRefIndex
@@ -72,6 +74,9 @@ def open_stores(
         blocks=SqlBlockIndex(engine),
         jobs=SqlJobQueue(engine, clock=clock),
         accounts=SqlAccountStore(engine, clock=clock),
+        roles=SqlRoleStore(engine),
+        devices=SqlDeviceLogins(engine),
+        files=SqlUploadedFiles(engine),
         engine=engine,
     )
     if repair:
@@ -81,14 +86,17 @@ def open_stores(
 
 def memory_stores(*, clock: Clock = system_clock) -> Stores:
     """Stores that are gone with the process: for tests and demonstrations."""
-    tables = IndexTables(clock=clock)
+    tables, accounts = IndexTables(clock=clock), MemoryAccountStore(clock=clock)
     return Stores(
         objects=MemoryObjectStore(),
         registry=MemoryDatasetRegistry(tables),
         refs=MemoryRefIndex(tables),
         blocks=MemoryBlockIndex(tables),
         jobs=MemoryJobQueue(clock=clock),
-        accounts=MemoryAccountStore(clock=clock),
+        accounts=accounts,
+        roles=MemoryRoleStore(tables, accounts),
+        devices=MemoryDeviceLogins(),
+        files=MemoryUploadedFiles(accounts),
     )
 
 

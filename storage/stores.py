@@ -33,7 +33,7 @@ from .ports import (
     UploadedFiles,
 )
 from .states import StateCache
-from .values import DatasetEntry
+from .values import DatasetEntry, Visibility
 
 REPAIR_PAGE = 500
 
@@ -98,6 +98,10 @@ class Stores:
         """Raises `DatasetNotFound`, `AliasTaken`."""
         self.registry.rename(dataset, alias)
         self.objects.write_alias(dataset, alias)
+
+    def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
+        """Raises `DatasetNotFound`."""
+        self.registry.set_visibility(dataset, visibility)
 
     def forget_dataset(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         """The dataset and all its objects go; its lines in the log of moves stay.

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from protocol.errors import BadInput, NotFound, Refused
 from protocol.identity import DatasetAlias, MalformedName, Name
-from storage.values import DatasetEntry, Scope, Visibility
+from storage.values import DatasetEntry, Reach, Role, Scope, Visibility
 
 from ..settings import Tenancy
 from .actors import Actor, Reason
@@ -33,6 +33,23 @@ class Action(StrEnum):
 
     READ = "dataset:read"
     WRITE = "dataset:write"
+    MAINTAIN = "dataset:maintain"
+    OWN = "dataset:own"
+
+
+EVERYTHING = frozenset(Action)
+BY_ROLE: dict[Role, frozenset[Action]] = {
+    Role.READER: frozenset({Action.READ}),
+    Role.EDITOR: frozenset({Action.READ, Action.WRITE}),
+    Role.MAINTAINER: frozenset({Action.READ, Action.WRITE, Action.MAINTAIN}),
+}
+SCOPE_FOR: dict[Action, Scope] = {
+    Action.READ: Scope.READ,
+    Action.WRITE: Scope.WRITE,
+    Action.MAINTAIN: Scope.MANAGE,
+    Action.OWN: Scope.MANAGE,
+}
+"""What a token must allow before its account's rights count."""
 
 
 class AnonymousRestricted(Refused):
@@ -107,12 +124,28 @@ def grants(actor: Actor, entry: DatasetEntry, tenancy: Tenancy) -> frozenset[Act
     allowed: set[Action] = set()
     if tenancy is Tenancy.SINGLE or entry.visibility is Visibility.PUBLIC:
         allowed.add(Action.READ)
-    if actor.account is not None and (actor.account.is_admin or owns(actor, entry.alias)):
-        if actor.may(Scope.READ):
-            allowed.add(Action.READ)
-        if actor.may(Scope.WRITE):
-            allowed.add(Action.WRITE)
+    if reaches(actor, entry):
+        allowed |= {held for held in _held(actor, entry) if actor.may(SCOPE_FOR[held])}
     return frozenset(allowed)
+
+
+def reaches(actor: Actor, entry: DatasetEntry) -> bool:
+    """Whether the token has to do with this dataset; if not, its bearer is a stranger here."""
+    match actor.reach:
+        case Reach.NODE:
+            return True
+        case Reach.ACCOUNT:
+            return owns(actor, entry.alias)
+        case Reach.DATASET:
+            return actor.dataset == entry.id
+
+
+def _held(actor: Actor, entry: DatasetEntry) -> frozenset[Action]:
+    """What the account as such may do."""
+    if actor.account is not None and (actor.account.is_admin or owns(actor, entry.alias)):
+        return EVERYTHING
+    role = actor.roles.get(entry.id)
+    return BY_ROLE[role] if role is not None else frozenset()
 
 
 def owns(actor: Actor, alias: DatasetAlias) -> bool:
@@ -150,9 +183,11 @@ def may_create(actor: Actor, alias: DatasetAlias) -> None:
     """Whether a dataset may appear at this alias: in one's own account only.
 
     Raises:
-        Unauthenticated: nobody is named. Unauthorized: another's account, or a lesser token.
+        Unauthenticated: nobody is named. Unauthorized: another's account, or a lesser token:
+            one for a single dataset makes no others.
     """
     if actor.account is None:
         raise Unauthenticated
-    if not owns(actor, alias) or not actor.may(Scope.CREATE):
+    is_lesser = actor.reach is Reach.DATASET or not actor.may(Scope.CREATE)
+    if not owns(actor, alias) or is_lesser:
         raise Unauthorized

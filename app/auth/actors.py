@@ -1,5 +1,6 @@
 """Who asks: the Authorization header turned into an actor.
 
+Two kinds of token are known: access tokens (`ka_…`), and sessions of those who logged in.
 A well-formed token that is unknown, revoked or expired does not fail here: its bearer
 becomes anonymous with a remembered reason, and the dataset layer decides (see `access`).
 Source: transfer protocol, common HTTP rules.
@@ -8,16 +9,19 @@ Source: transfer protocol, common HTTP rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from protocol.errors import BadInput
-from protocol.instant import Instant
+from protocol.identity import DatasetId
+from protocol.instant import NANOS, Instant
+from storage.errors import AccountNotFound
 from storage.ports import AccountStore
-from storage.values import Account, Scope
+from storage.values import Account, AccountId, Reach, Role, Scope
 
-from .tokens import AccessToken, MalformedToken
+from .sessions import MalformedSession, read_session
+from .tokens import PREFIX, AccessToken, MalformedToken
 
 MAX_HEADER_CHARS = 8192
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+) *")
@@ -47,6 +51,11 @@ class Actor:
     reason: Reason = Reason.NONE_PROVIDED
     bearer: str | None = field(default=None, repr=False)
     """The caller's own token text, put into fallback transfer URLs."""
+    reach: Reach = Reach.NODE
+    dataset: DatasetId | None = None
+    """The one dataset of a token that reaches no further."""
+    roles: Mapping[DatasetId, Role] = field(default_factory=dict, repr=False)
+    """What the account may do with datasets of others."""
 
     @property
     def is_anonymous(self) -> bool:
@@ -75,10 +84,33 @@ def bearer_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     return match[1]
 
 
-def identify(bearer: str | None, accounts: AccountStore, now: Instant) -> Actor:
-    """The actor behind a bearer token; never fails for the token's sake."""
+RolesOf = Callable[[AccountId], Mapping[DatasetId, Role]]
+
+
+def _no_roles(_: AccountId) -> Mapping[DatasetId, Role]:
+    return {}
+
+
+def identify(
+    bearer: str | None,
+    accounts: AccountStore,
+    now: Instant,
+    *,
+    secret: bytes | None = None,
+    roles_of: RolesOf = _no_roles,
+) -> Actor:
+    """The actor behind a bearer token; never fails for the token's sake.
+
+    `secret` is what sessions are signed with; without one there are none.
+    """
     if bearer is None:
         return ANONYMOUS
+    if bearer.startswith(PREFIX) or secret is None:
+        return _by_token(bearer, accounts, now, roles_of)
+    return _by_session(bearer, accounts, now, secret, roles_of)
+
+
+def _by_token(bearer: str, accounts: AccountStore, now: Instant, roles_of: RolesOf) -> Actor:
     try:
         token = AccessToken.parse(bearer)
     except MalformedToken:
@@ -88,4 +120,31 @@ def identify(bearer: str | None, accounts: AccountStore, now: Instant) -> Actor:
         return Actor(reason=Reason.INVALID, bearer=bearer)
     if stored.expires_at is not None and stored.expires_at <= now:
         return Actor(reason=Reason.EXPIRED, bearer=bearer)
-    return Actor(accounts.account(stored.account), stored.scopes, bearer=bearer)
+    return Actor(
+        accounts.account(stored.account),
+        stored.scopes,
+        bearer=bearer,
+        reach=stored.reach,
+        dataset=stored.dataset,
+        roles=roles_of(stored.account),
+    )
+
+
+def _by_session(
+    bearer: str, accounts: AccountStore, now: Instant, secret: bytes, roles_of: RolesOf
+) -> Actor:
+    """Sessions begun before the password was last changed are over."""
+    try:
+        session = read_session(bearer, secret)
+    except MalformedSession:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    if session.is_expired(now):
+        return Actor(reason=Reason.EXPIRED, bearer=bearer)
+    try:
+        account = accounts.account(session.account)
+    except AccountNotFound:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    password = accounts.find_password(account.id)
+    if password is not None and session.issued_s < password.changed_at.ns // NANOS:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    return Actor(account, frozenset(Scope), bearer=bearer, roles=roles_of(account.id))

@@ -148,7 +148,7 @@ def _account(stores: Any, name: str) -> Any:
 
     found = stores.accounts.find_account(name)
     if found is None:
-        raise AccountUnknown(f"there is no account {name}", account=name)
+        raise AccountUnknown(name)
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import anyio
 from anyio import from_thread
+from starlette.requests import Request
 from starlette.types import Receive
 
 from protocol.errors import BadInput, LimitExceeded
@@ -22,6 +23,16 @@ class BodyTooLong(LimitExceeded):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the body is longer than the {limit} bytes taken here", limit=limit)
+
+
+async def small_body(request: Request, limit: int) -> bytes:
+    """The whole of a body that is small. Raises `BodyTooLong`."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise BodyTooLong(limit)
+    return bytes(body)
 
 
 class Body:

@@ -11,16 +11,15 @@ from starlette.responses import Response
 
 from protocol.errors import BadInput
 from protocol.identity import DatasetRef
-from storage.values import Visibility
 
 from ..usecases import datasets as usecase
+from ..usecases.access import parse_visibility
 from ..usecases.metadata import Aspect, describe, parse_aspects
 from ..usecases.records import DataFormat, shaped
 from ..usecases.schema_formats import SchemaFormat, parse_format, written
 from ..usecases.tail import tail as read_tail
-from ..wiring import Node
 from .answers import JsonAnswer
-from .bodies import BodyTooLong
+from .bodies import small_body
 from .deps import ActorDep, BaseDep, NodeDep, ReadableDep, WritableDep
 
 METADATA_PARAMETERS = frozenset({"include", "schemaFormat"})
@@ -34,10 +33,6 @@ class UnknownParameter(BadInput):
     """A query parameter that means nothing here."""
 
 
-class UnknownVisibility(BadInput):
-    """A visibility other than public and private."""
-
-
 @router.post("/datasets", status_code=201, summary="Create a dataset from a DatasetSnapshot")
 async def create(
     request: Request,
@@ -47,8 +42,8 @@ async def create(
     visibility: str = "private",
 ) -> Response:
     """The body is a manifest in YAML or JSON."""
-    asked = _visibility(visibility)
-    manifest = await _small_body(request, node)
+    asked = parse_visibility(visibility)
+    manifest = await small_body(request, node.settings.max_manifest_bytes)
     entry, head = await run_in_threadpool(usecase.create_dataset, node, actor, manifest, asked)
     shown = usecase.summary(node, entry, base)
     return JsonAnswer({**shown, "head": str(head)}, 201, {"location": shown["url"]})
@@ -77,7 +72,7 @@ def info(node: NodeDep, entry: ReadableDep, base: BaseDep) -> Response:
 
 async def append(request: Request, node: NodeDep, actor: ActorDep, entry: WritableDep) -> Response:
     """The body is one MetadataEvent manifest in YAML or JSON."""
-    manifest = await _small_body(request, node)
+    manifest = await small_body(request, node.settings.max_manifest_bytes)
     state = await run_in_threadpool(usecase.append_event, node, actor, entry, manifest)
     return JsonAnswer({"head": str(state.head), "blocks": state.num_blocks})
 
@@ -123,21 +118,3 @@ def add_dataset_routes(routes: APIRouter, prefix: str) -> None:
     routes.get(prefix + "/tail", summary="The last records", tags=tags)(tail)
     routes.get(prefix + "/metadata", summary="Aspects of the metadata", tags=tags)(metadata)
     routes.post(prefix + "/metadata", summary="Append an authored event", tags=tags)(append)
-
-
-def _visibility(text: str) -> Visibility:
-    try:
-        return Visibility(text.capitalize())
-    except ValueError:
-        raise UnknownVisibility(f"visibility is public or private, not {text[:50]!r}") from None
-
-
-async def _small_body(request: Request, node: Node) -> bytes:
-    """A manifest's bytes. Raises `BodyTooLong`."""
-    limit = node.settings.max_manifest_bytes
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise BodyTooLong(limit)
-    return bytes(body)

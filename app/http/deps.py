@@ -38,6 +38,11 @@ def writable_of(request: Request) -> DatasetEntry:
     return _resolve(request, Action.WRITE)
 
 
+def maintained_of(request: Request) -> DatasetEntry:
+    """The dataset of the address, whose access the actor may change."""
+    return _resolve(request, Action.MAINTAIN)
+
+
 def public_base(request: Request) -> str:
     """Where clients reach this node, with a slash at the end: the setting, else the request."""
     return node_of(request).settings.public_url or str(request.base_url)
@@ -47,4 +52,5 @@ NodeDep = Annotated[Node, Depends(node_of)]
 ActorDep = Annotated[Actor, Depends(actor_of)]
 ReadableDep = Annotated[DatasetEntry, Depends(readable_of)]
 WritableDep = Annotated[DatasetEntry, Depends(writable_of)]
+MaintainedDep = Annotated[DatasetEntry, Depends(maintained_of)]
 BaseDep = Annotated[str, Depends(public_base)]

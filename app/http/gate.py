@@ -16,12 +16,25 @@ from starlette.websockets import WebSocket
 from protocol.errors import NodeError
 
 from ..auth.access import admit
-from ..auth.actors import ANONYMOUS, Actor, bearer_of, identify
+from ..auth.actors import ANONYMOUS, Actor, bearer_of
 from ..wiring import Node
 from .answers import crash_answer, error_answer
 
-OPEN_TO_ALL = ("/platform/login", "/platform/token/", "/system/health", "/system/info", "/openapi")
-"""Path beginnings that a node without anonymous access still serves to everybody."""
+OPEN_TO_ALL = frozenset(
+    {
+        "/platform/login",
+        "/ui-config",
+        "/system/health",
+        "/system/metrics",
+        "/system/info",
+        "/openapi",
+        "/openapi.json",
+        "/assets/runtime-config.json",
+        "/v/login",
+    }
+)
+"""Paths that a node without anonymous access still serves to everybody."""
+OPEN_FOLDER = "/platform/token/"
 
 _log = logging.getLogger("odf.node")
 
@@ -52,9 +65,9 @@ class Gate:
         bearer = bearer_of(scope["headers"])
         actor = ANONYMOUS
         if bearer is not None:
-            accounts, now = self.node.stores.accounts, self.node.clock()
-            actor = await run_in_threadpool(identify, bearer, accounts, now)
-        if not scope["path"].startswith(OPEN_TO_ALL):
+            actor = await run_in_threadpool(self.node.identify, bearer)
+        path = scope["path"]
+        if path not in OPEN_TO_ALL and not path.startswith(OPEN_FOLDER):
             admit(actor, allow_anonymous=self.node.settings.allow_anonymous)
         return actor
 

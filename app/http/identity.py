@@ -12,6 +12,7 @@ from storage.values import DatasetEntry
 from ..auth.access import Action, Unauthenticated, grants
 from ..auth.actors import Actor
 from ..settings import Tenancy
+from ..usecases.accounts import find_account
 from ..wiring import Node
 from .answers import JsonAnswer
 from .deps import ActorDep, NodeDep
@@ -40,6 +41,15 @@ async def me(actor: ActorDep) -> Response:
     if actor.account is None:
         raise Unauthenticated
     return JsonAnswer({"id": actor.account.id, "accountName": actor.account.name})
+
+
+@router.get("/accounts/{name}", summary="An account by its name")
+def account_by_name(name: str, node: NodeDep, actor: ActorDep) -> Response:
+    """For those who have an account themselves."""
+    if actor.account is None:
+        raise Unauthenticated
+    found = find_account(node.stores.accounts, name)
+    return JsonAnswer({"id": found.id, "accountName": found.name})
 
 
 @router.get("/platform/token/validate", summary="Whether the token is valid")

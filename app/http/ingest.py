@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -13,21 +13,18 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from protocol.errors import NodeError
 from storage.values import Failed, Job, JobId, ObjectKey, Succeeded
 
+from ..auth.upload_tokens import MAX_CHARS
 from ..usecases.ingest import IngestRequest, check_ingest, look, spool, submit
+from ..usecases.ingest_files import check_uploaded
 from ..wiring import Node
 from .answers import JsonAnswer, failed_answer
 from .bodies import Body, BodyTooLong
-from .deps import BaseDep, NodeDep, WritableDep
+from .deps import ActorDep, BaseDep, NodeDep, WritableDep
 
 SLOW_POLL_S = 1.0
 """Seconds between two looks at a job whose client did not wait."""
-
-
-class UploadTokensNotTaken(NodeError):
-    """Ingest of files uploaded beforehand is not built."""
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:
@@ -40,18 +37,17 @@ def add_ingest(router: APIRouter, prefix: str) -> None:
 async def ingest(
     request: Request,
     node: NodeDep,
+    actor: ActorDep,
     entry: WritableDep,
     base: BaseDep,
     source_name: Annotated[str | None, Query(alias="sourceName", max_length=1000)] = None,
-    upload_token: Annotated[str | None, Query(alias="uploadToken")] = None,
+    upload_token: Annotated[str | None, Query(alias="uploadToken", max_length=MAX_CHARS)] = None,
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
     event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
     """The receipt once the batch is in, 202 with the job if that takes too long."""
-    if upload_token is not None:
-        raise UploadTokensNotTaken("Not Implemented")
     asked = IngestRequest(
         source_name=source_name,
         media_type=request.headers.get("content-type"),
@@ -59,10 +55,15 @@ async def ingest(
         expected_head=expected_head,
         dry_run=dry_run,
     )
-    checked = await run_in_threadpool(check_ingest, node, entry, asked)
-    body = _body(request, node)
+    chunks: Iterable[bytes]
+    if upload_token is None:
+        checked = await run_in_threadpool(check_ingest, node, entry, asked)
+        chunks = _body(request, node).chunks()
+    else:
+        given = (node, actor, entry, asked, upload_token)
+        checked, chunks = await run_in_threadpool(check_uploaded, *given)
     limiter = request.app.state.uploads
-    upload = await to_thread.run_sync(spool, node, entry, body.chunks(), limiter=limiter)
+    upload = await to_thread.run_sync(spool, node, entry, chunks, limiter=limiter)
     job = await run_in_threadpool(submit, node, entry, checked, upload)
     patience = 0.0 if "respond-async" in prefer else node.settings.ingest_wait_s
     ended = await _wait(node, job, upload, patience, node.settings.ingest_poll_s)

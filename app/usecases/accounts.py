@@ -1,23 +1,76 @@
-"""Accounts and their tokens: made on demand, honoured until revoked or expired."""
+"""Accounts, their passwords and tokens: made on demand, honoured until revoked or expired."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from protocol.errors import NotFound
-from protocol.identity import Name
+from protocol.errors import BadInput, NotFound
+from protocol.identity import DatasetId, Name
 from protocol.instant import Instant
 from protocol.keys import SEED_BYTES, key_pair
+from storage.errors import AccountNameTaken
 from storage.ports import AccountStore
-from storage.values import Account, AccountId, Scope, Token
+from storage.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 
+from ..auth.passwords import SALT_BYTES, Cost, check_new, hash_password
 from ..auth.tokens import ID_BYTES, SECRET_BYTES, AccessToken
 
 ALL_SCOPES = frozenset(Scope)
+RESERVED = frozenset(
+    {
+        "accounts", "assets", "datasets", "docs", "info", "jobs", "openapi", "openapi.json",
+        "platform", "query", "schemas", "system", "ui-config", "v", "verify",
+    }
+)  # fmt: skip
+"""Names of accounts whose datasets would lie below addresses of the node itself."""
 
 
 class AccountUnknown(NotFound):
     """No account of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no account {name[:100]}", account=name[:100])
+
+
+class ReservedName(BadInput):
+    """A name that addresses of the node begin with."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is reserved by the node; choose another name", name=name)
+
+
+def find_account(accounts: AccountStore, name: str) -> Account:
+    """Raises `AccountUnknown`."""
+    found = accounts.find_account(name)
+    if found is None:
+        raise AccountUnknown(name)
+    return found
+
+
+def create_account(
+    accounts: AccountStore, name: str, random: Callable[[int], bytes], *, is_admin: bool = False
+) -> Account:
+    """A new account with a fresh identity.
+
+    Raises:
+        MalformedName, ReservedName, AccountNameTaken.
+    """
+    if accounts.find_account(str(Name(name))) is not None:
+        raise AccountNameTaken(name)
+    return ensure_account(accounts, name, random, is_admin=is_admin)
+
+
+def set_password(
+    accounts: AccountStore,
+    account: Account,
+    password: str,
+    random: Callable[[int], bytes],
+    now: Instant,
+    cost: Cost,
+) -> None:
+    """From now on this password opens the account; its sessions end. Raises `PasswordNotTaken`."""
+    text = hash_password(check_new(password), random(SALT_BYTES), cost)
+    accounts.set_password(account.id, StoredPassword(text, now))
 
 
 def ensure_account(
@@ -28,9 +81,11 @@ def ensure_account(
     An account that exists gains the administrator's right if asked for, never loses it.
 
     Raises:
-        MalformedName: a name outside of the grammar.
+        MalformedName: a name outside of the grammar. ReservedName: one of the node's own.
     """
     known = accounts.find_account(str(Name(name)))
+    if known is None and name.lower() in RESERVED:
+        raise ReservedName(name)
     if known is not None and (known.is_admin or not is_admin):
         return known
     identity = known.id if known else AccountId(str(key_pair(random(SEED_BYTES)).dataset_id))
@@ -48,6 +103,8 @@ def create_token(
     scopes: Iterable[Scope] = ALL_SCOPES,
     expires_at: Instant | None = None,
     label: str = "",
+    reach: Reach = Reach.NODE,
+    dataset: DatasetId | None = None,
 ) -> AccessToken:
     """A new token of the account. Its text is in the result and nowhere else."""
     token = AccessToken.of_random(random(ID_BYTES + SECRET_BYTES))
@@ -60,6 +117,8 @@ def create_token(
             created_at=now,
             expires_at=expires_at,
             label=label,
+            reach=reach,
+            dataset=dataset,
         )
     )
     return token

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,36 +10,14 @@ from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 from protocol.instant import Instant, MalformedInstant
 from protocol.metadata.events import DatasetKind
-from protocol.multihash import SHA3_256, Multihash
 from storage import ingest_job
 from storage.ingest_job import IngestPayload
 from storage.values import DatasetEntry, Job, JobId, JobSpec, ObjectKey, ObjectKind
 
 from ..wiring import Node
+from .formats import MEDIA_TYPES, UnsupportedMediaType, add_auto_source, takes_first_source
+from .spool import spooled
 from .uploads import FINISHED
-
-MEDIA_TYPES = frozenset(
-    {
-        "text/csv",
-        "application/json",
-        "application/x-ndjson",
-        "application/geo+json",
-        "application/x-ndgeojson",
-        "application/vnd.apache.parquet",
-        "application/vnd.shp",
-        "x-gis/x-shapefile",
-    }
-)
-"""What the formats of the specification are called. A worker may still refuse one of them."""
-SPOOL_MEMORY_BYTES = 4 * 1024 * 1024
-SPOOL_READ_BYTES = 1024 * 1024
-
-
-class UnsupportedMediaType(BadInput):
-    """A Content-Type that names no format data can be posted in."""
-
-    def __init__(self, given: str) -> None:
-        super().__init__("Unsupported media type", given=given, known=sorted(MEDIA_TYPES))
 
 
 class InvalidEventTime(BadInput):
@@ -61,10 +37,13 @@ class IngestRequest:
     event_time: str | None = None
     expected_head: str | None = None
     dry_run: bool = False
+    creates_source: bool = False
 
 
 def check_ingest(node: Node, entry: DatasetEntry, request: IngestRequest) -> IngestRequest:
     """The request in canonical form, once nothing speaks against it before the body is read.
+
+    With `creates_source` a dataset without a push source gets one for the media type.
 
     Raises:
         UnsupportedMediaType, InvalidEventTime, SourceNotUsable.
@@ -72,9 +51,13 @@ def check_ingest(node: Node, entry: DatasetEntry, request: IngestRequest) -> Ing
     media_type = _media_type(request.media_type)
     event_time = _event_time(request.event_time)
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    _check_source(state, request.source_name)
+    source_name = request.source_name
+    if request.creates_source and source_name is None and takes_first_source(state):
+        source_name = add_auto_source(node, entry, media_type)
+    else:
+        _check_source(state, source_name)
     return IngestRequest(
-        source_name=request.source_name,
+        source_name=source_name,
         media_type=media_type,
         event_time=event_time,
         expected_head=request.expected_head,
@@ -126,18 +109,11 @@ def spool(node: Node, entry: DatasetEntry, chunks: Iterable[bytes]) -> ObjectKey
 
     The hash names the object, so the body waits in a temporary file until it is known.
     """
-    folder = node.settings.data / "uploads"
-    folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha3_256()
-    with tempfile.SpooledTemporaryFile(max_size=SPOOL_MEMORY_BYTES, dir=str(folder)) as file:
-        for chunk in chunks:
-            digest.update(chunk)
-            file.write(chunk)
-        key = ObjectKey(entry.id, ObjectKind.UPLOAD, Multihash(SHA3_256, digest.digest()))
-        file.seek(0)
+    with spooled(node.settings.data, chunks) as body:
+        key = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash)
         node.uploads.need(key)
         try:
-            node.stores.objects.put(key, iter(lambda: file.read(SPOOL_READ_BYTES), b""))
+            node.stores.objects.put(key, body.chunks())
         except BaseException:
             node.uploads.done_with(key)
             raise

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..clock import Clock, system_clock
 from ..errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
-from ..values import Account, AccountId, Token
+from ..values import Account, AccountId, StoredPassword, Token
 
 
 class MemoryAccountStore:
@@ -17,6 +17,8 @@ class MemoryAccountStore:
     def __init__(self, *, clock: Clock = system_clock) -> None:
         self._accounts: dict[AccountId, Account] = {}
         self._tokens: dict[str, Token] = {}
+        self._passwords: dict[AccountId, StoredPassword] = {}
+        self._secrets: dict[str, bytes] = {}
         self._lock = threading.RLock()
         self._clock = clock
 
@@ -37,6 +39,24 @@ class MemoryAccountStore:
             if account not in self._accounts:
                 raise AccountNotFound(account)
             return self._accounts[account]
+
+    def page(self, *, after: str | None = None, limit: int = 100) -> Sequence[Account]:
+        with self._lock:
+            by_name = {account.name.lower(): account for account in self._accounts.values()}
+        names = sorted(name for name in by_name if after is None or name > after)
+        return [by_name[name] for name in names[:limit]]
+
+    def set_password(self, account: AccountId, password: StoredPassword) -> None:
+        with self._lock:
+            self.account(account)
+            self._passwords[account] = password
+
+    def find_password(self, account: AccountId) -> StoredPassword | None:
+        return self._passwords.get(account)
+
+    def secret(self, name: str, fresh: bytes) -> bytes:
+        with self._lock:
+            return self._secrets.setdefault(name, fresh)
 
     def put_token(self, token: Token) -> None:
         with self._lock:

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from ..clock import Clock, system_clock
 from ..errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
 from ..sql.engine import insert_new, reading, storable, writing
-from ..sql.tables import accounts, tokens
-from ..values import Account, AccountId, Scope, Token
+from ..sql.tables import accounts, passwords, secrets, tokens
+from ..values import Account, AccountId, Reach, Scope, StoredPassword, Token
 
 
 class SqlAccountStore:
@@ -41,6 +41,37 @@ class SqlAccountStore:
         if found is None:
             raise AccountNotFound(account)
         return found
+
+    def page(self, *, after: str | None = None, limit: int = 100) -> Sequence[Account]:
+        if not storable(after or ""):
+            return []
+        query = sa.select(accounts).order_by(accounts.c.name_folded).limit(limit)
+        if after is not None:
+            query = query.where(accounts.c.name_folded > after)
+        with reading(self._engine) as db:
+            return [_account_of(row) for row in db.execute(query).mappings()]
+
+    def set_password(self, account: AccountId, password: StoredPassword) -> None:
+        self.account(account)
+        columns = {"text": password.text, "changed_at": password.changed_at}
+        with writing(self._engine) as db:
+            insert = insert_new(db, passwords).values(account=account, **columns)
+            db.execute(insert.on_conflict_do_update(index_elements=["account"], set_=columns))
+
+    def find_password(self, account: AccountId) -> StoredPassword | None:
+        if not storable(account):
+            return None
+        query = sa.select(passwords).where(passwords.c.account == account)
+        with reading(self._engine) as db:
+            row = db.execute(query).mappings().one_or_none()
+        return None if row is None else StoredPassword(row["text"], row["changed_at"])
+
+    def secret(self, name: str, fresh: bytes) -> bytes:
+        query = sa.select(secrets.c.value).where(secrets.c.name == name)
+        with writing(self._engine) as db:
+            insert = insert_new(db, secrets).values(name=name, value=fresh)
+            db.execute(insert.on_conflict_do_nothing())
+            return bytes(db.execute(query).scalar_one())
 
     def put_token(self, token: Token) -> None:
         self.account(token.account)
@@ -75,9 +106,11 @@ class SqlAccountStore:
             return None
         with reading(self._engine) as db:
             row = db.execute(sa.select(accounts).where(column == value)).mappings().one_or_none()
-        if row is None:
-            return None
-        return Account(id=AccountId(row["id"]), name=row["name"], is_admin=row["is_admin"])
+        return None if row is None else _account_of(row)
+
+
+def _account_of(row: sa.RowMapping) -> Account:
+    return Account(id=AccountId(row["id"]), name=row["name"], is_admin=row["is_admin"])
 
 
 def _row_of(token: Token) -> dict[str, object]:
@@ -90,6 +123,8 @@ def _row_of(token: Token) -> dict[str, object]:
         "expires_at": token.expires_at,
         "revoked_at": token.revoked_at,
         "label": token.label,
+        "reach": token.reach.value,
+        "dataset": token.dataset,
     }
 
 
@@ -103,4 +138,6 @@ def _token_of(row: sa.RowMapping) -> Token:
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
         label=row["label"],
+        reach=Reach(row["reach"]),
+        dataset=row["dataset"],
     )

@@ -200,4 +200,58 @@ tokens = sa.Table(
     sa.Column("expires_at", InstantColumn),
     sa.Column("revoked_at", InstantColumn),
     sa.Column("label", sa.Text, nullable=False),
+    sa.Column("reach", sa.String(20), nullable=False, server_default="node"),
+    sa.Column("dataset", DatasetIdColumn),
+)
+
+
+def _account_key() -> sa.ForeignKey:
+    return sa.ForeignKey("accounts.id", ondelete="CASCADE")
+
+
+passwords = sa.Table(
+    "passwords",
+    metadata,
+    sa.Column("account", sa.String(KEY_CHARS), _account_key(), primary_key=True),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("changed_at", InstantColumn, nullable=False),
+)
+
+secrets = sa.Table(
+    "secrets",
+    metadata,
+    sa.Column("name", sa.String(NAME_CHARS), primary_key=True),
+    sa.Column("value", sa.LargeBinary, nullable=False),
+)
+"""Secrets of the node itself, such as the one it signs sessions with."""
+
+roles = sa.Table(
+    "roles",
+    metadata,
+    _of_dataset(),
+    sa.Column("account", sa.String(KEY_CHARS), _account_key(), primary_key=True, index=True),
+    sa.Column("role", sa.String(20), nullable=False),
+)
+
+device_logins = sa.Table(
+    "device_logins",
+    metadata,
+    sa.Column("code_hash", sa.LargeBinary, primary_key=True),
+    sa.Column("created_at", InstantColumn, nullable=False),
+    sa.Column("expires_at", InstantColumn, nullable=False, index=True),
+    sa.Column("polled_at", InstantColumn),
+    sa.Column("account", sa.String(KEY_CHARS), _account_key()),
+    sa.Column("is_denied", sa.Boolean, nullable=False),
+)
+
+uploaded_files = sa.Table(
+    "uploaded_files",
+    metadata,
+    sa.Column("id", sa.String(KEY_CHARS), primary_key=True),
+    sa.Column("account", sa.String(KEY_CHARS), _account_key(), nullable=False, index=True),
+    sa.Column("file_name", sa.Text, nullable=False),
+    sa.Column("content_type", sa.Text),
+    sa.Column("created_at", InstantColumn, nullable=False, index=True),
+    sa.Column("hash", HashColumn),
+    sa.Column("size", sa.BigInteger),
 )

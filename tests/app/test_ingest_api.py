@@ -172,7 +172,7 @@ def test_parameters_travel_in_canonical_form(node, post):
             400,
             "Dataset does not define a default push source, consider specifying the source name",
         ),
-        ("one", CSV, {"uploadToken": "x"}, 501, "Not Implemented"),
+        ("one", CSV, {"uploadToken": "x"}, 400, "Invalid upload token"),
     ],
 )
 def test_what_cannot_be_ingested_is_refused_before_it_is_queued(

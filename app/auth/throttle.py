@@ -1,0 +1,83 @@
+"""How often a password may be guessed: so many failures per account and address, then a pause.
+
+Counted in the memory of one process, bounded in size. A guess counts before it is checked,
+so that guesses made at the same moment do not slip through.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from protocol.errors import LimitExceeded
+
+MAX_KEYS = 10_000
+ADDRESS_FACTOR = 20
+"""One address may fail that much more often than one account from one address."""
+
+
+class TooManyAttempts(LimitExceeded):
+    """Too many failed logins; `retry_after_s` says when the next may be tried."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(
+            f"Too many failed logins; try again in {retry_after_s} seconds",
+            retry_after_s=retry_after_s,
+        )
+
+
+@dataclass
+class _Window:
+    ends: float
+    count: int = 0
+
+
+@dataclass
+class Throttle:
+    """Failures within a window of time that begins with the first. `now` is monotonic."""
+
+    attempts: int = 5
+    window_s: float = 300.0
+    now: Callable[[], float] = time.monotonic
+    _windows: dict[tuple[str, str], _Window] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def enter(self, account: str, address: str) -> None:
+        """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
+        limits = self._limits(account, address)
+        with self._lock:
+            now = self.now()
+            windows = [self._window(key, now) for key in limits]
+            waits = [
+                window.ends - now
+                for window, limit in zip(windows, limits.values(), strict=True)
+                if window.count >= limit
+            ]
+            if waits:
+                raise TooManyAttempts(max(1, round(max(waits) + 0.5)))
+            for window in windows:
+                window.count += 1
+
+    def succeeded(self, account: str, address: str) -> None:
+        """The guess was right: it and those before it count no more."""
+        with self._lock:
+            own, whole = self._limits(account, address)
+            known = self._windows.pop(own, None)
+            shared = self._windows.get(whole)
+            if known is not None and shared is not None:
+                shared.count = max(0, shared.count - known.count)
+
+    def _limits(self, account: str, address: str) -> dict[tuple[str, str], int]:
+        own = (address, account.lower()[:200])
+        return {own: self.attempts, (address, ""): self.attempts * ADDRESS_FACTOR}
+
+    def _window(self, key: tuple[str, str], now: float) -> _Window:
+        window = self._windows.get(key)
+        if window is None or window.ends <= now:
+            self._windows.pop(key, None)
+            if len(self._windows) >= MAX_KEYS:
+                self._windows.pop(next(iter(self._windows)))
+            window = self._windows[key] = _Window(now + self.window_s)
+        return window
