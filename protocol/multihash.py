@@ -154,7 +154,10 @@ class Multihash:
     @property
     def raw(self) -> bytes:
         """The binary form, as FlatBuffers carry it."""
-        return encode_varint(self.code) + encode_varint(len(self.digest)) + self.digest
+        head = _HEADS.get(self.code) if len(self.digest) == MAX_DIGEST_BYTES else None
+        if head is None:
+            head = encode_varint(self.code) + encode_varint(len(self.digest))
+        return head + self.digest
 
     def __str__(self) -> str:
         return "f" + self.raw.hex()
@@ -191,7 +194,6 @@ def _head(code: int) -> bytes:
     return encode_varint(code) + encode_varint(MAX_DIGEST_BYTES)
 
 
-_USUAL = {
-    len(_head(code)) + MAX_DIGEST_BYTES: (code, _head(code)) for code in (SHA3_256, ARROW0_SHA3_256)
-}
+_HEADS = {code: _head(code) for code in (SHA3_256, ARROW0_SHA3_256)}
+_USUAL = {len(head) + MAX_DIGEST_BYTES: (code, head) for code, head in _HEADS.items()}
 """Code and first bytes of nearly every hash there is, by its length."""

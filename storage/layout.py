@@ -115,11 +115,17 @@ def quarantine_path(key: ObjectKey) -> PurePosixPath:
     return PurePosixPath(QUARANTINE, dataset_folder(key.dataset), folder, str(key.hash))
 
 
+def store_name(key: ObjectKey) -> str:
+    """Path of any object below the store, as text."""
+    folder = dataset_folder(key.dataset)
+    if key.kind is ObjectKind.UPLOAD:
+        return f"{UPLOADS}/{folder}/{key.hash}"
+    return f"{DATASETS}/{folder}/{KIND_FOLDERS[key.kind]}/{key.hash}"
+
+
 def store_path(key: ObjectKey) -> PurePosixPath:
     """Path of any object below the store."""
-    if key.kind is ObjectKind.UPLOAD:
-        return uploads_path(key.dataset) / str(key.hash)
-    return dataset_path(key.dataset) / object_path(key.kind, key.hash)
+    return PurePosixPath(store_name(key))
 
 
 def parse_name(name: str) -> Multihash | None:

@@ -67,6 +67,7 @@ class MainGroup(LazyGroup):
 
 COMMANDS = {
     "serve": ("app.cli.serve:serve", "Run a node."),
+    "account": ("app.cli.accounts:account", "Make and list accounts of a node, set passwords."),
     "token": ("app.cli.admin:token", "Make, list and revoke access tokens of a node."),
     "dataset": ("app.cli.datasets:dataset", "Create, list and show datasets of a node."),
     "ingest": ("app.cli.ingest:ingest", "Post a file of records to a dataset."),
@@ -74,6 +75,10 @@ COMMANDS = {
     "push": ("app.cli.transfer:push", "Publish a dataset folder, or what is new in it."),
     "verify": ("app.cli.verify:verify", "Check every block, file and row of a dataset."),
     "conformance": ("app.cli.conformance:conformance", "Check a node against the protocols."),
+    "fsck": ("app.cli.upkeep:fsck", "Check a node's stores: every object there and whole."),
+    "gc": ("app.cli.upkeep:gc", "Remove what no chain of a node names."),
+    "index": ("app.cli.upkeep:index", "Make a node's index again from its objects."),
+    "db": ("app.cli.upkeep:db", "Bring a node's database up to date."),
     "log": ("app.cli.log:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("app.cli.blocks:inspect", "Show a block file as a manifest."),
     "encode": ("app.cli.blocks:encode", "Turn the manifest of a block into its bytes."),

@@ -36,7 +36,7 @@ class SqlDatasetRegistry:
         head = blocks[-1].hash
         try:
             with writing(self._engine) as db:
-                db.execute(sa.insert(datasets).values(**_row_of(entry)))
+                db.execute(sa.insert(datasets).values(**entry_row(entry)))
                 insert_blocks(db, entry.id, blocks)
                 db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
                 log_move(db, entry.id, HEAD, None, head, self._clock)
@@ -209,7 +209,7 @@ def _head(db: sa.Connection, dataset: DatasetId, ref: str) -> Multihash:
     raise RefNotFound(ref)
 
 
-def _row_of(entry: DatasetEntry) -> dict[str, object]:
+def entry_row(entry: DatasetEntry) -> dict[str, object]:
     return {
         "id": entry.id,
         "kind": entry.kind.value,

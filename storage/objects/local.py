@@ -23,7 +23,7 @@ from ..layout import (
     dataset_path,
     parse_folder,
     quarantine_path,
-    store_path,
+    store_name,
     uploads_path,
 )
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
@@ -39,6 +39,7 @@ class LocalObjectStore:
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
         self.root = root
+        self._root_text = str(root)
         self._durable = durable
 
     def folder(self, dataset: DatasetId) -> FolderObjects:
@@ -47,7 +48,7 @@ class LocalObjectStore:
 
     def path(self, key: ObjectKey) -> Path:
         """Where the object lies, whether it exists or not; for readers that need a file."""
-        return self.root / store_path(key)
+        return Path(f"{self._root_text}/{store_name(key)}")  # one path parsed, not five
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
         return _object(key, files.info_of(self.path(key)))

@@ -1,0 +1,320 @@
+"""`odf-node index`, `fsck`, `gc`, `db`: looking after a node's stores, on its machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protocol.errors import BadInput
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+
+from ..client.text import one_line
+from .output import DAMAGED, json_option, print_json
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+LEAST_GRACE = timedelta(hours=1)
+"""Longer than any push or ingest takes from its last look at an object to its commit."""
+BUCKET_THREADS = 16
+MAX_LINE = 1000
+SHOW_EVERY = 100
+
+
+class UnreadableDuration(BadInput):
+    """A time that is not written as 24h, 90m or 2d."""
+
+
+class GraceTooShort(BadInput):
+    """A grace time that does not cover a commit."""
+
+
+class UnreadableRate(BadInput):
+    """A rate that is not written as 50M or 800K: bytes a second."""
+
+
+def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        json_option,
+        click.option("--objects-url", help="The node's object store, if not the data folder."),
+        click.option("--database-url", help="The node's database, if not in the data folder."),
+        click.option("--data", type=click.Path(path_type=Path), help="The node's data folder."),
+    ):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def _stores(where: dict[str, Any], **more: Any) -> Iterator[Any]:
+    from storage.config import StoreSettings, open_stores
+
+    from ..settings import load_settings
+
+    settings = load_settings(**where)
+    opened = open_stores(
+        StoreSettings(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+        ),
+        repair=False,
+        **more,
+    )
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+# --- index ----------------------------------------------------------------------------------
+
+
+@click.group()
+def index() -> None:
+    """The index of a node: what its database knows of its objects."""
+
+
+@index.command()
+@click.option("--check", is_flag=True, help="Change nothing; compare with the index that is.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Objects read at once.")
+@_store_options
+def rebuild(check: bool, threads: int | None, as_json: bool, **where: Any) -> None:
+    """Make the index again from the objects, in a database without datasets.
+
+    Datasets, heads, blocks and inputs come back; accounts, tokens, grants and jobs are only in
+    the database. Ends with exit code 6 when a dataset is not whole, or with --check when
+    something differs.
+    """
+    from storage.objects.local import LocalObjectStore
+
+    with _stores(where) as stores, _watched(as_json) as watch:
+        local = isinstance(stores.objects, LocalObjectStore)
+        options: dict[str, Any] = {
+            "threads": threads or (1 if local else BUCKET_THREADS),
+            "progress": lambda dataset, blocks: watch(f"{blocks} blocks", dataset),
+        }
+        report, lines = (_compare if check else _rebuild)(stores, options)
+    print_json(report.to_data()) if as_json else _print(lines)
+    click.get_current_context().exit(0 if report.ok else DAMAGED)
+
+
+def _rebuild(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
+    from storage.upkeep.rebuild import rebuild_index
+
+    report = rebuild_index(stores.objects, stores.engine, **options)
+    lines = [f"not indexed: {line}" for line in report.problems]
+    lines += [f"note: {line}" for line in report.notes]
+    return report, [*lines, f"indexed {report.datasets} dataset(s), {report.blocks} block(s)"]
+
+
+def _compare(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
+    from storage.upkeep.compare import compare_index
+
+    report = compare_index(stores.objects, stores.engine, **options)
+    lines = [f"not whole: {line}" for line in report.rebuilt.problems]
+    lines += [f"differs: {line}" for line in report.differences]
+    verdict = "equal" if report.ok else f"NOT EQUAL, {report.difference_count} difference(s)"
+    blocks = f"{report.rebuilt.blocks} block(s), {report.former_blocks} of former heads besides"
+    return report, [*lines, f"{verdict}: {report.rebuilt.datasets} dataset(s), {blocks}"]
+
+
+# --- fsck -----------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("only", metavar="[DATASET]...", nargs=-1)
+@click.option("--quick", is_flag=True, help="Presence and sizes only; read no objects.")
+@click.option(
+    "--scrub",
+    metavar="RATE",
+    help="Read at most RATE (50M: bytes a second) and take damaged objects out of sight.",
+)
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Write again what the index knows: heads and aliases "
+    "beside the objects, blocks that are missing or damaged.",
+)
+@_store_options
+def fsck(
+    only: tuple[str, ...],
+    quick: bool,
+    scrub: str | None,
+    repair: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Check that every object of every DATASET (or all) is there and whole.
+
+    Finds missing, damaged and orphaned objects, heads that point to nothing, and mirrors that
+    differ from the index. Safe beside a running node. Ends with exit code 6 when something is
+    wrong; orphans are only noted. Whether rows are right is a question for `verify`.
+    """
+    from storage.upkeep.fsck import FsckOptions, check_stores
+    from storage.upkeep.scrub import Throttle
+
+    options = FsckOptions(rehash=not quick, repair=repair)
+    if scrub is not None:
+        rate = parse_rate(scrub)
+        options = replace(options, rehash=True, throttle=Throttle(rate), quarantine=True)
+    with _stores(where) as stores, _watched(as_json) as watch:
+        chosen = [stores.registry.get(_ref(name)) for name in only] or None
+        report = check_stores(
+            stores,
+            options,
+            only=chosen,
+            progress=lambda dataset, objects, size: watch(
+                f"{objects} objects, {size >> 20} MiB", dataset
+            ),
+        )
+    print_json(report.to_data()) if as_json else _print(_fsck_lines(report))
+    click.get_current_context().exit(0 if report.ok else DAMAGED)
+
+
+def _fsck_lines(report: Any) -> list[str]:
+    lines = [_finding(item) for item in report.problems]
+    lines += ["note: " + _finding(item) for item in report.notes]
+    verdict = "clean" if report.ok else f"NOT CLEAN, {report.problem_count} problem(s)"
+    return [
+        *lines,
+        f"{verdict}: {report.datasets} dataset(s), {report.blocks} block(s), {report.objects} "
+        + f"object(s), {report.size} bytes read, {report.note_count} note(s)",
+    ]
+
+
+def _finding(item: Any) -> str:
+    number = "" if item.sequence_number is None else f"#{item.sequence_number} "
+    parts = " ".join(part for part in (item.block, item.path) if part)
+    done = "" if item.action is None else f" [{item.action}]"
+    return f"{item.reason}: {item.dataset} {number}{parts}: {item.message}{done}"
+
+
+def _ref(name: str) -> DatasetRef:
+    """A dataset by id, or by alias; without account it is the single tenant's."""
+    from ..auth.access import SINGLE_OWNER
+
+    if name.startswith("did:"):
+        return DatasetRef(id=DatasetId.parse(name))
+    return DatasetRef(alias=DatasetAlias.parse(name if "/" in name else f"{SINGLE_OWNER}/{name}"))
+
+
+# --- gc -------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Remove nothing; say what would go.")
+@click.option(
+    "--grace",
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="Leave what is younger alone: 24h, 90m, 2d; one hour at least.",
+)
+@_store_options
+def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
+    """Remove what no chain names: orphans, old chains, abandoned uploads and first pushes.
+
+    Safe beside a running node. What its heads lead to, or led to within the grace time, stays;
+    so does what a job that waits or runs speaks of.
+    """
+    from storage.upkeep.gc import collect_garbage
+
+    least = parse_duration(grace)
+    if least < LEAST_GRACE:
+        raise GraceTooShort("the grace time is one hour at least, so that it covers every commit")
+    with _stores(where) as stores, _watched(as_json) as watch:
+        report = collect_garbage(
+            stores,
+            grace=least,
+            dry_run=dry_run,
+            progress=lambda dataset, objects: watch(f"{objects} objects", dataset),
+        )
+    print_json(report.to_data()) if as_json else _print(_gc_lines(report))
+
+
+def _gc_lines(report: Any) -> list[str]:
+    verb = "would remove" if report.dry_run else "removed"
+    lines = [f"left alone: {line}" for line in report.left_alone]
+    for reason, tally in sorted(report.removed.items()):
+        lines.append(f"{verb} {tally.count} x {reason}, {tally.size} bytes")
+    lines += [
+        f"{verb} dataset {alias}: its first push never ended" for alias in report.datasets_forgotten
+    ]
+    total = sum(tally.count for tally in report.removed.values())
+    return [
+        *lines,
+        f"{verb} {total} object(s), {report.unfinished_writes} unfinished write(s) and "
+        + f"{report.blocks_forgotten} row(s) of the index",
+        f"{report.young} object(s) are younger than the grace time; looked at {report.objects} "
+        + f"object(s) of {report.datasets} dataset(s)",
+    ]
+
+
+# --- db -------------------------------------------------------------------------------------
+
+
+@click.group()
+def db() -> None:
+    """The database of a node."""
+
+
+@db.command()
+@_store_options
+def migrate(as_json: bool, **where: Any) -> None:
+    """Bring the schema up to date, as `serve` does when it starts; several may do so at once."""
+    with _stores(where, migrate=True):
+        pass
+    print_json({"migrated": True}) if as_json else click.echo("the database is up to date")
+
+
+# --- reading and telling --------------------------------------------------------------------
+
+
+def parse_duration(text: str) -> timedelta:
+    """`90m`, `24h`, `2d`, `45s`. Raises `UnreadableDuration`."""
+    number, unit = text[:-1], text[-1:]
+    if not (number.isascii() and number.isdigit() and len(number) <= 6 and unit in SECONDS):
+        raise UnreadableDuration(f"a time is written as 90m, 24h or 2d; not {text[:50]!r}")
+    return timedelta(seconds=int(number) * SECONDS[unit])
+
+
+def parse_rate(text: str) -> int:
+    """`50M`: bytes a second. Raises `UnreadableRate`."""
+    unit = text[-1:].upper()
+    number = text[:-1] if unit in BYTES else text
+    if not (number.isascii() and number.isdigit() and len(number) <= 12 and int(number)):
+        raise UnreadableRate(
+            f"a rate is written as 50M or 800K (bytes a second); not {text[:50]!r}"
+        )
+    return int(number) * BYTES.get(unit, 1)
+
+
+def _print(lines: Sequence[str]) -> None:
+    for line in lines:
+        click.echo(one_line(line, MAX_LINE))
+
+
+@contextmanager
+def _watched(as_json: bool) -> Iterator[Callable[[str, str], None]]:
+    """One line on stderr that changes, while a person looks; silence otherwise."""
+    if as_json or not sys.stderr.isatty():
+        yield lambda _amount, _dataset: None
+        return
+    from rich.console import Console
+
+    calls = 0
+    with Console(stderr=True).status("looking ...") as status:
+
+        def watch(amount: str, dataset: str) -> None:
+            nonlocal calls
+            calls += 1
+            if calls % SHOW_EVERY == 1:
+                status.update(f"{amount}  {one_line(dataset, 100)}")
+
+        yield watch

@@ -1,0 +1,259 @@
+"""The index made again from the objects alone.
+
+The truth of a node is its object store: blocks, heads and aliases lie there as files. From
+them come the datasets, references, blocks and inputs of the index; accounts, tokens and jobs
+are nowhere but in the database.
+
+Blocks are read as they are listed, hashed, and only their frames decoded; a dataset becomes
+visible in one transaction, once its head leads to a first block. What its head does not
+lead to is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+
+from protocol.codec.blocks import decode_block, peek_block
+from protocol.errors import BadInput, Conflict, NodeError, NotFound
+from protocol.identity import DatasetAlias, DatasetId, Name
+from protocol.metadata.events import DatasetKind, ExecuteTransform, Seed, SetTransform
+from protocol.multihash import Multihash
+
+from ..clock import Clock, system_clock
+from ..errors import BlockNotFound
+from ..index.sql import entry_row, log_move
+from ..index.sql_blocks import delete_unreached
+from ..info import read_info
+from ..layout import HEAD
+from ..ports import ObjectStore
+from ..sql.engine import reading, writing
+from ..sql.tables import blocks, datasets, inputs, refs
+from ..stores import SeedMismatch
+from ..values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+
+DEFAULT_OWNER = "kamu"
+"""Whose datasets are that lie there under a name without account."""
+_DECLARING = (SetTransform.__name__, ExecuteTransform.__name__)
+BATCH = 1000
+MAX_BLOCK_BYTES = 64 << 20
+
+_PLAIN = sa.table(
+    "blocks",
+    *(sa.column(name) for name in ("dataset", "hash", "sequence_number", "prev", "kind", "raw")),
+)
+"""The table as its driver sees it: bytes stay bytes, nothing is converted by the row."""
+
+Progress = Callable[[str, int], None]
+"""Called with the dataset and the blocks read so far."""
+
+
+class IndexNotEmpty(Conflict):
+    """An index is only made again in a database without datasets."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this database has datasets already; name an empty one, or compare with --check"
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class RebuildReport:
+    """What became of each dataset that was found."""
+
+    datasets: int = 0
+    blocks: int = 0
+    problems: list[str] = field(default_factory=list)
+    """Datasets that are not in the new index, and why."""
+    notes: list[str] = field(default_factory=list)
+    """What had to be guessed."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def to_data(self) -> dict[str, Any]:
+        """JSON-compatible."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def rebuild_index(
+    objects: ObjectStore,
+    engine: sa.Engine,
+    *,
+    owner: str = DEFAULT_OWNER,
+    threads: int = 1,
+    clock: Clock = system_clock,
+    progress: Progress = lambda _dataset, _blocks: None,
+) -> RebuildReport:
+    """Fill the empty, migrated index behind `engine` from the objects.
+
+    `threads` read objects at a time: one for local files, more for a bucket. Memory: a
+    batch of blocks. A dataset that is not whole is left out and reported.
+
+    Raises:
+        IndexNotEmpty: there are datasets already; nothing was changed.
+    """
+    with reading(engine) as db:
+        if db.execute(sa.select(datasets.c.id).limit(1)).first() is not None:
+            raise IndexNotEmpty
+    report = RebuildReport()
+    with ThreadPoolExecutor(threads) as pool:
+        for dataset in objects.datasets():
+            loader = _Loader(objects, engine, report, owner, pool if threads > 1 else None)
+            try:
+                loader.load(dataset, clock, progress)
+            except NodeError as problem:
+                report.problems.append(f"{dataset}: {problem.message}")
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Loader:
+    """Takes in one dataset after the other."""
+
+    objects: ObjectStore
+    engine: sa.Engine
+    report: RebuildReport
+    owner: str
+    pool: ThreadPoolExecutor | None
+
+    def load(self, dataset: DatasetId, clock: Clock, progress: Progress) -> None:
+        """All of a dataset or nothing of it."""
+        head = self.objects.read_ref(dataset, HEAD)
+        if head is None:  # garbage, by the layout of ODF
+            return
+        before = self.report.blocks
+        with writing(self.engine) as db:
+            db.execute(sa.insert(datasets).values(**entry_row(_placeholder(dataset))))
+            for rows in self._rows(dataset):
+                db.execute(sa.insert(_PLAIN), rows)
+                progress(str(dataset), before + len(rows))
+                before += len(rows)
+            delete_unreached(db, dataset, [head])
+            seed = _first_block(db, dataset, head)
+            entry = self._entry(db, dataset, seed)
+            db.execute(
+                sa.update(datasets).where(datasets.c.id == dataset).values(**entry_row(entry))
+            )
+            db.execute(sa.insert(refs).values(dataset=dataset, name=HEAD, hash=head))
+            log_move(db, dataset, HEAD, None, head, clock)
+            _insert_inputs(db, dataset)
+            count = sa.select(sa.func.count()).where(blocks.c.dataset == dataset)
+            loaded = int(db.execute(count).scalar_one())
+        self.report.datasets += 1
+        self.report.blocks += loaded
+
+    # --- blocks -----------------------------------------------------------------------------
+
+    def _rows(self, dataset: DatasetId) -> Iterator[list[dict[str, object]]]:
+        keys = (
+            info.key for info in self.objects.list(dataset) if info.key.kind is ObjectKind.BLOCK
+        )
+        while batch := list(islice(keys, BATCH)):
+            raws = map(self._read, batch) if self.pool is None else self.pool.map(self._read, batch)
+            rows = [row for key, raw in zip(batch, raws, strict=True) if (row := _row(key, raw))]
+            if rows:
+                yield rows
+
+    def _read(self, key: ObjectKey) -> bytes:
+        try:
+            with self.objects.open(key) as stream:
+                return stream.read(MAX_BLOCK_BYTES)
+        except NotFound:  # removed since it was listed
+            return b""
+
+    # --- the entry --------------------------------------------------------------------------
+
+    def _entry(self, db: sa.Connection, dataset: DatasetId, first: bytes) -> DatasetEntry:
+        block = decode_block(first)
+        if not isinstance(block.event, Seed) or block.event.dataset_id != dataset:
+            raise SeedMismatch(dataset)
+        info = read_info(self.objects, dataset)
+        if info is None:
+            self.report.notes.append(f"{dataset}: no info/node; private, as old as its Seed")
+        return DatasetEntry(
+            dataset,
+            self._alias(db, dataset),
+            block.event.dataset_kind,
+            Visibility.PRIVATE if info is None else info.visibility,
+            block.block.system_time if info is None else info.created_at,
+        )
+
+    def _alias(self, db: sa.Connection, dataset: DatasetId) -> DatasetAlias:
+        """The alias kept with the dataset; one made of its id when that is absent or taken."""
+        found = self.objects.read_alias(dataset)
+        spare = DatasetAlias(Name(dataset.multibase), Name(self.owner))
+        if found is None:
+            self.report.notes.append(f"{dataset}: no readable info/alias; it is called {spare}")
+            return spare
+        alias = DatasetAlias(found.name, found.account or Name(self.owner))
+        taken = sa.select(datasets.c.id).where(datasets.c.alias_folded == alias.folded)
+        if db.execute(taken).first() is None:
+            return alias
+        self.report.notes.append(f"{dataset}: {alias} is taken; it is called {spare}")
+        return spare
+
+
+def _placeholder(dataset: DatasetId) -> DatasetEntry:
+    """An entry for the blocks to refer to, until the Seed is known. Nobody ever sees it."""
+    name = DatasetAlias(Name(dataset.multibase), Name("rebuilding"))
+    return DatasetEntry(dataset, name, DatasetKind.Root, Visibility.PRIVATE, system_clock())
+
+
+def _row(key: ObjectKey, raw: bytes) -> dict[str, object] | None:
+    """The row of a block; None for one whose bytes are not what its name says."""
+    try:
+        frame = peek_block(raw)
+    except BadInput:
+        return None
+    if frame.hash != key.hash:
+        return None
+    return {
+        "dataset": key.dataset.key,
+        "hash": key.hash.raw,
+        "sequence_number": frame.sequence_number,
+        "prev": None if frame.prev is None else frame.prev.raw,
+        "kind": frame.event,
+        "raw": raw,
+    }
+
+
+def _first_block(db: sa.Connection, dataset: DatasetId, head: Multihash) -> bytes:
+    """Bytes of the first block of a chain that is whole. Raises `BlockNotFound`: it is not."""
+    oldest = (
+        sa.select(blocks.c.prev, blocks.c.raw)
+        .where(blocks.c.dataset == dataset)
+        .order_by(blocks.c.sequence_number)
+        .limit(1)
+    )
+    row = db.execute(oldest).one_or_none()
+    if row is None or row.prev is not None:
+        raise BlockNotFound(head if row is None else row.prev)
+    return bytes(row.raw)
+
+
+def _insert_inputs(db: sa.Connection, dataset: DatasetId) -> None:
+    """The inputs that the chain declares last, as the chain's state has them."""
+    newest = (
+        sa.select(blocks.c.raw)
+        .where(blocks.c.dataset == dataset, blocks.c.kind.in_(_DECLARING))
+        .order_by(blocks.c.sequence_number.desc())
+        .limit(1)
+    )
+    raw = db.execute(newest).scalar_one_or_none()
+    event = None if raw is None else decode_block(bytes(raw)).event
+    if isinstance(event, SetTransform):
+        named = dict.fromkeys(item.dataset_ref.id for item in event.inputs)
+    elif isinstance(event, ExecuteTransform):
+        named = dict.fromkeys(item.dataset_id for item in event.query_inputs)
+    else:
+        return
+    rows = [{"dataset": dataset, "input": name} for name in named if name is not None]
+    if rows:
+        db.execute(sa.insert(inputs), rows)
