@@ -13,8 +13,9 @@ from typing import Any
 import click
 
 from protocol.errors import BadInput
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
 from protocol.instant import NANOS, Instant
-from storage.values import Scope, Token
+from storage.values import Reach, Scope, Token
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MAX_DAYS = 36_500
@@ -24,7 +25,7 @@ class UnreadableExpiry(BadInput):
     """An `--expires` that is neither an instant nor a duration."""
 
 
-def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that opens the node's stores."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
@@ -36,7 +37,8 @@ def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def _stores(data: Path | None, database_url: str | None) -> Iterator[Any]:
+def node_stores(data: Path | None, database_url: str | None) -> Iterator[tuple[Any, Any]]:
+    """The node's stores, opened, and its settings."""
     from storage.config import StoreSettings, open_stores
 
     from ..settings import load_settings
@@ -46,7 +48,7 @@ def _stores(data: Path | None, database_url: str | None) -> Iterator[Any]:
         StoreSettings(data=settings.data, database_url=settings.database_url), repair=False
     )
     try:
-        yield opened
+        yield opened, settings
     finally:
         opened.close()
 
@@ -68,13 +70,17 @@ def token() -> None:
 @click.option("--expires", help="When it ends: an RFC 3339 instant, or 30d, 12h, 15m, 60s.")
 @click.option("--label", default="", help="What it is for.")
 @click.option("--admin", is_flag=True, help="Make the account an administrator.")
-@_store_options
+@click.option("--dataset", help="Only for this dataset: ACCOUNT/NAME, or NAME of a single tenant.")
+@click.option("--account-scope", is_flag=True, help="Only for the account's own datasets.")
+@store_options
 def create(
     account: str,
     scopes: tuple[str, ...],
     expires: str | None,
     label: str,
     admin: bool,
+    dataset: str | None,
+    account_scope: bool,
     data: Path | None,
     database_url: str | None,
     as_json: bool,
@@ -82,9 +88,12 @@ def create(
     """Print a new token. It is shown this once; the node keeps only its hash."""
     from ..usecases.accounts import create_token, ensure_account
 
+    if dataset is not None and account_scope:
+        raise click.UsageError("--dataset and --account-scope are two different reaches")
     now = Instant(time.time_ns())
     ends = None if expires is None else parse_expiry(expires, now)
-    with _stores(data, database_url) as stores:
+    with node_stores(data, database_url) as (stores, settings):
+        only = None if dataset is None else _dataset(stores, settings, dataset)
         owner = ensure_account(stores.accounts, account, os.urandom, is_admin=admin)
         made = create_token(
             stores.accounts,
@@ -94,6 +103,8 @@ def create(
             scopes=map(Scope, scopes) if scopes else Scope,
             expires_at=ends,
             label=label,
+            reach=_reach(only, account_scope=account_scope),
+            dataset=only,
         )
     if not as_json:
         click.echo(str(made))
@@ -104,10 +115,10 @@ def create(
 
 @token.command(name="list")
 @click.option("--account", required=True, help="Whose tokens.")
-@_store_options
+@store_options
 def list_(account: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
     """List an account's tokens, without their secrets."""
-    with _stores(data, database_url) as stores:
+    with node_stores(data, database_url) as (stores, _):
         tokens = stores.accounts.tokens(_account(stores, account).id)
     if as_json:
         click.echo(json.dumps([_shown(item) for item in tokens]))
@@ -115,15 +126,16 @@ def list_(account: str, data: Path | None, database_url: str | None, as_json: bo
     for item in tokens:
         line = _shown(item)
         state = "revoked" if item.revoked_at else f"expires {line['expiresAt'] or 'never'}"
-        click.echo(f"{item.id}  {','.join(line['scopes'])}  {state}  {item.label}")
+        reach = line["datasetId"] or line["reach"]
+        click.echo(f"{item.id}  {','.join(line['scopes'])}  {reach}  {state}  {item.label}")
 
 
 @token.command()
 @click.argument("token_id")
-@_store_options
+@store_options
 def revoke(token_id: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
     """Revoke a token by its id (see `token list`); at once and for good."""
-    with _stores(data, database_url) as stores:
+    with node_stores(data, database_url) as (stores, _):
         stores.accounts.revoke_token(token_id)
     click.echo(json.dumps({"revoked": token_id}) if as_json else f"revoked {token_id}")
 
@@ -143,13 +155,30 @@ def parse_expiry(text: str, now: Instant) -> Instant:
         ) from None
 
 
-def _account(stores: Any, name: str) -> Any:
-    from ..usecases.accounts import AccountUnknown
+def _dataset(stores: Any, settings: Any, text: str) -> DatasetId:
+    """Id of the dataset a user means. Raises `MalformedName`, `DatasetNotFound`."""
+    from ..auth.access import SINGLE_OWNER
+    from ..settings import Tenancy
 
-    found = stores.accounts.find_account(name)
-    if found is None:
-        raise AccountUnknown(name)
+    ref = DatasetRef.parse(text)
+    if ref.alias is not None and ref.alias.account is None:
+        if settings.tenancy is Tenancy.MULTI:
+            raise click.UsageError("--dataset of a multi-tenant node is ACCOUNT/NAME")
+        ref = DatasetRef(alias=DatasetAlias(ref.alias.name, Name(SINGLE_OWNER)))
+    found: DatasetId = stores.registry.get(ref).id
     return found
+
+
+def _reach(dataset: DatasetId | None, *, account_scope: bool) -> Reach:
+    if dataset is not None:
+        return Reach.DATASET
+    return Reach.ACCOUNT if account_scope else Reach.NODE
+
+
+def _account(stores: Any, name: str) -> Any:
+    from ..usecases.accounts import find_account
+
+    return find_account(stores.accounts, name)
 
 
 def _shown(item: Token) -> dict[str, Any]:
@@ -157,6 +186,8 @@ def _shown(item: Token) -> dict[str, Any]:
         "id": item.id,
         "label": item.label,
         "scopes": sorted(item.scopes),
+        "reach": item.reach.value,
+        "datasetId": str(item.dataset) if item.dataset else None,
         "createdAt": str(item.created_at),
         "expiresAt": str(item.expires_at) if item.expires_at else None,
         "revokedAt": str(item.revoked_at) if item.revoked_at else None,

@@ -1,0 +1,128 @@
+"""`odf-node account`: make and list accounts and set passwords, on the machine of the node."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protocol.errors import BadInput
+from protocol.instant import Instant
+from storage.values import Account
+
+from .admin import node_stores, store_options
+
+PAGE = 500
+
+
+class NoPassword(BadInput):
+    """Standard input held no password."""
+
+
+@click.group()
+def account() -> None:
+    """Accounts of a node; run on the node's machine."""
+
+
+@account.command()
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read a password from standard input.")
+@click.option("--admin", is_flag=True, help="Make it an administrator.")
+@store_options
+def create(
+    name: str,
+    password_stdin: bool,
+    admin: bool,
+    data: Path | None,
+    database_url: str | None,
+    as_json: bool,
+) -> None:
+    """Make an account. Without a password it is used by tokens alone."""
+    from ..auth.passwords import check_new
+    from ..usecases.accounts import create_account
+
+    password = check_new(_from_stdin()) if password_stdin else None
+    with node_stores(data, database_url) as (stores, settings):
+        made = create_account(stores.accounts, name, os.urandom, is_admin=admin)
+        if password is not None:
+            _set(stores, settings, made, password)
+    shown = {"accountName": made.name, "accountId": made.id, "isAdmin": made.is_admin}
+    click.echo(json.dumps(shown) if as_json else f"{made.name}  {made.id}")
+
+
+@account.command(name="list")
+@store_options
+def list_(data: Path | None, database_url: str | None, as_json: bool) -> None:
+    """List all accounts by name."""
+    shown: list[dict[str, Any]] = []
+    with node_stores(data, database_url) as (stores, _):
+        after = None
+        while page := stores.accounts.page(after=after, limit=PAGE):
+            shown += [_shown(stores, item) for item in page]
+            after = page[-1].name.lower()
+    if as_json:
+        click.echo(json.dumps(shown))
+        return
+    for item in shown:
+        marks = [word for word in ("admin", "password") if item[_FIELDS[word]]]
+        click.echo(f"{item['accountName']}  {item['accountId']}  {','.join(marks) or '-'}")
+
+
+_FIELDS = {"admin": "isAdmin", "password": "hasPassword"}
+
+
+@account.command()
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read it from standard input, unasked.")
+@store_options
+def password(
+    name: str, password_stdin: bool, data: Path | None, database_url: str | None, as_json: bool
+) -> None:
+    """Set an account's password; its sessions end. Tokens stay as they are."""
+    from ..auth.access import SINGLE_OWNER
+    from ..auth.passwords import check_new
+    from ..settings import Tenancy
+    from ..usecases.accounts import ensure_account, find_account
+
+    chosen = check_new(_from_stdin() if password_stdin else _asked())
+    with node_stores(data, database_url) as (stores, settings):
+        if settings.tenancy is Tenancy.SINGLE and name.lower() == SINGLE_OWNER:
+            ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
+        found = find_account(stores.accounts, name)
+        _set(stores, settings, found, chosen)
+    click.echo(json.dumps({"accountName": found.name}) if as_json else f"{found.name} has it")
+
+
+def _set(stores: Any, settings: Any, owner: Account, chosen: str) -> None:
+    from ..auth.passwords import Cost
+    from ..usecases.accounts import set_password
+
+    now, cost = Instant(time.time_ns()), Cost(settings.password_work)
+    set_password(stores.accounts, owner, chosen, os.urandom, now, cost)
+
+
+def _shown(stores: Any, item: Account) -> dict[str, Any]:
+    return {
+        "accountName": item.name,
+        "accountId": item.id,
+        "isAdmin": item.is_admin,
+        "hasPassword": stores.accounts.find_password(item.id) is not None,
+    }
+
+
+def _from_stdin() -> str:
+    """The first line, without its end. Raises `NoPassword`."""
+    line = sys.stdin.readline(2048).rstrip("\r\n")
+    if not line:
+        raise NoPassword("standard input held no password")
+    return line
+
+
+def _asked() -> str:
+    asked: str = click.prompt("New password", hide_input=True, confirmation_prompt=True)
+    return asked
