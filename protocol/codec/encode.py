@@ -9,11 +9,9 @@ Source: ODF "Metadata serialization", and the layout rules of the FlatBuffers bu
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
-
-from flatbuffers import Builder
-from flatbuffers import number_types as number
 
 from ..attributes import Attributes
 from ..errors import BadInput
@@ -21,6 +19,7 @@ from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
 from ..metadata.table import Table
 from ..multihash import Multihash
+from .builder import Builder
 from .tables import ENUMS, TABLES, UNIONS, Field
 
 MAX_DEPTH = 100
@@ -28,13 +27,15 @@ MAX_DEPTH = 100
 
 UNION_SLOTS = 2
 
-_NUMBERS: dict[str, tuple[Any, int, int]] = {
-    "u64": (number.Uint64Flags, 0, 2**64 - 1),
-    "u32": (number.Uint32Flags, 0, 2**32 - 1),
-    "i64": (number.Int64Flags, -(2**63), 2**63 - 1),
-    "i32": (number.Int32Flags, -(2**31), 2**31 - 1),
-    "i16": (number.Int16Flags, -(2**15), 2**15 - 1),
+_NUMBERS: dict[str, tuple[struct.Struct, int, int]] = {
+    "u64": (struct.Struct("<Q"), 0, 2**64 - 1),
+    "u32": (struct.Struct("<I"), 0, 2**32 - 1),
+    "i64": (struct.Struct("<q"), -(2**63), 2**63 - 1),
+    "i32": (struct.Struct("<i"), -(2**31), 2**31 - 1),
+    "i16": (struct.Struct("<h"), -(2**15), 2**15 - 1),
 }
+_BOOL = struct.Struct("<?")
+_TIMESTAMP = struct.Struct("<iHxxII")
 _TYPES: dict[str, type] = {
     "bool": bool,
     "enum": str,
@@ -70,9 +71,7 @@ def encode_root(
     `fields` describe a table that is not in `TABLES`. Raises `Unencodable`.
     """
     writer = _Writer(timestamp_alignment)
-    root = writer.table(name, fields or TABLES[name], value)
-    writer.builder.Finish(root)
-    return bytes(writer.builder.Output())
+    return writer.builder.finish(writer.table(name, fields or TABLES[name], value))
 
 
 def check_value(owner: str, field: Field, value: object) -> None:
@@ -107,7 +106,7 @@ class _Writer:
     """One buffer in the making."""
 
     def __init__(self, timestamp_alignment: int) -> None:
-        self.builder = Builder(1024)
+        self.builder = Builder()
         self._timestamp_alignment = timestamp_alignment
         self._depth = 0
 
@@ -116,15 +115,11 @@ class _Writer:
         if self._depth > MAX_DEPTH:
             raise Unencodable(f"values are nested deeper than {MAX_DEPTH} tables")
         present = self._create_parts(name, fields, value)
-        width = sum(UNION_SLOTS if field.wire == "union" else 1 for field in fields)
-        self.builder.StartObject(width)
-        slot = 0
+        start, slots = self.builder.size, list[int]()
         for field in fields:
-            if field.name in present:
-                self._place(slot, field, present[field.name])
-            slot += UNION_SLOTS if field.wire == "union" else 1
+            self._place(slots, field, present.get(field.name))
         self._depth -= 1
-        return int(self.builder.EndObject())
+        return self.builder.table(start, slots)
 
     def _create_parts(self, name: str, fields: tuple[Field, ...], value: Table) -> dict[str, Any]:
         """First pass: what each present field puts into the table, objects already written."""
@@ -140,52 +135,51 @@ class _Writer:
             present[field.name] = create(self, name, field, part) if create else part
         return present
 
-    def _place(self, slot: int, field: Field, value: Any) -> None:
-        """Second pass: one field of the open table."""
+    def _place(self, slots: list[int], field: Field, value: Any) -> None:
+        """Second pass: one field of the open table, and where it stands."""
         builder = self.builder
-        if field.wire in _CREATE:
-            if field.wire == "union":
-                tag, offset = value
-                builder.PrependUint8(tag)
-                builder.Slot(slot)
-                builder.PrependUOffsetTRelative(offset)
-                builder.Slot(slot + 1)
-            else:
-                builder.PrependUOffsetTRelative(value)
-                builder.Slot(slot)
+        if field.wire == "union":
+            self._place_union(slots, value)
             return
-        if field.wire == "timestamp":
-            self._place_timestamp(value)
+        if value is None:
+            slots.append(0)
+            return
+        if field.wire in _CREATE:
+            builder.offset(value)
+        elif field.wire == "timestamp":
+            year, ordinal, seconds, nanos = value.fields()
+            builder.align(self._timestamp_alignment, _TIMESTAMP.size)
+            builder.prepend(_TIMESTAMP.pack(year, ordinal, seconds, nanos))
         else:
-            flags, plain = _scalar(field, value)
+            layout, plain = _scalar(field, value)
             if field.required and plain == 0:
+                slots.append(0)
                 return
-            builder.Prepend(flags, plain)
-        builder.Slot(slot)
+            builder.number(layout, plain)
+        slots.append(builder.size)
 
-    def _place_timestamp(self, when: Instant) -> None:
-        year, ordinal, seconds, nanos = when.fields()
-        builder = self.builder
-        builder.Prep(self._timestamp_alignment, 16)
-        builder.Place(nanos, number.Uint32Flags)
-        builder.Place(seconds, number.Uint32Flags)
-        builder.Place(0, number.Uint16Flags)
-        builder.Place(ordinal, number.Uint16Flags)
-        builder.Place(year, number.Int32Flags)
+    def _place_union(self, slots: list[int], value: tuple[int, int] | None) -> None:
+        if value is None:
+            slots += (0,) * UNION_SLOTS
+            return
+        tag, target = value
+        self.builder.prepend(bytes((tag,)))
+        slots.append(self.builder.size)
+        self.builder.offset(target)
+        slots.append(self.builder.size)
 
     def bytes_(self, _: str, field: Field, value: Any) -> int:
         raw = value if field.wire == "bytes" else value.raw
-        return int(self.builder.CreateByteVector(raw))
+        return self.builder.vector(raw, len(raw))
 
     def string(self, name: str, field: Field, value: Any) -> int:
-        return int(self.builder.CreateString(_text(str(value), f"{name}.{field.name}")))
+        return self.builder.text(_text(str(value), f"{name}.{field.name}"))
 
     def attributes(self, name: str, field: Field, value: Any) -> int:
-        text = self.builder.CreateString(_text(value.text, f"{name}.{field.name}"))
-        self.builder.StartObject(1)
-        self.builder.PrependUOffsetTRelative(text)
-        self.builder.Slot(0)
-        return int(self.builder.EndObject())
+        text = self.builder.text(_text(value.text, f"{name}.{field.name}"))
+        start = self.builder.size
+        self.builder.offset(text)
+        return self.builder.table(start, [self.builder.size])
 
     def subtable(self, name: str, field: Field, value: Any) -> int:
         if type(value).__name__ != field.of:
@@ -202,34 +196,27 @@ class _Writer:
         for item in value:
             if not isinstance(item, str):
                 raise Unencodable(f"{name}.{field.name} is a list of text only")
-        return self._offsets([self.string(name, field, item) for item in value])
+        return self.builder.offsets([self.string(name, field, item) for item in value])
 
     def tables(self, name: str, field: Field, value: Any) -> int:
-        return self._offsets([self.subtable(name, field, item) for item in value])
+        return self.builder.offsets([self.subtable(name, field, item) for item in value])
 
     def unions(self, name: str, field: Field, value: Any) -> int:
-        return self._offsets([self._wrapped(name, field, item) for item in value])
+        return self.builder.offsets([self._wrapped(name, field, item) for item in value])
 
     def _wrapped(self, name: str, field: Field, value: Any) -> int:
         tag_and_offset = self.union(name, field, value)
-        self.builder.StartObject(UNION_SLOTS)
-        self._place(0, Field("value", "union", field.of), tag_and_offset)
-        return int(self.builder.EndObject())
-
-    def _offsets(self, offsets: list[int]) -> int:
-        builder = self.builder
-        builder.StartVector(4, len(offsets), 4)
-        for offset in reversed(offsets):
-            builder.PrependUOffsetTRelative(offset)
-        return int(builder.EndVector())
+        start, slots = self.builder.size, list[int]()
+        self._place_union(slots, tag_and_offset)
+        return self.builder.table(start, slots)
 
 
-def _scalar(field: Field, value: Any) -> tuple[Any, int]:
+def _scalar(field: Field, value: Any) -> tuple[struct.Struct, int]:
     if field.wire == "enum":
         carrier, names = ENUMS[field.of or ""]
         return _NUMBERS[carrier][0], names.index(str(value))
     if field.wire == "bool":
-        return number.BoolFlags, value
+        return _BOOL, value
     return _NUMBERS[field.wire][0], value
 
 

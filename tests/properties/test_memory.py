@@ -80,7 +80,7 @@ def test_a_block_made_to_take_memory_takes_little(greed: str) -> None:
 @pytest.mark.parametrize("times", [3, 4, 5, 1000])
 def test_parts_that_are_shared_take_no_more(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def shared(writer: Any, name: str, field: Any, value: Any) -> int:
-        return int(writer._offsets([writer.subtable(name, field, value[0])] * len(value)))
+        return int(writer.builder.offsets([writer.subtable(name, field, value[0])] * len(value)))
 
     monkeypatch.setitem(encode._CREATE, "[table]", shared)
     raw = schema_of(times, listing('{"":{}}')).raw
