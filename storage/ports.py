@@ -287,5 +287,8 @@ class UploadedFiles(Protocol):
     def oldest(self, *, before: Instant, limit: int = 100) -> Sequence[UploadedFile]:
         """Files announced before then, oldest first."""
 
+    def has_content(self, account: AccountId, content: Multihash) -> bool:
+        """Whether a file of the account has this content."""
+
     def remove(self, upload: str) -> bool:
         """Forget the file. True when no other file of the account has its content."""

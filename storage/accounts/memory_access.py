@@ -115,10 +115,14 @@ class MemoryUploadedFiles:
             old = [file for file in self._files.values() if file.created_at < before]
         return sorted(old, key=lambda file: (file.created_at, file.id))[:limit]
 
+    def has_content(self, account: AccountId, content: Multihash) -> bool:
+        with self._lock:
+            files = self._files.values()
+            return any((file.account, file.hash) == (account, content) for file in files)
+
     def remove(self, upload: str) -> bool:
         with self._lock:
             gone = self._files.pop(upload, None)
-            if gone is None or gone.hash is None:
-                return False
-            same = (gone.account, gone.hash)
-            return all((file.account, file.hash) != same for file in self._files.values())
+        if gone is None or gone.hash is None:
+            return False
+        return not self.has_content(gone.account, gone.hash)

@@ -139,17 +139,21 @@ class SqlUploadedFiles:
         with reading(self._engine) as db:
             return [UploadedFile(**row) for row in db.execute(query).mappings()]
 
+    def has_content(self, account: AccountId, content: Multihash) -> bool:
+        if not storable(account):
+            return False
+        with reading(self._engine) as db:
+            return _has_content(db, account, content)
+
     def remove(self, upload: str) -> bool:
         if not storable(upload):
             return False
-        columns = uploaded_files.c
         with writing(self._engine) as db:
             gone = _file(db, upload)
-            db.execute(sa.delete(uploaded_files).where(columns.id == upload))
+            db.execute(sa.delete(uploaded_files).where(uploaded_files.c.id == upload))
             if gone is None or gone.hash is None:
                 return False
-            same = (columns.account == gone.account, columns.hash == gone.hash)
-            return db.execute(sa.select(columns.id).where(*same).limit(1)).first() is None
+            return not _has_content(db, gone.account, gone.hash)
 
 
 def _login(db: sa.Connection, code_hash: bytes) -> DeviceLogin | None:
@@ -162,6 +166,12 @@ def _file(db: sa.Connection, upload: str) -> UploadedFile | None:
     query = sa.select(uploaded_files).where(uploaded_files.c.id == upload)
     row = db.execute(query).mappings().one_or_none()
     return None if row is None else UploadedFile(**row)
+
+
+def _has_content(db: sa.Connection, account: AccountId, content: Multihash) -> bool:
+    columns = uploaded_files.c
+    same = (columns.account == account, columns.hash == content)
+    return db.execute(sa.select(columns.id).where(*same).limit(1)).first() is not None
 
 
 def _require_account(db: sa.Connection, account: AccountId) -> None:

@@ -8,10 +8,11 @@ import pytest
 from chain_maker import NOON
 from index_parts import ManualClock
 
+from protocol.identity import DatasetId
 from protocol.instant import Instant
 from storage.errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
 from storage.ports import AccountStore
-from storage.values import Account, AccountId, Scope, Token
+from storage.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 BERT = Account(AccountId("did:odf:bert"), "bert", is_admin=True)
@@ -23,6 +24,8 @@ TOKEN = Token(
     created_at=Instant(NOON.ns + 1),
     expires_at=Instant.parse("9999-12-31T23:59:59.999999999Z"),
     label="laptop",
+    reach=Reach.DATASET,
+    dataset=DatasetId(bytes(range(32))),
 )
 
 
@@ -52,6 +55,41 @@ class AccountStoreContract:
         assert accounts.find_account(name) is None
         with pytest.raises(AccountNotFound):
             accounts.account(AccountId(name))
+
+    def test_pages_go_through_all_accounts_in_the_order_of_folded_names(
+        self, accounts: AccountStore
+    ) -> None:
+        for name in ("bert", "Anna", "c", "B"):
+            accounts.put_account(Account(AccountId(f"did:odf:{name}"), name))
+        seen: list[str] = []
+        while page := accounts.page(after=seen[-1].lower() if seen else None, limit=3):
+            seen += [account.name for account in page]
+        assert seen == ["Anna", "B", "bert", "c"]
+
+    @pytest.mark.parametrize("odd", ["\0", "\ud800", "\U0010ffff", "'--"])
+    def test_odd_cursors_are_no_matter(self, accounts: AccountStore, odd: str) -> None:
+        accounts.page(after=odd)
+
+    def test_a_password_comes_back_as_it_was_last_set(self, accounts: AccountStore) -> None:
+        accounts.put_account(ANNA)
+        assert accounts.find_password(ANNA.id) is None
+        for text in ("$first", "$second"):
+            accounts.set_password(ANNA.id, StoredPassword(text, NOON))
+        assert accounts.find_password(ANNA.id) == StoredPassword("$second", NOON)
+
+    @pytest.mark.parametrize("name", ["anna", "", "\0", "\ud800"])
+    def test_an_absent_account_has_no_password(self, accounts: AccountStore, name: str) -> None:
+        assert accounts.find_password(AccountId(name)) is None
+        with pytest.raises(AccountNotFound):
+            accounts.set_password(AccountId(name), StoredPassword("$", NOON))
+
+    def test_a_stored_password_is_not_shown_by_accident(self) -> None:
+        assert "$hash" not in repr(StoredPassword("$hash", NOON))
+
+    def test_the_first_secret_of_a_name_stays(self, accounts: AccountStore) -> None:
+        assert accounts.secret("session", b"\x00\xff") == b"\x00\xff"
+        assert accounts.secret("session", b"other") == b"\x00\xff"
+        assert accounts.secret("other", b"other") == b"other"
 
     def test_a_token_comes_back_as_it_was_put(self, accounts: AccountStore) -> None:
         accounts.put_account(ANNA)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from chain_maker import chain, entry, some_id
 from index_parts import Index
@@ -9,7 +11,7 @@ from index_parts import Index
 from protocol.identity import DatasetAlias, DatasetRef
 from protocol.metadata.events import DatasetKind
 from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
-from storage.values import DatasetEntry
+from storage.values import DatasetEntry, Visibility
 
 
 def register(index: Index, *aliases: str) -> list[DatasetEntry]:
@@ -118,7 +120,16 @@ class RegistryContract:
         assert len(index.refs.moves(after=0)) == 1
         register(index, "kamu/foo")
 
+    def test_a_dataset_is_shown_to_everybody_or_hidden_again(self, index: Index) -> None:
+        [created] = register(index, "kamu/foo")
+        for visibility in (Visibility.PUBLIC, Visibility.PRIVATE):
+            index.registry.set_visibility(created.id, visibility)
+            found = index.registry.get(DatasetRef(id=created.id))
+            assert found == replace(created, visibility=visibility)
+
     def test_changing_an_absent_dataset_is_refused(self, index: Index) -> None:
+        with pytest.raises(DatasetNotFound):
+            index.registry.set_visibility(some_id(), Visibility.PUBLIC)
         with pytest.raises(DatasetNotFound):
             index.registry.rename(some_id(), DatasetAlias.parse("kamu/foo"))
         with pytest.raises(DatasetNotFound):
