@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from protocol.identity import DatasetId
+from protocol.multihash import HashMismatch
 from protocol.transfer.messages import (
     PROTOCOL_VERSION,
     VERSION_HEADER,
@@ -43,12 +44,19 @@ class Links:
     def push(self, dataset: DatasetId, file: ObjectFileReference) -> PushStrategy:
         """How to put it; nothing to do when this dataset has it already, and keeps it."""
         key = _key(dataset, file)
-        if self.objects.renew(key) is not None:
+        if self._is_here(key):
             return PushStrategy(object_file=file, push_strategy="SkipUpload")
         url = self.objects.upload_url(key, size=file.size, ttl=self.ttl)
         return PushStrategy(
             object_file=file, push_strategy="HttpUpload", upload_to=self._given(url, file)
         )
+
+    def _is_here(self, key: ObjectKey) -> bool:
+        """Also when a push that broke off put it by URL, and nobody has taken it in yet."""
+        try:
+            return self.objects.settle(key) is not None
+        except HashMismatch:
+            return False
 
     def _given(self, url: values.TransferUrl | None, file: ObjectFileReference) -> TransferUrl:
         """The presigned URL, or the node's own: its two headers, in this order."""
