@@ -1,0 +1,66 @@
+"""The strict client of `app/conformance`, as the tests use it: benches on nodes of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from threaded_node import ThreadedNode, threaded_node
+
+from app.conformance.bench import Bench, Check, Need, Published
+from app.conformance.chains import Block, Chain, object_name
+from app.conformance.mimic import Exchange, Mimic
+from app.conformance.outcomes import GaveUp, Result, Why
+from app.conformance.run import BROKEN, CHECKS, bench_of, run_one
+from app.conformance.wire import Cut, Portion, Scissors
+from protocol.instant import Instant
+
+__all__ = [
+    "BROKEN",
+    "CHECKS",
+    "Bench",
+    "Block",
+    "Chain",
+    "Check",
+    "Cut",
+    "Exchange",
+    "GaveUp",
+    "Mimic",
+    "Need",
+    "Portion",
+    "Published",
+    "Result",
+    "Scissors",
+    "Why",
+    "at_bench",
+    "bench_for",
+    "object_name",
+    "run_one",
+]
+
+LONG_AGO = Instant.parse("2020-01-01T00:00:00Z")
+PROGRESS_S = 0.4
+"""Seconds between progress requests of the nodes of these tests."""
+
+
+def bench_for(node: ThreadedNode, account: str) -> Bench:
+    """Everything a check may need, on this node."""
+    return bench_of(
+        node.url,
+        read_only=False,
+        token=node.token(account),
+        account=account,
+        other=node.token("stranger"),
+        expired=node.token("stranger", expires_at=LONG_AGO),
+        patience_s=1.2,
+        progress_s=PROGRESS_S,
+    )
+
+
+@contextmanager
+def at_bench(data: Path, account: str = "kamu", **settings: Any) -> Iterator[Bench]:
+    """A node of its own, and a bench on it."""
+    with threaded_node(data, upload_progress_s=PROGRESS_S, **settings) as node:
+        yield bench_for(node, account)
