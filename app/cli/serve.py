@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging.config
+import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +85,27 @@ def welcome(settings: Settings, port: int) -> str:
     workers = (
         "no worker: ingest waits" if settings.workers == 0 else f"{settings.workers} worker(s)"
     )
-    token = f"odf-node token create --account {account} --data {settings.data}"
+    odf_node = _command()
+    token = f"{odf_node} token create --account {account} --data {settings.data}"
     bearer = '-H "Authorization: Bearer $ODF_NODE_TOKEN"'
-    csv = "-H 'Content-Type: text/csv' --data-binary @rows.csv"
+    csv = "-H 'Content-Type: text/csv' --data-binary @-"
     lines = (
         f"ODF Node serves {url} ({settings.tenancy}-tenant, {workers})",
         f"  data        {settings.data.resolve()}",
         f"  API         {url}docs",
         f"  a token     export ODF_NODE_TOKEN=$({token})",
-        f"  a dataset   odf-node dataset create examples/weather/weather.yaml --node {url}",
-        f"  rows        curl {bearer} {csv} {url}{dataset}/ingest",
+        f"  a dataset   {odf_node} dataset create examples/weather/weather.yaml --node {url}",
+        "  rows        zcat examples/weather/weather.csv.gz | \\",
+        f"              curl {bearer} {csv} {url}{dataset}/ingest",
         f"  read        curl {url}{dataset}/tail",
     )
     return "\n".join(lines)
+
+
+def _command() -> str:
+    """How a person at this terminal calls us: by name, or by path when that is not enough."""
+    if shutil.which("odf-node"):
+        return "odf-node"
+    path = Path(sys.executable).parent / "odf-node"
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
