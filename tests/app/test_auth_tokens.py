@@ -19,8 +19,9 @@ from protocol.identity import DatasetAlias, DatasetId
 from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
 from storage.config import memory_stores
-from storage.values import Account, AccountId, DatasetEntry, Scope, Visibility
+from storage.values import Account, AccountId, DatasetEntry, Reach, Role, Scope, Visibility
 
+HERE, ELSEWHERE = DatasetId(bytes(32)), DatasetId(bytes(range(32)))
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 
 
@@ -116,13 +117,13 @@ def test_an_account_keeps_its_identity_and_gains_but_never_loses_administration(
     assert ensure_account(accounts, "alice", os.urandom).is_admin
 
 
-def _actor(name, *, admin=False, scopes=frozenset(Scope)):
-    return Actor(Account(AccountId(f"did:{name}"), name, admin), frozenset(scopes))
+def _actor(name, *, admin=False, scopes=frozenset(Scope), **more):
+    return Actor(Account(AccountId(f"did:{name}"), name, admin), frozenset(scopes), **more)
 
 
 def _entry(visibility):
     alias = DatasetAlias.parse("alice/data")
-    return DatasetEntry(DatasetId(bytes(32)), alias, DatasetKind.Root, visibility, NOW)
+    return DatasetEntry(HERE, alias, DatasetKind.Root, visibility, NOW)
 
 
 @pytest.mark.parametrize(
@@ -130,15 +131,29 @@ def _entry(visibility):
     [
         (ANONYMOUS, "", "r"),
         (_actor("bob"), "", "r"),
-        (_actor("Alice"), "rw", "rw"),
-        (_actor("root", admin=True), "rw", "rw"),
+        (_actor("Alice"), "rwmo", "rwmo"),
+        (_actor("root", admin=True), "rwmo", "rwmo"),
+        (_actor("bob", roles={HERE: Role.READER}), "r", "r"),
+        (_actor("bob", roles={HERE: Role.EDITOR}), "rw", "rw"),
+        (_actor("bob", roles={HERE: Role.MAINTAINER}), "rwm", "rwm"),
+        (_actor("bob", roles={HERE: Role.MAINTAINER}, scopes={Scope.WRITE}), "rw", "rw"),
+        (_actor("bob", roles={ELSEWHERE: Role.MAINTAINER}), "", "r"),
+        (_actor("alice", reach=Reach.ACCOUNT), "rwmo", "rwmo"),
+        (_actor("root", admin=True, reach=Reach.ACCOUNT), "", "r"),
+        (_actor("bob", roles={HERE: Role.EDITOR}, reach=Reach.ACCOUNT), "", "r"),
+        (_actor("alice", reach=Reach.DATASET, dataset=HERE), "rwmo", "rwmo"),
+        (_actor("alice", reach=Reach.DATASET, dataset=ELSEWHERE), "", "r"),
+        (_actor("bob", roles={HERE: Role.EDITOR}, reach=Reach.DATASET, dataset=HERE), "rw", "rw"),
+        (_actor("alice", scopes={Scope.MANAGE}), "rmo", "rmo"),
         (_actor("alice", scopes={Scope.READ}), "r", "r"),
         (_actor("alice", scopes={Scope.WRITE}), "rw", "rw"),
         (_actor("alice", scopes=()), "", "r"),
     ],
 )
-def test_owners_and_administrators_write_and_all_read_what_is_public(actor, private, public):
-    letters = {Action.READ: "r", Action.WRITE: "w"}
+def test_owners_administrators_and_roles_get_their_actions_and_all_read_what_is_public(
+    actor, private, public
+):
+    letters = {Action.READ: "r", Action.WRITE: "w", Action.MAINTAIN: "m", Action.OWN: "o"}
     for visibility, expected in ((Visibility.PRIVATE, private), (Visibility.PUBLIC, public)):
         allowed = grants(actor, _entry(visibility), Tenancy.MULTI)
         assert {letters[action] for action in allowed} == set(expected)
@@ -157,6 +172,8 @@ def test_everything_of_a_single_tenant_node_may_be_read():
         (_actor("ALICE"), True),
         (_actor("alice", scopes={Scope.WRITE}), False),
         (_actor("alice", scopes={Scope.CREATE}), True),
+        (_actor("alice", reach=Reach.ACCOUNT), True),
+        (_actor("alice", reach=Reach.DATASET, dataset=DatasetId(bytes(32))), False),
     ],
 )
 def test_datasets_are_created_in_ones_own_account_only(actor, allowed):

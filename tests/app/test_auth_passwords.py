@@ -1,0 +1,130 @@
+"""Passwords are kept as scrypt hashes that name their cost; guesses are counted."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.auth.passwords import (
+    MAX_PASSWORD_CHARS,
+    Cost,
+    PasswordNotTaken,
+    check_new,
+    hash_password,
+    verify_password,
+)
+from app.auth.throttle import ADDRESS_FACTOR, MAX_KEYS, Throttle, TooManyAttempts
+
+CHEAP = Cost(work=2)
+SALT = bytes(range(16))
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+@settings(deadline=None, max_examples=40)
+def test_only_the_password_itself_is_taken(password, other):
+    stored = hash_password(password, SALT, CHEAP)
+    assert verify_password(password, stored)
+    if other != password:
+        same = hash_password(other, SALT, CHEAP) == stored  # another spelling of the same text
+        assert verify_password(other, stored) is same
+
+
+def test_the_stored_text_names_its_parameters():
+    stored = hash_password("correct horse", SALT, Cost(work=4, passes=1))
+    assert stored.startswith("$scrypt$ln=4,r=8,p=1$AAECAwQFBgcICQoLDA0ODw$")
+    assert "correct" not in stored
+    derived = hashlib.scrypt(b"correct horse", salt=SALT, n=16, r=8, p=1, dklen=32)
+    assert verify_password("correct horse", stored)
+    assert derived.hex() not in stored
+
+
+def test_a_password_typed_on_another_keyboard_is_the_same():
+    assert verify_password("cafe\u0301", hash_password("caf\u00e9", SALT, CHEAP))
+
+
+def test_a_raised_cost_leaves_old_passwords_valid():
+    old = hash_password("correct horse", SALT, CHEAP)
+    new = hash_password("correct horse", SALT, Cost(work=3))
+    assert old != new
+    assert verify_password("correct horse", old)
+    assert verify_password("correct horse", new)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "",
+        "$scrypt$",
+        "plain text",
+        "$scrypt$ln=99,r=8,p=3$AAAA$AAAA",
+        "$scrypt$ln=0,r=8,p=3$AAAA$AAAA",
+        "$scrypt$ln=4,r=0,p=3$AAAA$AAAA",
+        "$scrypt$ln=4,r=8,p=0$AAAA$AAAA",
+        "$scrypt$ln=4,r=8,p=1$A$A",
+    ],
+)
+def test_a_damaged_hash_opens_to_nobody(stored):
+    assert not verify_password("correct horse", stored)
+    assert not verify_password("", stored)
+
+
+def test_the_default_costs_tens_of_megabytes():
+    assert 128 * Cost().block_size * 2 ** Cost().work >= 32 * 1024 * 1024
+
+
+@pytest.mark.parametrize("password", ["", "1234567", "x" * (MAX_PASSWORD_CHARS + 1), "\ud800" * 9])
+def test_a_poor_password_is_not_taken(password):
+    with pytest.raises(PasswordNotTaken):
+        check_new(password)
+
+
+def test_a_password_that_no_text_can_hold_opens_nothing():
+    stored = hash_password("correct horse", SALT, CHEAP)
+    assert not verify_password("\ud800", stored)
+    assert not verify_password("x" * 10_000, stored)
+
+
+@pytest.fixture
+def clock():
+    return [100.0]
+
+
+@pytest.fixture
+def throttle(clock):
+    return Throttle(attempts=3, window_s=60, now=lambda: clock[0])
+
+
+def test_guesses_are_bounded_by_account_and_address(throttle, clock):
+    for _ in range(3):
+        throttle.enter("anna", "1.2.3.4")
+    with pytest.raises(TooManyAttempts) as refused:
+        throttle.enter("ANNA", "1.2.3.4")
+    assert 60 <= refused.value.facts["retry_after_s"] <= 61
+    throttle.enter("bert", "1.2.3.4")
+    throttle.enter("anna", "5.6.7.8")
+    clock[0] += 60
+    throttle.enter("anna", "1.2.3.4")
+
+
+def test_the_right_password_begins_anew(throttle):
+    for _ in range(10):
+        throttle.enter("anna", "1.2.3.4")
+        throttle.enter("anna", "1.2.3.4")
+        throttle.succeeded("anna", "1.2.3.4")
+
+
+def test_one_address_cannot_try_all_accounts(throttle):
+    for number in range(3 * ADDRESS_FACTOR):
+        throttle.enter(f"user{number}", "1.2.3.4")
+    with pytest.raises(TooManyAttempts):
+        throttle.enter("another", "1.2.3.4")
+    throttle.enter("another", "5.6.7.8")
+
+
+def test_what_is_counted_is_bounded(throttle):
+    for number in range(MAX_KEYS + 10):
+        throttle.enter("anna", f"address {number}")
+    assert len(throttle._windows) <= MAX_KEYS

@@ -1,0 +1,178 @@
+"""Logging in a command line by way of a page in the browser."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+from service import serving
+
+from app.usecases.accounts import create_account, set_password
+from app.usecases.login import EARLIEST_POLL_S
+from protocol.instant import NANOS, Instant
+
+GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+
+
+class Time:
+    """The node's clock, moved on by the test."""
+
+    def __init__(self, real):
+        self.real, self.ahead_s = real, 0
+
+    def __call__(self):
+        return Instant(self.real().ns + self.ahead_s * NANOS)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    settings = {"tenancy": "multi", "password_work": 2, "device_login_ttl_s": 100}
+    with serving(tmp_path_factory.mktemp("device"), **settings) as service:
+        node = service.node
+        object.__setattr__(node, "clock", Time(node.clock))
+        anna = create_account(node.stores.accounts, "anna", os.urandom)
+        cost = node.password_cost
+        now = node.clock()
+        set_password(node.stores.accounts, anna, "anna's own", os.urandom, now, cost)
+        yield service
+
+
+@pytest.fixture
+def client(node):
+    node.node.throttle._windows.clear()
+    with node.http() as client:
+        yield client
+
+
+def begin(client):
+    answer = client.post("/platform/token/device/authorization", data={"client_id": "kamu"})
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def poll(client, code, **other):
+    form = {"client_id": "kamu", "device_code": code, "grant_type": GRANT, **other}
+    return client.post("/platform/token/device", data=form)
+
+
+def decide(client, code, decision="approve", login="anna", password="anna's own"):
+    form = {"deviceCode": code, "decision": decision, "login": login, "password": password}
+    return client.post("/v/login", data=form)
+
+
+def refusal(answer):
+    assert answer.status_code == 400
+    return answer.json()["message"]
+
+
+def test_an_approved_command_line_gets_one_session(node, client):
+    begun = begin(client)
+    code = begun.pop("device_code")
+    assert begun == {
+        "user_code": "",
+        "verification_uri": f"{node.url}/v/login",
+        "verification_uri_complete": None,
+        "expires_in": 100,
+        "interval": 5,
+    }
+    assert refusal(poll(client, code)) == "authorization_pending"
+    shown = client.get("/v/login", params={"deviceCode": code})
+    assert (shown.status_code, code in shown.text) == (200, True)
+    assert "let in" not in shown.text
+    assert "is logged in" in decide(client, code).text
+    granted = poll(client, code)
+    assert granted.status_code == 200
+    token = granted.json().pop("access_token")
+    assert {**granted.json(), "access_token": ""} == {
+        "access_token": "",
+        "token_type": "Bearer",
+        "expires_in": 86_400,
+        "refresh_token": None,
+        "score": None,
+    }
+    with node.http(token) as owner:
+        assert owner.get("/accounts/me").json()["accountName"] == "anna"
+    assert refusal(poll(client, code)) == "invalid_grant"
+
+
+def test_a_wrong_password_lets_nobody_in_and_is_counted(client):
+    code = begin(client)["device_code"]
+    for _ in range(5):
+        answer = decide(client, code, password="wrong")
+        assert answer.status_code == 401
+        assert "Rejected credentials" in answer.text
+    assert decide(client, code).status_code == 429
+    assert refusal(poll(client, code)) == "authorization_pending"
+
+
+def test_a_command_line_that_is_sent_away_is_told(client):
+    code = begin(client)["device_code"]
+    assert "not let in" in decide(client, code, "deny", login="", password="").text
+    assert refusal(poll(client, code)) == "access_denied"
+    assert decide(client, code).status_code == 404
+    assert refusal(poll(client, code)) == "access_denied"
+
+
+def test_one_that_asks_too_often_is_slowed_down(node, client):
+    code = begin(client)["device_code"]
+    assert refusal(poll(client, code)) == "authorization_pending"
+    assert refusal(poll(client, code)) == "slow_down"
+    node.node.clock.ahead_s += EARLIEST_POLL_S
+    assert refusal(poll(client, code)) == "authorization_pending"
+
+
+def test_a_login_that_nobody_decided_expires(node, client):
+    code = begin(client)["device_code"]
+    node.node.clock.ahead_s += 100
+    assert refusal(poll(client, code)) == "expired_token"
+    assert decide(client, code).status_code == 404
+    begin(client)
+    assert refusal(poll(client, code)) == "invalid_grant"
+
+
+@pytest.mark.parametrize("code", ["", "unknown", "\0", "é" * 300])
+def test_an_unknown_code_is_refused(client, code):
+    assert refusal(poll(client, code)) == "invalid_grant"
+    assert client.get("/v/login", params={"deviceCode": code[:50]}).status_code == 404
+    assert decide(client, code).status_code == 404
+
+
+def test_what_is_no_device_request_is_refused(client):
+    code = begin(client)["device_code"]
+    assert refusal(poll(client, code, grant_type="password")) == "unsupported_grant_type"
+    assert refusal(client.post("/platform/token/device/authorization")) == "invalid_request"
+    for body in (b"nonsense", b"\xff=\xff", b"&".join([b"a=b"] * 50)):
+        assert client.post("/platform/token/device", content=body).status_code == 400
+
+
+def test_waiting_logins_are_bounded(node, client, monkeypatch):
+    waiting = node.node.stores.devices.count()
+    monkeypatch.setattr("app.usecases.login.MAX_DEVICE_LOGINS", waiting + 1)
+    begin(client)
+    answer = client.post("/platform/token/device/authorization", data={"client_id": "kamu"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "100")
+
+
+def test_the_page_repeats_nothing_unescaped_and_runs_nothing(node, client):
+    code = begin(client)["device_code"]
+    shown = decide(client, code, login='"><script>alert(1)</script>', password="wrong")
+    assert "<script" not in shown.text
+    policy = shown.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert shown.headers["x-frame-options"] == "DENY"
+    hostile = client.get("/v/login", params={"deviceCode": '"><script>'})
+    assert "<script" not in hostile.text
+    assert re.search(r'name="deviceCode" value="[0-9a-f]{64}"', shown.text)
+
+
+def test_codes_are_kept_as_hashes(node, client):
+    code = begin(client)["device_code"]
+    assert node.node.stores.devices.find(bytes.fromhex(code)) is None
+    assert node.node.stores.devices.find(code.encode()) is None
+
+
+def test_the_page_tells_command_lines_where_the_api_is(node, client):
+    found = client.get("/assets/runtime-config.json").json()
+    assert found == {"apiServerHttpUrl": node.url}
