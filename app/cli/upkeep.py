@@ -181,11 +181,8 @@ def _fsck_lines(report: Any) -> list[str]:
     lines = [_finding(item) for item in report.problems]
     lines += ["note: " + _finding(item) for item in report.notes]
     verdict = "clean" if report.ok else f"NOT CLEAN, {report.problem_count} problem(s)"
-    return [
-        *lines,
-        f"{verdict}: {report.datasets} dataset(s), {report.blocks} block(s), {report.objects} "
-        + f"object(s), {report.size} bytes read, {report.note_count} note(s)",
-    ]
+    looked = f"{report.datasets} dataset(s), {report.blocks} block(s), {report.objects} object(s)"
+    return [*lines, f"{verdict}: {looked}, {report.size} bytes read, {report.note_count} note(s)"]
 
 
 def _finding(item: Any) -> str:
@@ -247,12 +244,14 @@ def _gc_lines(report: Any) -> list[str]:
         f"{verb} dataset {alias}: its first push never ended" for alias in report.datasets_forgotten
     ]
     total = sum(tally.count for tally in report.removed.values())
+    besides = (
+        f"{report.unfinished_writes} unfinished write(s), {report.blocks_forgotten} index row(s)"
+    )
+    looked = f"{report.objects} object(s) of {report.datasets} dataset(s)"
     return [
         *lines,
-        f"{verb} {total} object(s), {report.unfinished_writes} unfinished write(s) and "
-        + f"{report.blocks_forgotten} row(s) of the index",
-        f"{report.young} object(s) are younger than the grace time; looked at {report.objects} "
-        + f"object(s) of {report.datasets} dataset(s)",
+        f"{verb} {total} object(s), {besides}",
+        f"looked at {looked}; {report.young} of the rest are garbage within the grace time",
     ]
 
 

@@ -101,7 +101,10 @@ def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Mult
     unreached = sa.delete(block_rows).where(
         block_rows.c.dataset == dataset, block_rows.c.hash.not_in(sa.select(reached.c.hash))
     )
-    return int(db.execute(unreached).rowcount)
+    count = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
+    before = int(db.execute(count).scalar_one())
+    db.execute(unreached)  # SQLite does not tell how many rows went
+    return before - int(db.execute(count).scalar_one())
 
 
 def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:

@@ -27,7 +27,7 @@ from ..stores import Stores
 from ..values import DatasetEntry, ObjectInfo, ObjectKey, ObjectKind
 from .marks import Marks
 from .scrub import Throttle, hash_of
-from .walk import entries, walk_back
+from .walk import entries, is_kept_file, walk_back
 
 MAX_BLOCK_BYTES = 64 << 20
 MAX_LISTED = 10_000
@@ -131,7 +131,8 @@ def _check_unregistered(stores: Stores, report: FsckReport, dataset: DatasetId) 
         report.problem(finding)
         return
     for info in stores.objects.list(dataset):
-        report.note(_orphan(str(dataset), info))
+        if not is_kept_file(stores.files, info.key):
+            report.note(_orphan(str(dataset), info))
 
 
 @dataclass(slots=True)

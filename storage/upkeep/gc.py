@@ -31,9 +31,9 @@ from ..errors import BlockDamaged, BlockNotFound, DatasetNotFound, RefConflict
 from ..info import read_info
 from ..layout import HEAD
 from ..stores import Stores
-from ..values import DatasetEntry, JobStatus, ObjectInfo, ObjectKind
+from ..values import AccountId, DatasetEntry, JobStatus, ObjectInfo, ObjectKind
 from .marks import Marks
-from .walk import entries, walk_back
+from .walk import entries, is_kept_file, walk_back
 
 DEFAULT_GRACE = timedelta(hours=24)
 TRIES = 5
@@ -287,7 +287,8 @@ def _collect_unregistered(run: _Run, dataset: DatasetId) -> None:
         run.report.left_alone.append(f"{dataset}: kept, but not in the index; rebuild the index")
         return
     for info in _listed(run, dataset):
-        _discard(run, info, NO_DATASET)
+        if not is_kept_file(run.stores.files, info.key):
+            _discard(run, info, NO_DATASET)
 
 
 # --- objects --------------------------------------------------------------------------------
@@ -300,9 +301,17 @@ def _listed(run: _Run, dataset: DatasetId) -> Iterator[ObjectInfo]:
         yield info
 
 
+def _is_uploaded_file(run: _Run, info: ObjectInfo) -> bool:
+    """Files of accounts lie below the account's own id until the service clears them away."""
+    account = AccountId(str(info.key.dataset))
+    return info.key.kind is ObjectKind.UPLOAD and run.stores.files.has_content(
+        account, info.key.hash
+    )
+
+
 def _discard(run: _Run, info: ObjectInfo, reason: str) -> None:
     """Remove an object that nothing names, if it is old enough."""
-    if (info.key.dataset, info.key.hash) in run.in_use:
+    if (info.key.dataset, info.key.hash) in run.in_use or _is_uploaded_file(run, info):
         return
     old = info.modified is not None and info.modified < run.before
     if old and not run.report.dry_run:

@@ -9,8 +9,8 @@ from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from ..errors import BlockNotFound
-from ..ports import BlockIndex, DatasetRegistry
-from ..values import DatasetEntry
+from ..ports import BlockIndex, DatasetRegistry, UploadedFiles
+from ..values import AccountId, DatasetEntry, ObjectKey, ObjectKind
 
 PAGE = 500
 
@@ -28,6 +28,13 @@ def walk_back(blocks: BlockIndex, dataset: DatasetId, start: Multihash) -> Itera
             raise BlockNotFound(following)
         yield from page
         following = page[-1].prev
+
+
+def is_kept_file(files: UploadedFiles, key: ObjectKey) -> bool:
+    """Whether it is a file an account uploaded: those lie under the account's own id."""
+    if key.kind is not ObjectKind.UPLOAD:
+        return False
+    return files.has_content(AccountId(str(key.dataset)), key.hash)
 
 
 def entries(registry: DatasetRegistry) -> Iterator[DatasetEntry]:
