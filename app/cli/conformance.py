@@ -17,6 +17,7 @@ FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 @click.argument("url")
 @token_option
 @click.option("--account", metavar="NAME", help="Account of the token; default: the node is asked.")
+@click.option("--password", metavar="TEXT", help="Password of that account, to check logins.")
 @click.option("--other-token", metavar="TOKEN", help="Token of another, unprivileged account.")
 @click.option("--expired-token", metavar="TOKEN", help="A token that has expired.")
 @click.option("--read-only", is_flag=True, help="URL is a public dataset; publish nothing.")
@@ -37,6 +38,7 @@ def conformance(
     url: str,
     token: str | None,
     account: str | None,
+    password: str | None,
     other_token: str | None,
     expired_token: str | None,
     read_only: bool,
@@ -52,6 +54,7 @@ def conformance(
     """
     bench = bench_of(url, read_only=read_only, patience_s=patience)
     bench.token, bench.other, bench.expired = token, other_token, expired_token
+    bench.password = password
     if not read_only:
         if token is None:
             raise click.UsageError("a token is needed to publish; or use --read-only")

@@ -31,6 +31,7 @@ class Need(Enum):
     WRITING = "a token, and leave to publish datasets"
     MULTI = "a multi-tenant node"
     OTHER = "a token of another account (--other-token)"
+    PASSWORD = "the password of the account (--password)"  # noqa: S105
     EXPIRED = "an expired token (--expired-token)"
     PATIENCE = "more patience (--patience)"
 
@@ -73,6 +74,7 @@ class Bench:
     account: str | None = None
     other: str | None = None
     expired: str | None = None
+    password: str | None = field(default=None, repr=False)
     dataset: str | None = None
     read_only: bool = False
     patience_s: float = 3.0
@@ -88,6 +90,7 @@ class Bench:
             Need.WRITING: self.token is not None and not self.read_only,
             Need.MULTI: self.multi,
             Need.OTHER: self.other is not None,
+            Need.PASSWORD: self.password is not None,
             Need.EXPIRED: self.expired is not None,
             Need.PATIENCE: self.patience_s >= 2.5 * self.progress_s,
         }

@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 
 from protocol.errors import BadInput, NodeError
 
-from . import checks_access, checks_commit, checks_pull, checks_push, checks_wire
+from . import checks_access, checks_accounts, checks_commit, checks_pull, checks_push, checks_wire
 from .bench import Bench, Check, Deviation
 from .http import NotHttp, follow
 from .outcomes import UNREADABLE, GaveUp
 from .websocket import Closed, HandshakeRefused
 from .wire import Disconnected
 
-MODULES = (checks_pull, checks_push, checks_access, checks_wire, checks_commit)
+MODULES = (checks_pull, checks_push, checks_access, checks_accounts, checks_wire, checks_commit)
 CHECKS: tuple[Check, ...] = tuple(
     sorted((one for module in MODULES for one in module.CHECKS), key=lambda one: one.id)
 )
@@ -32,7 +32,8 @@ GROUPS = {
     "I": "Who may do what",
     "J": "Addresses",
     "K": "What a node says of itself",
-    "L": "Tokens",
+    "L": "Logins and tokens",
+    "M": "Uploaded files",
     "Z": "On the wire",
 }
 BROKEN = (Deviation, GaveUp, Closed, HandshakeRefused, Disconnected, *UNREADABLE)

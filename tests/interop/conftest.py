@@ -23,7 +23,7 @@ from app.conformance.scripted import blocks_message
 @pytest.fixture(scope="session")
 def single_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedNode]:
     folder = tmp_path_factory.mktemp("single")
-    with threaded_node(folder, upload_progress_s=PROGRESS_S) as node:
+    with threaded_node(folder, upload_progress_s=PROGRESS_S, password_work=2) as node:
         yield node
 
 
@@ -37,7 +37,9 @@ def single(single_node: ThreadedNode) -> Bench:
 def multi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A multi-tenant node with local files."""
     folder = tmp_path_factory.mktemp("multi")
-    with threaded_node(folder, tenancy="multi", upload_progress_s=PROGRESS_S) as node:
+    with threaded_node(
+        folder, tenancy="multi", upload_progress_s=PROGRESS_S, password_work=2
+    ) as node:
         yield bench_for(node, "alice")
 
 
@@ -51,7 +53,7 @@ def bucket(
     folder = tmp_path_factory.mktemp("bucket")
     with pytest.MonkeyPatch.context() as patch:
         log_in(patch, s3)
-        with threaded_node(folder, tenancy="multi", objects_url=url) as node:
+        with threaded_node(folder, tenancy="multi", objects_url=url, password_work=2) as node:
             yield bench_for(node, "alice")
 
 

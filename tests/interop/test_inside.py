@@ -8,7 +8,9 @@ from nodes import served
 from static_files import static_files
 from threaded_node import threaded_node
 
+from app.conformance.bench import json_of
 from app.conformance.chains import evolved, ten_records
+from app.conformance.checks_accounts import prepared, sent
 from app.conformance.checks_pull import pull_strategies, push_strategies
 from app.conformance.checks_wire import with_push_source
 from app.conformance.http import request
@@ -67,6 +69,16 @@ def test_a_node_without_anonymous_access_tells_ids_to_accounts_only(tmp_path):
         assert ask("GET", node.url + path, token).status == 200
         unknown = ask("GET", node.url + "/datasets/did:odf:fed01" + "ab" * 32, token)
         assert unknown.status == 404
+
+
+@scenario("M04")
+def test_a_file_above_the_limit_is_refused_announced_or_not(tmp_path):
+    with at_bench(tmp_path, max_upload_bytes=100) as bench:
+        announced = prepared(bench, "a.json", 500, "application/json", bench.token)
+        assert (announced.status, json_of(announced)["message"]) == (400, "Content too large")
+        plan = json_of(prepared(bench, "a.json", 100, "application/json", bench.token))
+        answer = sent(plan, b"x" * 500)
+        assert (answer.status, json_of(answer)["message"]) == (400, "Content too large")
 
 
 @scenario("Z26")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 from threaded_node import ThreadedNode, threaded_node
 
+from app.auth.passwords import Cost
 from app.conformance.bench import Bench, Check, Need, Published
 from app.conformance.chains import Block, Chain, object_name
 from app.conformance.mimic import Exchange, Mimic
 from app.conformance.outcomes import GaveUp, Result, Why
 from app.conformance.run import BROKEN, CHECKS, bench_of, run_one
 from app.conformance.wire import Cut, Portion, Scissors
+from app.usecases.accounts import ensure_account, set_password
 from protocol.instant import Instant
 
 __all__ = [
@@ -41,17 +44,23 @@ __all__ = [
 ]
 
 LONG_AGO = Instant.parse("2020-01-01T00:00:00Z")
+PASSWORD = "the password of the bench"
 PROGRESS_S = 0.4
 """Seconds between progress requests of the nodes of these tests."""
 
 
 def bench_for(node: ThreadedNode, account: str) -> Bench:
     """Everything a check may need, on this node."""
+    accounts = node.node.stores.accounts
+    cost = Cost(node.node.settings.password_work)
+    owner = ensure_account(accounts, account, os.urandom)
+    set_password(accounts, owner, PASSWORD, os.urandom, node.node.clock(), cost)
     return bench_of(
         node.url,
         read_only=False,
         token=node.token(account),
         account=account,
+        password=PASSWORD,
         other=node.token("stranger"),
         expired=node.token("stranger", expires_at=LONG_AGO),
         patience_s=1.2,
