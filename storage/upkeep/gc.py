@@ -31,7 +31,7 @@ from ..errors import BlockDamaged, BlockNotFound, DatasetNotFound, RefConflict
 from ..info import read_info
 from ..layout import HEAD
 from ..stores import Stores
-from ..values import AccountId, DatasetEntry, JobStatus, ObjectInfo, ObjectKind
+from ..values import DatasetEntry, JobStatus, ObjectInfo, ObjectKind
 from .marks import Marks
 from .walk import entries, is_kept_file, walk_back
 
@@ -301,17 +301,9 @@ def _listed(run: _Run, dataset: DatasetId) -> Iterator[ObjectInfo]:
         yield info
 
 
-def _is_uploaded_file(run: _Run, info: ObjectInfo) -> bool:
-    """Files of accounts lie below the account's own id until the service clears them away."""
-    account = AccountId(str(info.key.dataset))
-    return info.key.kind is ObjectKind.UPLOAD and run.stores.files.has_content(
-        account, info.key.hash
-    )
-
-
 def _discard(run: _Run, info: ObjectInfo, reason: str) -> None:
     """Remove an object that nothing names, if it is old enough."""
-    if (info.key.dataset, info.key.hash) in run.in_use or _is_uploaded_file(run, info):
+    if (info.key.dataset, info.key.hash) in run.in_use:
         return
     old = info.modified is not None and info.modified < run.before
     if old and not run.report.dry_run:

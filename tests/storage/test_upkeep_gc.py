@@ -231,7 +231,14 @@ def test_files_that_accounts_uploaded_are_theirs_to_remove(stores: Stores) -> No
     stores.accounts.put_account(Account(account, "alice"))
     key = ObjectKey(owner, ObjectKind.UPLOAD, HASH)
     stores.objects.put(key, [CONTENT])
-    stores.files.put(UploadedFile("1", account, "a.csv", None, entry().created_at))
+    made = UploadedFile(
+        id="1",
+        account=account,
+        file_name="a.csv",
+        content_type=None,
+        created_at=entry().created_at,
+    )
+    stores.files.put(made)
     stores.files.arrived("1", HASH, len(CONTENT))
     assert old(stores).removed == {}
     assert check_stores(stores).notes == []
