@@ -1,6 +1,6 @@
 """Ingest: seconds from submit to finish on a warm worker, and rows per second of large batches.
 
-    python benchmarks/bench_ingest.py [batches] [rows]
+    python benchmarks/ingest.py [batches] [rows]
 
 Small batches of 1 000 rows (NdJson) show the latency; one large batch (Csv) the throughput.
 Each is printed with its ratio to a limit measured in the same run: for small batches one
