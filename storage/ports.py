@@ -290,5 +290,4 @@ class UploadedFiles(Protocol):
     def has_content(self, account: AccountId, content: Multihash) -> bool:
         """Whether a file of the account has this content."""
 
-    def remove(self, upload: str) -> bool:
-        """Forget the file. True when no other file of the account has its content."""
+    def remove(self, upload: str) -> None: ...

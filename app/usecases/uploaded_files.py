@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
 
 from protocol.errors import BadInput, Conflict, LimitExceeded, NotFound
 from protocol.identity import DID_ODF, DatasetId
@@ -140,12 +139,19 @@ def take_in(node: Node, file: UploadedFile, token: UploadToken, chunks: Iterable
         for _ in range(PUT_ATTEMPTS):
             node.stores.objects.put(key, body.chunks())
             known = node.stores.files.arrived(file.id, body.hash, body.size)
-            if known is None:
-                raise UploadNotFound
-            if known.hash != body.hash:
+            if known is None or known.hash != body.hash:
+                _drop(node, file.account, body.hash)
+                if known is None:
+                    raise UploadNotFound
                 raise UploadIsOver("another file was uploaded with this token; prepare a new one")
             if node.stores.objects.stat(key) is not None:
                 return  # else it was cleared away as the content of an older upload
+
+
+def _drop(node: Node, account: AccountId, content: Multihash) -> None:
+    """Remove bytes that no file of the account has."""
+    if not node.stores.files.has_content(account, content):
+        node.stores.objects.delete(_key(account, content))
 
 
 def _limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
@@ -168,21 +174,19 @@ def arrived_file(node: Node, token: UploadToken) -> tuple[UploadedFile, int]:
         raise UploadNotFound
     if file.account.removeprefix(DID_ODF) != token.owner_account_id:
         raise UploadNotFound
+    if node.stores.objects.stat(_key(file.account, file.hash)) is None:
+        raise UploadNotFound
     return file, file.size
 
 
 def content_of(node: Node, file: UploadedFile) -> Iterator[bytes]:
-    """The bytes of a file that arrived. Raises `UploadNotFound`."""
+    """The bytes of a file that arrived. Raises `UploadNotFound`, once they are asked for."""
     if file.hash is None:
         raise UploadNotFound
     try:
         stream = node.stores.objects.open(_key(file.account, file.hash))
     except ObjectNotFound:
         raise UploadNotFound from None
-    return _read(stream)
-
-
-def _read(stream: BinaryIO) -> Iterator[bytes]:
     with stream:
         yield from iter(lambda: stream.read(READ_BYTES), b"")
 
@@ -193,8 +197,9 @@ def clear_away(node: Node) -> int:
     gone = 0
     while page := node.stores.files.oldest(before=before, limit=SWEEP_PAGE):
         for file in page:
-            if node.stores.files.remove(file.id) and file.hash is not None:
-                node.stores.objects.delete(_key(file.account, file.hash))
+            node.stores.files.remove(file.id)
+            if file.hash is not None:
+                _drop(node, file.account, file.hash)
         gone += len(page)
     return gone
 

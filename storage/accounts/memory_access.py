@@ -120,9 +120,6 @@ class MemoryUploadedFiles:
             files = self._files.values()
             return any((file.account, file.hash) == (account, content) for file in files)
 
-    def remove(self, upload: str) -> bool:
+    def remove(self, upload: str) -> None:
         with self._lock:
-            gone = self._files.pop(upload, None)
-        if gone is None or gone.hash is None:
-            return False
-        return not self.has_content(gone.account, gone.hash)
+            self._files.pop(upload, None)

@@ -142,18 +142,16 @@ class SqlUploadedFiles:
     def has_content(self, account: AccountId, content: Multihash) -> bool:
         if not storable(account):
             return False
+        columns = uploaded_files.c
+        same = (columns.account == account, columns.hash == content)
         with reading(self._engine) as db:
-            return _has_content(db, account, content)
+            return db.execute(sa.select(columns.id).where(*same).limit(1)).first() is not None
 
-    def remove(self, upload: str) -> bool:
+    def remove(self, upload: str) -> None:
         if not storable(upload):
-            return False
+            return
         with writing(self._engine) as db:
-            gone = _file(db, upload)
             db.execute(sa.delete(uploaded_files).where(uploaded_files.c.id == upload))
-            if gone is None or gone.hash is None:
-                return False
-            return not _has_content(db, gone.account, gone.hash)
 
 
 def _login(db: sa.Connection, code_hash: bytes) -> DeviceLogin | None:
@@ -166,12 +164,6 @@ def _file(db: sa.Connection, upload: str) -> UploadedFile | None:
     query = sa.select(uploaded_files).where(uploaded_files.c.id == upload)
     row = db.execute(query).mappings().one_or_none()
     return None if row is None else UploadedFile(**row)
-
-
-def _has_content(db: sa.Connection, account: AccountId, content: Multihash) -> bool:
-    columns = uploaded_files.c
-    same = (columns.account == account, columns.hash == content)
-    return db.execute(sa.select(columns.id).where(*same).limit(1)).first() is not None
 
 
 def _require_account(db: sa.Connection, account: AccountId) -> None:
