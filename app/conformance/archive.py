@@ -61,7 +61,10 @@ def unpack(archive: bytes) -> list[Entry]:
         at += RECORD
         if not any(record):
             return entries
-        name, size, flag = _read_header(record)
+        try:
+            name, size, flag = _read_header(record)
+        except ValueError as broken:
+            raise BadArchive(f"a header that is none: {broken}") from None
         body = content[at : at + size]
         if len(body) < size:
             raise BadArchive(f"entry {name!r} ends early")

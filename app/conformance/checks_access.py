@@ -108,7 +108,7 @@ RIGHTS = (
     _line("I10", "stranger", PUBLIC, READ, 200),
     _line("I11", "owner", PRIVATE, READ, 200),
     _line("I12", "anonymous", PRIVATE, PUSH, 404),
-    _line("I13", "anonymous", PUBLIC, PUSH, 403),
+    _line("I13 Z25", "anonymous", PUBLIC, PUSH, 403),
     _line("I15", "stranger", PRIVATE, PUSH, 404),
     _line("I16", "stranger", PUBLIC, PUSH, 403),
     _line("I17", "owner", PRIVATE, PUSH, 200),

@@ -1,0 +1,61 @@
+"""docs/conformance.md, held to what is played."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from mimic import CHECKS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/conformance.md").read_text()
+ROW = re.compile(r"^\| ([A-Z]\d\d) \| (.+) \| (.+) \|$", re.MULTILINE)
+ROWS = {
+    number: (what, where)
+    for number, what, where in ROW.findall(PAGE.split("## Scenarios")[1].split("## Differences")[0])
+}
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def checked() -> set[str]:
+    return {number for one in CHECKS for number in one.id.split()}
+
+
+def marked() -> dict[str, set[str]]:
+    """Scenarios by the tests that carry their mark."""
+    found: dict[str, set[str]] = {}
+    for module in Path(__file__).parent.glob("test_*.py"):
+        for node in ast.parse(module.read_text()).body:
+            if isinstance(node, ast.FunctionDef):
+                for mark in node.decorator_list:
+                    if isinstance(mark, ast.Call) and "scenario" in ast.unparse(mark.func):
+                        found.setdefault(ast.literal_eval(mark.args[0]), set()).add(node.name)
+    return found
+
+
+def test_every_scenario_that_is_played_is_listed():
+    assert checked() | set(marked()) <= set(ROWS)
+
+
+def test_what_is_listed_as_a_check_is_one_and_the_other_way_round():
+    assert {number for number, (_, where) in ROWS.items() if "check" in where.split(",")[0]} == (
+        checked()
+    )
+
+
+def test_tests_that_are_named_exist():
+    named = {(path, name) for _, where in ROWS.values() for path, name in NAMED.findall(where)}
+    missing = {
+        (path, name) for path, name in named if f"def {name}(" not in (ROOT / path).read_text()
+    }
+    assert missing == set()
+    assert len(named) > 20
+
+
+def test_every_line_says_where_or_that_it_is_not_offered():
+    nowhere = {number for number, (_, where) in ROWS.items() if where == "–"}
+    assert nowhere == {
+        number for number, (what, _) in ROWS.items() if what.startswith("not offered")
+    }
+    assert {number[0] for number in ROWS} == set("ABCDEFGHIJKLMZ")
