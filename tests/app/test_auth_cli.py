@@ -1,0 +1,97 @@
+"""Accounts, passwords and reaches of tokens, from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from service import seeded, serving
+
+from app.auth.passwords import verify_password
+from app.cli.main import main
+from storage.config import StoreSettings, open_stores
+from storage.values import Reach
+
+
+@pytest.fixture
+def run(tmp_path):
+    def invoke(*words, code=0, stdin=None):
+        given = [*words, "--data", str(tmp_path)]
+        env = {"ODF_NODE_PASSWORD_WORK": "2"}
+        done = CliRunner().invoke(main, given, env=env, input=stdin)
+        assert done.exit_code == code, f"{done.exit_code}\n{done.stdout}\n{done.stderr}"
+        return done.stdout if code == 0 else done.stderr
+
+    return invoke
+
+
+@pytest.fixture
+def stores(tmp_path):
+    opened = open_stores(StoreSettings(data=tmp_path, durable=False))
+    yield opened
+    opened.close()
+
+
+def test_an_account_is_made_with_its_password_and_listed(run, stores):
+    made = json.loads(
+        run("account", "create", "anna", "--password-stdin", "--json", stdin="anna's own\n")
+    )
+    run("account", "create", "bert", "--admin")
+    anna = stores.accounts.find_account("ANNA")
+    assert made == {"accountName": "anna", "accountId": anna.id, "isAdmin": False}
+    assert verify_password("anna's own", stores.accounts.find_password(anna.id).text)
+    listed = json.loads(run("account", "list", "--json"))
+    shown = [(item["accountName"], item["isAdmin"], item["hasPassword"]) for item in listed]
+    assert shown == [("anna", False, True), ("bert", True, False)]
+    assert "admin" in run("account", "list")
+
+
+@pytest.mark.parametrize(
+    ("name", "stdin", "code"),
+    [
+        ("anna", "short\n", 1),
+        ("anna", "", 1),
+        ("platform", "long enough\n", 1),
+        ("an_na", "long enough\n", 1),
+        ("taken", "long enough\n", 5),
+    ],
+)
+def test_an_account_that_cannot_be_is_not_made(run, stores, name, stdin, code):
+    run("account", "create", "TAKEN")
+    assert run("account", "create", name, "--password-stdin", code=code, stdin=stdin)
+    assert [item.name for item in stores.accounts.page()] == ["TAKEN"]
+
+
+def test_a_password_is_set_and_asked_for_twice(run, stores):
+    run("account", "create", "anna")
+    run("account", "password", "anna", stdin="first one\nfirst one\n")
+    anna = stores.accounts.find_account("anna")
+    assert verify_password("first one", stores.accounts.find_password(anna.id).text)
+    run("account", "password", "anna", "--password-stdin", stdin="second one\r\n")
+    assert verify_password("second one", stores.accounts.find_password(anna.id).text)
+    run("account", "password", "nobody", "--password-stdin", stdin="long enough\n", code=3)
+
+
+def test_the_owner_of_a_single_tenant_node_gets_a_password_before_it_was_ever_served(run, stores):
+    run("account", "password", "kamu", "--password-stdin", stdin="kamu-kamu\n")
+    assert stores.accounts.find_account("kamu").is_admin
+
+
+def test_tokens_are_made_for_a_dataset_or_an_account(run, tmp_path):
+    with serving(tmp_path) as service:
+        entry = service.keep(seeded(), "kamu/foo")
+    for reach, words in (
+        (Reach.NODE, ()),
+        (Reach.ACCOUNT, ("--account-scope",)),
+        (Reach.DATASET, ("--dataset", "foo")),
+        (Reach.DATASET, ("--dataset", "kamu/FOO")),
+    ):
+        made = json.loads(run("token", "create", "--account", "kamu", *words, "--json"))
+        listed = json.loads(run("token", "list", "--account", "kamu", "--json"))
+        (own,) = [item for item in listed if item["id"] == made["id"]]
+        assert own["reach"] == reach
+        assert own["datasetId"] == (str(entry.id) if reach is Reach.DATASET else None)
+    both = ("--dataset", "foo", "--account-scope")
+    run("token", "create", "--account", "kamu", *both, code=2)
+    run("token", "create", "--account", "kamu", "--dataset", "missing", code=3)
