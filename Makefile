@@ -54,9 +54,9 @@ fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block,
 	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)
 
 lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
-	$(COMPILE) --extra spark --extra s3 --extra postgres --extra dev pyproject.toml -o requirements/test.txt
+	$(COMPILE) --extra spark --extra datafusion --extra s3 --extra postgres --extra dev pyproject.toml -o requirements/test.txt
 	$(COMPILE) --extra fuzz -c requirements/test.txt pyproject.toml -o requirements/fuzz.txt
-	$(COMPILE) --extra spark -c requirements/test.txt pyproject.toml -o requirements/run.txt
+	$(COMPILE) --extra spark --extra datafusion -c requirements/test.txt pyproject.toml -o requirements/run.txt
 
 clean: ## remove the virtual environment and caches, keep data
 	rm -rf $(V) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info

@@ -32,7 +32,20 @@ FOREIGN = frozenset(
         "MAX_CELL_BYTES",
         "MAX_ROW_BYTES",
         "COMMIT_ATTEMPTS",
-        "ALLOW_EMPTY_SNAPSHOT",
+        "POLL_MAX_VANISH_PERCENT",
+        "FETCH_NETWORKS",
+        "FETCH_ROOTS",
+        "FETCH_S",
+        "MAX_FETCHED_BYTES",
+        "MAX_FETCHES",
+        "MAX_UNPACK_RATIO",
+        "MAX_ARCHIVE_ENTRIES",
+        "PIPE_COMMANDS",
+        "PIPE_S",
+        "TEMPLATE_VARIABLES",
+        "CONTAINER_RUNTIME",
+        "CONTAINER_MEMORY",
+        "DATAFUSION_MEMORY_BYTES",
     )
 )
 """Variables that the command line and the worker read; they mean nothing here."""

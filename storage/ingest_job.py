@@ -25,6 +25,8 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """Fallback event time; absent means the time of planning."""
     expected_head: str | None = None
     dry_run: bool = False
+    max_vanish_percent: int | None = None
+    """Rows of a snapshot that may vanish at once; absent means all of them."""
 
 
 class IngestReceipt(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -21,7 +21,7 @@ from storage.config import StoreSettings, open_stores
 from storage.stores import Stores
 
 from .log import LOGGER, line, set_up
-from .settings import WorkerSettings
+from .settings import CONTAINER_ENVIRONMENT, WorkerSettings, environment
 
 SCRATCH_PREFIX = "odf-worker-"
 
@@ -84,6 +84,7 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
     from .engine.spark import SparkOptions, start_spark
     from .ingest.frame import Limits
     from .ingest.run import Bench
+    from .prepare.limits import PrepareLimits
 
     session = start_spark(
         SparkOptions(
@@ -93,6 +94,7 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
     bench = Bench(
         session=session,
         engine=SparkEngine(session),
+        more_engines=_more_engines(settings),
         objects=stores.objects,
         scratch=scratch,
         limits=Limits(
@@ -101,7 +103,16 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
             row_bytes=settings.max_row_bytes,
         ),
         commit_attempts=settings.commit_attempts,
-        allow_empty_snapshot=settings.allow_empty_snapshot,
+        fetch=_fetch_rules(settings),
+        preparation=PrepareLimits(
+            max_bytes=settings.max_fetched_bytes,
+            max_ratio=settings.max_unpack_ratio,
+            max_entries=settings.max_archive_entries,
+            commands=frozenset(settings.pipe_commands),
+            command_seconds=settings.pipe_s,
+        ),
+        poll_max_vanish_percent=settings.poll_max_vanish_percent,
+        max_fetches=settings.max_fetches,
     )
     return make(
         stores=stores,
@@ -109,6 +120,30 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
         name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
         lease=timedelta(seconds=settings.lease_s),
         longest_pause_s=settings.poll_ms / 1000,
+    )
+
+
+def _more_engines(settings: WorkerSettings) -> tuple[Any, ...]:
+    """Engines that are installed beside Spark."""
+    try:
+        from .engine.datafusion import DataFusionEngine
+    except ImportError:
+        return ()
+    return (DataFusionEngine(memory_bytes=settings.datafusion_memory_bytes),)
+
+
+def _fetch_rules(settings: WorkerSettings) -> Any:
+    from .fetch.values import FetchRules
+
+    return FetchRules(
+        networks=tuple(str(network) for network in settings.fetch_networks),
+        roots=settings.fetch_roots,
+        variables=environment(settings.template_variables),
+        container_runtime=settings.container_runtime,
+        container_environment=environment(CONTAINER_ENVIRONMENT),
+        container_memory=settings.container_memory,
+        max_bytes=settings.max_fetched_bytes,
+        total_s=settings.fetch_s,
     )
 
 

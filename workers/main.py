@@ -19,11 +19,12 @@ from py4j.protocol import Py4JNetworkError
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
 from protocol.instant import Instant
-from storage import ingest_job
+from storage import ingest_job, poll_job
 from storage.errors import LeaseLost
 from storage.stores import Stores
 from storage.values import Failed, Job, JobOutcome, Succeeded
 
+from .ingest.poll import run_poll
 from .ingest.run import Bench, run_ingest
 from .lease import held
 from .log import LOGGER, line
@@ -131,9 +132,24 @@ class Worker:
         )
         return ingest_job.to_json(receipt)
 
+    def poll(self, job: Job) -> dict[str, Any]:
+        """Fetches of a polling source; the job's submission is the time of all its blocks."""
+        if job.spec.dataset is None:
+            raise MalformedJob("a poll job names no dataset")
+        try:
+            payload = poll_job.payload_of(job.spec.payload)
+        except ValueError as bad:
+            raise MalformedJob(f"the payload of a poll job cannot be read: {bad}") from None
+        dataset = self.stores.dataset(DatasetRef.parse(str(job.spec.dataset)))
+        receipt = run_poll(
+            dataset, payload, self.bench, now=job.submitted_at, repeated=job.attempt > 1
+        )
+        return poll_job.to_json(receipt)
+
 
 HANDLERS: Mapping[str, Callable[[Worker, Job], dict[str, Any]]] = {
     ingest_job.KIND: Worker.ingest,
+    poll_job.KIND: Worker.poll,
 }
 """What a worker does, by kind of job."""
 

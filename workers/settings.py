@@ -5,10 +5,20 @@ Prefix `ODF_NODE_`; names are shared with the service where both need the same t
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, IPvAnyNetwork
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+CONTAINER_ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST")
+"""What a container runtime needs of the environment; the rest holds secrets."""
+
+
+def environment(names: Iterable[str]) -> dict[str, str]:
+    """Those of the variables that are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 class WorkerSettings(BaseSettings):
@@ -25,6 +35,9 @@ class WorkerSettings(BaseSettings):
     )
     spark_master: str = Field("local[2]", description="Spark master URL.")
     spark_driver_memory: str = Field("1g", description="Heap of the Spark driver.")
+    datafusion_memory_bytes: int = Field(
+        512 << 20, gt=0, description="Memory of a query on DataFusion; more spills to disk."
+    )
     scratch: Path | None = Field(
         None, description="Where jobs keep temporary files; default: the system's temporary folder."
     )
@@ -36,7 +49,33 @@ class WorkerSettings(BaseSettings):
     commit_attempts: int = Field(
         5, gt=0, description="How often a batch is planned again when another writer was first."
     )
-    allow_empty_snapshot: bool = Field(
-        False, description="Whether an empty snapshot may retract every row of a dataset."
+    poll_max_vanish_percent: int = Field(
+        50, ge=0, le=100, description="Rows of a polled snapshot that may vanish at once; 100: all."
     )
+    fetch_networks: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="Ranges sources may be fetched from, beside the public network."
+    )
+    fetch_roots: tuple[Path, ...] = Field(
+        (), description="Folders whose files sources may read; none: no local files."
+    )
+    fetch_s: float = Field(3600.0, gt=0, description="How long one fetch may take.")
+    max_fetched_bytes: int = Field(
+        16 << 30, gt=0, description="Most bytes of one fetch, and of what is unpacked from it."
+    )
+    max_fetches: int = Field(1_000, gt=0, description="Most fetches of one poll.")
+    max_unpack_ratio: int = Field(
+        1_000, gt=0, description="How often larger an archive may become when it is unpacked."
+    )
+    max_archive_entries: int = Field(10_000, gt=0, description="Most entries of an archive.")
+    pipe_commands: tuple[str, ...] = Field(
+        (), description="Commands sources may pipe their data through; none: no commands."
+    )
+    pipe_s: float = Field(600.0, gt=0, description="How long such a command may take.")
+    template_variables: tuple[str, ...] = Field(
+        (), description="Variables of the environment that templates of sources may read."
+    )
+    container_runtime: str | None = Field(
+        None, description="Runs images of sources: podman, docker or a path; none: no images."
+    )
+    container_memory: str = Field("1g", description="Memory of a container.")
     log_level: str = Field("INFO", description="Least severe level that is logged.")

@@ -42,11 +42,12 @@ def created(
     number: int = 1,
     read: ReadStep | None = None,
     merge: MergeStrategy | None = None,
+    source: MetadataEvent | None = None,
     more: tuple[MetadataEvent, ...] = (),
 ) -> Dataset:
-    """A root dataset with one push source, NdJson and Append unless told otherwise."""
+    """A root dataset with one source: push, NdJson and Append unless told otherwise."""
     dataset = DatasetId(bytes([number]) * 32)
-    source = AddPushSource(
+    source = source or AddPushSource(
         source_name="default",
         read=read or ReadStepNdJson(),
         merge=merge or MergeStrategyAppend(),

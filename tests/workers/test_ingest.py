@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -167,18 +168,21 @@ def test_a_job_repeated_after_its_commit_adds_nothing(stores: Stores, bench: Ben
     assert dataset.state().last_offset == 5
 
 
-def test_an_empty_snapshot_is_refused_unless_allowed(stores: Stores, bench: Bench) -> None:
-    from workers.ingest.run import EmptySnapshot
+def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
+    stores: Stores, bench: Bench
+) -> None:
+    from workers.ingest.run import RowsVanished, run_ingest
 
     read: ReadStep = from_data(
         {"kind": "NdJson", "schema": {"fields": [{"name": "n", "type": "Int64"}]}}, ReadStep
     )
     dataset = created(stores, read=read, merge=MergeStrategySnapshot(primary_key=("n",)))
     ingest(stores, dataset, bench, b'{"n": 1}\n')
-    with pytest.raises(EmptySnapshot):
-        ingest(stores, dataset, bench, b"\n")
-    allowed = replace(bench, allow_empty_snapshot=True)
-    assert ingest(stores, dataset, allowed, b"\n").rows_retracted == 1
+    guarded = msgspec.structs.replace(upload(stores, dataset, b"\n"), max_vanish_percent=99)
+    with pytest.raises(RowsVanished, match="1 of 1 rows"):
+        run_ingest(dataset, guarded, bench, now=NOW)
+    assert ingest(stores, dataset, bench, b"\n").rows_retracted == 1
+    assert run_ingest(dataset, guarded, bench, now=NOW).outcome == "up-to-date"
 
 
 def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: Bench) -> None:

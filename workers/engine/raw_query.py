@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,26 +20,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from protocol.errors import BadInput
 from protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponse,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
 )
-from protocol.metadata.transforms import SqlQueryStep, Transform
 
 from .frames import read_parquet, written_batches
+from .port import INPUT, InvalidQuery, check_begins_as_query, steps_of
 
-INPUT = "input"
 SHOWN_CHARS = 2_000
 _FORBIDDEN = ("ScriptTransformation", "CallMethodViaReflection", "TryReflect", "PythonUDTF")
 """Parts of a plan that reach outside of the engine."""
 _FORBIDDEN_FUNCTIONS = re.compile(r"(?i)^(reflect|try_reflect|java_method|input_file_\w+)$")
-
-
-class InvalidQuery(BadInput):
-    """A query that cannot be run; the message says what is wrong with it."""
 
 
 class SparkEngine:
@@ -80,19 +74,10 @@ class SparkEngine:
         return in_stable_order(result)
 
 
-def steps_of(transform: Transform) -> Sequence[SqlQueryStep]:
-    """The steps of a transform; the last one is the result and needs no name."""
-    if transform.queries:
-        return transform.queries
-    return (SqlQueryStep(query=transform.query),) if transform.query else ()
-
-
 def check_is_query(session: SparkSession, text: str) -> None:
     """Raises `InvalidQuery` unless the text is one SELECT (or WITH … SELECT)."""
     parser = session._jsparkSession.sessionState().sqlParser()
-    first = re.sub(r"(?s)^(\s|\(|--[^\n]*\n|/\*.*?\*/)+", "", text)[:6].upper()
-    if not first.startswith(("SELECT", "WITH")):
-        raise InvalidQuery("only SELECT queries are accepted")
+    check_begins_as_query(text)
     try:
         plan = parser.parseQuery(text)
     except (PySparkException, Py4JJavaError) as bad:

@@ -13,8 +13,8 @@ from protocol.errors import BadInput, LimitExceeded, NodeError, Refused
 from protocol.instant import Instant
 from protocol.metadata.data import SourceState
 
-SOURCE_NAME = "default"
-"""How states of the polling source are signed."""
+from ..plan.poll import SOURCE_NAME
+
 ETAG = "odf/etag"
 LAST_MODIFIED = "odf/last-modified"
 

@@ -40,11 +40,12 @@ from storage.ingest_job import IngestPayload, IngestReceipt
 from storage.ports import ObjectStore
 from storage.values import ObjectKey, ObjectKind
 
-from ..engine.port import Engine, check_engine
-from ..engine.raw_query import InvalidQuery
+from ..engine.port import Engine, InvalidQuery, engine_for
+from ..fetch.values import FetchRules
 from ..history import COPY_BYTES, SliceLists, local_file
 from ..merge.columns import Operation
 from ..plan.ingest import IngestPlan, plan_ingest
+from ..prepare.limits import PrepareLimits
 from ..slice_schema import slice_schema
 from ..write import SlicePlan, Written, write_slice
 from .frame import BATCH_ROWS, Frame, Limits
@@ -53,12 +54,16 @@ from .read import open_frame
 from .stage import Staged, stage
 
 
-class EmptySnapshot(BadInput):
-    """An empty snapshot would retract everything; likely a download that was cut short."""
+class RowsVanished(BadInput):
+    """A snapshot would retract more rows than its guard allows; likely one that was cut short."""
 
 
 class EngineFailed(BadInput):
     """The engine could not run a query, for reasons of its own."""
+
+
+FEW_ROWS = 10
+"""So many rows of a snapshot may vanish whatever their share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +72,18 @@ class Bench:
 
     session: SparkSession
     engine: Engine
+    """Spark; the others, if any, preprocess only."""
     objects: ObjectStore
     scratch: Path
     limits: Limits = field(default_factory=Limits)
     commit_attempts: int = 5
     partitions: int = 4
     small_rows: int = 200_000
-    allow_empty_snapshot: bool = False
+    more_engines: tuple[Engine, ...] = ()
+    fetch: FetchRules = field(default_factory=FetchRules)
+    preparation: PrepareLimits = field(default_factory=PrepareLimits)
+    poll_max_vanish_percent: int = 50
+    max_fetches: int = 1_000
     slices: SliceLists = field(default_factory=SliceLists)
 
 
@@ -82,8 +92,11 @@ class Extras:
     """What a caller may add to a batch beside its rows."""
 
     source_state: SourceState | None = None
+    """Where the source left off after the batch; None is written as none."""
     watermark: Instant | None = None
     """Replaces the watermark computed from the rows."""
+    max_vanish_percent: int = 100
+    """Rows of a snapshot that may vanish at once; 100 lets all of them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,13 +132,21 @@ def run_ingest(
         for attempt in range(1, bench.commit_attempts + 1):
             state = dataset.state()
             plan = plan_ingest(state, payload, now=now)
-            outcome = prepare(dataset, plan, path, bench, scratch)
+            outcome = prepare(dataset, plan, path, bench, scratch, push_extras(state, payload))
             try:
                 return commit(dataset, state, plan, outcome, bench, dry_run=payload.dry_run)
             except RefConflict:
                 if attempt == bench.commit_attempts or payload.expected_head is not None:
                     raise
     raise AssertionError("unreachable: the loop returns or raises")
+
+
+def push_extras(state: ChainState, payload: IngestPayload) -> Extras:
+    """What a push adds: it carries over where the source left off, which it knows nothing of."""
+    limit = payload.max_vanish_percent
+    return Extras(
+        source_state=state.last_source_state, max_vanish_percent=100 if limit is None else limit
+    )
 
 
 def prepare(
@@ -139,7 +160,7 @@ def prepare(
     """Everything up to the commit: the slice lies in `scratch`, the events name it."""
     frame = open_frame(plan.read, path, bench.limits)
     if frame is not None and plan.preprocess is not None:
-        frame = _preprocessed(frame, plan.preprocess, bench.engine, scratch)
+        frame = _preprocessed(frame, plan.preprocess, bench, scratch)
     if frame is None:
         return Outcome(events=_data_event(plan, None, extras), written=None, rows_read=0)
     known = to_arrow(plan.schema) if plan.schema is not None else None
@@ -153,6 +174,7 @@ def prepare(
     )
     schema = slice_schema(staged.schema, plan.vocab, known)
     written = _written(dataset, plan, staged, schema, bench, scratch)
+    check_vanished(plan, staged.rows, written, extras.max_vanish_percent)
     events: list[MetadataEvent] = []
     if plan.schema is None:
         events.append(SetDataSchema(schema=from_arrow(schema)))
@@ -230,7 +252,7 @@ def _written(
         vocab=plan.vocab,
         source_event_time=plan.source_event_time,
         schema=schema,
-        history=_history(dataset, plan, bench),
+        history=_history(dataset, plan, bench, scratch),
         history_rows=0 if plan.prev_offset is None else plan.prev_offset + 1,
         partitions=bench.partitions,
         small_rows=bench.small_rows,
@@ -243,19 +265,36 @@ def _written(
         system_time=plan.system_time,
         source_event_time=plan.source_event_time,
     )
-    written = write_slice(rows, slice_plan, target)
-    if staged.rows == 0 and written.data is not None and not bench.allow_empty_snapshot:
-        raise EmptySnapshot(
-            "the snapshot is empty and would retract every row of the dataset: "
-            "check the file, or allow empty snapshots"
+    return write_slice(rows, slice_plan, target)
+
+
+def check_vanished(plan: IngestPlan, rows: int, written: Written, max_percent: int) -> None:
+    """The guard of snapshots: how much of the state may be absent from the batch.
+
+    A few rows may always vanish; from an empty batch none may, unless all may.
+
+    Raises:
+        RowsVanished: more of them than `max_percent` of the rows that stood before.
+    """
+    vanished = written.operations.get(Operation.RETRACT, 0)
+    if not isinstance(plan.merge, MergeStrategySnapshot) or vanished == 0 or max_percent >= 100:
+        return
+    stood = rows - written.operations.get(Operation.APPEND, 0) + vanished
+    if rows == 0 or (vanished > FEW_ROWS and vanished * 100 > max_percent * stood):
+        raise RowsVanished(
+            f"{vanished} of {stood} rows are gone from the snapshot, and at most {max_percent} "
+            "percent may go at once: look whether it was cut short, or allow more",
+            vanished=vanished,
+            stood=stood,
+            max_vanish_percent=max_percent,
         )
-    return written
 
 
-def _history(dataset: Dataset, plan: IngestPlan, bench: Bench) -> list[Path]:
+def _history(dataset: Dataset, plan: IngestPlan, bench: Bench, scratch: Path) -> list[Path]:
+    """Slices as files; copies of remote ones go with the job's scratch."""
     if not plan.has_history or not reads_history(plan.merge):
         return []
-    folder = bench.scratch / "history" / dataset.id.multibase
+    folder = scratch / "history"
     return [
         local_file(dataset, ObjectKind.DATA, each.physical_hash, folder)
         for each in bench.slices.of(dataset, plan.head)
@@ -263,10 +302,12 @@ def _history(dataset: Dataset, plan: IngestPlan, bench: Bench) -> list[Path]:
 
 
 def _data_event(plan: IngestPlan, written: Written | None, extras: Extras) -> list[MetadataEvent]:
-    """`AddData` if there are rows, a new watermark or a new source state; else nothing."""
+    """`AddData` if there are rows, a new watermark or another source state; else nothing."""
     data = written.data if written else None
     watermark = next_watermark(plan.watermark, written, extras.watermark)
-    if data is None and watermark == plan.watermark and extras.source_state is None:
+    same_state = extras.source_state == plan.source_state
+    empty = watermark is None and extras.source_state is None
+    if data is None and (empty or (watermark == plan.watermark and same_state)):
         return []
     event = AddData(
         prev_offset=plan.prev_offset,
@@ -286,8 +327,8 @@ def next_watermark(
     return max(known) if known else None
 
 
-def _preprocessed(frame: Frame, transform: Transform, engine: Engine, scratch: Path) -> Frame:
-    check_engine(transform, engine)
+def _preprocessed(frame: Frame, transform: Transform, bench: Bench, scratch: Path) -> Frame:
+    engine = engine_for(transform, (bench.engine, *bench.more_engines))
     source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
     with pq.ParquetWriter(source, frame.schema, compression="lz4") as writer:
         for batch in frame.batches:
@@ -321,7 +362,7 @@ def _already_done(
                     continue
                 state = dataset.state(base)
                 plan = plan_ingest(state, payload, now=now)
-                outcome = prepare(dataset, plan, path, bench, scratch)
+                outcome = prepare(dataset, plan, path, bench, scratch, push_extras(state, payload))
                 ours, _ = author(state, outcome.events, system_time=plan.system_time)
                 if ours and ours[-1].hash == block.hash:
                     return receipt(plan, outcome, ours)

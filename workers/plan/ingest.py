@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from protocol.chain.state import ChainState, Vocab
 from protocol.errors import BadInput
 from protocol.instant import Instant
-from protocol.metadata.events import AddPushSource, DatasetKind
+from protocol.metadata.data import SourceState
+from protocol.metadata.events import AddPushSource, DatasetKind, SetPollingSource
 from protocol.metadata.reading import MergeStrategy, ReadStep
 from protocol.metadata.schema import DataSchema
 from protocol.metadata.transforms import Transform
@@ -20,6 +21,7 @@ from storage.errors import RefConflict
 from storage.ingest_job import IngestPayload
 
 from ..ingest.read import for_media_type
+from .poll import SOURCE_NAME
 
 
 class SourceNotFound(BadInput):
@@ -44,6 +46,8 @@ class IngestPlan:
     schema: DataSchema | None
     prev_offset: int | None
     watermark: Instant | None
+    source_state: SourceState | None
+    """Of the newest data block."""
     has_history: bool
     system_time: Instant
     source_event_time: Instant
@@ -80,7 +84,7 @@ def plan_ingest(state: ChainState, payload: IngestPayload, *, now: Instant) -> I
 
 def plan_source(
     state: ChainState,
-    source: AddPushSource,
+    source: AddPushSource | SetPollingSource,
     *,
     read: ReadStep,
     now: Instant,
@@ -92,7 +96,7 @@ def plan_source(
         raise NotARootDataset("data can be ingested into root datasets only")
     return IngestPlan(
         head=state.head,
-        source_name=source.source_name,
+        source_name=source.source_name if isinstance(source, AddPushSource) else SOURCE_NAME,
         read=read,
         preprocess=source.preprocess,
         merge=source.merge,
@@ -100,6 +104,7 @@ def plan_source(
         schema=state.data_schema,
         prev_offset=state.last_offset,
         watermark=state.watermark,
+        source_state=state.last_source_state,
         has_history=state.last_offset is not None,
         system_time=max(now, state.system_time),
         source_event_time=source_event_time.floor_millis(),

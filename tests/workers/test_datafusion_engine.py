@@ -1,0 +1,94 @@
+"""DataFusion keeps the promises of the engine port, and reaches nothing but its input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponseInvalidQuery,
+    RawQueryResponseSuccess,
+)
+from protocol.metadata.transforms import TransformSql
+from tests.conformance.engine import EngineContract
+from workers.engine.datafusion import DataFusionEngine
+
+
+class TestDataFusionEngine(EngineContract):
+    @pytest.fixture
+    def engine(self) -> Any:
+        return DataFusionEngine()
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "select * from '/etc/passwd'",
+            "select * from 'IN'",
+            'select * from "IN"',
+            "copy input to 'OUT'",
+            "create external table t stored as csv location '/etc/passwd'",
+            "explain select 1",
+            "describe input",
+            "prepare p as select 1",
+            "execute p",
+            "show functions",
+            "select * from information_schema.tables",
+            "select * from read_csv('/etc/passwd')",
+            "select * from parquet_metadata('IN')",
+            "values (1)",
+            "begin",
+        ],
+    )
+    def test_nothing_but_the_input_can_be_read_or_written(
+        self, query: str, engine: Any, tmp_path: Path
+    ) -> None:
+        query = query.replace("IN", str(tmp_path / "in.parquet"))
+        query = query.replace("OUT", str(tmp_path / "stolen"))
+        response = self.ask(engine, tmp_path, query)
+        assert isinstance(response, RawQueryResponseInvalidQuery)
+        assert not (tmp_path / "stolen").exists()
+
+    def test_variables_of_the_process_are_no_tables(self, engine: Any, tmp_path: Path) -> None:
+        request = pa.table({"secret": [1]})
+        assert request.num_rows == 1
+        for name in ("request", "read", "INPUT"):
+            response = self.ask(engine, tmp_path, f"select * from {name}")
+            assert isinstance(response, RawQueryResponseInvalidQuery)
+
+    def test_required_columns_stay_required(self, engine: Any, tmp_path: Path) -> None:
+        self.ask(engine, tmp_path, "select 1 as one, n from input")
+        schema = pq.read_schema(tmp_path / "out.parquet")
+        assert [field.nullable for field in schema] == [False, True]
+
+    def test_a_result_without_end_is_refused(self, tmp_path: Path) -> None:
+        engine = DataFusionEngine(output_bytes=1 << 20)
+        query = "select value * 7919 % 1000003 as v from generate_series(1, 1000000000000)"
+        response = self.ask(engine, tmp_path, query)
+        assert isinstance(response, RawQueryResponseInvalidQuery)
+        assert "bytes" in response.message
+
+    def test_a_query_beyond_its_memory_is_an_answer(self, tmp_path: Path) -> None:
+        engine = DataFusionEngine(memory_bytes=1 << 20)
+        query = "select array_agg(value) as v from generate_series(1, 2000000)"
+        response = self.ask(engine, tmp_path, query)
+        assert isinstance(response, RawQueryResponseInvalidQuery)
+
+    def test_several_files_are_read_one_after_the_other(self, tmp_path: Path) -> None:
+        paths = []
+        for at in range(3):
+            paths.append(str(tmp_path / f"{at}.parquet"))
+            pq.write_table(pa.table({"n": [at, at]}), paths[-1])
+        response = DataFusionEngine().execute_raw_query(
+            RawQueryRequest(
+                input_data_paths=tuple(paths),
+                transform=TransformSql(engine="datafusion", query="select n from input"),
+                output_data_path=str(tmp_path / "out.parquet"),
+            )
+        )
+        assert response == RawQueryResponseSuccess(num_records=6)
+        assert [row["n"] for row in self.rows(tmp_path)] == [0, 0, 1, 1, 2, 2]

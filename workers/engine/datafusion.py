@@ -1,0 +1,126 @@
+"""Raw queries on DataFusion, in this process: what the reference node preprocesses with.
+
+Names keep their case without quotes. Queries come from whoever owns a dataset, so they are
+held to reading their input: one SELECT each, no definitions, no settings, no files (a table
+is what was registered, nothing else), no network; memory is bounded, the rest spills.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
+from datafusion import __version__ as datafusion_version
+
+from protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponse,
+    RawQueryResponseInternalError,
+    RawQueryResponseInvalidQuery,
+    RawQueryResponseSuccess,
+)
+
+from .port import INPUT, InvalidQuery, check_begins_as_query, steps_of
+
+MEMORY_BYTES = 512 << 20
+OUTPUT_BYTES = 64 << 30
+"""Largest result; a query can make rows out of nothing."""
+SHOWN_CHARS = 2_000
+SETTINGS = {
+    "datafusion.sql_parser.enable_ident_normalization": "false",
+    "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+    "datafusion.execution.parquet.schema_force_view_types": "false",
+    "datafusion.catalog.information_schema": "false",
+    # One partition: rows come in the order of the input.
+    "datafusion.execution.target_partitions": "1",
+    "datafusion.execution.time_zone": "UTC",
+}
+_READING = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+_PANIC = "PanicException"
+
+
+class DataFusionEngine:
+    """`Engine` in process; every request gets a context of its own."""
+
+    name = "datafusion"
+    version = datafusion_version
+
+    def __init__(
+        self, *, memory_bytes: int = MEMORY_BYTES, output_bytes: int = OUTPUT_BYTES
+    ) -> None:
+        self._memory, self._output = memory_bytes, output_bytes
+
+    def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
+        output = Path(request.output_data_path)
+        with tempfile.TemporaryDirectory(dir=output.parent) as spill:
+            try:
+                result = _query(request, self._context(spill))
+                count = _write(result, output, self._output)
+            except InvalidQuery as bad:
+                return RawQueryResponseInvalidQuery(message=bad.message)
+            except Exception as bad:  # the library has no type of its own for wrong queries
+                return RawQueryResponseInvalidQuery(message=str(bad)[:SHOWN_CHARS])
+            except BaseException as bad:
+                if type(bad).__name__ != _PANIC:
+                    raise
+                return RawQueryResponseInternalError(message=str(bad)[:SHOWN_CHARS])
+        return RawQueryResponseSuccess(num_records=count)
+
+    def _context(self, spill: str) -> SessionContext:
+        runtime = RuntimeEnvBuilder().with_disk_manager_specified(spill)
+        return SessionContext(SessionConfig(SETTINGS), runtime.with_fair_spill_pool(self._memory))
+
+
+def _query(request: RawQueryRequest, context: SessionContext) -> DataFrame:
+    inputs = list(request.input_data_paths)
+    read = context.read_parquet(inputs[0]) if len(inputs) == 1 else _union(inputs, context)
+    context.register_view(INPUT, read)
+    result: DataFrame | None = None
+    for step in steps_of(request.transform):
+        check_begins_as_query(step.query)
+        result = context.sql_with_options(step.query, _READING)
+        if step.alias is not None:
+            context.register_view(step.alias, result)
+    if result is None:
+        raise InvalidQuery("the transform has no query")
+    return result
+
+
+def _union(inputs: list[str], context: SessionContext) -> DataFrame:
+    """The files one after the other."""
+    read = context.read_parquet(inputs[0])
+    for path in inputs[1:]:
+        read = read.union(context.read_parquet(path))
+    return read
+
+
+def _write(result: DataFrame, output: Path, limit: int) -> int:
+    schema = pa.schema([_plain(field) for field in result.schema()])
+    count = 0
+    with pq.ParquetWriter(output, schema, compression="lz4") as writer:
+        for batch in _batches(result, schema):
+            writer.write_batch(batch)
+            count += batch.num_rows
+            if output.stat().st_size > limit:
+                raise InvalidQuery(f"the query gives more than {limit} bytes")
+    return count
+
+
+def _batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for given in result.execute_stream():
+        batch = given.to_pyarrow()
+        columns = [column.cast(to.type) for column, to in zip(batch.columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """Layouts the engine chose for itself are not those of the dataset."""
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return pa.field(field.name, plain.get(kind, kind), field.nullable)
