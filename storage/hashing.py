@@ -6,15 +6,19 @@ are hashed side by side. More threads than columns, or than cores, gain nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from protocol.arrow_digest import Run
 
+THREADS = min(4, os.cpu_count() or 1)
+"""Threads worth having: few files have more than four long columns."""
+
 
 @contextmanager
-def threaded(threads: int) -> Iterator[Run]:
+def threaded(threads: int = THREADS) -> Iterator[Run]:
     """A `run` for digests, over a pool that lives as long as the context.
 
     An error of a job is raised by the run once the others of its batch have ended.

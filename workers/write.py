@@ -21,6 +21,7 @@ from protocol.chain.state import Vocab
 from protocol.instant import Instant
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.multihash import SHA3_256, Multihash
+from storage.hashing import threaded
 
 from .conform import NullCounts, conform
 from .merge.columns import PROBLEM, CannotMerge, Operation
@@ -152,8 +153,8 @@ def _described(path: Path, plan: SlicePlan) -> DataSlice:
     with path.open("rb") as stream:
         while chunk := stream.read(READ_BYTES):
             physical.update(chunk)
-    with pq.ParquetFile(path) as file:
-        logical = digest_of(file).finish()
+    with pq.ParquetFile(path) as file, threaded() as run:
+        logical = digest_of(file, run=run).finish()
         rows = file.metadata.num_rows
     return DataSlice(
         logical_hash=logical,

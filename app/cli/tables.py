@@ -7,9 +7,10 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.arrow_digest import logical_hash, logical_hash_of
+from protocol.arrow_digest import Run, logical_hash, logical_hash_of
 from protocol.errors import BadInput
 from protocol.multihash import Multihash
+from storage.hashing import threaded
 
 PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"
 
@@ -25,16 +26,21 @@ def logical_hash_of_stream(stream: BinaryIO) -> Multihash:
         UnreadableTable: none of them. UnsupportedColumn: a type without logical hash.
     """
     try:
-        source = pa.BufferReader(stream.read()) if not stream.seekable() else stream
-        magic = source.read(len(IPC_FILE_MAGIC))
-        source.seek(0)
-        if magic.startswith(PARQUET_MAGIC):
-            return logical_hash_of(pq.ParquetFile(source))
-        if magic == IPC_FILE_MAGIC:
-            reader = pa.ipc.open_file(source)
-            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-            return logical_hash(batches, reader.schema)
-        with pa.ipc.open_stream(source) as ipc:
-            return logical_hash(ipc, ipc.schema)
+        with threaded() as run:
+            return _logical_hash(stream, run)
     except (pa.ArrowException, OSError) as error:
         raise UnreadableTable(f"neither a Parquet nor an Arrow IPC file: {error}") from error
+
+
+def _logical_hash(stream: BinaryIO, run: Run) -> Multihash:
+    source = pa.BufferReader(stream.read()) if not stream.seekable() else stream
+    magic = source.read(len(IPC_FILE_MAGIC))
+    source.seek(0)
+    if magic.startswith(PARQUET_MAGIC):
+        return logical_hash_of(pq.ParquetFile(source), run=run)
+    if magic == IPC_FILE_MAGIC:
+        reader = pa.ipc.open_file(source)
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return logical_hash(batches, reader.schema, run=run)
+    with pa.ipc.open_stream(source) as ipc:
+        return logical_hash(ipc, ipc.schema, run=run)
