@@ -248,5 +248,4 @@ def check_objects(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[Has
 
 def put_blocks(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
     """Write blocks as objects, their bytes as they came. Raises `HashMismatch`."""
-    for block in blocks:
-        objects.put(ObjectKey(dataset, ObjectKind.BLOCK, block.hash), (block.raw,))
+    objects.put_blocks(dataset, ((block.hash, block.raw) for block in blocks))

@@ -21,6 +21,7 @@ from ..errors import ObjectNotFound
 from ..layout import ALIAS, HEAD, KIND_FOLDERS, info_path, object_path, ref_path
 from ..values import ObjectKind
 from . import files
+from .many_files import put_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,10 @@ class FolderObjects:
         path = self.path(kind, object_hash)
         size = files.put_hashed(path, chunks, object_hash, durable=self._durable)
         return FolderObject(kind, object_hash, size)
+
+    def put_all(self, kind: ObjectKind, contents: Iterable[tuple[Multihash, bytes]]) -> None:
+        """As `put` of each, with one sync for all. `HashMismatch`: those before may be there."""
+        put_all(self.root / KIND_FOLDERS[kind], contents, durable=self._durable)
 
     def delete(self, kind: ObjectKind, object_hash: Multihash) -> None:
         self.path(kind, object_hash).unlink(missing_ok=True)

@@ -63,6 +63,9 @@ class LocalObjectStore:
         size = files.put_hashed(self.path(key), chunks, key.hash, durable=self._durable)
         return ObjectInfo(key, size)
 
+    def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
+        self.folder(dataset).put_all(ObjectKind.BLOCK, blocks)
+
     def delete(self, key: ObjectKey) -> None:
         self.path(key).unlink(missing_ok=True)
 

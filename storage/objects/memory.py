@@ -18,7 +18,7 @@ from protocol.multihash import HashMismatch, Multihash
 from ..clock import Clock, system_clock
 from ..errors import ObjectNotFound
 from ..layout import ALIAS, info_path, ref_path
-from ..values import ObjectInfo, ObjectKey, TransferUrl
+from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 
 
 class MemoryObjectStore:
@@ -57,6 +57,10 @@ class MemoryObjectStore:
             self._objects.setdefault(key, content)
             self._modified[key] = self._clock()
             return ObjectInfo(key, len(content), self._modified[key])
+
+    def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
+        for name, raw in blocks:
+            self.put(ObjectKey(dataset, ObjectKind.BLOCK, name), (raw,))
 
     def delete(self, key: ObjectKey) -> None:
         with self._lock:

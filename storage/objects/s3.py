@@ -21,8 +21,10 @@ import hashlib
 import secrets
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, BinaryIO
 
 from protocol.errors import BadInput, LimitExceeded, NodeError
@@ -60,6 +62,8 @@ MAX_TTL = timedelta(hours=12)
 """Longest life of a URL, whatever was asked for."""
 ABANDONED_AFTER = timedelta(days=1)
 """Age at which staged objects and unfinished uploads are nobody's; above `MAX_TTL`."""
+PARALLEL_PUTS, PUTS_AT_A_TIME = 8, 1000
+"""Requests in flight, and blocks in memory, while many blocks are put."""
 CREATE_TRIES, CREATE_PAUSE_S = 5, 0.2
 """How often and after which pause an object is put whose removal is under way."""
 
@@ -106,6 +110,13 @@ class S3ObjectStore:
         else:
             self._put_parts(key, content, _chain(first, second, parts))
         return ObjectInfo(key, content.size)
+
+    def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
+        keyed = ((ObjectKey(dataset, ObjectKind.BLOCK, name), raw) for name, raw in blocks)
+        with ThreadPoolExecutor(PARALLEL_PUTS) as pool:
+            while some := list(islice(keyed, PUTS_AT_A_TIME)):
+                for _ in pool.map(lambda one: self.put(one[0], (one[1],)), some):
+                    pass
 
     def delete(self, key: ObjectKey) -> None:
         self.bucket.call("delete_object", _name(key))

@@ -57,6 +57,23 @@ class ObjectStoreContract:
             store.open(KEY)
         assert list(store.list(DATASET)) == []
 
+    def test_many_blocks_are_put_like_each_by_itself(self, store: ObjectStore) -> None:
+        contents = [f"block {number}".encode() for number in range(40)]
+        named = [(Multihash.of(content), content) for content in contents]
+        store.put_blocks(DATASET, named[:20])
+        store.put_blocks(DATASET, iter(named))
+        store.put_blocks(DATASET, [])
+        keys = [ObjectKey(DATASET, ObjectKind.BLOCK, name) for name, _ in named]
+        assert [content_of(store, key) for key in keys] == contents
+        assert {info.key for info in store.list(DATASET)} == set(keys)
+
+    def test_among_many_blocks_a_wrong_one_is_never_visible(self, store: ObjectStore) -> None:
+        wrong = Multihash.of(b"announced")
+        named = [(HASH, CONTENT), (wrong, b"something else")]
+        with pytest.raises(HashMismatch):
+            store.put_blocks(DATASET, named)
+        assert store.stat(ObjectKey(DATASET, ObjectKind.BLOCK, wrong)) is None
+
     def test_a_hash_of_another_algorithm_names_no_object(self, store: ObjectStore) -> None:
         key = ObjectKey(DATASET, ObjectKind.DATA, Multihash(ARROW0_SHA3_256, HASH.digest))
         with pytest.raises(HashMismatch):

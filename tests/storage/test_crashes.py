@@ -66,7 +66,7 @@ class _Fused:
 def fused(stores: Stores, fuse: Fuse) -> Stores:
     return replace(
         stores,
-        objects=fuse.wrap(stores.objects, "put", "write_ref", "write_alias"),
+        objects=fuse.wrap(stores.objects, "put", "put_blocks", "write_ref", "write_alias"),
         refs=fuse.wrap(stores.refs, "move"),
         registry=fuse.wrap(stores.registry, "create"),
     )

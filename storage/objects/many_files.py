@@ -1,0 +1,106 @@
+"""Many small files at once, with the promises of `files.put_hashed` and one sync for all.
+
+A chain of a hundred thousand blocks is as many files; syncing each by itself would take
+minutes. So all are written under pending names, synced together, and only then renamed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from protocol.multihash import HashMismatch, Multihash
+
+from ..layout import PENDING_PREFIX
+from . import files
+
+FEW = 16
+"""Up to so many files are synced one by one: that leaves the rest of the disk alone."""
+BATCH = 20_000
+"""Files that wait for one sync."""
+
+Content = tuple[Multihash, bytes]
+
+
+def put_all(folder: Path, contents: Iterable[Content], *, durable: bool) -> None:
+    """Store each content in `folder` under its hash; known ones are only renewed.
+
+    Raises:
+        HashMismatch: other content; those before it may be visible already, it is not.
+    """
+    files.make_folder(folder, durable=durable)
+    waiting = iter(contents)
+    while batch := list(islice(waiting, BATCH)):
+        _put_batch(str(folder), batch, durable=durable)
+
+
+def _put_batch(folder: str, batch: list[Content], *, durable: bool) -> None:
+    written: list[tuple[str, str]] = []
+    few = len(batch) <= FEW
+    try:
+        for pending, target, content in _new(folder, batch):
+            written.append((pending, target))
+            _write(pending, content, sync=durable and few)
+        if durable and written and not few:
+            _sync_file_system(folder)
+        for pending, target in written:
+            os.rename(pending, target)  # noqa: PTH104 - a Path costs more than the rename
+    except BaseException:
+        for pending, _ in written:
+            Path(pending).unlink(missing_ok=True)
+        raise
+    if durable and written:
+        files.sync_folder(Path(folder))
+
+
+def _new(folder: str, batch: list[Content]) -> Iterator[tuple[str, str, bytes]]:
+    """Pending name, name and content of what is not there yet."""
+    token = secrets.token_hex(8)
+    for number, (name, content) in enumerate(batch):
+        actual = Multihash.of(content)
+        if actual != name:
+            raise HashMismatch(name, actual)
+        target = f"{folder}/{name}"
+        try:
+            os.utime(target)
+        except FileNotFoundError:
+            yield f"{folder}/{PENDING_PREFIX}{token}-{number}", target, content
+
+
+def _write(path: str, content: bytes, *, sync: bool) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(handle, left) :]
+        if sync:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_file_system(folder: str) -> None:
+    """Everything written to the file system of `folder` so far reaches the disk."""
+    if _LIBC is None or not hasattr(_LIBC, "syncfs"):
+        os.sync()
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if _LIBC.syncfs(handle) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot sync the file system of {folder}")
+    finally:
+        os.close(handle)
+
+
+def _libc() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(None, use_errno=True)
+    except (OSError, TypeError):  # no such thing on this system
+        return None
+
+
+_LIBC = _libc()
