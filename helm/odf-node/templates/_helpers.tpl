@@ -1,0 +1,94 @@
+{{- define "odf.labels" -}}
+app.kubernetes.io/name: odf-node
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{- define "odf.selector" -}}
+app.kubernetes.io/name: odf-node
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "odf.name" -}}
+{{ printf "%s-odf-%s" .root.Release.Name .component | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{/* What every pod of ours has in common. */}}
+{{- define "odf.pod" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile:
+    type: RuntimeDefault
+{{- end }}
+
+{{- define "odf.container" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* Where the stores are. */}}
+{{- define "odf.stores" -}}
+- name: ODF_NODE_DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.secret.name }}
+      key: database-url
+- name: ODF_NODE_OBJECTS_URL
+  value: {{ .Values.objectsUrl | quote }}
+- name: AWS_REGION
+  value: {{ .Values.awsRegion | quote }}
+{{- if .Values.secret.awsKeys }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.secret.name }}
+      key: aws-access-key-id
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.secret.name }}
+      key: aws-secret-access-key
+{{- end }}
+{{- end }}
+
+{{/* A pod that runs one command of odf-node and ends. */}}
+{{- define "odf.command" -}}
+{{ include "odf.pod" .root }}
+restartPolicy: {{ .restart }}
+containers:
+  - name: odf-node
+    image: {{ .root.Values.image.node | quote }}
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    args: {{ toJson .args }}
+    env:
+      {{- include "odf.stores" .root | nindent 6 }}
+    resources:
+      requests: {cpu: 100m, memory: 256Mi}
+      limits: {memory: 1Gi}
+    securityContext:
+      {{- include "odf.container" .root | nindent 6 }}
+    volumeMounts:
+      - {name: data, mountPath: /data}
+      - {name: tmp, mountPath: /tmp}
+volumes:
+  - {name: data, emptyDir: {}}
+  - {name: tmp, emptyDir: {}}
+{{- end }}

