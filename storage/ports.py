@@ -181,6 +181,11 @@ class BlockIndex(Protocol):
         Stops below sequence number `down_to`, or after `limit`. Unknown start: empty.
         """
 
+    def raw(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
+    ) -> Sequence[tuple[Multihash, bytes]]:
+        """As `ancestors`: hash and bytes of each; nothing is decoded or hashed."""
+
     def lineage(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0
     ) -> Iterator[Multihash]:

@@ -214,6 +214,12 @@ class MemoryBlockIndex:
             block = self.find(dataset, block.prev) if block.prev is not None else None
         return path
 
+    def raw(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
+    ) -> Sequence[tuple[Multihash, bytes]]:
+        path = self.ancestors(dataset, start, down_to=down_to, limit=limit)
+        return [(block.hash, block.raw) for block in path]
+
     def lineage(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0
     ) -> Iterator[Multihash]:

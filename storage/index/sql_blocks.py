@@ -1,13 +1,16 @@
 """Blocks in a SQL database: raw bytes by hash, read along the chain.
 
-After a forced push several branches lie side by side, with the same sequence numbers. Hence
-chains are read by following `prev` inside of the database (a recursive query, one index
-look-up a block), never by number alone: the cost is that of the branch asked for.
+After a forced push several branches lie side by side, with the same sequence numbers. A page
+of a chain is read by a range of numbers, and `prev` tells which rows belong to it. Where
+other branches have more rows than the one asked for, or numbers leave gaps, `prev` is followed
+inside of the database (a recursive query, one index look-up a block): the cost stays that of
+the branch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -24,8 +27,17 @@ from ..sql.tables import blocks as block_rows
 INSERT_BATCH = 500
 LINEAGE_PAGE = 5000
 """Most hashes read at a time when following a chain without looking at its blocks."""
+FOREIGN_ROWS = 16
+"""Rows of other branches that are put up with in a page, besides as many as it has itself."""
 LINEAGE_FIRST_PAGE = 16
 """Hashes read at first: most who follow a chain stop early. Each page is four times larger."""
+
+_Columns = tuple[sa.ColumnElement[Any], ...]
+_HASH, _PREV, _RAW = (
+    sa.type_coerce(column, sa.LargeBinary).label(column.name)
+    for column in (block_rows.c.hash, block_rows.c.prev, block_rows.c.raw)
+)
+"""As bytes: most hashes are only compared."""
 
 
 class SqlBlockIndex:
@@ -43,18 +55,15 @@ class SqlBlockIndex:
     def ancestors(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
     ) -> Sequence[HashedBlock]:
+        return [_decode(*named) for named in self.raw(dataset, start, down_to=down_to, limit=limit)]
+
+    def raw(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
+    ) -> Sequence[tuple[Multihash, bytes]]:
         if limit < 1:
             return []
-        path = _path(dataset, start, down_to, limit)
-        query = (
-            sa.select(block_rows.c.hash, block_rows.c.raw)
-            .select_from(path.join(block_rows, block_rows.c.hash == path.c.hash))
-            .where(block_rows.c.dataset == dataset)
-            .order_by(path.c.depth)
-        )
-        with reading(self._engine) as db:
-            rows = db.execute(query).all()
-        return [_decode(block, raw) for block, raw in rows]
+        rows = self._page(dataset, start, down_to, limit, (_HASH, _PREV, _RAW))
+        return [(Multihash.decode(row[0]), row[2]) for row in rows]
 
     def lineage(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0
@@ -62,12 +71,36 @@ class SqlBlockIndex:
         following: Multihash | None = start
         page = LINEAGE_FIRST_PAGE
         while following is not None:
-            path = _path(dataset, following, down_to, page)
-            with reading(self._engine) as db:
-                rows = db.execute(sa.select(path.c.hash, path.c.prev).order_by(path.c.depth)).all()
-            yield from (row.hash for row in rows)
-            following = rows[-1].prev if len(rows) == page else None
+            rows = self._page(dataset, following, down_to, page, (_HASH, _PREV))
+            yield from (Multihash.decode(row[0]) for row in rows)
+            prev = rows[-1][1] if len(rows) == page else None
+            following = None if prev is None else Multihash.decode(prev)
             page = min(4 * page, LINEAGE_PAGE)
+
+    def _page(
+        self, dataset: DatasetId, start: Multihash, down_to: int, limit: int, columns: _Columns
+    ) -> list[Any]:
+        """Rows of `start` and its ancestors, newest first, at most `limit` of them."""
+        with reading(self._engine) as db:
+            number = db.execute(
+                sa.select(block_rows.c.sequence_number).where(_is(block_rows, dataset, start))
+            ).scalar_one_or_none()
+            if number is None or number < down_to:
+                return []
+            bottom = max(down_to, number - limit + 1, 0)
+            query = (
+                sa.select(*columns)
+                .where(
+                    block_rows.c.dataset == dataset,
+                    block_rows.c.sequence_number.between(bottom, number),
+                )
+                .order_by(block_rows.c.sequence_number.desc())
+                .limit(2 * (number - bottom + 1) + FOREIGN_ROWS)
+            )
+            rows = _linked(db.execute(query), start.raw)
+            if len(rows) == number - bottom + 1:
+                return rows
+            return _followed(db, dataset, start, down_to, limit, columns)
 
     def count(self, dataset: DatasetId) -> int:
         query = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
@@ -113,6 +146,35 @@ def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[Hashed
     for start in range(0, len(blocks), INSERT_BATCH):
         rows = [_row_of(dataset, block) for block in blocks[start : start + INSERT_BATCH]]
         db.execute(statement, rows)
+
+
+def _linked(rows: Iterable[Any], start: bytes) -> list[Any]:
+    """Those of the rows (hash and `prev` first, by falling number) that lead down from `start`."""
+    found: list[Any] = []
+    following: bytes | None = start
+    for row in rows:
+        if row[0] == following:
+            found.append(row)
+            following = row[1]
+    return found
+
+
+def _followed(
+    db: sa.Connection,
+    dataset: DatasetId,
+    start: Multihash,
+    down_to: int,
+    limit: int,
+    columns: _Columns,
+) -> list[Any]:
+    path = _path(dataset, start, down_to, limit)
+    query = (
+        sa.select(*columns)
+        .select_from(path.join(block_rows, block_rows.c.hash == path.c.hash))
+        .where(block_rows.c.dataset == dataset)
+        .order_by(path.c.depth)
+    )
+    return list(db.execute(query))
 
 
 def _path(dataset: DatasetId, start: Multihash, down_to: int, limit: int) -> sa.CTE:

@@ -32,6 +32,24 @@ class BlockIndexContract:
         blocks = stored(index, 5)
         assert list(index.blocks.ancestors(ID, blocks[3].hash)) == blocks[3::-1]
 
+    def test_raw_blocks_are_those_of_the_ancestors(self, index: Index) -> None:
+        blocks = stored(index, 5)
+        named = [(block.hash, block.raw) for block in reversed(blocks)]
+        assert list(index.blocks.raw(ID, blocks[4].hash)) == named
+        assert list(index.blocks.raw(ID, blocks[4].hash, down_to=1, limit=2)) == named[:2]
+        assert list(index.blocks.raw(ID, blocks[2].hash, limit=0)) == []
+
+    def test_among_many_other_branches_the_one_asked_for_is_found(self, index: Index) -> None:
+        blocks = stored(index, 3)
+        head = blocks[-1].hash
+        for number in range(40):
+            other = [linked(blocks[0], SetInfo(description=f"way {number}"))]
+            other.append(linked(other[0], SetInfo(description=f"further {number}")))
+            index.refs.move(ID, expected=head, new=other[-1].hash, blocks=other)
+            head = other[-1].hash
+        assert list(index.blocks.ancestors(ID, blocks[2].hash)) == blocks[::-1]
+        assert list(index.blocks.lineage(ID, head)) == [head, other[0].hash, blocks[0].hash]
+
     def test_ancestors_stop_after_the_limit(self, index: Index) -> None:
         blocks = stored(index, 5)
         assert list(index.blocks.ancestors(ID, blocks[4].hash, limit=2)) == blocks[:2:-1]
