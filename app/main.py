@@ -30,6 +30,7 @@ from .http.files import add_file_routes
 from .http.gate import Gate
 from .http.ingest import add_ingest
 from .http.objects import MAX_UPLOADS, ObjectPaths
+from .http.refresh import add_refresh
 from .http.system import app_version
 from .http.transfer import add_transfer_routes
 from .settings import Tenancy
@@ -96,6 +97,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     prefix = PREFIX[node.settings.tenancy]
     add_transfer_routes(routes, prefix)
     add_ingest(routes, prefix)
+    add_refresh(routes, prefix)
     add_dataset_routes(routes, prefix)
     add_access_routes(routes, prefix)
     add_file_routes(routes, prefix)

@@ -71,6 +71,7 @@ COMMANDS = {
     "token": ("app.cli.admin:token", "Make, list and revoke access tokens of a node."),
     "dataset": ("app.cli.datasets:dataset", "Create, list and show datasets of a node."),
     "ingest": ("app.cli.ingest:ingest", "Post a file of records to a dataset."),
+    "refresh": ("app.cli.refresh:refresh", "Have a node fetch the polling source of a dataset."),
     "pull": ("app.cli.transfer:pull", "Copy a dataset, or what is new in it, into a folder."),
     "push": ("app.cli.transfer:push", "Publish a dataset folder, or what is new in it."),
     "verify": ("app.cli.verify:verify", "Check every block, file and row of a dataset."),

@@ -111,6 +111,23 @@ class NodeApi:
         )
         return self._wait_for(str(answer["url"])) if "job" in answer else answer
 
+    def refresh(
+        self,
+        *,
+        exhaust_sources: bool = False,
+        fetch_uncacheable: bool = False,
+        max_vanish_percent: int | None = None,
+    ) -> dict[str, Any]:
+        """Have the polling source of the dataset at `base` fetched; the receipt."""
+        query = {
+            "exhaustSources": "true" if exhaust_sources else None,
+            "fetchUncacheable": "true" if fetch_uncacheable else None,
+            "maxVanishPercent": None if max_vanish_percent is None else str(max_vanish_percent),
+        }
+        given = {key: value for key, value in query.items() if value is not None}
+        answer = self._call("POST", "refresh", query=given)
+        return self._wait_for(str(answer["url"])) if "job" in answer else answer
+
     def _wait_for(self, url: str) -> dict[str, Any]:
         """The result of a job that was answered 202."""
         if origin(url) != origin(self._base):

@@ -44,6 +44,7 @@ async def ingest(
     upload_token: Annotated[str | None, Query(alias="uploadToken", max_length=MAX_CHARS)] = None,
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
+    max_vanish_percent: Annotated[int | None, Query(alias="maxVanishPercent", ge=0, le=100)] = None,
     event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
@@ -54,6 +55,7 @@ async def ingest(
         event_time=event_time,
         expected_head=expected_head,
         dry_run=dry_run,
+        max_vanish_percent=max_vanish_percent,
     )
     chunks: Iterable[bytes]
     if upload_token is None:
@@ -68,9 +70,9 @@ async def ingest(
     patience = 0.0 if "respond-async" in prefer else node.settings.ingest_wait_s
     ended = await _wait(node, job, upload, patience, node.settings.ingest_poll_s)
     if ended is not None:
-        return _receipt(ended)
+        return receipt_answer(ended)
     watch(request.app.state.watchers, _wait(node, job, upload, math.inf, SLOW_POLL_S))
-    return _accepted(job, base)
+    return accepted(job, base)
 
 
 def watch(
@@ -102,12 +104,14 @@ async def _wait(
         await asyncio.sleep(pause)
 
 
-def _accepted(job: JobId, base: str) -> Response:
+def accepted(job: JobId, base: str) -> Response:
+    """202 with where to look."""
     url = f"{base}jobs/{job}"
     return JsonAnswer({"job": job, "status": "waiting", "url": url}, 202, {"location": url})
 
 
-def _receipt(job: Job) -> Response:
+def receipt_answer(job: Job) -> Response:
+    """What became of a job that has ended."""
     match job.outcome:
         case Succeeded(result=receipt):
             return JsonAnswer(receipt)

@@ -37,6 +37,7 @@ class IngestRequest:
     event_time: str | None = None
     expected_head: str | None = None
     dry_run: bool = False
+    max_vanish_percent: int | None = None
     creates_source: bool = False
 
 
@@ -49,7 +50,7 @@ def check_ingest(node: Node, entry: DatasetEntry, request: IngestRequest) -> Ing
         UnsupportedMediaType, InvalidEventTime, SourceNotUsable.
     """
     media_type = _media_type(request.media_type)
-    event_time = _event_time(request.event_time)
+    event_time = parsed_event_time(request.event_time)
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
     source_name = request.source_name
     if request.creates_source and source_name is None and takes_first_source(state):
@@ -62,6 +63,7 @@ def check_ingest(node: Node, entry: DatasetEntry, request: IngestRequest) -> Ing
         event_time=event_time,
         expected_head=request.expected_head,
         dry_run=request.dry_run,
+        max_vanish_percent=request.max_vanish_percent,
     )
 
 
@@ -75,7 +77,8 @@ def _media_type(given: str | None) -> str | None:
     return plain
 
 
-def _event_time(given: str | None) -> str | None:
+def parsed_event_time(given: str | None) -> str | None:
+    """The `odf-event-time` header in canonical form. Raises `InvalidEventTime`."""
     if given is None:
         return None
     try:
@@ -129,6 +132,7 @@ def submit(node: Node, entry: DatasetEntry, request: IngestRequest, upload: Obje
         source_event_time=request.event_time,
         expected_head=request.expected_head,
         dry_run=request.dry_run,
+        max_vanish_percent=request.max_vanish_percent,
     )
     try:
         return node.stores.jobs.submit(

@@ -13,6 +13,7 @@ from app.main import PREFIX, build_api
 from app.settings import Settings, Tenancy
 from app.wiring import open_node
 from storage.ingest_job import IngestReceipt
+from storage.poll_job import PollReceipt
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 METHODS = {"get", "head", "put", "post", "patch", "delete"}
@@ -95,10 +96,11 @@ def test_every_reference_of_the_document_leads_somewhere(written):
     walk(written)
 
 
-def test_the_receipt_is_described_field_by_field(written):
-    described = written["components"]["schemas"]["IngestReceipt"]
-    fields = [field.encode_name for field in msgspec.structs.fields(IngestReceipt)]
-    assert list(described["properties"]) == fields == described["required"]
+def test_receipts_are_described_field_by_field(written):
+    for receipt in (IngestReceipt, PollReceipt):
+        described = written["components"]["schemas"][receipt.__name__]
+        fields = [field.encode_name for field in msgspec.structs.fields(receipt)]
+        assert list(described["properties"]) == fields == described["required"]
 
 
 def test_the_interface_for_people_is_served(single):

@@ -1,0 +1,66 @@
+"""`odf-node refresh`: have a node fetch the polling source of a dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from .ingest import dataset_base, receipt_text
+from .output import json_option, print_json, token_option
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option("--exhaust-sources", is_flag=True, help="Go on while the source has more to give.")
+@click.option(
+    "--fetch-uncacheable",
+    is_flag=True,
+    help="Fetch also when nothing tells what was fetched before.",
+)
+@click.option(
+    "--max-vanish-percent",
+    type=click.IntRange(0, 100),
+    metavar="N",
+    help="Rows of a snapshot that may vanish at once; default: as the node is set up.",
+)
+@token_option
+@json_option
+def refresh(
+    url: str,
+    exhaust_sources: bool,
+    fetch_uncacheable: bool,
+    max_vanish_percent: int | None,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Fetch what the polling source of the dataset at URL has, and wait until it is in.
+
+    Prints the receipt, as ingest does.
+    """
+    with open_http() as http:
+        receipt = NodeApi(dataset_base(url), token, http=http).refresh(
+            exhaust_sources=exhaust_sources,
+            fetch_uncacheable=fetch_uncacheable,
+            max_vanish_percent=max_vanish_percent,
+        )
+    if as_json:
+        print_json(receipt)
+    else:
+        click.echo(refresh_text(receipt))
+
+
+def refresh_text(receipt: dict[str, Any]) -> str:
+    """The receipt for a person, and what is worth knowing about the source."""
+    lines = [receipt_text(receipt)]
+    if receipt.get("noSourceDefined"):
+        lines.append("the dataset has no polling source")
+    if receipt.get("uncacheable"):
+        lines.append(
+            "nothing was fetched: nothing tells what was fetched before (--fetch-uncacheable)"
+        )
+    if receipt.get("hasMore"):
+        lines.append("the source has more to give (--exhaust-sources)")
+    return "\n".join(lines)

@@ -1,0 +1,47 @@
+"""Refresh: a dataset fetches what its polling source has; a worker does it."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec.structs import replace
+
+from protocol.errors import BadInput
+from protocol.identity import DatasetRef
+from protocol.metadata.events import DatasetKind
+from storage import poll_job
+from storage.poll_job import PollPayload
+from storage.values import DatasetEntry, Job, JobId, JobSpec
+
+from ..wiring import Node
+from .ingest import parsed_event_time
+from .uploads import FINISHED
+
+
+class NotRefreshable(BadInput):
+    """The dataset has no data of its own to fetch."""
+
+
+def submit_refresh(node: Node, entry: DatasetEntry, payload: PollPayload) -> JobId:
+    """Queue a poll behind other work on the dataset; one that waits already is joined.
+
+    Raises:
+        NotRefreshable: a derivative dataset.
+        InvalidEventTime: the fallback event time is no instant.
+    """
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    if state.kind is DatasetKind.Derivative:
+        raise NotRefreshable("Derivative datasets compute their data; only a root fetches data")
+    when = parsed_event_time(payload.source_event_time)
+    asked = poll_job.to_json(replace(payload, source_event_time=when))
+    lock = str(entry.id)
+    key = f"{poll_job.KIND}:{lock}:{json.dumps(asked, sort_keys=True)}"
+    return node.stores.jobs.submit(
+        JobSpec(poll_job.KIND, entry.id, asked, lock=lock, dedup_key=key)
+    )
+
+
+def ended(node: Node, job: JobId) -> Job | None:
+    """The job once it has ended, else None."""
+    found = node.stores.jobs.get(job)
+    return found if found.status in FINISHED else None
