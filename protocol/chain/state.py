@@ -75,7 +75,10 @@ class Vocab(Struct, frozen=True, kw_only=True):
 
 
 class ChainState(Struct, frozen=True, kw_only=True):
-    """A chain as of its `head`. Sizes are bytes; `num_records` counts rows of all slices."""
+    """A chain as of its `head`. Sizes are bytes; `num_records` counts rows of all slices.
+
+    Whatever is added here goes into `summary.py` as well.
+    """
 
     dataset_id: DatasetId | None = None
     kind: DatasetKind | None = None
@@ -102,6 +105,8 @@ class ChainState(Struct, frozen=True, kw_only=True):
     last_execution: ExecuteTransform | None = None
 
     num_blocks: int = 0
+    blocks_size: int = 0
+    num_objects: int = 0
     num_records: int = 0
     data_size: int = 0
     checkpoints_size: int = 0
@@ -125,6 +130,7 @@ class ChainState(Struct, frozen=True, kw_only=True):
             sequence_number=inner.sequence_number,
             system_time=inner.system_time,
             num_blocks=self.num_blocks + 1,
+            blocks_size=self.blocks_size + len(block.raw),
             **changes,
         )
 
@@ -190,6 +196,7 @@ def _data_block(state: ChainState, event: AddData | ExecuteTransform) -> Changes
         "has_data_blocks": True,
         "last_offset": event.prev_offset,
         "watermark": event.new_watermark,
+        "num_objects": state.num_objects + _objects(event),
     }
     if (data := event.new_data) is not None:
         interval = data.offset_interval
@@ -199,6 +206,10 @@ def _data_block(state: ChainState, event: AddData | ExecuteTransform) -> Changes
     if event.new_checkpoint is not None:
         changes["checkpoints_size"] = state.checkpoints_size + event.new_checkpoint.size
     return changes
+
+
+def _objects(event: AddData | ExecuteTransform) -> int:
+    return (event.new_data is not None) + (event.new_checkpoint is not None)
 
 
 def _transform_set(_state: ChainState, event: SetTransform) -> Changes:

@@ -1,0 +1,84 @@
+"""Summaries of chain states: they come back the same, or are not made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from chain_maker import NOON, chain, some_id
+
+from protocol.chain import summary
+from protocol.chain.author import author
+from protocol.chain.snapshot import prepare
+from protocol.chain.state import EMPTY, ChainState
+from protocol.chain.summary import UnreadableSummary, read_summary, summarize
+from protocol.codec.manifests import load_snapshots
+from protocol.instant import Instant
+from protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval, SourceState
+from protocol.metadata.events import AddData, SetInfo, SetVocab
+from protocol.multihash import ARROW0_SHA3_256, Multihash
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HASH = Multihash.of(b"x")
+
+
+def _added(state):
+    return AddData(
+        prev_offset=state.last_offset,
+        new_data=DataSlice(
+            logical_hash=Multihash(ARROW0_SHA3_256, HASH.digest),
+            physical_hash=HASH,
+            offset_interval=OffsetInterval(start=0, end=9),
+            size=100,
+        ),
+        new_checkpoint=Checkpoint(physical_hash=HASH, size=7),
+        new_watermark=Instant.parse("1969-12-31T23:59:59.123456789Z"),
+        new_source_state=SourceState(source_name="s", kind="odf/etag", value="v"),
+    )
+
+
+def test_a_state_without_a_block_comes_back():
+    assert read_summary(summarize(EMPTY)) == EMPTY
+
+
+def test_states_of_the_examples_come_back():
+    states = []
+    for path in sorted(EXAMPLES.rglob("*.yaml")):
+        for snapshot in load_snapshots(path.read_bytes()):
+            events = prepare(snapshot, dataset_id=some_id(path.name), resolve=lambda _: some_id())
+            states.append(author(EMPTY, events, system_time=NOON)[1])
+    assert states
+    for state in states:
+        assert read_summary(summarize(state)) == state
+
+
+def test_a_state_with_data_and_names_of_its_own_comes_back():
+    vocab = SetVocab(offset_column="o", event_time_column="when")
+    _, state = chain(some_id(), [vocab, SetInfo(description="x", keywords=("a",))])
+    state = msgspec.structs.replace(
+        state,
+        last_add_data=_added(state),
+        clouded=frozenset({"SetInfo"}),
+        not_understood=(HASH,),
+        declared_inputs=(some_id("in"), None),
+        watermark=Instant(-5),
+        last_offset=9,
+    )
+    assert read_summary(summarize(state)) == state
+
+
+def test_every_part_of_a_state_is_in_its_summary():
+    said = {*summary._PLAIN, *summary._EVENTS, "dataset_id", "kind", "head", "system_time",
+            "watermark", "vocab", "push_sources", "declared_inputs", "not_understood",
+            "clouded"}  # fmt: skip
+    assert said == set(ChainState.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xc1", b"\x90", msgspec.msgpack.encode({"form": 0}), json.dumps({}).encode()]
+)
+def test_bytes_that_are_no_summary_are_refused(content):
+    with pytest.raises(UnreadableSummary):
+        read_summary(content)
