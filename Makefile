@@ -58,8 +58,8 @@ lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
 	$(COMPILE) --extra fuzz -c requirements/test.txt pyproject.toml -o requirements/fuzz.txt
 	$(COMPILE) --extra spark --extra datafusion -c requirements/test.txt pyproject.toml -o requirements/run.txt
 	$(COMPILE) --extra s3 --extra postgres -c requirements/test.txt pyproject.toml -o requirements/node.txt
-	$(COMPILE) --extra spark --extra s3 --extra postgres -c requirements/test.txt pyproject.toml \
-	  -o requirements/worker.txt
+	$(COMPILE) --extra spark --extra datafusion --extra s3 --extra postgres -c requirements/test.txt \
+	  pyproject.toml -o requirements/worker.txt
 	$(COMPILE) -c requirements/test.txt requirements/build.in -o requirements/build.txt
 
 clean: ## remove the virtual environment and caches, keep data

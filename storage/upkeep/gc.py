@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from protocol.errors import BadInput, NodeError
+from protocol.errors import BadInput, LimitExceeded
 from protocol.identity import DatasetId, DatasetRef
 from protocol.instant import NANOS, Instant
 from protocol.metadata.events import Seed
@@ -187,13 +187,13 @@ def _collect(run: _Run, entry: DatasetEntry) -> None:
             continue
         except DatasetNotFound:  # forgotten meanwhile
             return
-        except (BlockNotFound, BlockDamaged, _TooManyHeads) as problem:
+        except (BlockNotFound, BlockDamaged, TooManyHeads) as problem:
             reason = problem.message
             break
     run.report.left_alone.append(f"{entry.alias}: {reason}")
 
 
-class _TooManyHeads(NodeError):
+class TooManyHeads(LimitExceeded):
     """More diverged heads within the grace time than are followed."""
 
 
@@ -207,7 +207,10 @@ def _mark(run: _Run, dataset: DatasetId, head: Multihash) -> tuple[Marks, list[M
         if marks.has(ObjectKind.BLOCK, former):
             continue
         if len(heads) > MAX_FORMER_HEADS:
-            raise _TooManyHeads(f"more than {MAX_FORMER_HEADS} diverged heads; try again later")
+            raise TooManyHeads(
+                f"more than {MAX_FORMER_HEADS} diverged heads; try again later",
+                limit=MAX_FORMER_HEADS,
+            )
         heads.append(former)
         _mark_branch(run, dataset, former, marks)
     return marks, heads

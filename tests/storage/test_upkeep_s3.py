@@ -1,0 +1,81 @@
+"""Upkeep of objects in a bucket: garbage, damage, indexes made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buckets import fresh_location, log_in
+from servers import S3Server
+from upkeep_parts import TOMORROW, dataset_of, grown, key_of
+
+from protocol.multihash import Multihash
+from storage.config import StoreSettings, open_stores
+from storage.objects.s3 import S3ObjectStore
+from storage.objects.s3_bucket import Bucket
+from storage.sql.engine import open_engine, sqlite_url
+from storage.sql.migrate import migrate
+from storage.stores import Stores
+from storage.upkeep.compare import compare_index
+from storage.upkeep.fsck import FsckOptions, check_stores
+from storage.upkeep.gc import collect_garbage
+from storage.upkeep.rebuild import rebuild_index
+from storage.values import ObjectKind
+from tests.conformance.object_store import CONTENT
+
+
+@pytest.fixture
+def store(s3_bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3ObjectStore:
+    """Objects in a part of the bucket that nobody else uses."""
+    log_in(monkeypatch, s3)
+    return S3ObjectStore(Bucket(fresh_location(s3_bucket_url)))
+
+
+@pytest.fixture
+def stores(store: S3ObjectStore, tmp_path: Path) -> Iterator[Stores]:
+    opened = open_stores(StoreSettings(data=tmp_path, durable=False))
+    yield replace(opened, objects=store)
+    opened.close()
+
+
+def names(store: S3ObjectStore, start: str) -> list[str]:
+    return [found.name for found in store.bucket.walk(start)]
+
+
+def test_garbage_in_a_bucket_goes_and_the_rest_stays(stores: Stores) -> None:
+    made, blocks = grown(stores)
+    orphan = key_of(made, ObjectKind.CHECKPOINT, Multihash.of(CONTENT))
+    stores.objects.put(orphan, [CONTENT])
+    assert collect_garbage(stores).removed == {}
+    report = collect_garbage(stores, clock=TOMORROW)
+    assert {reason: tally.count for reason, tally in report.removed.items()} == {
+        "unreferenced checkpoint": 1
+    }
+    assert check_stores(stores).ok
+    assert dataset_of(stores, made).blocks() == blocks
+
+
+def test_damage_in_a_bucket_is_put_aside(stores: Stores, store: S3ObjectStore) -> None:
+    made, blocks = grown(stores)
+    name = f"{made.id.multibase}/blocks/{blocks[1].hash}"
+    store.bucket.call("put_object", name, Body=bytes(len(blocks[1].raw)))
+    report = check_stores(stores, FsckOptions(quarantine=True))
+    assert [item.action for item in report.problems] == ["quarantined"]
+    assert names(store, ".quarantine/") == [
+        f".quarantine/{made.id.multibase}/block/{blocks[1].hash}"
+    ]
+    assert check_stores(stores, FsckOptions(repair=True)).problem_count == 1
+    assert check_stores(stores).ok
+
+
+def test_an_index_is_made_again_from_a_bucket(stores: Stores, tmp_path: Path) -> None:
+    grown(stores)
+    grown(stores, "kamu/bar")
+    engine = open_engine(sqlite_url(tmp_path / "fresh.db"), durable=False)
+    migrate(engine)
+    assert rebuild_index(stores.objects, engine, threads=8).blocks == 8
+    assert stores.engine is not None
+    assert compare_index(stores.objects, stores.engine, threads=8).ok
+    engine.dispose()
