@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +31,10 @@ from protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategySnapshot,
+    ReadStep,
     ReadStepNdJson,
 )
+from protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
 from protocol.metadata.sources import (
     FetchStep,
     FetchStepFilesGlob,
@@ -56,17 +57,21 @@ if TYPE_CHECKING:
 
     from workers.ingest.run import Bench
 
+NUMBERS = DataSchema(fields=(DataField(name="n", type=DataTypeInt64()),))
 ROWS = b'{"n": 1}\n{"n": 2}\n{"n": 3}\n'
 
 
-def source(fetch: FetchStep, merge: MergeStrategy | None = None) -> SetPollingSource:
-    merge = merge or MergeStrategyAppend()
-    return SetPollingSource(fetch=fetch, read=ReadStepNdJson(), merge=merge)
+def source(
+    fetch: FetchStep, merge: MergeStrategy | None = None, read: ReadStep | None = None
+) -> SetPollingSource:
+    return SetPollingSource(
+        fetch=fetch, read=read or ReadStepNdJson(), merge=merge or MergeStrategyAppend()
+    )
 
 
-def polled(stores: Stores, fetch: FetchStep, merge: MergeStrategy | None = None) -> Dataset:
+def polled(stores: Stores, fetch: FetchStep, *more: Any) -> Dataset:
     """A root dataset with a polling source and nothing else."""
-    dataset = created(stores, source=source(fetch, merge))
+    dataset = created(stores, source=source(fetch, *more))
     assert dataset.state().polling_source is not None
     return dataset
 
@@ -211,7 +216,10 @@ def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
         os.utime(path, (second, second))
 
     dataset = polled(
-        stores, FetchStepUrl(url=f"file://{path}"), MergeStrategySnapshot(primary_key=("n",))
+        stores,
+        FetchStepUrl(url=f"file://{path}"),
+        MergeStrategySnapshot(primary_key=("n",)),
+        ReadStepNdJson(schema=NUMBERS),
     )
     write(30, 1)
     assert poll(dataset, bench).rows_added == 30
@@ -223,14 +231,11 @@ def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     assert poll(dataset, bench, PollPayload(max_vanish_percent=60)).rows_retracted == 16
     write(5, 3)
     assert poll(dataset, bench).rows_retracted == 9
-    path.write_text("\n")
-    os.utime(path, (4, 4))
-    # Without rows no columns can be inferred: there is nothing to compare, and nothing vanishes.
-    with suppress(RowsVanished):
-        assert poll(dataset, bench).rows_retracted == 0
+    write(0, 4)
+    with pytest.raises(RowsVanished, match="5 of 5 rows"):
+        poll(dataset, bench)
     free = replace(bench, poll_max_vanish_percent=100)
-    write(1, 5)
-    assert poll(dataset, free).rows_retracted == 4
+    assert poll(dataset, free).rows_retracted == 5
 
 
 @pytest.mark.spark
