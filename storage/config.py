@@ -16,6 +16,7 @@ from .clock import Clock, system_clock
 from .index.memory import IndexTables, MemoryBlockIndex, MemoryDatasetRegistry, MemoryRefIndex
 from .index.sql import SqlDatasetRegistry, SqlRefIndex
 from .index.sql_blocks import SqlBlockIndex
+from .index.sql_states import SqlStates
 from .jobs.memory import MemoryJobQueue
 from .jobs.sql import SqlJobQueue
 from .objects.local import LocalObjectStore
@@ -23,6 +24,7 @@ from .objects.memory import MemoryObjectStore
 from .ports import ObjectStore
 from .sql.engine import open_engine, sqlite_url
 from .sql.migrate import migrate as migrate_database
+from .states import StateCache
 from .stores import Stores
 
 DATABASE_FILE = "node.db"
@@ -78,6 +80,7 @@ def open_stores(
         devices=SqlDeviceLogins(engine),
         files=SqlUploadedFiles(engine),
         engine=engine,
+        states=StateCache(keeper=SqlStates(engine)),
     )
     if repair:
         stores.repair_mirrors()

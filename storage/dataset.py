@@ -129,14 +129,24 @@ class Dataset:
         """As `blocks`, at most `PAGE` of them in memory at a time."""
         yield from self._pages(self._interval(after, upto or self.head()))
 
+    def raw_pages(
+        self, *, after: Multihash | None = None, upto: Multihash | None = None
+    ) -> Iterator[list[tuple[Multihash, bytes]]]:
+        """As `pages`, but hash and bytes of each block as they are kept; nothing is decoded."""
+        for start, count in _page_starts(self._interval(after, upto or self.head())):
+            yield list(reversed(self._stores.blocks.raw(self.id, start, limit=count)))
+
     def state(self, head: Multihash | None = None) -> ChainState:
         """What the chain says as of `head`, by default the newest block. `BlockNotFound`."""
         target = head or self.head()
         if (whole := self._stores.states.find(self.id, target)) is not None:
             return whole
         state, path = EMPTY, list[Multihash]()
+        kept = self._stores.states.kept(self.id)
         for block in self._stores.blocks.lineage(self.id, target):
             known = self._stores.states.find(self.id, block)
+            if known is None and kept is not None and kept.head == block:
+                known = kept
             if known is not None:
                 state = known
                 break
@@ -145,7 +155,7 @@ class Dataset:
             raise BlockNotFound(target)
         for page in self._pages(path):
             state = fold(page, state)
-        self._stores.states.put(self.id, target, state)
+        self._stores.states.keep(self.id, state, folded=len(path))
         return state
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
@@ -179,7 +189,7 @@ class Dataset:
         check_objects(self._stores.objects, self.id, blocks)
         put_blocks(self._stores.objects, self.id, blocks)
         self._move(blocks, head if force else expected, force=force)
-        self._stores.states.put(self.id, new, state)
+        self._stores.states.keep(self.id, state, folded=len(blocks))
         self._stores.mirror_head(self.id)
 
     def _move(self, blocks: Sequence[HashedBlock], expected: Multihash, *, force: bool) -> None:
@@ -223,11 +233,15 @@ class Dataset:
 
     def _pages(self, newest_first: Sequence[Multihash]) -> Iterator[list[HashedBlock]]:
         """Blocks of a path along the chain, oldest first, in pages."""
-        for end in range(len(newest_first), 0, -PAGE):
-            count = min(PAGE, end)
-            start = newest_first[end - count]
-            page = self._stores.blocks.ancestors(self.id, start, limit=count)
-            yield list(reversed(page))
+        for start, count in _page_starts(newest_first):
+            yield list(reversed(self._stores.blocks.ancestors(self.id, start, limit=count)))
+
+
+def _page_starts(newest_first: Sequence[Multihash]) -> Iterator[tuple[Multihash, int]]:
+    """Newest block and length of each page of a path, oldest page first."""
+    for end in range(len(newest_first), 0, -PAGE):
+        count = min(PAGE, end)
+        yield newest_first[end - count], count
 
 
 def check_objects(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:

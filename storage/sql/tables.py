@@ -130,6 +130,15 @@ blocks = sa.Table(
     sa.Index("ix_blocks_sequence_number", "dataset", "sequence_number"),
 )
 
+states = sa.Table(
+    "states",
+    metadata,
+    _of_dataset(),
+    sa.Column("hash", HashColumn, nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
+"""One summary of a chain state per dataset: a memory that may be emptied at any time."""
+
 inputs = sa.Table(
     "inputs",
     metadata,

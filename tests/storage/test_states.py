@@ -1,0 +1,93 @@
+"""States of long chains outlive the process, and are never more than a memory."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from chain_maker import entry, infos, linked, long_chain
+
+from protocol.chain.rules import fold
+from protocol.identity import DatasetRef
+from protocol.metadata.events import SetInfo
+from storage import dataset as dataset_module
+from storage.config import StoreSettings, open_stores
+from storage.sql.engine import writing
+from storage.sql.tables import states
+from storage.states import KEEP_FROM
+
+ID = entry().id
+BLOCKS = long_chain(ID, KEEP_FROM + 3)
+
+
+def opened(tmp_path):
+    return open_stores(StoreSettings(data=tmp_path, durable=False))
+
+
+def with_long_chain(tmp_path):
+    stores = opened(tmp_path)
+    stores.create_dataset(entry(), BLOCKS[:1])
+    of(stores).commit(BLOCKS[1:], expected=BLOCKS[0].hash)
+    return stores
+
+
+def of(stores):
+    return stores.dataset(DatasetRef(id=ID))
+
+
+class Folds:
+    """Counts the blocks that are folded."""
+
+    def __init__(self, monkeypatch):
+        self.count = 0
+        monkeypatch.setattr(dataset_module, "fold", self.fold)
+
+    def fold(self, blocks, state=None):
+        self.count += len(blocks)
+        return fold(blocks, state)
+
+
+def test_after_a_restart_a_long_chain_is_not_folded_again(tmp_path, monkeypatch):
+    with_long_chain(tmp_path).close()
+    stores, folds = opened(tmp_path), Folds(monkeypatch)
+    assert of(stores).state() == fold(BLOCKS)
+    assert folds.count == 0
+    stores.close()
+
+
+def test_only_newer_blocks_are_folded_and_older_states_are_right(tmp_path, monkeypatch):
+    stores = with_long_chain(tmp_path)
+    more = linked(BLOCKS[-1], SetInfo(description="one more"))
+    of(stores).commit([more], expected=BLOCKS[-1].hash)
+    stores.close()
+    stores, folds = opened(tmp_path), Folds(monkeypatch)
+    assert of(stores).state() == fold([*BLOCKS, more])
+    assert folds.count == 1
+    assert of(stores).state(BLOCKS[5].hash) == fold(BLOCKS[:6])
+    stores.close()
+
+
+def test_another_branch_is_folded_by_itself(tmp_path):
+    stores = with_long_chain(tmp_path)
+    branch = [linked(BLOCKS[1], infos("branch")[0])]
+    of(stores).commit(branch, expected=BLOCKS[-1].hash, force=True)
+    stores.close()
+    stores = opened(tmp_path)
+    assert of(stores).state() == fold([*BLOCKS[:2], *branch])
+    stores.close()
+
+
+def test_what_cannot_be_read_is_folded(tmp_path):
+    stores = with_long_chain(tmp_path)
+    with writing(stores.engine) as db:
+        db.execute(sa.update(states).values(content=b"of another version"))
+    stores.close()
+    stores = opened(tmp_path)
+    assert of(stores).state() == fold(BLOCKS)
+    stores.forget_dataset(ID)
+    stores.close()
+
+
+def test_raw_pages_are_the_blocks_as_they_came(tmp_path):
+    stores = with_long_chain(tmp_path)
+    pages = list(of(stores).raw_pages(after=BLOCKS[0].hash))
+    assert [name for page in pages for name in page] == [(b.hash, b.raw) for b in BLOCKS[1:]]
+    stores.close()
