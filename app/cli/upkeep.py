@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LEAST_GRACE = timedelta(hours=1)
 """Longer than any push or ingest takes from its last look at an object to its commit."""
 BUCKET_THREADS = 16
+MAX_PROCESSES = 4
 MAX_LINE = 1000
 SHOW_EVERY = 100
 
@@ -82,26 +86,47 @@ def index() -> None:
 
 @index.command()
 @click.option("--check", is_flag=True, help="Change nothing; compare with the index that is.")
-@click.option("--threads", type=click.IntRange(1, 256), help="Objects read at once.")
+@click.option(
+    "--readers",
+    type=click.IntRange(0, 256),
+    help="Processes, or for a bucket threads, that read ahead; 0 reads as it goes.",
+)
 @_store_options
-def rebuild(check: bool, threads: int | None, as_json: bool, **where: Any) -> None:
+def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> None:
     """Make the index again from the objects, in a database without datasets.
 
     Datasets, heads, blocks and inputs come back; accounts, tokens, grants and jobs are only in
     the database. Ends with exit code 6 when a dataset is not whole, or with --check when
     something differs.
     """
-    from storage.objects.local import LocalObjectStore
-
-    with _stores(where) as stores, _watched(as_json) as watch:
-        local = isinstance(stores.objects, LocalObjectStore)
+    with (
+        _stores(where) as stores,
+        _watched(as_json) as watch,
+        _readers(stores.objects, readers) as pool,
+    ):
         options: dict[str, Any] = {
-            "threads": threads or (1 if local else BUCKET_THREADS),
+            "pool": pool,
             "progress": lambda dataset, blocks: watch(f"{blocks} blocks", dataset),
         }
         report, lines = (_compare if check else _rebuild)(stores, options)
     print_json(report.to_data()) if as_json else _print(lines)
     click.get_current_context().exit(0 if report.ok else DAMAGED)
+
+
+@contextmanager
+def _readers(objects: Any, count: int | None) -> Iterator[Executor | None]:
+    """Who reads ahead: a process for each processor but one, or threads that wait for a bucket."""
+    from storage.objects.local import LocalObjectStore
+
+    local = isinstance(objects, LocalObjectStore)
+    if count is None:
+        count = min(MAX_PROCESSES, (os.cpu_count() or 1) - 1) if local else BUCKET_THREADS
+    if count == 0:
+        yield None
+        return
+    fresh = get_context("spawn")  # no connection or lock of this process comes along
+    with ProcessPoolExecutor(count, fresh) if local else ThreadPoolExecutor(count) as pool:
+        yield pool
 
 
 def _rebuild(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:

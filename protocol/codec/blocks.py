@@ -61,6 +61,7 @@ MANIFEST_FIELDS = (
 _MANIFEST = TablePlan("Manifest", MANIFEST_FIELDS, Manifest)
 _BLOCK = PLANS["MetadataBlock"]
 _EVENTS = UNIONS["MetadataEvent"]
+_FRAME = ("prev_block_hash", "sequence_number")
 
 
 def encode_block(block: MetadataBlock, version: BlockVersion = WRITTEN_VERSION) -> HashedBlock:
@@ -124,9 +125,9 @@ def _read_frame(source: Source, at: int) -> dict[str, Any]:
     event = "UnknownEvent"
     values: dict[str, Any] = dict(layout.defaults)
     for name, read, offset in layout.steps:
-        if name != "event":
+        if name in _FRAME:
             values[name] = read(source, at + offset)
-        elif 0 < (tag := source.raw[at + offset]) <= len(_EVENTS):
+        elif name == "event" and 0 < (tag := source.raw[at + offset]) <= len(_EVENTS):
             event = _EVENTS[tag - 1]
     return {
         "prev": values.get("prev_block_hash"),

@@ -82,10 +82,11 @@ def _info(stat: os.stat_result) -> FileInfo | None:
     return FileInfo(stat.st_size, Instant(stat.st_mtime_ns))
 
 
-def open_at(path: Path, offset: int) -> BinaryIO:
+def open_at(path: Path | str, offset: int) -> BinaryIO:
     """Open for reading at `offset`; past the end reads empty. Raises `FileNotFoundError`."""
-    stream = path.open("rb")
-    stream.seek(offset)
+    stream = open(path, "rb")  # noqa: PTH123, SIM115 - a name may come as text: that is quicker
+    if offset:
+        stream.seek(offset)
     return stream
 
 

@@ -48,14 +48,17 @@ class LocalObjectStore:
 
     def path(self, key: ObjectKey) -> Path:
         """Where the object lies, whether it exists or not; for readers that need a file."""
-        return Path(f"{self._root_text}/{store_name(key)}")  # one path parsed, not five
+        return Path(self._name(key))
+
+    def _name(self, key: ObjectKey) -> str:
+        return f"{self._root_text}/{store_name(key)}"
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
         return _object(key, files.info_of(self.path(key)))
 
     def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO:
         try:
-            return files.open_at(self.path(key), offset)
+            return files.open_at(self._name(key), offset)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise ObjectNotFound(key.kind, key.hash) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def compare_index(
     engine: sa.Engine,
     *,
     owner: str = DEFAULT_OWNER,
-    threads: int = 1,
+    pool: Executor | None = None,
     progress: Progress = lambda _dataset, _blocks: None,
 ) -> CompareReport:
     """Make the index again in a temporary file and compare. Needs room for all blocks there.
@@ -71,7 +72,7 @@ def compare_index(
         again = open_engine(sqlite_url(Path(folder) / "index.db"), durable=False)
         try:
             migrate(again)
-            rebuilt = rebuild_index(objects, again, owner=owner, threads=threads, progress=progress)
+            rebuilt = rebuild_index(objects, again, owner=owner, pool=pool, progress=progress)
             report = CompareReport(rebuilt=rebuilt)
             with reading(engine) as here, reading(again) as there:
                 for table, names, values in TABLES:

@@ -26,7 +26,7 @@ from ..named import NamedObject, named_objects
 from ..stores import Stores
 from ..values import DatasetEntry, ObjectInfo, ObjectKey, ObjectKind
 from .marks import Marks
-from .scrub import Throttle, hash_of
+from .scrub import Throttle, hash_of, read_up_to
 from .walk import entries, is_kept_file, walk_back
 
 MAX_BLOCK_BYTES = 64 << 20
@@ -218,7 +218,7 @@ class _Check:
     def _read(self, block: Multihash) -> bytes | None:
         try:
             with self.stores.objects.open(self._key(ObjectKind.BLOCK, block)) as stream:
-                return stream.read(MAX_BLOCK_BYTES)
+                return read_up_to(stream, MAX_BLOCK_BYTES)
         except NotFound:
             return None
 

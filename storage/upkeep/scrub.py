@@ -17,6 +17,7 @@ from typing import BinaryIO
 from protocol.multihash import SHA3_256, Multihash
 
 CHUNK_BYTES = 1 << 20
+SMALL_BYTES = 1 << 16
 
 
 @dataclass
@@ -50,3 +51,13 @@ def hash_of(stream: BinaryIO, throttle: Throttle) -> tuple[Multihash, int]:
         state.update(chunk)
         size += len(chunk)
     return Multihash(SHA3_256, state.digest()), size
+
+
+def read_up_to(stream: BinaryIO, limit: int) -> bytes:
+    """What a stream holds, or its first `limit` bytes; room is made as it is needed."""
+    parts, left, wanted = list[bytes](), limit, min(SMALL_BYTES, limit)
+    while left and (part := stream.read(wanted)):
+        parts.append(part)
+        left -= len(part)
+        wanted = min(CHUNK_BYTES, left)
+    return b"".join(parts)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,13 @@ def fresh(tmp_path: Path) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
+READERS: dict[str, Callable[[], AbstractContextManager[Executor | None]]] = {
+    "none": nullcontext,
+    "threads": lambda: ThreadPoolExecutor(4),
+    "processes": lambda: ProcessPoolExecutor(1, get_context("spawn")),
+}
+
+
 def over(stores: Stores, engine: sa.Engine) -> Stores:
     """The same objects under another index."""
     return replace(
@@ -67,13 +77,14 @@ def derivative(stores: Stores, alias: str) -> None:
     stores.registry.set_inputs(made.id, [some_id("kamu/foo")])
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("readers", ["none", "threads", "processes"])
 def test_an_index_made_again_is_the_index_that_was(
-    local: Stores, fresh: sa.Engine, threads: int
+    local: Stores, fresh: sa.Engine, readers: str
 ) -> None:
     made, blocks = grown(local)
     derivative(local, "kamu/bar")
-    report = rebuild_index(local.objects, fresh, threads=threads)
+    with READERS[readers]() as pool:
+        report = rebuild_index(local.objects, fresh, pool=pool)
     assert report == RebuildReport(datasets=2, blocks=6)
     again = over(local, fresh)
     for known in local.registry.page():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def test_an_index_is_made_again_from_a_bucket(stores: Stores, tmp_path: Path) ->
     grown(stores, "kamu/bar")
     engine = open_engine(sqlite_url(tmp_path / "fresh.db"), durable=False)
     migrate(engine)
-    assert rebuild_index(stores.objects, engine, threads=8).blocks == 8
     assert stores.engine is not None
-    assert compare_index(stores.objects, stores.engine, threads=8).ok
+    with ThreadPoolExecutor(8) as pool:
+        assert rebuild_index(stores.objects, engine, pool=pool).blocks == 8
+        assert compare_index(stores.objects, stores.engine, pool=pool).ok
     engine.dispose()
