@@ -42,6 +42,7 @@ class FragmentingWebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.close_timeout = self.close_wait_s
+        self._in_parts = False
 
     def handle_connect(self, event: Any) -> None:
         """The subprotocol of the specification is no token by RFC 6455; it is let through."""
@@ -53,31 +54,34 @@ class FragmentingWebSocket(WebSocketsSansIOProtocol):
             self.scope["subprotocols"] = [SUBPROTOCOL]
 
     async def send(self, message: Any) -> None:
+        """As ASGI has it; a text with `more` is continued by the next one."""
         text = message.get("text") if message["type"] == "websocket.send" else None
-        if text is None or len(text) <= FRAME_BYTES or not self._is_open:
+        more = message.get("more", False)
+        short = text is None or (len(text) <= FRAME_BYTES and not more and not self._in_parts)
+        if text is None or short or not self._is_open:
             await super().send(message)
             return
         content = text.encode()
-        for start in range(0, len(content), FRAME_BYTES):
-            await self._send_fragment(content, start)
+        for start in range(0, max(1, len(content)), FRAME_BYTES):
+            piece = content[start : start + FRAME_BYTES]
+            await self._send_fragment(piece, last=not more and start + FRAME_BYTES >= len(content))
 
     @property
     def _is_open(self) -> bool:
         return self.handshake_complete and not self.close_sent and self.initial_response is None
 
-    async def _send_fragment(self, content: bytes, start: int) -> None:
+    async def _send_fragment(self, piece: bytes, *, last: bool) -> None:
         await self.writable.wait()
         if self.disconnected or self.close_sent:
             raise ClientDisconnected
-        piece = content[start : start + FRAME_BYTES]
-        last = start + FRAME_BYTES >= len(content)
         try:
-            if start == 0:
-                self.conn.send_text(piece, fin=last)
-            else:
+            if self._in_parts:
                 self.conn.send_continuation(piece, fin=last)
+            else:
+                self.conn.send_text(piece, fin=last)
         except InvalidState:
             raise ClientDisconnected from None
+        self._in_parts = not last
         self.transport.write(b"".join(self.conn.data_to_send()))
 
 

@@ -127,13 +127,17 @@ class Dataset:
         self, *, after: Multihash | None = None, upto: Multihash | None = None
     ) -> Iterator[list[HashedBlock]]:
         """As `blocks`, at most `PAGE` of them in memory at a time."""
-        yield from self._pages(self._interval(after, upto or self.head()))
+        yield from self.along(self._interval(after, upto or self.head()))
 
-    def raw_pages(
+    def path(
         self, *, after: Multihash | None = None, upto: Multihash | None = None
-    ) -> Iterator[list[tuple[Multihash, bytes]]]:
-        """As `pages`, but hash and bytes of each block as they are kept; nothing is decoded."""
-        for start, count in _page_starts(self._interval(after, upto or self.head())):
+    ) -> list[Multihash]:
+        """Hashes of the same interval, newest first. Raises as `blocks`."""
+        return self._interval(after, upto or self.head())
+
+    def raw_pages(self, path: Sequence[Multihash]) -> Iterator[list[tuple[Multihash, bytes]]]:
+        """Hash and bytes of the blocks of a `path`, oldest first; nothing is decoded."""
+        for start, count in _page_starts(path):
             yield list(reversed(self._stores.blocks.raw(self.id, start, limit=count)))
 
     def state(self, head: Multihash | None = None) -> ChainState:
@@ -153,7 +157,7 @@ class Dataset:
             path.append(block)
         if state is EMPTY and not path:
             raise BlockNotFound(target)
-        for page in self._pages(path):
+        for page in self.along(path):
             state = fold(page, state)
         self._stores.states.keep(self.id, state, folded=len(path))
         return state
@@ -231,9 +235,9 @@ class Dataset:
             raise InvalidInterval(upto, after)
         return path[:-1]
 
-    def _pages(self, newest_first: Sequence[Multihash]) -> Iterator[list[HashedBlock]]:
-        """Blocks of a path along the chain, oldest first, in pages."""
-        for start, count in _page_starts(newest_first):
+    def along(self, path: Sequence[Multihash]) -> Iterator[list[HashedBlock]]:
+        """Blocks of a `path`, oldest first, at most `PAGE` of them in memory at a time."""
+        for start, count in _page_starts(path):
             yield list(reversed(self._stores.blocks.ancestors(self.id, start, limit=count)))
 
 

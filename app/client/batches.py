@@ -11,6 +11,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.multihash import HashMismatch
 from protocol.transfer.bundle import BundleLimits, unpack
 from protocol.transfer.messages import (
+    BATCH_ENCODING,
     Message,
     MetadataBlocksBatch,
     ObjectFileReference,
@@ -51,7 +52,9 @@ def success_of(reply: Reply, success: type[M]) -> M:
     raise error_of(type(result).__name__, facts)
 
 
-def blocks_of(batch: MetadataBlocksBatch, limits: ClientLimits) -> list[HashedBlock]:
+def blocks_of(
+    batch: MetadataBlocksBatch, limits: ClientLimits, *, encoding: str = BATCH_ENCODING
+) -> list[HashedBlock]:
     """The blocks of a batch, oldest first, each one hashed.
 
     Raises:
@@ -59,7 +62,7 @@ def blocks_of(batch: MetadataBlocksBatch, limits: ClientLimits) -> list[HashedBl
     """
     bounds = BundleLimits(max_blocks=limits.blocks, max_inflated=limits.metadata_bytes)
     try:
-        return unpack(batch, limits=bounds)
+        return unpack(batch, limits=bounds, encoding=encoding)
     except HashMismatch as error:
         name = f"block {error.expected}"
         raise mismatch(error, name, block=error.expected) from error

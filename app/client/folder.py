@@ -100,8 +100,7 @@ class FolderRepository:
         Raises:
             FolderBusy: the head is not `expected` any more.
         """
-        for block in new:
-            self.put(ObjectKind.BLOCK, block.hash, (block.raw,))
+        self._objects.put_all(ObjectKind.BLOCK, ((block.hash, block.raw) for block in new))
         if self.find_head() != expected:
             raise FolderBusy(f"the head in {self.path} was moved by somebody else", at=self.name)
         self._objects.write_ref(HEAD, new[-1].hash)

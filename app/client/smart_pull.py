@@ -144,7 +144,7 @@ class _Exchange:
         self._progress.expect_blocks(plan.num_blocks)
         talk.send(DatasetPullMetadataRequest())
         batch = talk.receive(DatasetMetadataPullResponse).blocks
-        blocks = blocks_of(batch, self._limits)
+        blocks = blocks_of(batch, self._limits, encoding=talk.encoding)
         if len(blocks) < plan.num_blocks:
             raise UnintelligibleAnswer(
                 f"the node announced {plan.num_blocks} blocks and sent {len(blocks)}"

@@ -195,7 +195,7 @@ class _Exchange:
         """The whole conversation; the objects that were uploaded."""
         talk.send(request)
         success_of(talk.receive(DatasetPushResponse), Accepted)
-        talk.send(DatasetPushMetadataRequest(new_blocks=pack(new)))
+        talk.send(DatasetPushMetadataRequest(new_blocks=pack(new, encoding=talk.encoding)))
         success_of(talk.receive(DatasetPushMetadataResponse), Accepted)
         for _ in new:
             self._progress.block()

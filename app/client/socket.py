@@ -25,8 +25,11 @@ from websockets.sync.client import ClientConnection, connect
 
 from protocol.errors import BadInput, Conflict, NodeError
 from protocol.transfer.messages import (
+    BATCH_ENCODING,
     CLOSE_INTERNAL,
     CLOSE_NORMAL,
+    COMPACT_ENCODING,
+    PAYLOAD_HEADER,
     PROTOCOL_VERSION,
     VERSION_HEADER,
     MalformedMessage,
@@ -107,7 +110,11 @@ def conversation(
     try:
         socket = connect(
             url,
-            additional_headers={VERSION_HEADER: str(PROTOCOL_VERSION), **bearer(token)},
+            additional_headers={
+                VERSION_HEADER: str(PROTOCOL_VERSION),
+                PAYLOAD_HEADER: COMPACT_ENCODING,
+                **bearer(token),
+            },
             user_agent_header=USER_AGENT,
             compression=None,
             ping_interval=None,
@@ -167,6 +174,9 @@ class Conversation:
 
     def __init__(self, socket: ClientConnection, state: State, limits: ClientLimits) -> None:
         self._socket, self._state, self._limits = socket, state, limits
+        agreed = socket.response.headers.get(PAYLOAD_HEADER) if socket.response else None
+        self.encoding = COMPACT_ENCODING if agreed == COMPACT_ENCODING else BATCH_ENCODING
+        """How batches travel."""
 
     def send(self, message: Message) -> None:
         """One message. Raises what the node closed with, if it did."""

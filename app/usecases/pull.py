@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from msgspec import Raw
+
+from protocol.errors import BadInput
 from protocol.identity import DatasetRef
-from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
-from protocol.transfer.bundle import pack
+from protocol.transfer.bundle import Archive, archive_of, batch_of
 from protocol.transfer.messages import (
+    BATCH_ENCODING,
     INTERNAL_ERROR,
     DatasetMetadataPullResponse,
     DatasetPullMetadataRequest,
@@ -24,7 +27,10 @@ from protocol.transfer.messages import (
     PullPhase,
     Reply,
     TransferPhase,
+    TransferPlan,
+    encode,
 )
+from protocol.transfer.payload import payload_pieces
 from protocol.transfer.phases import PHASES, PullState, State
 from protocol.transfer.plan import transfer_plan
 from storage import dataset as storage_dataset
@@ -35,6 +41,23 @@ from ..wiring import Node
 from .links import Links
 
 INITIAL = TransferPhase(pull=PullPhase.InitialRequest)
+_HOLE = Raw(b'"?"')
+
+
+class Batch:
+    """The answer with all blocks: a large text, which is written while it is sent."""
+
+    def __init__(self, archive: Archive, encoding: str) -> None:
+        self._archive, self._encoding = archive, encoding
+        self.message = DatasetMetadataPullResponse(blocks=batch_of(archive, _HOLE, encoding))
+
+    def text(self) -> Iterator[str]:
+        """The JSON of the message, in pieces of a few megabytes at most."""
+        before, _, behind = encode(self.message).partition(bytes(_HOLE).decode())
+        yield before
+        for piece in payload_pieces(self._archive.content, self._encoding):
+            yield piece.decode("ascii")
+        yield behind
 
 
 class PullExchange:
@@ -42,18 +65,22 @@ class PullExchange:
 
     start: State = PullState.START
 
-    def __init__(self, node: Node, entry: DatasetEntry, links: Links) -> None:
-        self._links = links
+    def __init__(
+        self, node: Node, entry: DatasetEntry, links: Links, *, encoding: str = BATCH_ENCODING
+    ) -> None:
+        self._links, self._encoding = links, encoding
         self._dataset: Dataset = node.stores.dataset(DatasetRef(id=entry.id))
-        self._after: Multihash | None = None
-        self._upto: Multihash | None = None
+        self._path: list[Multihash] = []
 
-    def answer(self, message: Message) -> Message | None:
+    def answer(self, message: Message) -> Message | Batch | None:
         match message:
             case DatasetPullRequest():
                 return self._plan(message)
             case DatasetPullMetadataRequest():
-                return DatasetMetadataPullResponse(blocks=pack(self._blocks()))
+                pages = self._dataset.raw_pages(self._path)
+                archive = archive_of(chain.from_iterable(pages))
+                self._path = []
+                return Batch(archive, self._encoding)
             case DatasetPullObjectsTransferRequest(object_files=files):
                 strategies = (self._links.pull(self._dataset.id, file) for file in files)
                 return DatasetPullObjectsTransferResponse(
@@ -72,22 +99,35 @@ class PullExchange:
 
     def _plan(self, request: DatasetPullRequest) -> DatasetPullResponse:
         """The interval, pinned; force falls back to the whole chain if histories differ."""
-        self._upto = request.stop_at or self._dataset.head()
-        self._after = request.begin_after
+        upto, after = request.stop_at or self._dataset.head(), request.begin_after
         try:
-            plan = transfer_plan(self._blocks())
+            self._path = self._dataset.path(after=after, upto=upto)
         except storage_dataset.InvalidInterval as differ:
             if not request.force_update_if_diverged:
                 return DatasetPullResponse(
                     result=InvalidInterval(head=differ.head, tail=differ.tail)
                 )
-            self._after = None
-            plan = transfer_plan(self._blocks())
+            after = None
+            self._path = self._dataset.path(upto=upto)
         except BlockNotFound as missing:
             return DatasetPullResponse(
                 result=Internal(phase=INITIAL, error_message=missing.message)
             )
+        plan = self._totals(upto) if after is None else None
+        if plan is None:
+            plan = transfer_plan(chain.from_iterable(self._dataset.along(self._path)))
         return DatasetPullResponse(result=DatasetPullSuccess(transfer_plan=plan))
 
-    def _blocks(self) -> Iterator[HashedBlock]:
-        return chain.from_iterable(self._dataset.pages(after=self._after, upto=self._upto))
+    def _totals(self, head: Multihash) -> TransferPlan | None:
+        """The plan of a whole chain, which its state knows without looking at a block."""
+        try:
+            state = self._dataset.state(head)
+        except BadInput:  # a chain that breaks a rule can be pulled all the same
+            return None
+        return TransferPlan(
+            num_blocks=state.num_blocks,
+            num_objects=state.num_objects,
+            num_records=state.num_records,
+            bytes_in_raw_blocks=state.blocks_size,
+            bytes_in_raw_objects=state.data_size + state.checkpoints_size,
+        )

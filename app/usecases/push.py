@@ -16,6 +16,7 @@ from protocol.multihash import Multihash
 from protocol.transfer import messages
 from protocol.transfer.bundle import BundleLimits, unpack
 from protocol.transfer.messages import (
+    BATCH_ENCODING,
     INTERNAL_ERROR,
     Accepted,
     DatasetPushComplete,
@@ -61,9 +62,16 @@ class PushExchange:
     start: State = PushState.START
 
     def __init__(
-        self, node: Node, alias: DatasetAlias, entry: DatasetEntry | None, links: Links
+        self,
+        node: Node,
+        alias: DatasetAlias,
+        entry: DatasetEntry | None,
+        links: Links,
+        *,
+        encoding: str = BATCH_ENCODING,
     ) -> None:
         self._node, self._alias, self._links = node, alias, links
+        self._encoding = encoding
         self._entry = entry
         self._request: DatasetPushRequest | None = None
         self._blocks: list[HashedBlock] = []
@@ -148,7 +156,7 @@ class PushExchange:
         limits = BundleLimits(
             max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
         )
-        self._blocks = unpack(batch, limits=limits)
+        self._blocks = unpack(batch, limits=limits, encoding=self._encoding)
         self._unsettled = bool(self._blocks)
         if self._blocks and self._entry is not None and request.force_update_if_diverged:
             seed = self._blocks[0].event

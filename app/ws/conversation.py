@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,7 @@ from protocol.transfer.phases import (
 )
 
 from ..settings import Settings
+from ..usecases.pull import Batch
 from .handshake import Exchange
 
 UPLOADING = frozenset({PushState.UPLOADING, PushState.UPLOADING_TRUNCATED})
@@ -101,18 +103,22 @@ class Conversation:
         while self._state not in ENDS:
             message = await self._next()
             self._state = advance(self._state, message)
-            reply, text = await self._in_thread(self._answer, message)
+            reply, pieces = await self._in_thread(self._answer, message)
+            del message  # a batch of blocks is large
             if reply is None:
                 continue
             failed = branch(reply) is Branch.FAILED
-            await self._say(text)
+            await self._say(pieces)
             self._state = advance(self._state, reply)
             await self._in_thread(self._exchange.settle)
         return failed
 
-    def _answer(self, message: Message) -> tuple[Message | None, str]:
+    def _answer(self, message: Message) -> tuple[Message | None, Iterator[str]]:
+        """The reply, and its text in pieces."""
         reply = self._exchange.answer(message)
-        return reply, "" if reply is None else encode(reply)
+        if isinstance(reply, Batch):
+            return reply.message, reply.text()
+        return reply, iter(() if reply is None else (encode(reply),))
 
     async def _next(self) -> Message:
         """The next message of the client, asked for its progress meanwhile if it uploads."""
@@ -130,7 +136,7 @@ class Conversation:
             if time.monotonic() >= deadline:
                 raise PeerSilent("the peer was silent for too long")
             self._state = advance(self._state, _PROGRESS)
-            await self._say(encode(_PROGRESS))
+            await self._say(iter((encode(_PROGRESS),)))
 
     async def _event(self, patience: float) -> Any | None:
         """The next event of the socket; None when patience ends first, and nothing is lost."""
@@ -163,8 +169,16 @@ class Conversation:
         except (ClientDisconnected, RuntimeError):
             _log.debug("peer was gone before it could be told")
 
-    async def _say(self, text: str) -> None:
-        await self._send({"type": "websocket.send", "text": text})
+    async def _say(self, pieces: Iterator[str]) -> None:
+        """One message; `more` is understood by our server alone (`app/server.py`)."""
+        piece = next(pieces)
+        while True:
+            following = await self._in_thread(next, pieces, None)
+            more = following is not None
+            await self._send({"type": "websocket.send", "text": piece, "more": more})
+            if following is None:
+                return
+            piece = following
 
     async def _in_thread(self, work: Any, *arguments: Any) -> Any:
         return await to_thread.run_sync(work, *arguments, limiter=self._threads)

@@ -13,7 +13,13 @@ from datetime import timedelta
 from starlette.types import Scope
 
 from protocol.errors import BadInput
-from protocol.transfer.messages import PROTOCOL_VERSION, VERSION_HEADER
+from protocol.transfer.messages import (
+    BATCH_ENCODING,
+    COMPACT_ENCODING,
+    PAYLOAD_HEADER,
+    PROTOCOL_VERSION,
+    VERSION_HEADER,
+)
 
 from ..auth.access import Action, Unauthenticated, may_create
 from ..auth.actors import Actor
@@ -84,10 +90,16 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
         timedelta(seconds=node.settings.transfer_url_ttl_s),
     )
     if not path.is_push and entry is not None:
-        return PullExchange(node, entry, links)
+        return PullExchange(node, entry, links, encoding=encoding(scope))
     if entry is None:
         may_create(actor, alias)
-    return PushExchange(node, alias, entry, links)
+    return PushExchange(node, alias, entry, links, encoding=encoding(scope))
+
+
+def encoding(scope: Scope) -> str:
+    """How batches travel: numbers, unless the client asks for what is a third as long."""
+    asked = _header(scope, PAYLOAD_HEADER.encode())
+    return COMPACT_ENCODING if asked == COMPACT_ENCODING else BATCH_ENCODING
 
 
 def _version(scope: Scope) -> int:

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from protocol.errors import NodeError
+from protocol.transfer.messages import COMPACT_ENCODING, PAYLOAD_HEADER
 
 from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
@@ -15,7 +16,14 @@ from ..errors import status_of
 from ..http.answers import JsonAnswer, error_answer, not_found_answer
 from ..wiring import Node
 from .conversation import Conversation
-from .handshake import SUBPROTOCOL, Exchange, IncompatibleVersion, TransferPath, shake
+from .handshake import (
+    SUBPROTOCOL,
+    Exchange,
+    IncompatibleVersion,
+    TransferPath,
+    encoding,
+    shake,
+)
 
 MAX_THREADS = 16
 """Steps of all transfers that run at once; a large batch takes some 200 MB while it is read."""
@@ -43,7 +51,13 @@ class Transfers:
             # the framework keeps headers and body apart, the server joins them in one write
             await WebSocket(scope, receive, send).send_denial_response(exchange)
             return
-        await send({"type": "websocket.accept", "subprotocol": _subprotocol(scope)})
+        await send(
+            {
+                "type": "websocket.accept",
+                "subprotocol": _subprotocol(scope),
+                "headers": _agreed(scope),
+            }
+        )
         settings = self.node.settings
         await Conversation(exchange, receive, send, settings, self.threads).hold()
 
@@ -59,6 +73,12 @@ def _refusal(error: NodeError) -> Response:
     if isinstance(error, PLAIN):
         return JsonAnswer({"message": error.message}, int(status_of(error)))
     return error_answer(error)
+
+
+def _agreed(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """What was asked for beyond the protocol, and is granted."""
+    compact = encoding(scope) == COMPACT_ENCODING
+    return [(PAYLOAD_HEADER.encode(), COMPACT_ENCODING.encode())] if compact else []
 
 
 def _subprotocol(scope: Scope) -> str | None:

@@ -12,7 +12,10 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import adler32
+
+from msgspec import Raw
 
 from ..codec.blocks import decode_block
 from ..errors import BadInput, LimitExceeded
@@ -54,33 +57,57 @@ class BundleLimits:
 DEFAULT_LIMITS = BundleLimits()
 
 
-def pack(blocks: Iterable[HashedBlock]) -> MetadataBlocksBatch:
+class Archive(NamedTuple):
+    """Blocks as the bytes of a bundle."""
+
+    num_blocks: int
+    content: bytes
+
+
+def pack(blocks: Iterable[HashedBlock], *, encoding: str = BATCH_ENCODING) -> MetadataBlocksBatch:
     """Blocks, oldest first, as a batch. The raw bytes travel, whatever version they are."""
+    archive = archive_of((block.hash, block.raw) for block in blocks)
+    return batch_of(archive, encode_payload(archive.content, encoding), encoding)
+
+
+def archive_of(named: Iterable[tuple[Multihash, bytes]]) -> Archive:
+    """Hash and bytes of each block, oldest first, as a gzipped tar."""
     deflate = zlib.compressobj(LEVEL, wbits=GZIP)
     pieces: list[bytes] = []
     count = 0
-    for block in blocks:
-        pieces.append(deflate.compress(_entry(str(block.hash), block.raw)))
+    for name, raw in named:
+        pieces.append(deflate.compress(_entry(str(name), raw)))
         count += 1
     pieces.append(deflate.compress(bytes(2 * TAR_BLOCK)) + deflate.flush())
+    return Archive(count, b"".join(pieces))
+
+
+def batch_of(archive: Archive, payload: Raw, encoding: str = BATCH_ENCODING) -> MetadataBlocksBatch:
+    """The message part that carries an archive, whose text is `payload`."""
     return MetadataBlocksBatch(
-        num_blocks=count,
+        num_blocks=archive.num_blocks,
         media_type=BATCH_MEDIA_TYPE,
-        encoding=BATCH_ENCODING,
-        payload=encode_payload(b"".join(pieces)),
+        encoding=encoding,
+        payload=payload,
     )
 
 
 def unpack(
-    batch: MetadataBlocksBatch, *, limits: BundleLimits = DEFAULT_LIMITS
+    batch: MetadataBlocksBatch,
+    *,
+    limits: BundleLimits = DEFAULT_LIMITS,
+    encoding: str = BATCH_ENCODING,
 ) -> list[HashedBlock]:
     """The blocks of a batch in its order. Whether they form a chain is not asked here.
+
+    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always taken.
 
     Raises:
         MalformedBundle, BundleTooLarge, MalformedMessage: as `raw_blocks`.
         HashMismatch, MalformedBlock, UnsupportedBlockVersion: from a block.
     """
-    return [decode_block(raw, expected=name) for name, raw in _named(batch, limits)]
+    named = _named(batch, limits, encoding)
+    return [decode_block(raw, expected=name) for name, raw in named]
 
 
 def raw_blocks(
@@ -95,25 +122,27 @@ def raw_blocks(
         MalformedMessage: a payload that is no array of bytes.
         HashMismatch: bytes that are not what their name says.
     """
-    for name, raw in _named(batch, limits):
+    for name, raw in _named(batch, limits, BATCH_ENCODING):
         actual = Multihash.of(raw)
         if actual != name:
             raise HashMismatch(name, actual, "block")
         yield name, raw
 
 
-def _named(batch: MetadataBlocksBatch, limits: BundleLimits) -> Iterator[tuple[Multihash, bytes]]:
+def _named(
+    batch: MetadataBlocksBatch, limits: BundleLimits, encoding: str
+) -> Iterator[tuple[Multihash, bytes]]:
     """Hash in the name, and content, of each entry; not compared yet."""
-    if (batch.media_type, batch.encoding) != (BATCH_MEDIA_TYPE, BATCH_ENCODING):
+    if batch.media_type != BATCH_MEDIA_TYPE or batch.encoding not in (BATCH_ENCODING, encoding):
         raise MalformedBundle(
-            f"a batch has to be {BATCH_MEDIA_TYPE} in encoding {BATCH_ENCODING}",
+            f"a batch has to be {BATCH_MEDIA_TYPE} in encoding {encoding}",
             media_type=batch.media_type[:100],
             encoding=batch.encoding[:100],
         )
     if batch.num_blocks > limits.max_blocks:
         raise BundleTooLarge("the batch has too many blocks", limit=limits.max_blocks)
     seen: set[Multihash] = set()
-    for name, raw in _files(_inflate(decode_payload(batch.payload), limits)):
+    for name, raw in _files(_inflate(decode_payload(batch.payload, batch.encoding), limits)):
         if len(seen) == batch.num_blocks:
             raise MalformedBundle(f"more blocks than the {batch.num_blocks} announced")
         block_hash = _hash_of_name(name)
@@ -135,27 +164,27 @@ def _hash_of_name(name: bytes) -> Multihash:
 # --- gzip -----------------------------------------------------------------------------------
 
 
-def _inflate(pieces: Iterable[bytes], limits: BundleLimits) -> bytearray:
-    """A single gzip member, whole and with nothing behind it."""
+def _inflate(pieces: Iterable[bytes], limits: BundleLimits) -> Iterator[bytes]:
+    """A single gzip member, whole and with nothing behind it, in steps."""
     inflate = zlib.decompressobj(wbits=GZIP)
-    out = bytearray()
-    compressed = 0
+    inflated = compressed = 0
     for piece in pieces:
         compressed += len(piece)
         if inflate.eof:
             break
         while piece:
             try:
-                out += inflate.decompress(piece, INFLATE_STEP)
+                step = inflate.decompress(piece, INFLATE_STEP)
             except zlib.error:
                 raise MalformedBundle("the payload is no gzip") from None
-            _check_size(len(out), compressed, limits)
+            inflated += len(step)
+            _check_size(inflated, compressed, limits)
+            yield step
             piece = inflate.unconsumed_tail
     if not inflate.eof:
         raise MalformedBundle("the gzip breaks off")
     if inflate.unused_data or piece:
         raise MalformedBundle("something follows the gzip member")
-    return out
 
 
 def _check_size(inflated: int, compressed: int, limits: BundleLimits) -> None:
@@ -190,22 +219,45 @@ def _sum(header: bytes) -> int:
     return (adler32(header[:half]) & 0xFFFF) + (adler32(header[half:]) & 0xFFFF) - 2
 
 
-def _files(tar: bytearray) -> Iterator[tuple[bytes, bytes]]:
+class _Reader:
+    """Bytes of a tar as they are inflated; only what is not read yet is in memory."""
+
+    def __init__(self, steps: Iterator[bytes]) -> None:
+        self._steps, self._buffer, self._at = steps, bytearray(), 0
+
+    def read(self, count: int) -> bytes:
+        """The next `count` bytes, less only at the end."""
+        while len(self._buffer) - self._at < count:
+            step = next(self._steps, None)
+            if step is None:
+                break
+            del self._buffer[: self._at]
+            self._at = 0
+            self._buffer += step
+        taken = bytes(self._buffer[self._at : self._at + count])
+        self._at += len(taken)
+        return taken
+
+    def rest(self) -> Iterator[bytes]:
+        yield bytes(self._buffer[self._at :])
+        yield from self._steps
+
+
+def _files(steps: Iterator[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Name and content of each entry; anything but regular files is refused."""
-    at = 0
+    tar = _Reader(steps)
     longer: dict[bytes, bytes] = {}
-    while at < len(tar):
-        header = bytes(tar[at : at + TAR_BLOCK])
+    while header := tar.read(TAR_BLOCK):
         if not any(header):
             break
         kind, size = _checked(header)
         own_size = longer.get(b"size") if kind in _REGULAR else None
         if own_size is not None:
             size = _number(own_size, 10)
-        start, at = at + TAR_BLOCK, at + TAR_BLOCK + size + -size % TAR_BLOCK
-        if start + size > len(tar):
+        filled = tar.read(size + -size % TAR_BLOCK)
+        if len(filled) < size:
             raise MalformedBundle("the tar breaks off")
-        content = bytes(tar[start : start + size])
+        content = filled[:size]
         if kind in _REGULAR:
             yield longer.get(b"path", _name(header)), content
             longer = {}
@@ -215,7 +267,7 @@ def _files(tar: bytearray) -> Iterator[tuple[bytes, bytes]]:
         raise MalformedBundle("the tar has no end")
     if longer:
         raise MalformedBundle("a tar header belongs to no file")
-    if any(memoryview(tar)[at:].tobytes().strip(b"\0")):
+    if any(piece.strip(b"\0") for piece in tar.rest()):
         raise MalformedBundle("something follows the tar")
 
 

@@ -28,6 +28,9 @@ PROTOCOL_VERSION = 1
 VERSION_HEADER = "x-odf-smtp-version"
 BATCH_MEDIA_TYPE = "application/tar+gzip"
 BATCH_ENCODING = "raw"
+PAYLOAD_HEADER = "x-odf-node-payload"
+"""Ours: a client asks for `COMPACT_ENCODING` with it, a server that agrees repeats it."""
+COMPACT_ENCODING = "base64"
 MAX_MESSAGE_BYTES = 64 << 20
 """Longest message a peer takes; longer ones are refused unread."""
 MAX_CLOSE_REASON_BYTES = 123

@@ -1,49 +1,92 @@
-"""Bytes as a JSON array of numbers: what the wire has where others would use base64.
+"""Bytes inside of JSON: as an array of numbers, which is what the wire has, or as base64.
 
-Four megabytes of archive are fourteen of JSON, so both ways avoid a Python step per byte,
-and reading goes piece by piece: the numbers of a whole batch are never alive at once.
+Four megabytes of archive are fourteen of numbers, so both ways avoid a Python step per byte
+and go piece by piece: neither the numbers nor the text of a whole batch need be alive at once.
+Base64 is for peers that agreed on it (`PAYLOAD_HEADER`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import binascii
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
 from msgspec import Raw
 
-from .messages import MalformedMessage
+from .messages import BATCH_ENCODING, COMPACT_ENCODING, MalformedMessage
 
 PIECE_CHARS = 1 << 18
-"""Length of text that is parsed at a time."""
+"""Length of text that is parsed at a time; a multiple of four."""
+PIECE_BYTES = 3 << 18
+"""Bytes that are written at a time; a multiple of three."""
 
 _TEXTS = b"".join(f"{byte},".encode().ljust(4, b"\0") for byte in range(256))
 _FOUR_CHARS = np.frombuffer(_TEXTS, "<u4")
 """Each byte value as its text and a comma, filled up with zeros."""
 _decoder = msgspec.json.Decoder(list[int])
+_BLANK = b" \t\r\n"
 
 
-def encode_payload(content: bytes) -> Raw:
-    """`[31,139,8,…]`."""
-    padded = _FOUR_CHARS[np.frombuffer(content, np.uint8)].tobytes()
-    return Raw(b"[" + padded.translate(None, b"\0")[:-1] + b"]")
+def encode_payload(content: bytes, encoding: str = BATCH_ENCODING) -> Raw:
+    """`[31,139,8,…]`, or `"H4sI…"` in base64."""
+    return Raw(b"".join(payload_pieces(content, encoding)))
 
 
-def decode_payload(payload: Raw) -> Iterator[bytes]:
-    """The bytes of such an array, in pieces.
+def payload_pieces(content: bytes, encoding: str = BATCH_ENCODING) -> Iterator[bytes]:
+    """The same in pieces of a few megabytes at most."""
+    opening, write, closing = _WRITERS[encoding]
+    yield opening
+    for at in range(0, len(content), PIECE_BYTES):
+        last = at + PIECE_BYTES >= len(content)
+        yield write(content[at : at + PIECE_BYTES], last)
+    yield closing
+
+
+def decode_payload(payload: Raw, encoding: str = BATCH_ENCODING) -> Iterator[bytes]:
+    """The bytes of such a text, in pieces.
 
     Raises:
-        MalformedMessage: while iterating, at anything that is not such an array.
+        MalformedMessage: while iterating, at anything else.
     """
-    text = bytes(payload).strip(b" \t\r\n")
-    if text[:1] != b"[" or text[-1:] != b"]" or len(text) < 2:
+    text = memoryview(payload)
+    start, end = 0, len(text)
+    while start < end and text[start] in _BLANK:
+        start += 1
+    while end > start and text[end - 1] in _BLANK:
+        end -= 1
+    yield from _READERS[encoding](text[start:end])
+
+
+def _as_numbers(content: bytes, last: bool) -> bytes:
+    padded = _FOUR_CHARS[np.frombuffer(content, np.uint8)].tobytes()
+    text = padded.translate(None, b"\0")
+    return text[:-1] if last else text
+
+
+def _as_base64(content: bytes, _last: bool) -> bytes:
+    return binascii.b2a_base64(content, newline=False)
+
+
+_WRITERS: dict[str, tuple[bytes, Callable[[bytes, bool], bytes], bytes]] = {
+    BATCH_ENCODING: (b"[", _as_numbers, b"]"),
+    COMPACT_ENCODING: (b'"', _as_base64, b'"'),
+}
+
+
+def _read_numbers(text: memoryview) -> Iterator[bytes]:
+    if len(text) < 2 or (text[0], text[-1]) != tuple(b"[]"):
         raise MalformedMessage("the payload is no array")
     at, end = 1, len(text) - 1
     while at < end:
-        cut = text.find(b",", at + PIECE_CHARS, end)
-        stop = end if cut < 0 else cut
-        yield _numbers(text[at:stop], only=at == 1 and stop == end)
-        if cut == end - 1:
+        stop = min(at + PIECE_CHARS, end)
+        piece = bytes(text[at:stop])
+        if stop < end:
+            stop = at + piece.rfind(b",")
+            if stop < at:
+                raise MalformedMessage("the payload is no array of numbers from 0 to 255")
+        yield _numbers(piece[: stop - at], only=at == 1 and stop == end)
+        if stop == end - 1:
             raise MalformedMessage("the payload ends in a comma")
         at = stop + 1
 
@@ -56,3 +99,23 @@ def _numbers(text: bytes, *, only: bool) -> bytes:
         return bytes(numbers)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise MalformedMessage("the payload is no array of numbers from 0 to 255") from None
+
+
+def _read_base64(text: memoryview) -> Iterator[bytes]:
+    if len(text) < 2 or (text[0], text[-1]) != tuple(b'""'):
+        raise MalformedMessage("the payload is no text")
+    inner = text[1:-1]
+    for at in range(0, len(inner), PIECE_CHARS):
+        piece = bytes(inner[at : at + PIECE_CHARS])
+        if b"=" in piece and at + PIECE_CHARS < len(inner):
+            raise MalformedMessage("the payload is no base64")
+        try:
+            yield binascii.a2b_base64(piece, strict_mode=True)
+        except binascii.Error:
+            raise MalformedMessage("the payload is no base64") from None
+
+
+_READERS: dict[str, Callable[[memoryview], Iterator[bytes]]] = {
+    BATCH_ENCODING: _read_numbers,
+    COMPACT_ENCODING: _read_base64,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from msgspec import Raw
 from protocol.instant import Instant
 from protocol.multihash import Multihash
 from protocol.transfer import messages as m
-from protocol.transfer.payload import PIECE_CHARS, decode_payload, encode_payload
+from protocol.transfer.payload import PIECE_BYTES, PIECE_CHARS, decode_payload, encode_payload
 
 HASH = Multihash.of(b"a")
 OTHER = Multihash.of(b"b")
@@ -266,3 +267,25 @@ def test_a_long_payload_is_malformed_wherever_it_breaks(end: str) -> None:
     text = "[" + ",".join(["255"] * (PIECE_CHARS // 4)) + end
     with pytest.raises(m.MalformedMessage):
         list(decode_payload(Raw(text.encode())))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, PIECE_BYTES, PIECE_BYTES + 1, 1_000_003])
+def test_payloads_in_base64_come_back(size: int) -> None:
+    content = bytes(n * 7 % 256 for n in range(size))
+    payload = encode_payload(content, m.COMPACT_ENCODING)
+    assert base64.b64decode(json.loads(bytes(payload)), validate=True) == content
+    assert b"".join(decode_payload(payload, m.COMPACT_ENCODING)) == content
+
+
+@pytest.mark.parametrize(
+    "text", ["", '"', "[1]", '"A"', '"AA==AAAA"', '"A-_A"', '"AAAA', '"AA AA"']
+)
+def test_other_texts_are_no_base64(text: str) -> None:
+    with pytest.raises(m.MalformedMessage):
+        list(decode_payload(Raw(text.encode()), m.COMPACT_ENCODING))
+
+
+def test_padding_in_the_middle_of_a_long_text_is_refused() -> None:
+    half = base64.b64encode(bytes(PIECE_CHARS // 4 * 3 - 1))
+    with pytest.raises(m.MalformedMessage):
+        list(decode_payload(Raw(b'"' + half + half + b'"'), m.COMPACT_ENCODING))

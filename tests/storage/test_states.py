@@ -88,6 +88,7 @@ def test_what_cannot_be_read_is_folded(tmp_path):
 
 def test_raw_pages_are_the_blocks_as_they_came(tmp_path):
     stores = with_long_chain(tmp_path)
-    pages = list(of(stores).raw_pages(after=BLOCKS[0].hash))
+    dataset = of(stores)
+    pages = list(dataset.raw_pages(dataset.path(after=BLOCKS[0].hash)))
     assert [name for page in pages for name in page] == [(b.hash, b.raw) for b in BLOCKS[1:]]
     stores.close()
