@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from Crypto.PublicKey import ECC
-
 from .errors import BadInput
 from .identity import DatasetId
 
@@ -37,5 +35,7 @@ def key_pair(seed: bytes) -> KeyPair:
     """The pair that belongs to 32 random bytes. Raises `MalformedSeed`."""
     if len(seed) != SEED_BYTES:
         raise MalformedSeed(f"an ed25519 seed has {SEED_BYTES} bytes, not {len(seed)}")
+    from Crypto.PublicKey import ECC  # slow to import, and keys are rarely made
+
     key = ECC.construct(curve="Ed25519", seed=seed)
     return KeyPair(seed, bytes(key.public_key().export_key(format="raw")))

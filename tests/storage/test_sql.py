@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 
 from protocol.instant import Instant
 from storage.sql.engine import UnknownDatabase, open_engine, reading, sqlite_url, storable, writing
-from storage.sql.migrate import migrate, revert
+from storage.sql.migrate import LATEST, current, migrate, revert
 from storage.sql.tables import InstantColumn, metadata, moves
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +49,14 @@ def test_tables_and_migrations_agree(empty: str) -> None:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_server_default": True})
         assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_the_newest_migration_is_the_one_a_start_looks_for(empty: str) -> None:
+    engine = open_engine(empty)
+    assert current(engine) is None
+    migrate(engine, "heads")  # not the short cut of an ordinary start
+    assert current(engine) == LATEST
     engine.dispose()
 
 
