@@ -11,7 +11,6 @@ import binascii
 from collections.abc import Callable, Iterator
 
 import msgspec
-import numpy as np
 from msgspec import Raw
 
 from .messages import BATCH_ENCODING, COMPACT_ENCODING, MalformedMessage
@@ -21,8 +20,7 @@ PIECE_CHARS = 1 << 18
 PIECE_BYTES = 3 << 18
 """Bytes that are written at a time; a multiple of three."""
 
-_TEXTS = b"".join(f"{byte},".encode().ljust(4, b"\0") for byte in range(256))
-_FOUR_CHARS = np.frombuffer(_TEXTS, "<u4")
+_FOUR_CHARS = b"".join(f"{byte},".encode().ljust(4, b"\0") for byte in range(256))
 """Each byte value as its text and a comma, filled up with zeros."""
 _decoder = msgspec.json.Decoder(list[int])
 _BLANK = b" \t\r\n"
@@ -59,7 +57,9 @@ def decode_payload(payload: Raw, encoding: str = BATCH_ENCODING) -> Iterator[byt
 
 
 def _as_numbers(content: bytes, last: bool) -> bytes:
-    padded = _FOUR_CHARS[np.frombuffer(content, np.uint8)].tobytes()
+    import numpy as np  # not needed to start a service
+
+    padded = np.frombuffer(_FOUR_CHARS, "<u4")[np.frombuffer(content, np.uint8)].tobytes()
     text = padded.translate(None, b"\0")
     return text[:-1] if last else text
 
