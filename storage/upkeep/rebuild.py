@@ -41,8 +41,8 @@ from ..values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 DEFAULT_OWNER = "kamu"
 """Whose datasets are that lie there under a name without account."""
 _DECLARING = (SetTransform.__name__, ExecuteTransform.__name__)
-BATCH = 1000
-AHEAD = 16
+BATCH = 250
+AHEAD = 32
 """Batches that are being read or wait to be taken in."""
 MAX_BLOCK_BYTES = 64 << 20
 
