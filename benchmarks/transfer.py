@@ -30,7 +30,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -49,6 +48,7 @@ from protocol.chain.author import author
 from protocol.chain.state import EMPTY
 from protocol.identity import DatasetId
 from protocol.instant import Instant
+from protocol.metadata.data import SourceState
 from protocol.metadata.events import AddData, DatasetKind, Seed, SetInfo
 from protocol.multihash import Multihash
 from storage.objects.folder import FolderObjects
@@ -490,9 +490,17 @@ def _registry_put(url: str, content: bytes, digest: str | None = None) -> str:
 
 
 def long_chain(folder: Path):
-    """Watermarks: data events that name no objects."""
+    """Data events that name no objects: watermarks, and where the source is."""
     seed = Seed(dataset_id=ID, dataset_kind=DatasetKind.Root)
-    marks = [AddData(new_watermark=Instant(number * 10**9)) for number in range(1, BLOCKS)]
+    marks = [
+        AddData(
+            new_watermark=Instant(number * 10**9),
+            new_source_state=SourceState(
+                source_name="readings", kind="odf/last-modified", value=f"{number:0100}"
+            ),
+        )
+        for number in range(1, BLOCKS)
+    ]
     blocks, _ = author(EMPTY, [seed, *marks], system_time=Instant(0))
     write_dataset(folder, blocks)
     return blocks
@@ -561,7 +569,6 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--constant"]:
         serve_constant(int(arguments[1]))
         return
-    threading.stack_size(512 * 1024)
     for name in arguments or BENCHES:
         note(name)
         with tempfile.TemporaryDirectory() as work:
