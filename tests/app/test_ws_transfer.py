@@ -2,157 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
-import io
 import json
 import os
-import socket
-import tarfile
 import threading
 import time
 
 import httpx
 import pytest
+from raw_peer import (
+    bundled,
+    files_of,
+    head_of,
+    named,
+    push,
+    request_pull,
+    talking,
+    unbundled,
+    upload,
+)
 from service import described, seeded, serving, ten_rows
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from protocol.codec.blocks import encode_block
 from protocol.multihash import Multihash
-from storage.values import ObjectKind, Visibility
-
-VERSION = {"x-odf-smtp-version": "1"}
-PLAN = {"num_objects": 0, "num_records": 0, "bytes_in_raw_blocks": 1, "bytes_in_raw_objects": 0}
-TYPES = {ObjectKind.DATA: "DataSlice", ObjectKind.CHECKPOINT: "Checkpoint"}
-
-
-class Peer:
-    """A client that says exactly what it is told to."""
-
-    def __init__(self, socket):
-        self.socket = socket
-
-    def say(self, message):
-        self.socket.send(message if isinstance(message, str | bytes) else json.dumps(message))
-
-    def hear(self, timeout=15):
-        return json.loads(self.socket.recv(timeout=timeout))
-
-    def ask(self, message):
-        self.say(message)
-        return self.hear()
-
-    def close_frame(self):
-        """Code and reason of the node's Close, with no text message before it."""
-        with pytest.raises(ConnectionClosed) as closed:
-            self.socket.recv(timeout=15)
-        return closed.value.rcvd.code, closed.value.rcvd.reason
-
-    def request_push(self, head, blocks, *, force=False, visibility="Private"):
-        return self.ask(
-            {
-                "current_head": head and str(head),
-                "transfer_plan": {**PLAN, "num_blocks": blocks},
-                "force_update_if_diverged": force,
-                "visibility_for_created_dataset": visibility,
-            }
-        )
-
-
-@contextlib.contextmanager
-def talking(service, path, token=None, **more):
-    headers = {**VERSION, **({"authorization": f"Bearer {token}"} if token else {})}
-    with connect(
-        service.url.replace("http", "ws") + path,
-        additional_headers=headers,
-        compression=None,
-        ping_interval=None,
-        max_size=None,
-        close_timeout=2,
-        **more,
-    ) as connection:
-        yield Peer(connection)
-
-
-def bundled(blocks, **changes):
-    """A batch as the reference makes it."""
-    sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for name, raw in blocks:
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.type = len(raw), 0, tarfile.AREGTYPE
-            tar.addfile(entry, io.BytesIO(raw))
-    batch = {
-        "num_blocks": len(blocks),
-        "media_type": "application/tar+gzip",
-        "encoding": "raw",
-        "payload": list(gzip.compress(sink.getvalue())),
-    }
-    return {"new_blocks": {**batch, **changes}}
-
-
-def named(blocks):
-    return [(str(block.hash), block.raw) for block in blocks]
-
-
-def files_of(chain):
-    return [
-        {"object_type": TYPES[kind], "physical_hash": str(name), "size": len(content)}
-        for (kind, name), content in chain.objects.items()
-    ]
-
-
-def upload(answer, chain):
-    contents = {str(name): content for (_, name), content in chain.objects.items()}
-    for strategy in answer["Ok"]["object_transfer_strategies"]:
-        if strategy["push_strategy"] == "HttpUpload":
-            target = strategy["upload_to"]
-            headers = {h["name"]: h["value"] for h in target["headers"]}
-            body = contents[strategy["object_file"]["physical_hash"]]
-            assert httpx.put(target["url"], content=body, headers=headers).status_code == 200
-
-
-def push(service, path, chain, token, *, start=0, head=None, force=False, visibility="Private"):
-    """The happy path: all blocks from `start` on."""
-    blocks = chain.blocks[start:]
-    with talking(service, path + "/push", token) as peer:
-        answer = peer.request_push(head, len(blocks), force=force, visibility=visibility)
-        assert answer == {"Ok": {}}
-        assert peer.ask(bundled(named(blocks))) == {"Ok": {}}
-        answer = peer.ask({"object_files": files_of(chain), "is_truncated": False})
-        upload(answer, chain)
-        peer.say({"details": "Complete"})
-        confirmed = peer.ask({})
-        peer.socket.close(1000, "Client push flow succeeded")
-    assert confirmed == {}
-    return answer
-
-
-def head_of(service, path, token=None):
-    with service.http(token) as client:
-        answer = client.get(f"{path}/refs/head")
-    return answer.text if answer.status_code == 200 else None
-
-
-# --- pull -----------------------------------------------------------------------------------
-
-
-def request_pull(peer, after=None, until=None, *, force=False):
-    return peer.ask(
-        {
-            "begin_after": after and str(after),
-            "stop_at": until and str(until),
-            "force_update_if_diverged": force,
-        }
-    )
-
-
-def unbundled(batch):
-    assert (batch["media_type"], batch["encoding"]) == ("application/tar+gzip", "raw")
-    raw = gzip.decompress(bytes(batch["payload"]))
-    with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
-        return [(entry.name, tar.extractfile(entry).read()) for entry in tar]
 
 
 @pytest.fixture(scope="module")
@@ -528,144 +400,3 @@ def test_a_block_of_the_older_version_is_handed_on_as_it_is(single):
     with talking(single, "/version-two/pull") as peer:
         request_pull(peer)
         assert unbundled(peer.ask({})["blocks"]) == named(older.blocks)
-
-
-# --- handshake ------------------------------------------------------------------------------
-
-
-def refused(service, path, token=None, **headers):
-    """Status, reason phrase and body of a refused upgrade."""
-    sent = {**VERSION, **headers, **({"authorization": f"Bearer {token}"} if token else {})}
-    sent = {name: value for name, value in sent.items() if value is not None}
-    url = service.url.replace("http", "ws") + path
-    with pytest.raises(InvalidStatus) as answer, connect(url, additional_headers=sent):
-        pass
-    return answer.value.response.status_code, (answer.value.response.body or b"").decode()
-
-
-def raw_upgrade(service, path, *lines):
-    """The first bytes that answer an upgrade: one read."""
-    host, port = service.url.removeprefix("http://").split(":")
-    head = [
-        f"GET {path} HTTP/1.1",
-        f"Host: {host}:{port}",
-        "Upgrade: websocket",
-        "Connection: Upgrade",
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-        "Sec-WebSocket-Version: 13",
-        "x-odf-smtp-version: 1",
-        *lines,
-    ]
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
-        raw.sendall("\r\n".join([*head, "", ""]).encode())
-        return raw.recv(65536)
-
-
-def test_a_refusal_leaves_in_one_piece(single):
-    answer = raw_upgrade(single, "/nobody-made-this/push")
-    assert answer.startswith(b"HTTP/1.1 401 Unauthorized")
-    assert answer.endswith(b'{"message":"Unauthenticated"}')
-
-
-@pytest.fixture(scope="module")
-def shared(multi):
-    """A private and a public dataset of alice."""
-    multi.keep(seeded(), "alice/hidden", Visibility.PRIVATE)
-    multi.keep(seeded(), "alice/shown")
-    return multi
-
-
-def test_an_upgrade_is_refused_in_the_order_and_the_words_of_the_reference(shared):
-    alice, bob = shared.token("alice"), shared.token("bob")
-    old = shared.token("alice", expires_at=shared.node.clock())
-    not_here = "/alice/nothing"
-    for path, token, headers, expected in (
-        (
-            "/alice/shown/pull",
-            None,
-            {"x-odf-smtp-version": "0"},
-            (400, "Incompatible client version"),
-        ),
-        (
-            "/alice/shown/push",
-            alice,
-            {"x-odf-smtp-version": "0"},
-            (400, "Incompatible client version"),
-        ),
-        ("/alice/shown/pull", None, {"x-odf-smtp-version": None}, (400, None)),
-        ("/alice/shown/pull", None, {"x-odf-smtp-version": "one"}, (400, None)),
-        (f"{not_here}/push", None, {"x-odf-smtp-version": "0"}, (401, "Unauthenticated")),
-        (f"{not_here}/push", None, {}, (401, "Unauthenticated")),
-        (f"{not_here}/push", bob, {}, (403, "Unauthorized")),
-        (f"{not_here}/push", old, {}, (401, "Authentication token expired")),
-        (f"{not_here}/push", "ka_x", {}, (401, "Authentication token invalid")),
-        (f"{not_here}/pull", old, {}, (404, "")),
-        ("/alice/shown/push", None, {}, (403, "")),
-        ("/alice/shown/push", bob, {}, (403, "")),
-        ("/alice/hidden/push", None, {}, (404, "")),
-        ("/alice/hidden/push", bob, {}, (404, "")),
-        ("/alice/hidden/pull", bob, {}, (404, "")),
-        ("/alice/_/pull", None, {}, (400, "")),
-        (
-            "/alice/shown/pull",
-            None,
-            {"authorization": "Bearer "},
-            (400, "Invalid Bearer token header"),
-        ),
-        ("/alice/shown/elsewhere", None, {}, (404, "Not Found")),
-    ):
-        status, body = refused(shared, path, token, **headers)
-        assert status == expected[0], (path, headers, body)
-        if expected[1] is not None:
-            text = json.loads(body)["message"] if body.startswith("{") else body
-            assert text == expected[1]
-
-
-def test_refusals_are_plain_documents_of_one_message(shared):
-    assert refused(shared, "/bob/x/push") == (401, '{"message":"Unauthenticated"}')
-    assert refused(shared, "/alice/shown/pull", **{"x-odf-smtp-version": "2"}) == (
-        400,
-        '{"message":"Incompatible client version"}',
-    )
-
-
-def test_no_subprotocol_is_needed_and_one_is_echoed_when_offered(single, chain):
-    with talking(single, "/foo/pull") as peer:
-        assert peer.socket.subprotocol is None
-    offered = raw_upgrade(
-        single, "/foo/pull", "Sec-WebSocket-Protocol: odf/smart-transfer-protocol/v1"
-    )
-    assert b" 101 " in offered
-    assert b"sec-websocket-protocol: odf/smart-transfer-protocol/v1" in offered.lower()
-
-
-def test_a_ping_is_answered_and_none_is_sent(single, chain):
-    with talking(single, "/foo/pull") as peer:
-        assert peer.socket.ping().wait(timeout=5)
-        assert "Ok" in request_pull(peer)
-
-
-def test_asking_without_an_upgrade_is_told_to_upgrade(shared):
-    with shared.http() as client:
-        assert client.get("/alice/shown/pull").status_code == 426
-        assert client.get("/alice/hidden/pull").status_code == 404
-        assert client.get("/alice/shown/push").status_code == 403
-
-
-def test_the_public_address_of_the_settings_wins_over_the_host_header(tmp_path):
-    chain = ten_rows()
-    with serving(tmp_path, public_url="https://data.example/odf") as service:
-        service.keep(chain)
-        with talking(service, "/foo/pull") as peer:
-            request_pull(peer)
-            peer.ask({})
-            strategy = peer.ask({"object_files": files_of(chain)})["object_transfer_strategies"][0]
-    assert strategy["download_from"]["url"].startswith("https://data.example/odf/foo/data/f1620")
-
-
-def test_a_message_above_the_limit_ends_the_connection(single, chain):
-    with talking(single, "/foo/pull") as peer:
-        with contextlib.suppress(ConnectionClosed):
-            peer.say("[" + "1," * (40 * 1024 * 1024) + "1]")
-        with pytest.raises(ConnectionClosed):
-            peer.hear()
