@@ -7,7 +7,7 @@ the old head or the new one; what was written too early is unreferenced and harm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Protocol
 
 from protocol.chain.rules import fold
@@ -162,6 +162,11 @@ class Dataset:
         self._stores.states.keep(self.id, state, folded=len(path))
         return state
 
+    def check(self, blocks: Sequence[HashedBlock], *, expected: Multihash) -> None:
+        """Whether a commit on `expected` would keep the rules. Raises `ChainRuleBroken`."""
+        state = fold(blocks, self.state(expected))
+        self._stores.states.put(self.id, blocks[-1].hash, state)
+
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
         """Bytes of an object of this dataset. Raises `ObjectNotFound`."""
         return self._stores.objects.open(ObjectKey(self.id, kind, object_hash))
@@ -189,12 +194,22 @@ class Dataset:
             return
         if not force and head != expected:
             raise RefConflict(expected, head)
-        state = fold(blocks, self._forced_base(blocks[0]) if force else self.state(expected))
+        state = self._state_after(blocks, None if force else expected)
         check_objects(self._stores.objects, self.id, blocks)
         put_blocks(self._stores.objects, self.id, blocks)
         self._move(blocks, head if force else expected, force=force)
         self._stores.states.keep(self.id, state, folded=len(blocks))
         self._stores.mirror_head(self.id)
+
+    def _state_after(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
+        """The state with all blocks on `expected`, or where they begin. Raises as `commit`."""
+        if expected is not None and is_chain(blocks, expected):
+            known = self._stores.states.find(self.id, blocks[-1].hash)
+            if known is not None:  # whoever pushes has had them checked already
+                return known
+        return fold(
+            blocks, self._forced_base(blocks[0]) if expected is None else self.state(expected)
+        )
 
     def _move(self, blocks: Sequence[HashedBlock], expected: Multihash, *, force: bool) -> None:
         """Compare-and-swap; a forced one swaps against whatever it finds."""
@@ -246,6 +261,15 @@ def _page_starts(newest_first: Sequence[Multihash]) -> Iterator[tuple[Multihash,
     for end in range(len(newest_first), 0, -PAGE):
         count = min(PAGE, end)
         yield newest_first[end - count], count
+
+
+def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:
+    """Whether each block names the one before it, the first one `start`."""
+    for block in blocks:
+        if block.prev != start:
+            return False
+        start = block.hash
+    return True
 
 
 def check_objects(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:

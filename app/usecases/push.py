@@ -39,7 +39,7 @@ from protocol.transfer.messages import (
     TransferPhase,
 )
 from protocol.transfer.phases import PHASES, PushState, State
-from storage.dataset import SeedBlockOverwriteRestricted
+from storage.dataset import Dataset, SeedBlockOverwriteRestricted
 from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from storage.values import DatasetEntry, Visibility
 
@@ -107,8 +107,10 @@ class PushExchange:
         self._unsettled = False
         if self._entry is None:
             self._create(self._blocks[0])
-        else:
-            fold(self._blocks, self._base())
+        elif self._asked().force_update_if_diverged:
+            fold(self._blocks, self._forced_base())
+        elif self._expected is not None:
+            self._dataset().check(self._blocks, expected=self._expected)
 
     def failure(self, state: State, error: Exception) -> Reply:
         """What the Close frame says of an error."""
@@ -164,21 +166,19 @@ class PushExchange:
             if isinstance(seed, Seed) and (seed.dataset_id, seed.dataset_kind) != own:
                 raise SeedBlockOverwriteRestricted(self._entry.id)
 
-    def _base(self) -> ChainState:
+    def _forced_base(self) -> ChainState:
         """The state the new blocks continue."""
-        first, dataset = (
-            self._blocks[0],
-            self._node.stores.dataset(DatasetRef(id=self._dataset_id())),
-        )
-        if self._asked().force_update_if_diverged:
-            return EMPTY if first.prev is None else dataset.state(first.prev)
-        return dataset.state(self._expected)
+        first = self._blocks[0]
+        return EMPTY if first.prev is None else self._dataset().state(first.prev)
+
+    def _dataset(self) -> Dataset:
+        return self._node.stores.dataset(DatasetRef(id=self._dataset_id()))
 
     def _create(self, first: HashedBlock) -> None:
         """The dataset exists from its Seed on; its blocks may follow the rules or not at all."""
         if not isinstance(first.event, Seed):
             raise FirstBlockIsNoSeed("a new dataset begins with a Seed block")
-        fold(self._blocks)
+        state = fold(self._blocks)
         public = self._asked().visibility_for_created_dataset is messages.Visibility.Public
         entry = DatasetEntry(
             id=first.event.dataset_id,
@@ -188,6 +188,7 @@ class PushExchange:
             created_at=self._node.clock(),
         )
         self._node.stores.create_dataset(entry, [first], pushed=True)
+        self._node.stores.states.put(entry.id, self._blocks[-1].hash, state)
         self._entry, self._expected = entry, first.hash
         self._blocks = self._blocks[1:]
 
@@ -195,7 +196,7 @@ class PushExchange:
         """Append and move the head: compare-and-swap, or whatever it is under force."""
         if not self._blocks or self._expected is None:
             return
-        dataset = self._node.stores.dataset(DatasetRef(id=self._dataset_id()))
+        dataset = self._dataset()
         force = self._asked().force_update_if_diverged
         dataset.commit(self._blocks, expected=self._expected, force=force)
         remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))

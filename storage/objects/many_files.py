@@ -60,15 +60,24 @@ def _put_batch(folder: str, batch: list[Content], *, durable: bool) -> None:
 def _new(folder: str, batch: list[Content]) -> Iterator[tuple[str, str, bytes]]:
     """Pending name, name and content of what is not there yet."""
     token = secrets.token_hex(8)
+    known = set(os.listdir(folder)) if len(batch) > FEW else None  # noqa: PTH208 - plain names
     for number, (name, content) in enumerate(batch):
         actual = Multihash.of(content)
         if actual != name:
             raise HashMismatch(name, actual)
-        target = f"{folder}/{name}"
-        try:
-            os.utime(target)
-        except FileNotFoundError:
+        text = str(name)
+        target = f"{folder}/{text}"
+        if (known is not None and text not in known) or not _renew(target):
             yield f"{folder}/{PENDING_PREFIX}{token}-{number}", target, content
+
+
+def _renew(path: str) -> bool:
+    """Whether the file is there; it counts as just written then."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _write(path: str, content: bytes, *, sync: bool) -> None:
