@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -9,7 +11,9 @@ import click
 from storage.values import Visibility
 
 from ..client import sync
+from ..client.http import Overloaded, Unreachable
 from ..client.receive import Outcome
+from ..client.text import one_line
 from ..client.urls import Location
 from .output import json_option, print_json, token_option
 from .watch import watched
@@ -19,24 +23,63 @@ from .watch import watched
 @click.argument("source", metavar="URL")
 @click.argument("target", metavar="DIR")
 @click.option("--force", is_flag=True, help="Replace a folder that is ahead or has diverged.")
+@click.option("--mirror", is_flag=True, help="Keep the folder in step until interrupted.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Pause between two pulls of a mirror.",
+)
 @token_option
 @json_option
-def pull(source: str, target: str, force: bool, token: str | None, as_json: bool) -> None:
+def pull(
+    source: str,
+    target: str,
+    force: bool,
+    mirror: bool,
+    every: float,
+    token: str | None,
+    as_json: bool,
+) -> None:
     """Copy a dataset, or what is new in it, into the folder DIR.
 
     URL is odf+http(s)://… (smart protocol), http(s)://… (simple protocol) or another folder.
     Every block and object is checked against its hash before anything becomes visible; what
-    an interrupted pull has fetched is not fetched again.
+    an interrupted pull has fetched is not fetched again. A mirror prints what it pulled, and
+    goes on when the source cannot be reached for a while.
     """
-    with watched(quiet=as_json) as progress:
-        outcome = sync.pull(
-            Location.parse(source),
-            Location.parse(target),
-            token=token,
-            force=force,
-            progress=progress,
-        )
-    _print(outcome, as_json=as_json)
+
+    def once() -> Outcome:
+        with watched(quiet=as_json) as progress:
+            return sync.pull(
+                Location.parse(source),
+                Location.parse(target),
+                token=token,
+                force=force,
+                progress=progress,
+            )
+
+    if not mirror:
+        _print(once(), as_json=as_json)
+        return
+    for outcome in _mirrored(once, every):
+        _print(outcome, as_json=as_json)
+
+
+def _mirrored(once: Callable[[], Outcome], every: float) -> Iterator[Outcome]:
+    """Pull again and again; what was new. Ends with the first failure that is no broken line."""
+    first = True
+    while True:
+        try:
+            outcome = once()
+            if first or outcome.outcome == "updated":
+                yield outcome
+            first = False
+        except (Unreachable, Overloaded) as broken:
+            click.echo(f"odf-node: {one_line(broken.message)}; trying again", err=True)
+        time.sleep(every)
 
 
 @click.command()

@@ -12,6 +12,7 @@ from ..client.sync import opened
 from ..client.text import one_line
 from ..client.urls import Location
 from .output import DAMAGED, json_option, print_json, token_option
+from .watch import verifying
 
 MAX_LINE = 1000
 
@@ -26,8 +27,11 @@ def verify(ctx: click.Context, where: str, token: str | None, as_json: bool) -> 
 
     Ends with exit code 6 when something is wrong; each problem names block, file and reason.
     """
-    with opened(Location.parse(where), token) as repository:
-        report = verify_chain(repository)
+    with (
+        opened(Location.parse(where), token) as repository,
+        verifying(quiet=as_json) as progress,
+    ):
+        report = verify_chain(repository, progress=progress)
     if as_json:
         print_json(report_data(report))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -50,14 +50,35 @@ class _Shown:
 
 
 @contextmanager
+def verifying(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar for each step of a verification, by name; None when nobody looks."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with _bars() as bars:
+        steps: dict[str, TaskID] = {}
+
+        def step(name: str, done: int, total: int) -> None:
+            if name not in steps:
+                steps[name] = bars.add_task(name, total=None)
+            bars.update(steps[name], completed=done, total=total or None)
+
+        yield step
+
+
+@contextmanager
 def watched(*, quiet: bool) -> Iterator[Progress]:
     """A progress for one command; bars only when stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield UNWATCHED
         return
+    with _bars() as bars:
+        yield _Shown(bars)
+
+
+def _bars() -> Bars:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield _Shown(bars)
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -28,6 +28,10 @@ class Stopped(TransferFailed):
     """Another transfer of the same exchange failed; this one was given up."""
 
 
+class UrlExpired(TransferFailed):
+    """The URL an object was to be fetched from is not valid any more."""
+
+
 class Fetcher:
     """Brings objects from somewhere into a folder."""
 
@@ -43,17 +47,24 @@ class Fetcher:
         self._limits, self._progress = limits, progress
         self._stop = threading.Event()
 
-    def fetch(self, needed: Sequence[NeededObject], *, parallel: int) -> None:
+    def fetch(self, needed: Sequence[NeededObject], *, parallel: int) -> list[NeededObject]:
         """Fetch all; the first failure stops the others and is raised.
+
+        Returns those whose URL had expired.
 
         Raises:
             SourceObjectMissing, ObjectSizeMismatch, HashMismatch, TransferFailed
         """
-        run_all([partial(self._one, one) for one in needed], parallel, self._stop)
+        fetched = run_all([partial(self._one, one) for one in needed], parallel, self._stop)
+        return [one for one, done in zip(needed, fetched, strict=True) if not done]
 
-    def _one(self, needed: NeededObject) -> None:
-        with_retries(lambda: self._attempt(needed), attempts=self._limits.attempts)
+    def _one(self, needed: NeededObject) -> bool:
+        try:
+            with_retries(lambda: self._attempt(needed), attempts=self._limits.attempts)
+        except UrlExpired:
+            return False
         self._progress.object_done()
+        return True
 
     def _attempt(self, needed: NeededObject) -> None:
         try:

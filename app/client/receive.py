@@ -13,29 +13,46 @@ from protocol.metadata.events import AddData, ExecuteTransform, Seed
 from protocol.multihash import Multihash
 from storage.values import ObjectKind
 
+from .walk import Comparison, Relation
+
 
 class DestinationAhead(Conflict):
-    """The destination has blocks the source does not have."""
+    """The destination has blocks the source does not have; the ancestor is the source's head."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, ancestor: HashedBlock | None = None) -> None:
+        told = ""
+        if ancestor is not None:
+            told = f" after block #{ancestor.sequence_number} {ancestor.hash}"
         super().__init__(
-            f"the destination is ahead of the source by {count} block(s); "
+            f"the destination is ahead of the source by {count} block(s){told}; "
             "use --force to replace it",
             blocks=count,
+            ancestor=None if ancestor is None else str(ancestor.hash),
+            ancestor_number=None if ancestor is None else ancestor.sequence_number,
         )
 
 
 class Diverged(Conflict):
-    """Source and destination went different ways."""
+    """Source and destination went different ways. The ancestor is the last block both have."""
 
-    def __init__(self, *, source: int | None = None, destination: int | None = None) -> None:
-        counts = ""
+    def __init__(
+        self,
+        *,
+        source: int | None = None,
+        destination: int | None = None,
+        ancestor: HashedBlock | None = None,
+    ) -> None:
+        told = ""
+        if ancestor is not None:
+            told = f" after block #{ancestor.sequence_number} {ancestor.hash}"
         if source is not None:
-            counts = f": {source} block(s) only in the source, {destination} only here"
+            told += f": {source} block(s) only in the source, {destination} only here"
         super().__init__(
-            f"source and destination diverged{counts}; use --force to replace the destination",
+            f"source and destination diverged{told}; use --force to replace the destination",
             uncommon_in_source=source,
             uncommon_in_destination=destination,
+            ancestor=None if ancestor is None else str(ancestor.hash),
+            ancestor_number=None if ancestor is None else ancestor.sequence_number,
         )
 
 
@@ -133,3 +150,16 @@ def check_same_seed(local: HashedBlock, received: HashedBlock) -> None:
 def check_continues(local: Sequence[HashedBlock], new: Sequence[HashedBlock]) -> None:
     """The whole chain by all rules. Raises `ChainRuleBroken`."""
     fold(new, fold(local))
+
+
+def refuse_uncommon(found: Comparison) -> None:
+    """Whether the source may simply be followed. Raises `DestinationAhead`, `Diverged`."""
+    match found.relation:
+        case Relation.BEHIND:
+            raise DestinationAhead(len(found.destination_only), found.ancestor)
+        case Relation.DIVERGED:
+            raise Diverged(
+                source=len(found.source_only),
+                destination=len(found.destination_only),
+                ancestor=found.ancestor,
+            )

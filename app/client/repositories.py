@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import BinaryIO, Protocol
 
 import httpx
@@ -30,6 +31,7 @@ from .http import (
     raise_for_object,
     read_bounded,
     unreachable,
+    with_retries,
 )
 from .limits import LIMITS, ClientLimits
 
@@ -75,6 +77,9 @@ class HttpRepository:
         return self.base
 
     def find_head(self) -> Multihash | None:
+        return with_retries(self._find_head, attempts=self._limits.attempts)
+
+    def _find_head(self) -> Multihash | None:
         url = self.base + str(ref_path(HEAD))
         with self._get(url) as response:
             if response.status_code == 404:
@@ -95,6 +100,9 @@ class HttpRepository:
         return found
 
     def block_bytes(self, block: Multihash) -> bytes:
+        return with_retries(partial(self._block_bytes, block), attempts=self._limits.attempts)
+
+    def _block_bytes(self, block: Multihash) -> bytes:
         url, what = self._object(ObjectKind.BLOCK, block)
         with self._get(url) as response:
             raise_for_object(response, url, what)
@@ -111,6 +119,11 @@ class HttpRepository:
     def _get(self, url: str) -> Iterator[httpx.Response]:
         try:
             with self._http.stream("GET", url, headers=bearer(self._token)) as response:
+                if response.status_code in RETRIED_STATUSES:
+                    raise Overloaded(
+                        f"{origin(url)} answered {response.status_code}",
+                        status=response.status_code,
+                    )
                 yield response
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise unreachable(url, error) from error

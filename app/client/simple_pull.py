@@ -25,13 +25,12 @@ from .limits import LIMITS, ClientLimits
 from .objects import Fetcher, missing_in
 from .progress import UNWATCHED, Progress
 from .receive import (
-    DestinationAhead,
-    Diverged,
     NeededObject,
     Outcome,
     check_continues,
     check_same_seed,
     objects_of,
+    refuse_uncommon,
 )
 from .repositories import Repository
 from .walk import ChainReader, Relation, compare
@@ -84,15 +83,12 @@ def _blocks_to_pull(
     if old is None:
         return (), theirs.chain(head)
     found = compare(theirs, head, ours, old)
-    match found.relation:
-        case Relation.EQUAL:
-            return (), []
-        case Relation.AHEAD:
-            return ours.chain(old), list(found.source_only)
-        case Relation.BEHIND if not force:
-            raise DestinationAhead(len(found.destination_only))
-        case Relation.DIVERGED if not force:
-            raise Diverged(source=len(found.source_only), destination=len(found.destination_only))
+    if found.relation is Relation.EQUAL:
+        return (), []
+    if found.relation is Relation.AHEAD:
+        return ours.chain(old), list(found.source_only)
+    if not force:
+        refuse_uncommon(found)
     everything = theirs.chain(head)
     check_same_seed(ours.chain(old)[0], everything[0])
     return (), everything

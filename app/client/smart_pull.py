@@ -35,23 +35,26 @@ from protocol.transfer.messages import (
 
 from .batches import blocks_of, check_plan, reference_to, success_of, targets_for
 from .folder import FolderRepository
-from .http import open_http
+from .http import TransferFailed, Unauthenticated, Unauthorized, open_http
 from .limits import LIMITS, ClientLimits
-from .objects import Fetcher, missing_in
+from .objects import Fetcher, UrlExpired, missing_in
 from .progress import UNWATCHED, Progress
 from .receive import (
-    DestinationAhead,
     Diverged,
     NeededObject,
     Outcome,
     check_continues,
     check_same_seed,
     objects_of,
+    refuse_uncommon,
 )
 from .repositories import HttpRepository, open_body
 from .socket import Conversation, UnintelligibleAnswer, conversation
 from .urls import Location
-from .walk import ChainReader, Relation, compare
+from .walk import ChainReader, compare
+
+EXPIRED = frozenset({400, 401, 403})
+"""What object stores answer to a URL that was valid once."""
 
 
 def pull_smart(
@@ -130,9 +133,11 @@ class _Exchange:
             found = compare(ChainReader(remote, limits=self._limits), head, ours, self._old)
         except NodeError:
             return Diverged()
-        if found.relation is Relation.BEHIND:
-            return DestinationAhead(len(found.destination_only))
-        return Diverged(source=len(found.source_only), destination=len(found.destination_only))
+        try:
+            refuse_uncommon(found)
+        except NodeError as reason:
+            return reason
+        return Diverged()
 
     def _receive_blocks(self, talk: Conversation) -> list[HashedBlock]:
         request = DatasetPullRequest(begin_after=self._old, force_update_if_diverged=self._force)
@@ -167,22 +172,42 @@ class _Exchange:
         self._progress.expect_objects(len(missing), sum(one.size for one in missing))
         step = self._limits.objects_per_request
         for at in range(0, len(missing), step):
-            part = missing[at : at + step]
-            request = DatasetPullObjectsTransferRequest(
-                object_files=tuple(reference_to(needed) for needed in part)
-            )
-            talk.send(request)
-            answer = talk.receive(DatasetPullObjectsTransferResponse)
-            urls = {
-                needed: strategy.download_from
-                for needed, strategy in targets_for(part, answer.object_transfer_strategies)
-            }
-            self._fetcher(urls).fetch(part, parallel=self._limits.parallel_smart)
+            part = list(missing[at : at + step])
+            for _ in range(self._limits.attempts):
+                part = self._receive_part(talk, part)
+                if not part:
+                    break
+            else:
+                raise UrlExpired(
+                    f"URLs of the node expire before they can be used, that of {part[0].name} "
+                    "among them; are the clocks right?",
+                    object=part[0].name,
+                )
+
+    def _receive_part(self, talk: Conversation, part: Sequence[NeededObject]) -> list[NeededObject]:
+        """Ask for URLs and fetch; those are left whose URL was not valid any more."""
+        if not part:
+            return []
+        request = DatasetPullObjectsTransferRequest(
+            object_files=tuple(reference_to(needed) for needed in part)
+        )
+        talk.send(request)
+        answer = talk.receive(DatasetPullObjectsTransferResponse)
+        urls = {
+            needed: strategy.download_from
+            for needed, strategy in targets_for(part, answer.object_transfer_strategies)
+        }
+        return self._fetcher(urls).fetch(part, parallel=self._limits.parallel_smart)
 
     def _fetcher(self, urls: dict[NeededObject, TransferUrl]) -> Fetcher:
         def open_source(needed: NeededObject) -> BinaryIO:
             target = urls[needed]
             headers = [(header.name, header.value) for header in target.headers]
-            return open_body(self._http, target.url, headers, needed.name)
+            try:
+                return open_body(self._http, target.url, headers, needed.name)
+            except (Unauthorized, Unauthenticated, TransferFailed) as refused:
+                if target.expires_at is not None and refused.facts.get("status") in EXPIRED:
+                    raise UrlExpired(f"the URL of {needed.name} is not valid any more") from refused
+                raise
 
         return Fetcher(self._folder, open_source, limits=self._limits, progress=self._progress)

@@ -59,7 +59,6 @@ from .limits import LIMITS, ClientLimits
 from .objects import run_all
 from .progress import UNWATCHED, Progress
 from .receive import (
-    DestinationAhead,
     Diverged,
     NeededObject,
     ObjectSizeMismatch,
@@ -67,6 +66,7 @@ from .receive import (
     SourceObjectMissing,
     check_continues,
     objects_of,
+    refuse_uncommon,
 )
 from .repositories import HttpRepository
 from .socket import (
@@ -77,7 +77,7 @@ from .socket import (
     error_in_text,
 )
 from .urls import Location
-from .walk import ChainReader, Relation, compare, mismatch
+from .walk import ChainReader, compare, mismatch
 
 
 class PushUnconfirmed(TransferFailed):
@@ -154,10 +154,8 @@ def _blocks_to_push(
     if force:
         return list(chain)
     ours, theirs = ChainReader(folder, limits=limits), ChainReader(remote, limits=limits)
-    found = compare(ours, known[-1], theirs, there)
-    if found.relation is Relation.BEHIND:
-        raise DestinationAhead(len(found.destination_only))
-    raise Diverged(source=len(found.source_only), destination=len(found.destination_only))
+    refuse_uncommon(compare(ours, known[-1], theirs, there))
+    raise Diverged
 
 
 def _check_present(folder: FolderRepository, needed: Sequence[NeededObject]) -> None:

@@ -114,6 +114,8 @@ class Comparison:
 
     source_only: tuple[HashedBlock, ...]
     destination_only: tuple[HashedBlock, ...]
+    ancestor: HashedBlock | None = None
+    """The last block both have; None if they have none."""
 
     @property
     def relation(self) -> Relation:
@@ -135,7 +137,7 @@ def compare(
     ours: list[HashedBlock] = []
     theirs: list[HashedBlock] = []
     if source_head == head:
-        return Comparison(source_only=(), destination_only=())
+        return Comparison(source_only=(), destination_only=(), ancestor=source.block(head))
     left: HashedBlock | None = source.block(source_head)
     right: HashedBlock | None = destination.block(head)
     while (left and left.hash) != (right and right.hash):
@@ -146,4 +148,6 @@ def compare(
         if right and right.sequence_number == level:
             theirs.append(right)
             right = destination.before(right)
-    return Comparison(source_only=tuple(reversed(ours)), destination_only=tuple(reversed(theirs)))
+    return Comparison(
+        source_only=tuple(reversed(ours)), destination_only=tuple(reversed(theirs)), ancestor=left
+    )

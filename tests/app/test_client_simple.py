@@ -101,18 +101,26 @@ def test_a_destination_that_is_ahead_is_told_by_how_much(remote, local):
     before = ours.files()
     with pytest.raises(DestinationAhead) as caught:
         pull(remote.folder, local)
-    assert caught.value.facts == {"blocks": 2}
+    common = {"ancestor": str(remote.head), "ancestor_number": remote.blocks[-1].sequence_number}
+    assert caught.value.facts == {"blocks": 2, **common}
     assert files_of(local) == before
 
 
 def test_diverged_chains_are_told_how_far_on_each_side(remote, local):
     ours = remote.fork(local)
+    common = remote.blocks[-1]
     ours.add_info("ours")
     remote.add_info("theirs")
     remote.add_rows(2)
     with pytest.raises(Diverged) as caught:
         pull(remote.folder, local)
-    assert caught.value.facts == {"uncommon_in_source": 2, "uncommon_in_destination": 1}
+    assert caught.value.facts == {
+        "uncommon_in_source": 2,
+        "uncommon_in_destination": 1,
+        "ancestor": str(common.hash),
+        "ancestor_number": common.sequence_number,
+    }
+    assert f"after block #{common.sequence_number} {common.hash}: 2 block(s)" in str(caught.value)
 
 
 @pytest.mark.parametrize("theirs", [0, 1])

@@ -141,7 +141,12 @@ def test_a_pull_into_a_folder_that_is_ahead_or_diverged_changes_nothing(place, o
     place.push(ours)
     with pytest.raises(Diverged) as caught:
         place.pull(ahead.folder)
-    assert caught.value.facts == {"uncommon_in_source": 1, "uncommon_in_destination": 1}
+    assert caught.value.facts == {
+        "uncommon_in_source": 1,
+        "uncommon_in_destination": 1,
+        "ancestor": str(ours.blocks[-2].hash),
+        "ancestor_number": ours.blocks[-2].sequence_number,
+    }
     assert files_of(ahead.folder) == before
 
 
