@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,9 @@ import msgspec
 import pytest
 from chains import FolderDataset, files_of, make_dataset
 from static_files import answering, send, static_files
+from strangers import Stranger, batch_text, honest_pull, plan_text, playing, strategies
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.server import ServerConnection, serve
+from websockets.sync.server import ServerConnection
 
 from app.client import sync
 from app.client.http import TransferFailed, Unauthorized
@@ -36,56 +35,8 @@ from app.client.socket import (
 from app.client.urls import Location
 from protocol.errors import LimitExceeded
 from protocol.multihash import HashMismatch
-from protocol.transfer.bundle import pack
-from protocol.transfer.messages import (
-    DatasetMetadataPullResponse,
-    DatasetPullResponse,
-    DatasetPullSuccess,
-    encode,
-)
-from protocol.transfer.plan import transfer_plan
 
 FAST = ClientLimits(message_s=1, idle_s=1, connect_s=2, confirm_s=1, attempts=1)
-
-
-@dataclass
-class Stranger:
-    """A node played by a test: its head, and what it does with a socket."""
-
-    act: Callable[[ServerConnection], None]
-    head: str | None = None
-    status: int | None = None
-    body: str = ""
-    url: str = ""
-    heard: list[str] = field(default_factory=list)
-
-    def request(self, connection: ServerConnection, request: Any) -> Any:
-        if request.path.endswith("/refs/head"):
-            return connection.respond(200, self.head) if self.head else connection.respond(404, "")
-        return connection.respond(self.status, self.body) if self.status else None
-
-    def handle(self, connection: ServerConnection) -> None:
-        with suppress(ConnectionClosed):
-            self.act(connection)
-
-
-@contextmanager
-def playing(stranger: Stranger) -> Iterator[Stranger]:
-    with serve(
-        stranger.handle,
-        "127.0.0.1",
-        0,
-        process_request=stranger.request,
-        compression=None,
-        ping_interval=None,
-        max_size=None,
-    ) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        stranger.url = f"odf+http://127.0.0.1:{server.socket.getsockname()[1]}/x/"
-        yield stranger
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -106,53 +57,6 @@ def pull(stranger: Stranger, folder: Path, **more: Any) -> Any:
 def push(dataset: FolderDataset, stranger: Stranger, **more: Any) -> Any:
     given = {"limits": FAST, "token": "t", **more}
     return sync.push(Location.parse(str(dataset.folder)), Location.parse(stranger.url), **given)
-
-
-def plan_text(dataset: FolderDataset, **changed: int) -> str:
-    plan = msgspec.structs.replace(transfer_plan(dataset.blocks), **changed)
-    return encode(DatasetPullResponse(result=DatasetPullSuccess(transfer_plan=plan)))
-
-
-def batch_text(dataset: FolderDataset, *, last: int | None = None) -> str:
-    return encode(DatasetMetadataPullResponse(blocks=pack(dataset.blocks[:last])))
-
-
-def strategies(asked: str, base: str) -> list[dict[str, Any]]:
-    folders = {"DataSlice": "data", "Checkpoint": "checkpoints"}
-    return [
-        {
-            "object_file": file,
-            "pull_strategy": "HttpDownload",
-            "download_from": {
-                "url": f"{base}{folders[file['object_type']]}/{file['physical_hash']}",
-                "headers": [],
-                "expires_at": None,
-            },
-        }
-        for file in json.loads(asked)["object_files"]
-    ]
-
-
-def honest_pull(
-    dataset: FolderDataset,
-    base: str,
-    *,
-    plan: str | None = None,
-    batch: str | None = None,
-    change: Callable[[list[dict[str, Any]]], Any] = lambda listed: listed,
-) -> Callable[[ServerConnection], None]:
-    """Pull as a node should do it, except where told otherwise."""
-
-    def act(connection: ServerConnection) -> None:
-        connection.recv()
-        connection.send(plan or plan_text(dataset))
-        connection.recv()
-        connection.send(batch or batch_text(dataset))
-        while True:
-            listed = change(strategies(connection.recv(), base))
-            connection.send(json.dumps({"object_transfer_strategies": listed}))
-
-    return act
 
 
 # --- pull -----------------------------------------------------------------------------------
