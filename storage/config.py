@@ -19,6 +19,8 @@ from .index.sql_blocks import SqlBlockIndex
 from .index.sql_states import SqlStates
 from .jobs.memory import MemoryJobQueue
 from .jobs.sql import SqlJobQueue
+from .mirrors.memory import MemoryMirrorStore
+from .mirrors.sql import SqlMirrorStore
 from .objects.local import LocalObjectStore
 from .objects.memory import MemoryObjectStore
 from .ports import ObjectStore
@@ -79,6 +81,7 @@ def open_stores(
         roles=SqlRoleStore(engine),
         devices=SqlDeviceLogins(engine),
         files=SqlUploadedFiles(engine),
+        mirrors=SqlMirrorStore(engine),
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
     )
@@ -100,6 +103,7 @@ def memory_stores(*, clock: Clock = system_clock) -> Stores:
         roles=MemoryRoleStore(tables, accounts),
         devices=MemoryDeviceLogins(),
         files=MemoryUploadedFiles(accounts),
+        mirrors=MemoryMirrorStore(tables),
     )
 
 

@@ -16,6 +16,7 @@ from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
+from .mirrors.values import Mirror, MirrorStatus
 from .values import (
     Account,
     AccountId,
@@ -259,6 +260,20 @@ class RoleStore(Protocol):
     def remove(self, dataset: DatasetId, account: AccountId) -> None: ...
     def of_dataset(self, dataset: DatasetId) -> Mapping[AccountId, Role]: ...
     def of_account(self, account: AccountId) -> Mapping[DatasetId, Role]: ...
+
+
+class MirrorStore(Protocol):
+    """Which datasets follow one on another node. A mirror goes with its dataset.
+
+    `put` adds or replaces; unknown → `DatasetNotFound`. `note` of what is no mirror, and
+    `remove` of it, change nothing.
+    """
+
+    def put(self, mirror: Mirror) -> None: ...
+    def find(self, dataset: DatasetId) -> Mirror | None: ...
+    def note(self, dataset: DatasetId, status: MirrorStatus) -> None: ...
+    def remove(self, dataset: DatasetId) -> None:
+        """From now on the dataset is one like others."""
 
 
 class DeviceLogins(Protocol):

@@ -27,6 +27,7 @@ from .ports import (
     DatasetRegistry,
     DeviceLogins,
     JobQueue,
+    MirrorStore,
     ObjectStore,
     RefIndex,
     RoleStore,
@@ -61,6 +62,7 @@ class Stores:
     roles: RoleStore
     devices: DeviceLogins
     files: UploadedFiles
+    mirrors: MirrorStore
     engine: sa.Engine | None = None
     """None when nothing is in a database."""
     states: StateCache = field(default_factory=StateCache)

@@ -1,6 +1,9 @@
-"""Mirrors of datasets of other nodes, and upload sessions."""
+"""Mirrors of datasets of other nodes."""
 
 from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
 
 revision = "0007"
 down_revision = "0006"
@@ -9,8 +12,21 @@ depends_on = None
 
 
 def upgrade() -> None:
-    pass
+    op.create_table(
+        "mirrors",
+        sa.Column("dataset", sa.LargeBinary, nullable=False),
+        sa.Column("remote", sa.String(4096), nullable=False),
+        sa.Column("sealed_token", sa.LargeBinary),
+        sa.Column("state", sa.String(20), nullable=False),
+        sa.Column("checked_at", sa.String(30)),
+        sa.Column("error", sa.String(100)),
+        sa.Column("message", sa.Text),
+        sa.PrimaryKeyConstraint("dataset", name="pk_mirrors"),
+        sa.ForeignKeyConstraint(
+            ["dataset"], ["datasets.id"], name="fk_mirrors_dataset", ondelete="CASCADE"
+        ),
+    )
 
 
 def downgrade() -> None:
-    pass
+    op.drop_table("mirrors")

@@ -24,6 +24,7 @@ from ..errors import (
     RefNotFound,
 )
 from ..layout import HEAD
+from ..mirrors.values import Mirror
 from ..values import AccountId, DatasetEntry, HeadMoved, Role, Visibility
 
 
@@ -37,6 +38,7 @@ class IndexTables:
     blocks: dict[DatasetId, dict[Multihash, HashedBlock]] = field(default_factory=dict)
     inputs: dict[DatasetId, tuple[DatasetId, ...]] = field(default_factory=dict)
     roles: dict[DatasetId, dict[AccountId, Role]] = field(default_factory=dict)
+    mirrors: dict[DatasetId, Mirror] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     clock: Clock = system_clock
 
@@ -109,6 +111,7 @@ class MemoryDatasetRegistry:
             self._tables.blocks.pop(dataset, None)
             self._tables.inputs.pop(dataset, None)
             self._tables.roles.pop(dataset, None)
+            self._tables.mirrors.pop(dataset, None)
             for key in [key for key in self._tables.refs if key[0] == dataset]:
                 del self._tables.refs[key]
 

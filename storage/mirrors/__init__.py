@@ -1,0 +1,1 @@
+"""Which datasets follow a dataset elsewhere."""

@@ -1,0 +1,9 @@
+"""Mirrors keep their promises in memory and both databases."""
+
+from __future__ import annotations
+
+from tests.conformance.mirror_store import MirrorStoreContract
+
+
+class TestMirrorStores(MirrorStoreContract):
+    pass
