@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import RawIOBase
 from pathlib import Path
@@ -25,7 +25,9 @@ from storage.values import ObjectKind
 
 from .http import CHUNK_BYTES, DatasetMissing
 from .limits import LIMITS, ClientLimits, TooMuch
+from .receive import begins_anew, check_continues, check_same_seed
 from .repositories import malformed_head
+from .walk import ChainReader
 
 LOCK = ".pull-lock"
 KNOWN_ENTRIES = frozenset({*KIND_FOLDERS.values(), "info", "refs"})
@@ -101,6 +103,16 @@ class FolderRepository:
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> None:
         """Write under a pending name, hash on the way, rename. Raises `HashMismatch`."""
         self._objects.put(kind, object_hash, chunks)
+
+    def check(
+        self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
+    ) -> None:
+        """As `Target` has it."""
+        local = [] if old is None else ChainReader(self, limits=self._limits).chain(old)
+        if force and local and begins_anew(new):
+            check_same_seed(local[0], new[0])
+            local = []
+        check_continues(local, new)
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
         """Write the blocks, then the head. Call it under `locked()`.

@@ -16,6 +16,7 @@ import httpx
 from protocol.errors import NodeError, NotFound, Refused
 
 from .limits import LIMITS, ClientLimits, TooMuch
+from .reach import GuardedTransport
 
 CHUNK_BYTES = 256 * 1024
 USER_AGENT = "odf-node-client"
@@ -49,7 +50,9 @@ class RemoteMissing(NotFound):
 
 def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
     """A connection pool with the client's timeouts; use it as a context."""
+    guarded = None if limits.networks is None else GuardedTransport(limits.networks)
     return httpx.Client(
+        transport=guarded,
         follow_redirects=True,
         max_redirects=5,
         timeout=httpx.Timeout(limits.idle_s, connect=limits.connect_s),

@@ -23,6 +23,10 @@ class ClientLimits:
     blocks: int = 1_000_000
     message_bytes: int = MAX_MESSAGE_BYTES
     """Longest WebSocket message; a batch costs 3.57 characters a byte."""
+    object_bytes: int | None = None
+    """Largest data slice or checkpoint; None takes what the blocks announce."""
+    networks: tuple[str, ...] | None = None
+    """Ranges that may be connected to beside the public network; None: wherever it leads."""
     connect_s: float = 20.0
     idle_s: float = 60.0
     """Longest silence inside of an HTTP body."""

@@ -11,11 +11,12 @@ from typing import BinaryIO, TypeVar
 from protocol.errors import NotFound
 from protocol.multihash import HashMismatch
 
-from .folder import FolderRepository, chunks_of
+from .folder import chunks_of
 from .http import TransferFailed, with_retries
 from .limits import LIMITS, ClientLimits
 from .progress import UNWATCHED, Progress
 from .receive import NeededObject, ObjectSizeMismatch, SourceObjectMissing
+from .target import Target
 from .walk import mismatch
 
 LOOK_SECONDS = 0.2
@@ -33,17 +34,17 @@ class UrlExpired(TransferFailed):
 
 
 class Fetcher:
-    """Brings objects from somewhere into a folder."""
+    """Brings objects from somewhere to where a pull writes."""
 
     def __init__(
         self,
-        folder: FolderRepository,
+        target: Target,
         open_source: Opener,
         *,
         limits: ClientLimits = LIMITS,
         progress: Progress = UNWATCHED,
     ) -> None:
-        self._folder, self._open = folder, open_source
+        self._target, self._open = target, open_source
         self._limits, self._progress = limits, progress
         self._stop = threading.Event()
 
@@ -69,7 +70,7 @@ class Fetcher:
     def _attempt(self, needed: NeededObject) -> None:
         try:
             with self._open(needed) as stream:
-                self._folder.put(needed.kind, needed.hash, self._checked(stream, needed))
+                self._target.put(needed.kind, needed.hash, self._checked(stream, needed))
         except HashMismatch as error:
             raise mismatch(error, needed.name, object=needed.name) from error
         except NotFound as error:
@@ -120,11 +121,11 @@ def run_all(
 
 
 def missing_in(
-    folder: FolderRepository, needed: Sequence[NeededObject], *, parallel: int
+    target: Target, needed: Sequence[NeededObject], *, parallel: int
 ) -> list[NeededObject]:
-    """Those that are not in the folder whole and undamaged; what is there is hashed again."""
+    """Those that are not there whole and undamaged."""
     held = run_all(
-        [partial(folder.holds, one.kind, one.hash, one.size) for one in needed],
+        [partial(target.holds, one.kind, one.hash, one.size) for one in needed],
         parallel,
         threading.Event(),
     )

@@ -13,6 +13,7 @@ from protocol.metadata.events import AddData, ExecuteTransform, Seed
 from protocol.multihash import Multihash
 from storage.values import ObjectKind
 
+from .limits import LIMITS, ClientLimits, TooMuch
 from .walk import Comparison, Relation
 
 
@@ -115,11 +116,12 @@ class Outcome:
     bytes: int = 0
 
 
-def objects_of(blocks: Sequence[HashedBlock]) -> list[NeededObject]:
+def objects_of(blocks: Sequence[HashedBlock], limits: ClientLimits = LIMITS) -> list[NeededObject]:
     """Every object the blocks name, once, in chain order.
 
     Raises:
         ObjectSizeMismatch: one object is announced with two sizes.
+        TooMuch: one is announced larger than is taken.
     """
     found: dict[tuple[ObjectKind, Multihash], NeededObject] = {}
     for block in blocks:
@@ -134,6 +136,8 @@ def objects_of(blocks: Sequence[HashedBlock]) -> list[NeededObject]:
             point = event.new_checkpoint
             named.append(NeededObject(ObjectKind.CHECKPOINT, point.physical_hash, point.size))
         for needed in named:
+            if limits.object_bytes is not None and needed.size > limits.object_bytes:
+                raise TooMuch(needed.name, limits.object_bytes)
             known = found.setdefault((needed.kind, needed.hash), needed)
             if known.size != needed.size:
                 raise ObjectSizeMismatch(known, needed.size)
@@ -150,6 +154,11 @@ def check_same_seed(local: HashedBlock, received: HashedBlock) -> None:
 def check_continues(local: Sequence[HashedBlock], new: Sequence[HashedBlock]) -> None:
     """The whole chain by all rules. Raises `ChainRuleBroken`."""
     fold(new, fold(local))
+
+
+def begins_anew(new: Sequence[HashedBlock]) -> bool:
+    """Whether the blocks are a whole chain, and no continuation."""
+    return new[0].prev is None
 
 
 def refuse_uncommon(found: Comparison) -> None:

@@ -10,7 +10,7 @@
     diverged                              Diverged(m, n)           everything again
 
 Works from any repository that can be read (URL or folder) into a folder; pushing into a
-folder is the same thing seen from the other side.
+folder is the same thing seen from the other side. A node that mirrors pulls into its stores.
 """
 
 from __future__ import annotations
@@ -20,47 +20,45 @@ from collections.abc import Sequence
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
-from .folder import FolderRepository
 from .limits import LIMITS, ClientLimits
 from .objects import Fetcher, missing_in
 from .progress import UNWATCHED, Progress
 from .receive import (
     NeededObject,
     Outcome,
-    check_continues,
-    check_same_seed,
     objects_of,
     refuse_uncommon,
 )
 from .repositories import Repository
+from .target import Target
 from .walk import ChainReader, Relation, compare
 
 
 def pull_simple(
     source: Repository,
-    folder: FolderRepository,
+    target: Target,
     *,
     force: bool = False,
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring the folder to the head of the source; until the end nobody sees a change.
+    """Bring the target to the head of the source; until the end nobody sees a change.
 
     Raises:
         DatasetMissing, DestinationAhead, Diverged, SeedOverwrite, ChainRuleBroken,
         HashMismatch, SourceObjectMissing, ObjectSizeMismatch, TransferFailed, FolderBusy
     """
     head = source.head()
-    with folder.locked():
-        old = folder.find_head()
+    with target.locked():
+        old = target.find_head()
         theirs = ChainReader(source, limits=limits, progress=progress)
-        ours = ChainReader(folder, limits=limits)
-        common, new = _blocks_to_pull(theirs, head, ours, old, force=force)
+        ours = ChainReader(target, limits=limits)
+        new = _blocks_to_pull(theirs, head, ours, old, force=force)
         if not new:
             return Outcome(outcome="up-to-date", old_head=old, new_head=head)
-        check_continues(common, new)
-        missing = _fetch_objects(source, folder, new, limits=limits, progress=progress)
-        folder.move_head(expected=old, new=new)
+        target.check(new, old=old, force=force)
+        missing = _fetch_objects(source, target, new, limits=limits, progress=progress)
+        target.move_head(expected=old, new=new)
     return Outcome(
         outcome="updated",
         old_head=old,
@@ -78,34 +76,32 @@ def _blocks_to_pull(
     old: Multihash | None,
     *,
     force: bool,
-) -> tuple[Sequence[HashedBlock], list[HashedBlock]]:
-    """Blocks that stay, and blocks to add to them; both oldest first."""
+) -> list[HashedBlock]:
+    """What follows the head here, or everything if that is to be replaced; oldest first."""
     if old is None:
-        return (), theirs.chain(head)
+        return theirs.chain(head)
     found = compare(theirs, head, ours, old)
     if found.relation is Relation.EQUAL:
-        return (), []
+        return []
     if found.relation is Relation.AHEAD:
-        return ours.chain(old), list(found.source_only)
+        return list(found.source_only)
     if not force:
         refuse_uncommon(found)
-    everything = theirs.chain(head)
-    check_same_seed(ours.chain(old)[0], everything[0])
-    return (), everything
+    return theirs.chain(head)
 
 
 def _fetch_objects(
     source: Repository,
-    folder: FolderRepository,
+    target: Target,
     new: Sequence[HashedBlock],
     *,
     limits: ClientLimits,
     progress: Progress,
 ) -> list[NeededObject]:
-    missing = missing_in(folder, objects_of(new), parallel=limits.parallel_simple)
+    missing = missing_in(target, objects_of(new, limits), parallel=limits.parallel_simple)
     progress.expect_objects(len(missing), sum(one.size for one in missing))
     fetcher = Fetcher(
-        folder,
+        target,
         lambda needed: source.open_object(needed.kind, needed.hash),
         limits=limits,
         progress=progress,

@@ -34,7 +34,6 @@ from protocol.transfer.messages import (
 )
 
 from .batches import blocks_of, check_plan, reference_to, success_of, targets_for
-from .folder import FolderRepository
 from .http import TransferFailed, Unauthenticated, Unauthorized, open_http
 from .limits import LIMITS, ClientLimits
 from .objects import Fetcher, UrlExpired, missing_in
@@ -43,13 +42,12 @@ from .receive import (
     Diverged,
     NeededObject,
     Outcome,
-    check_continues,
-    check_same_seed,
     objects_of,
     refuse_uncommon,
 )
 from .repositories import HttpRepository, open_body
 from .socket import Conversation, UnintelligibleAnswer, conversation
+from .target import Target
 from .urls import Location
 from .walk import ChainReader, compare
 
@@ -59,14 +57,14 @@ EXPIRED = frozenset({400, 401, 403})
 
 def pull_smart(
     source: Location,
-    folder: FolderRepository,
+    target: Target,
     *,
     token: str | None = None,
     force: bool = False,
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring the folder to the head of the node; until the end nobody sees a change.
+    """Bring the target to the head of the node; until the end nobody sees a change.
 
     Raises:
         DatasetMissing, DestinationAhead, Diverged, SeedOverwrite, ChainRuleBroken,
@@ -76,11 +74,11 @@ def pull_smart(
     with open_http(limits) as http:
         remote = HttpRepository(source.base, token, http=http, limits=limits)
         head = remote.head()
-        with folder.locked():
-            old = folder.find_head()
+        with target.locked():
+            old = target.find_head()
             if old == head:
                 return Outcome(outcome="up-to-date", old_head=old, new_head=head)
-            exchange = _Exchange(folder, old, force, http, limits, progress)
+            exchange = _Exchange(target, old, force, http, limits, progress)
             try:
                 with conversation(source, "pull", token, limits=limits) as talk:
                     return exchange.run(talk)
@@ -89,18 +87,18 @@ def pull_smart(
 
 
 class _Exchange:
-    """One pull into one folder, under its lock."""
+    """One pull into one target, under its lock."""
 
     def __init__(
         self,
-        folder: FolderRepository,
+        target: Target,
         old: Multihash | None,
         force: bool,
         http: httpx.Client,
         limits: ClientLimits,
         progress: Progress,
     ) -> None:
-        self._folder, self._old, self._force = folder, old, force
+        self._target, self._old, self._force = target, old, force
         self._http, self._limits, self._progress = http, limits, progress
 
     def run(self, talk: Conversation) -> Outcome:
@@ -110,10 +108,12 @@ class _Exchange:
             if self._old is None:
                 raise UnintelligibleAnswer("the node has a head, but announces no blocks")
             return Outcome(outcome="up-to-date", old_head=self._old, new_head=self._old)
-        self._check(new)
-        missing = missing_in(self._folder, objects_of(new), parallel=self._limits.parallel_smart)
+        self._target.check(new, old=self._old, force=self._force)
+        missing = missing_in(
+            self._target, objects_of(new, self._limits), parallel=self._limits.parallel_smart
+        )
         self._receive_objects(talk, missing)
-        self._folder.move_head(expected=self._old, new=new)
+        self._target.move_head(expected=self._old, new=new)
         talk.close(PULL_SUCCEEDED)
         return Outcome(
             outcome="updated",
@@ -128,7 +128,7 @@ class _Exchange:
         """The node says "invalid interval"; walk both chains to say by how much, if we may."""
         if self._old is None:
             return Diverged()
-        ours = ChainReader(self._folder, limits=self._limits)
+        ours = ChainReader(self._target, limits=self._limits)
         try:
             found = compare(ChainReader(remote, limits=self._limits), head, ours, self._old)
         except NodeError:
@@ -157,16 +157,6 @@ class _Exchange:
         for _ in blocks:
             self._progress.block()
         return blocks
-
-    def _check(self, new: Sequence[HashedBlock]) -> None:
-        """The rules of the chain, and of force."""
-        local: list[HashedBlock] = []
-        if self._old is not None:
-            local = ChainReader(self._folder, limits=self._limits).chain(self._old)
-        if self._force and local and new[0].prev is None:
-            check_same_seed(local[0], new[0])
-            local = []
-        check_continues(local, new)
 
     def _receive_objects(self, talk: Conversation, missing: Sequence[NeededObject]) -> None:
         self._progress.expect_objects(len(missing), sum(one.size for one in missing))
@@ -210,4 +200,4 @@ class _Exchange:
                     raise UrlExpired(f"the URL of {needed.name} is not valid any more") from refused
                 raise
 
-        return Fetcher(self._folder, open_source, limits=self._limits, progress=self._progress)
+        return Fetcher(self._target, open_source, limits=self._limits, progress=self._progress)

@@ -49,6 +49,7 @@ from .http import (
     bearer,
 )
 from .limits import LIMITS, ClientLimits
+from .reach import connected
 from .receive import Diverged, SeedOverwrite
 from .text import one_line
 from .urls import Location
@@ -104,10 +105,14 @@ def conversation(
     """Open `pull` or `push` of a dataset. On an error the connection is dropped, not closed.
 
     Raises:
-        Unauthenticated, Unauthorized, DatasetMissing, HandshakeRefused, TransferFailed
+        Unauthenticated, Unauthorized, DatasetMissing, HandshakeRefused, HostRefused,
+        TransferFailed
     """
     url = location.websocket_base + action
+    guarded = None
     try:
+        if limits.networks is not None:
+            guarded = connected(url, limits.networks, limits.connect_s)
         socket = connect(
             url,
             additional_headers={
@@ -122,6 +127,7 @@ def conversation(
             close_timeout=CLOSE_SECONDS,
             max_size=limits.message_bytes,
             legacy=True,
+            sock=guarded,
         )
     except InvalidStatus as refused:
         raise refusal(refused.response, location) from refused

@@ -1,0 +1,38 @@
+"""Where a pull writes to: a folder, or the stores of a node that mirrors a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
+from storage.values import ObjectKind
+
+from .repositories import Repository
+
+
+class Target(Repository, Protocol):
+    """One dataset that can be read and brought forward. Until `move_head` nobody sees a change."""
+
+    def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
+        """Whether the object is here, whole and undamaged."""
+
+    def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
+        """Keep an object, hashed on the way. Raises `HashMismatch`."""
+
+    def check(
+        self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
+    ) -> None:
+        """Whether `new` may follow `old`; with `force` a whole chain may replace it.
+
+        Raises:
+            SeedOverwrite, ChainRuleBroken
+        """
+
+    def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
+        """Write the blocks, then the head; call it under `locked()`. Raises `Conflict`."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other pulls out."""
