@@ -1,0 +1,145 @@
+"""How fast a dataset is verified, next to SHA3-256 over as many bytes on as many cores.
+
+    python benchmarks/verify.py [MiB]
+
+Makes a dataset of that many MiB (default 1024) in a folder: slices of the usual columns, in
+blocks of 16 MiB. Then, in turns and several rounds, the best of each:
+
+- SHA3-256 alone over the bytes that a verification hashes, in two threads: the ceiling;
+- the files only (`logical=False`): each byte of each file once;
+- files and rows: each byte, and each value as its column's hash is fed it.
+
+The aim is 80 % of the ceiling. Rows have to be read out of Parquet before they are hashed, so
+the second ratio says what that costs; it counts the bytes fed to hashes, files and values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from chain_maker import add_data, linked, parquet, seed, slice_of, some_id
+
+from protocol.arrow_schema import from_arrow
+from protocol.metadata.events import SetDataSchema
+from storage.objects.folder import FolderObjects
+from storage.values import ObjectKind
+from storage.verify import FolderSource, verify_chain
+
+MIB = 1 << 20
+THREADS = 2
+ROUNDS = 3
+BLOCK_ROWS = 400_000
+AIM = 0.8
+
+
+def rows(start: int, count: int) -> pa.Table:
+    rng = np.random.default_rng(start)
+    when = pa.array(np.full(count, 1_700_000_000_000 + start), pa.timestamp("ms", "UTC"))
+    names = pa.array([f"station {n:05}" for n in range(5000)])
+    return pa.table(
+        {
+            "offset": pa.array(np.arange(start, start + count)),
+            "op": pa.array(np.zeros(count, np.int32)),
+            "system_time": when,
+            "event_time": when,
+            "station": names.take(pa.array(rng.integers(0, 5000, count))),
+            "reading": pa.array(rng.random(count)),
+            "quality": pa.array(rng.random(count)),
+            "raised": pa.array(rng.integers(0, 1 << 60, count)),
+        }
+    )
+
+
+def value_bytes(table: pa.Table) -> int:
+    """Bytes fed to the columns' hashes; none of these columns has nulls."""
+    fixed = sum(f.type.bit_width // 8 for f in table.schema if f.type != pa.string())
+    text = pc.sum(pc.binary_length(table["station"])).as_py()
+    return table.num_rows * (fixed + 8) + text
+
+
+def make(folder: Path, size: int) -> tuple[FolderObjects, int]:
+    """A dataset of at least `size` bytes, and how many bytes its rows are as hashed."""
+    objects = FolderObjects(folder)
+    first = rows(0, 1)
+    blocks = [linked(None, seed(some_id("bench")))]
+    blocks.append(linked(blocks[0], SetDataSchema(schema=from_arrow(first.schema))))
+    start = total = values = 0
+    while total < size:
+        table = rows(start, BLOCK_ROWS)
+        content = parquet(table, compression="snappy", use_dictionary=["op", "system_time"])
+        part = slice_of(content, table, start)
+        objects.put(ObjectKind.DATA, part.physical_hash, [content])
+        blocks.append(linked(blocks[-1], add_data(part, prev=start - 1 if start else None)))
+        start, total = start + BLOCK_ROWS, total + len(content)
+        values += value_bytes(table)
+    for block in blocks:
+        objects.put(ObjectKind.BLOCK, block.hash, [block.raw])
+    objects.write_ref("head", blocks[-1].hash)
+    return objects, values
+
+
+def ceiling(size: int) -> float:
+    """Seconds of SHA3-256 alone over so many bytes, shared by the threads."""
+    piece = bytes(MIB)
+
+    def work(count: int) -> None:
+        state = hashlib.sha3_256()
+        for _ in range(count):
+            state.update(piece)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, [size // MIB // THREADS] * THREADS))
+    return time.perf_counter() - began
+
+
+def verified(objects: FolderObjects, *, logical: bool) -> float:
+    began = time.perf_counter()
+    report = verify_chain(FolderSource(objects), logical=logical, threads=THREADS)
+    took = time.perf_counter() - began
+    if not report.ok:
+        raise SystemExit(f"the benchmark's own dataset is not valid: {report.problems[:3]}")
+    return took
+
+
+def main() -> None:
+    asked = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
+    folder = Path(tempfile.mkdtemp(prefix="verify-"))
+    try:
+        objects, values = make(folder, asked * MIB)
+        size = verify_chain(FolderSource(objects), logical=False).size
+        print(f"{size / MIB:.0f} MiB of files, {values / MIB:.0f} MiB of values")
+        limits, files, deep = [], [], []
+        for _ in range(ROUNDS):
+            limits.append(ceiling(size) / size)
+            files.append(verified(objects, logical=False))
+            deep.append(verified(objects, logical=True))
+        limit = min(limits)
+        print(f"SHA3-256 alone, {THREADS} threads: {1 / limit / MIB:7.0f} MiB/s")
+        for name, took, hashed in (
+            ("files", min(files), size),
+            ("files and rows", min(deep), size + values),
+        ):
+            share = hashed * limit / took
+            verdict = "" if name != "files" else f"  (aim {AIM:.0%})"
+            print(
+                f"{name:<15} {took:6.2f} s {hashed / took / MIB:7.0f} MiB/s  {share:.0%}{verdict}"
+            )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

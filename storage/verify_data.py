@@ -1,0 +1,192 @@
+"""Are the objects of a data block what it declares? Several blocks at a time, in threads.
+
+Size, physical hash and, for slices, rows; the first that is wrong speaks. A derivative's
+slice may be encoded anew as long as its size and its rows stay the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from protocol.arrow_digest import Run, in_order
+from protocol.errors import NotFound
+from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
+from protocol.multihash import SHA3_256, Multihash
+
+from .hashing import threaded
+from .layout import object_path
+from .named import NamedObject, named_objects
+from .slices import Finding, check_slice
+from .values import ObjectKind
+from .verify_report import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Problem
+from .verify_source import ChainSource
+
+CHUNK_BYTES = 1 << 20
+AHEAD = 4
+"""Blocks in the hands of each thread or waiting for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataBlock:
+    """What has to be known of a data block."""
+
+    block: Multihash
+    sequence_number: int
+    event: AddData | ExecuteTransform
+    offset_column: str | None
+    """None: the vocabulary is not known, so offsets are not looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checks:
+    """How to look: rows too, or bytes only; a derivative is judged by its rows."""
+
+    source: ChainSource
+    kind: DatasetKind | None
+    logical: bool = True
+
+
+@dataclass(slots=True)
+class Looked:
+    """What a look at one data block came to."""
+
+    checked: CheckedBlock
+    objects: int = 0
+    size: int = 0
+    records: int = 0
+    """Rows that were hashed and are right."""
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+
+
+def check_blocks(checks: Checks, blocks: Sequence[DataBlock], *, threads: int) -> Iterator[Looked]:
+    """Look at the objects of each block; results come in the order of `blocks`.
+
+    With few blocks the columns of a slice are hashed side by side, else the blocks are. At
+    most `AHEAD` blocks a thread are begun before the first is asked for.
+    """
+    if threads == 1 or len(blocks) < 2 * threads:
+        with threaded(threads) as run:
+            for block in blocks:
+                yield check_block(checks, block, run if threads > 1 else in_order)
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="verifying")
+    try:
+        waiting: deque[Future[Looked]] = deque()
+        for block in blocks:
+            waiting.append(pool.submit(check_block, checks, block, in_order))
+            if len(waiting) >= threads * AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def check_block(checks: Checks, block: DataBlock, run: Run = in_order) -> Looked:
+    """One data block: its slice, then its checkpoint."""
+    looked = Looked(described(block))
+    for named in named_objects(block.event):
+        looked.objects += 1
+        for found in _check_object(checks, block, named, looked, run):
+            problem = _problem(block, named, found)
+            (looked.problems if found.certain else looked.notes).append(problem)
+    verdict = DAMAGED if looked.problems else UNCLEAR if looked.notes else VALID
+    looked.checked = described(block, objects=verdict)
+    return looked
+
+
+def described(block: DataBlock, *, objects: str | None = None) -> CheckedBlock:
+    """The line of a report for a block."""
+    declared = block.event.new_data
+    interval = None if declared is None else declared.offset_interval
+    return CheckedBlock(
+        block=str(block.block),
+        sequence_number=block.sequence_number,
+        event=type(block.event).__name__,
+        records=0 if interval is None else interval.end - interval.start + 1,
+        size=sum(named.size for named in named_objects(block.event)),
+        objects=objects,
+    )
+
+
+def _check_object(
+    checks: Checks, block: DataBlock, named: NamedObject, looked: Looked, run: Run
+) -> list[Finding]:
+    try:
+        stream = checks.source.open_object(named.kind, named.hash)
+    except NotFound:
+        return [Finding(reason="ObjectMissing", message="the object is not there")]
+    with stream, tempfile.TemporaryFile() as spool:
+        seekable = stream.seekable()
+        actual, size = _hash_stream(stream, named.size, None if seekable else spool)
+        looked.size += min(size, named.size)
+        if size != named.size:
+            found = f"more than {named.size}" if size > named.size else str(size)
+            message = f"{named.size} bytes were declared, it has {found}"
+            return [Finding(reason="SizeMismatch", message=message)]
+        physical = _check_physical(actual, named)
+        may_differ = checks.kind is DatasetKind.Derivative
+        if named.kind is not ObjectKind.DATA or not checks.logical or (physical and not may_differ):
+            return physical
+        rows = _check_rows(block, stream if seekable else spool, looked, run)
+        return _weigh(physical, rows)
+
+
+def _check_physical(actual: Multihash, named: NamedObject) -> list[Finding]:
+    if actual == named.hash:
+        return []
+    return [Finding(reason="PhysicalHashMismatch", message=f"its bytes hash to {actual}")]
+
+
+def _check_rows(block: DataBlock, stream: BinaryIO, looked: Looked, run: Run) -> list[Finding]:
+    declared = block.event.new_data
+    if declared is None:
+        return []
+    found = check_slice(stream, declared, offset_column=block.offset_column, run=run)
+    if not any(finding.certain for finding in found):
+        interval = declared.offset_interval
+        looked.records += interval.end - interval.start + 1
+    return found
+
+
+def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
+    """A derivative's slice with other bytes is fine if its rows are known to be right."""
+    if not physical:
+        return rows
+    if any(finding.reason == "UnreadableSlice" for finding in rows):
+        return physical
+    if any(finding.certain for finding in rows):
+        return rows
+    if rows:  # nothing proves that these bytes hold the declared rows
+        return [*physical, *rows]
+    message = physical[0].message + ", but its rows are the declared ones: it was encoded anew"
+    return [Finding(reason=physical[0].reason, message=message, certain=False)]
+
+
+def _hash_stream(stream: BinaryIO, limit: int, copy: BinaryIO | None) -> tuple[Multihash, int]:
+    """Hash and length of a stream, read until one byte past `limit`; copied if asked for."""
+    state, size = hashlib.sha3_256(), 0
+    while size <= limit and (chunk := stream.read(min(CHUNK_BYTES, limit + 1 - size))):
+        state.update(chunk)
+        size += len(chunk)
+        if copy is not None:
+            copy.write(chunk)
+    return Multihash(SHA3_256, state.digest()), size
+
+
+def _problem(block: DataBlock, named: NamedObject, found: Finding) -> Problem:
+    return Problem(
+        kind=KIND_OF_OBJECT[named.kind],
+        reason=found.reason,
+        message=found.message,
+        block=str(block.block),
+        sequence_number=block.sequence_number,
+        path=str(object_path(named.kind, named.hash)),
+    )
