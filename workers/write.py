@@ -7,8 +7,9 @@ anew before they are written, so that how Spark dealt with them leaves no trace.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,23 @@ def write_slice(batches: Iterator[pa.RecordBatch], plan: SlicePlan, path: Path) 
     if first is None:
         nulls.check()
         return written
-    with pq.ParquetWriter(path, plan.schema, **parquet_settings(plan.schema)) as writer:
-        writer.write_batch(first, ROW_GROUP_ROWS)
-        for batch in rows:
-            writer.write_batch(batch, ROW_GROUP_ROWS)
+    write_batches(chain([first], rows), plan.schema, path)
     nulls.check()
-    written.data = _described(path, plan)
+    written.data = described(path, plan.start)
     return written
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> int:
+    """Write complete rows in windows of `WRITE_ROWS`, as every slice is; how many they are.
+
+    Without rows the file still tells the schema.
+    """
+    rows = 0
+    with pq.ParquetWriter(path, schema, **parquet_settings(schema)) as writer:
+        for batch in batches:
+            writer.write_batch(batch, ROW_GROUP_ROWS)
+            rows += batch.num_rows
+    return rows
 
 
 def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
@@ -147,21 +158,26 @@ def _tally(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> None:
         written.max_event_time = instant
 
 
-def _described(path: Path, plan: SlicePlan) -> DataSlice:
-    """Hashes, size and offsets, taken from the file as it lies there."""
-    physical = hashlib.sha3_256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(READ_BYTES):
-            physical.update(chunk)
+def described(path: Path, start: int) -> DataSlice:
+    """Hashes, size and offsets from `start`, taken from the file as it lies there."""
     with pq.ParquetFile(path) as file, threaded() as run:
         logical = digest_of(file, run=run).finish()
         rows = file.metadata.num_rows
     return DataSlice(
         logical_hash=logical,
-        physical_hash=Multihash(SHA3_256, physical.digest()),
-        offset_interval=OffsetInterval(start=plan.start, end=plan.start + rows - 1),
+        physical_hash=file_hash(path),
+        offset_interval=OffsetInterval(start=start, end=start + rows - 1),
         size=path.stat().st_size,
     )
+
+
+def file_hash(path: Path) -> Multihash:
+    """The physical hash of a file."""
+    digest = hashlib.sha3_256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(READ_BYTES):
+            digest.update(chunk)
+    return Multihash(SHA3_256, digest.digest())
 
 
 def _is_new(kind: pa.DataType) -> bool:

@@ -155,7 +155,7 @@ class TransformPlan:
     schema: DataSchema | None
     system_time: Instant
     prev_offset: int | None
-    prev_checkpoint: Checkpoint | None
+    prev_checkpoint: Multihash | None
     watermark: Instant | None
     """Of the output before the iteration."""
     has_more: bool = False
@@ -180,7 +180,7 @@ class TransformPlan:
         """What the iteration did, given what the engine made of it."""
         return ExecuteTransform(
             query_inputs=tuple(item.record() for item in self.inputs),
-            prev_checkpoint=self.prev_checkpoint and self.prev_checkpoint.physical_hash,
+            prev_checkpoint=self.prev_checkpoint,
             prev_offset=self.prev_offset,
             new_data=data,
             new_checkpoint=checkpoint,
@@ -244,7 +244,9 @@ def plan_transform(
         schema=target.data_schema,
         system_time=max(now, target.system_time),
         prev_offset=target.last_offset,
-        prev_checkpoint=None if last is None else last.new_checkpoint,
+        prev_checkpoint=(
+            last.new_checkpoint.physical_hash if last and last.new_checkpoint else None
+        ),
         watermark=target.watermark,
         has_more=has_more,
     )

@@ -1,0 +1,87 @@
+"""The contract of transform and check jobs: what a service asks and a worker answers.
+
+A transform job computes what the inputs of a derivative have that it did not read yet. A check
+job looks what a transform would give, and commits nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from .ingest_job import IngestReceipt
+
+KIND = "transform"
+CHECK = "check"
+
+
+class TransformPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How to compute."""
+
+    reset_on_diverged: bool | None = None
+    """Compute anew when an input was rewritten; absent means the setting of the worker."""
+
+
+class TransformReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel"):
+    """What was computed: sums over all iterations; hashes and size are of the last slice."""
+
+    iterations: int = 0
+    has_more: bool = False
+    """More input waits; a job for it is queued."""
+    reason: str | None = None
+    """Why nothing was done, if that is not obvious."""
+    was_reset: bool = False
+    """An input was rewritten, so everything was computed anew."""
+    engine: str | None = None
+    engine_version: str | None = None
+
+
+class CheckInput(Struct, frozen=True, kw_only=True, rename="camel"):
+    """An input of a transform that is looked at."""
+
+    id: str
+    alias: str
+
+
+class CheckPayload(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A transform to look at. `transform` and `vocab` are as in manifests."""
+
+    inputs: tuple[CheckInput, ...]
+    transform: dict[str, Any]
+    vocab: dict[str, Any] | None = None
+    current: dict[str, Any] | None = None
+    """The schema the result has to go on from, if there is one."""
+
+
+class CheckReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a transform gives."""
+
+    outcome: Literal["valid", "unknown"]
+    """Unknown: an input has no schema yet, so there is nothing to look at."""
+    schema: dict[str, Any] | None = None
+    reason: str | None = None
+    warnings: tuple[str, ...] = ()
+    engine: str | None = None
+    engine_version: str | None = None
+
+
+def to_json(value: Struct) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(value))
+
+
+def payload_of(value: dict[str, Any]) -> TransformPayload:
+    return msgspec.convert(value, TransformPayload)
+
+
+def check_of(value: dict[str, Any]) -> CheckPayload:
+    return msgspec.convert(value, CheckPayload)
+
+
+def checked_of(value: dict[str, Any]) -> CheckReceipt:
+    return msgspec.convert(value, CheckReceipt)
+
+
+def receipt_of(value: dict[str, Any]) -> TransformReceipt:
+    return msgspec.convert(value, TransformReceipt)
