@@ -28,9 +28,9 @@ class EntryMemory:
         self._known: dict[str, tuple[float, DatasetEntry]] = {}
         self._lock = threading.Lock()
 
-    def recall(self, alias: DatasetAlias) -> DatasetEntry | None:
-        """The entry if it was found within the last second; nobody is asked."""
-        until, entry = self._known.get(alias.folded, (0.0, None))
+    def recall(self, folded: str) -> DatasetEntry | None:
+        """The entry of a folded alias if it was found within the last second; nobody is asked."""
+        until, entry = self._known.get(folded, (0.0, None))
         return entry if self._now() < until else None
 
     def forget(self, alias: DatasetAlias) -> None:

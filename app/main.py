@@ -1,7 +1,8 @@
 """Builds the ASGI application out of its parts; nothing else.
 
-From the outside in: what pages of other sites may ask (CORS), `Gate` (who asks),
-`ObjectPaths` (bytes, without a framework), `Transfers` (WebSockets), FastAPI (everything else).
+From the outside in: `QuickReads` (what is answered at once), what pages of other sites may ask
+(CORS), `Gate` (who asks), `ObjectPaths` (bytes, without a framework), `Transfers` (WebSockets),
+FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from .http.files import add_file_routes
 from .http.gate import Gate
 from .http.ingest import add_ingest
 from .http.objects import MAX_UPLOADS, ObjectPaths
+from .http.quick_reads import QuickReads
 from .http.refresh import add_refresh
 from .http.system import app_version
 from .http.transfer import add_transfer_routes
 from .settings import Tenancy
+from .usecases.objects import AtHand
 from .usecases.uploaded_files import clear_away
 from .wiring import Node
 from .ws.sockets import Transfers
@@ -58,14 +61,16 @@ class InvalidRequest(BadInput):
 def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
     """The whole service on an opened node. `on_stop` runs when the server ends."""
     api = build_api(node, on_stop=on_stop)
-    gate = Gate(ObjectPaths(Transfers(api, node), node), node)
-    return CORSMiddleware(
+    at_hand = AtHand(node)
+    gate = Gate(ObjectPaths(Transfers(api, node), node, at_hand), node)
+    guarded = CORSMiddleware(
         gate,
         allow_origins=["*"],
         allow_methods=CORS_METHODS,
         allow_headers=["*"],
         expose_headers=CORS_EXPOSED,
     )
+    return QuickReads(guarded, node, at_hand)
 
 
 def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastAPI:

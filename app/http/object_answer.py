@@ -42,9 +42,18 @@ def answer_for(
     return _whole(etag, size, public)
 
 
+def whole_headers(name: str, size: int, *, public: bool) -> Headers:
+    """Headers of an answer that is all of the object called `name` (its hash)."""
+    return _whole_headers(b'"%s"' % name.encode(), size, public)
+
+
 def _whole(etag: bytes, size: int, public: bool) -> ObjectAnswer:
-    headers = [*_BASE, (b"content-length", b"%d" % size), *_kept(etag, public)]
+    headers = _whole_headers(etag, size, public)
     return ObjectAnswer(200, headers, (Span(0, size),) if size else ())
+
+
+def _whole_headers(etag: bytes, size: int, public: bool) -> Headers:
+    return [*_BASE, (b"content-length", b"%d" % size), *_kept(etag, public)]
 
 
 def _kept(etag: bytes, public: bool) -> Headers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from storage.values import ObjectKind
 
@@ -17,8 +17,7 @@ KINDS: dict[str, ObjectKind] = {
 FOLDERS = {kind: folder for folder, kind in KINDS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectPath:
+class ObjectPath(NamedTuple):
     """`[/account]/dataset/folder/name`, in pieces; nothing is checked yet."""
 
     account: str | None

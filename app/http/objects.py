@@ -22,12 +22,10 @@ from .bodies import Body
 from .object_answer import Headers, ObjectAnswer, answer_for
 from .object_path import KINDS, REFS, ObjectPath
 from .ranges import Span
-from .source import CHUNK_BYTES, FileSource, Source, StreamSource
+from .source import CHUNK_BYTES, SMALL_BYTES, FileSource, Source, StreamSource
 
 MAX_UPLOADS = 32
 """Bodies received at once; each holds a thread while it arrives."""
-SMALL_BYTES = 64 * 1024
-"""Files up to this size leave in one piece if the kernel has them in memory."""
 _REF_HEADERS: Headers = [
     (b"content-type", b"text/plain; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -37,9 +35,8 @@ _REF_HEADERS: Headers = [
 class ObjectPaths:
     """ASGI application: answers object paths itself, leaves the rest to `inner`."""
 
-    def __init__(self, inner: ASGIApp, node: Node) -> None:
-        self.inner, self.node = inner, node
-        self.at_hand = AtHand(node)
+    def __init__(self, inner: ASGIApp, node: Node, at_hand: AtHand) -> None:
+        self.inner, self.node, self.at_hand = inner, node, at_hand
         self.uploads = CapacityLimiter(MAX_UPLOADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,20 +66,23 @@ class ObjectPaths:
     async def _ref(self, path: ObjectPath, scope: Scope, send: Send) -> None:
         head, actor = None, _actor(scope)
         if path.name == HEAD:
-            head = self.at_hand.head(actor, path.account, path.dataset)
+            head = self.at_hand.head(self.at_hand.place(actor, path.account, path.dataset))
         if head is None:
             head = await to_thread.run_sync(
                 usecase.read_ref, self.node, actor, path.account, path.dataset, path.name
             )
         body = str(head).encode()
-        headers = [*_REF_HEADERS, (b"content-length", b"%d" % len(body))]
-        await _send_whole(200, headers, body if scope["method"] == "GET" else b"", send)
+        await _send_whole(
+            200, ref_headers(len(body)), body if scope["method"] == "GET" else b"", send
+        )
 
     async def _read(self, path: ObjectPath, scope: Scope, send: Send) -> None:
-        place = (_actor(scope), path.account, path.dataset, KINDS[path.folder], path.name)
-        local = self.at_hand.object(*place)
+        actor, kind = _actor(scope), KINDS[path.folder]
+        known = self.at_hand.place(actor, path.account, path.dataset)
+        local = self.at_hand.object(known, kind, path.name)
         file = FileSource.open(local.path) if local is not None else None
         if local is None or file is None:
+            place = (actor, path.account, path.dataset, kind, path.name)
             await self._read_slowly(place, scope, send)
             return
         try:
@@ -122,6 +122,11 @@ class ObjectPaths:
             usecase.store_object, self.node, key, body.chunks(), limiter=self.uploads
         )
         await Response(b"")(scope, receive, send)
+
+
+def ref_headers(length: int) -> Headers:
+    """Headers of an answer that is a reference as text."""
+    return [*_REF_HEADERS, (b"content-length", b"%d" % length)]
 
 
 _Place = tuple[Actor, str | None, str, ObjectKind, str]

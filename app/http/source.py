@@ -14,6 +14,8 @@ from typing import BinaryIO, Protocol
 from anyio import to_thread
 
 CHUNK_BYTES = 1024 * 1024
+SMALL_BYTES = 64 * 1024
+"""Files up to this size leave in one piece if the kernel has them in memory."""
 _NOWAIT = getattr(os, "RWF_NOWAIT", None)
 """Linux only; elsewhere every read goes to a thread."""
 
@@ -73,6 +75,33 @@ class FileSource:
 
     async def close(self) -> None:
         os.close(self._handle)
+
+
+_small = bytearray(SMALL_BYTES)
+"""Where `read_small` reads to: one for all, since only the thread of the event loop uses it."""
+
+
+def read_small(path: str) -> bytes | None:
+    """All of a file of up to `SMALL_BYTES` that is in memory; None if anything is otherwise.
+
+    For the thread of the event loop only.
+    """
+    if _NOWAIT is None:
+        return None
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        size = os.lseek(handle, 0, os.SEEK_END)
+        if size > SMALL_BYTES:
+            return None
+        got = os.preadv(handle, (_small,), 0, _NOWAIT)
+    except OSError:  # not in memory, no regular file, or a file system that cannot say
+        return None
+    finally:
+        os.close(handle)
+    return bytes(memoryview(_small)[:got]) if got == size else None
 
 
 class StreamSource:

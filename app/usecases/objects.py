@@ -16,14 +16,16 @@ from storage.layout import DATASETS, KIND_FOLDERS, dataset_folder
 from storage.objects.local import LocalObjectStore
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
-from ..auth.access import Action, address, authorize
-from ..auth.actors import Actor
+from ..auth.access import Action, address, authorize, grants
+from ..auth.actors import ANONYMOUS, Actor
 from ..wiring import Node
 
 HEAD = "head"
 MAX_PLACES = 4096
 """Spellings of addresses that are remembered."""
 _USUAL_HASH = re.compile("f1620[0-9a-f]{64}")
+is_usual_hash = _USUAL_HASH.fullmatch
+"""Whether a text is a hash of ours as it is written everywhere, and so the name of its file."""
 
 
 class UnknownReference(NotFound):
@@ -60,12 +62,15 @@ class LocalObject(NamedTuple):
     path: str
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """What an address led to a moment ago."""
 
     alias: DatasetAlias
+    folded: str
     entry: DatasetEntry
     folder: str
+    is_for_all: bool
+    """Whether it takes no token to read it."""
 
 
 class AtHand:
@@ -80,43 +85,50 @@ class AtHand:
         objects = node.stores.objects
         self._root = str(objects.root) if isinstance(objects, LocalObjectStore) else None
         self._heads = SqliteHeads.of(node.stores.engine)
-        self._places: dict[tuple[str | None, str], _Place] = {}
+        self._places: dict[tuple[str | None, str], Place] = {}
 
-    def object(
-        self, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
-    ) -> LocalObject | None:
-        """Where an object would be, once the actor may read it. Raises `UnreadableHash`."""
-        if self._root is None or (place := self._place(actor, account, dataset)) is None:
+    def for_all(self, account: str | None, dataset: str) -> Place | None:
+        """A dataset that was asked for a moment ago and that anybody may read; no errors."""
+        known = self._places.get((account, dataset))
+        if known is None or not known.is_for_all:
             return None
-        name = text if _USUAL_HASH.fullmatch(text) else str(parse_hash(text))
+        return known if self._entries.recall(known.folded) is known.entry else None
+
+    def place(self, actor: Actor, account: str | None, dataset: str) -> Place | None:
+        """A dataset that was asked for a moment ago. Raises what `authorize` raises."""
+        known = self._places.get((account, dataset))
+        alias = known.alias if known else address(self._tenancy, account, dataset)
+        folded = known.folded if known else alias.folded
+        entry = self._entries.recall(folded)
+        if entry is None:
+            return None
+        authorize(actor, entry, Action.READ, self._tenancy)
+        if known is None or known.entry is not entry:
+            folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
+            is_for_all = Action.READ in grants(ANONYMOUS, entry, self._tenancy)
+            known = Place(alias, folded, entry, folder, is_for_all)
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            self._places[account, dataset] = known
+        return known
+
+    def object(self, place: Place | None, kind: ObjectKind, text: str) -> LocalObject | None:
+        """Where an object would be. Raises `UnreadableHash`."""
+        if self._root is None or place is None:
+            return None
+        name = text if is_usual_hash(text) else str(parse_hash(text))
         public = place.entry.visibility is Visibility.PUBLIC
         return LocalObject(name, public, f"{place.folder}/{KIND_FOLDERS[kind]}/{name}")
 
-    def head(self, actor: Actor, account: str | None, dataset: str) -> Multihash | None:
-        """Where `head` points, once the actor may read it."""
-        if self._heads is None or (place := self._place(actor, account, dataset)) is None:
+    def head(self, place: Place | None) -> Multihash | None:
+        """Where `head` points."""
+        if self._heads is None or place is None:
             return None
         return self._heads.head(place.entry.id)
 
     def close(self) -> None:
         if self._heads is not None:
             self._heads.close()
-
-    def _place(self, actor: Actor, account: str | None, dataset: str) -> _Place | None:
-        """A dataset that was asked for a moment ago. Raises what `authorize` raises."""
-        known = self._places.get((account, dataset))
-        alias = known.alias if known else address(self._tenancy, account, dataset)
-        entry = self._entries.recall(alias)
-        if entry is None:
-            return None
-        authorize(actor, entry, Action.READ, self._tenancy)
-        if known is None or known.entry is not entry:
-            folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
-            known = _Place(alias, entry, folder)
-            if len(self._places) >= MAX_PLACES:
-                self._places.clear()
-            self._places[account, dataset] = known
-        return known
 
 
 def read_ref(node: Node, actor: Actor, account: str | None, dataset: str, ref: str) -> Multihash:
