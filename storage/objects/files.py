@@ -7,7 +7,6 @@ modification; its content never changes, so `renew` may move it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import time
@@ -19,12 +18,15 @@ from stat import S_ISREG
 from typing import BinaryIO
 
 from protocol.instant import NANOS, Instant
-from protocol.multihash import SHA3_256, HashMismatch, Multihash
+from protocol.multihash import HashMismatch, Multihash
 
 from ..layout import MAX_INFO_BYTES, PENDING_PREFIX, parse_name
+from .hash_beside import HashBeside
 
 ABANDONED_AFTER_S = 24 * 3600
 """Age at which a `.pending-…` file is taken for the remains of a crash."""
+SYNC_BYTES = 16 * 1024 * 1024
+"""Long files go to the disk while they arrive: a sync of everything at the end would wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +104,16 @@ def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, dura
     if (known := renew(path)) is not None:
         _check(expected, Multihash.of_chunks(chunks))
         return known.size
-    state, size = hashlib.sha3_256(), 0
-    with _appearing(path, durable=durable) as out:
+    size, synced = 0, 0
+    with HashBeside() as hashed, _appearing(path, durable=durable) as out:
         for chunk in chunks:
-            state.update(chunk)
+            hashed.update(chunk)
             size += out.write(chunk)
-        _check(expected, Multihash(SHA3_256, state.digest()))
+            if durable and size - synced >= SYNC_BYTES:
+                out.flush()
+                os.fdatasync(out.fileno())
+                synced = size
+        _check(expected, hashed.result())
     return size
 
 
