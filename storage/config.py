@@ -6,12 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from protocol.errors import BadInput
 
 from .accounts.memory import MemoryAccountStore
 from .accounts.memory_access import MemoryDeviceLogins, MemoryRoleStore, MemoryUploadedFiles
 from .accounts.sql import SqlAccountStore
 from .accounts.sql_access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
+from .bells.pipes import PipeBell
+from .bells.port import Bell, MemoryBell
+from .bells.postgres import PostgresBell
 from .clock import Clock, system_clock
 from .index.memory import IndexTables, MemoryBlockIndex, MemoryDatasetRegistry, MemoryRefIndex
 from .index.sql import SqlDatasetRegistry, SqlRefIndex
@@ -30,6 +35,7 @@ from .states import StateCache
 from .stores import Stores
 
 DATABASE_FILE = "node.db"
+BELLS = "bells"
 
 
 class UnknownObjectStore(BadInput):
@@ -71,17 +77,19 @@ def open_stores(
     engine = open_engine(url, durable=settings.durable)
     if migrate:
         migrate_database(engine)
+    bell = _bell(engine, settings.data)
     stores = Stores(
         objects=objects,
         registry=SqlDatasetRegistry(engine, clock=clock),
-        refs=SqlRefIndex(engine, clock=clock),
+        refs=SqlRefIndex(engine, clock=clock, bell=bell),
         blocks=SqlBlockIndex(engine),
-        jobs=SqlJobQueue(engine, clock=clock),
+        jobs=SqlJobQueue(engine, clock=clock, bell=bell),
         accounts=SqlAccountStore(engine, clock=clock),
         roles=SqlRoleStore(engine),
         devices=SqlDeviceLogins(engine),
         files=SqlUploadedFiles(engine),
         mirrors=SqlMirrorStore(engine),
+        bell=bell,
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
     )
@@ -93,18 +101,28 @@ def open_stores(
 def memory_stores(*, clock: Clock = system_clock) -> Stores:
     """Stores that are gone with the process: for tests and demonstrations."""
     tables, accounts = IndexTables(clock=clock), MemoryAccountStore(clock=clock)
+    bell = MemoryBell()
+    jobs = MemoryJobQueue(clock=clock, bell=bell)
     return Stores(
         objects=MemoryObjectStore(),
         registry=MemoryDatasetRegistry(tables),
-        refs=MemoryRefIndex(tables),
+        refs=MemoryRefIndex(tables, jobs=jobs),
         blocks=MemoryBlockIndex(tables),
-        jobs=MemoryJobQueue(clock=clock),
+        jobs=jobs,
         accounts=accounts,
         roles=MemoryRoleStore(tables, accounts),
         devices=MemoryDeviceLogins(),
         files=MemoryUploadedFiles(accounts),
         mirrors=MemoryMirrorStore(tables),
+        bell=bell,
     )
+
+
+def _bell(engine: sa.Engine, data: Path) -> Bell:
+    """PostgreSQL reaches processes on other machines; on SQLite all are on this one."""
+    if engine.dialect.name == "postgresql":
+        return PostgresBell(engine)
+    return PipeBell(data / BELLS)
 
 
 def _open_objects(settings: StoreSettings) -> ObjectStore:

@@ -23,7 +23,7 @@ from .errors import RefConflict
 from .named import NamedObject, named_objects
 from .ports import BlockIndex, ObjectStore, RefIndex
 from .states import StateCache
-from .values import DatasetEntry, ObjectKey, ObjectKind
+from .values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
 
 PAGE = 1000
 """Blocks in memory at a time when a chain is folded."""
@@ -172,9 +172,16 @@ class Dataset:
         return self._stores.objects.open(ObjectKey(self.id, kind, object_hash))
 
     def commit(
-        self, blocks: Sequence[HashedBlock], *, expected: Multihash, force: bool = False
+        self,
+        blocks: Sequence[HashedBlock],
+        *,
+        expected: Multihash,
+        force: bool = False,
+        ended: Sequence[JobEnd] = (),
     ) -> None:
         """Append blocks (oldest first) to `expected`; with `force`, replace whatever is head.
+
+        `ended` are jobs whose work this is: they end with the commit, or not at all.
 
         Forced blocks either begin with a Seed of this dataset's id and kind, or continue a
         block that is here. No blocks, or blocks that are head already: nothing happens.
@@ -185,6 +192,7 @@ class Dataset:
             ObjectMissing, SizeMismatch: a named object is absent or of another size.
             BlockNotFound: forced blocks continue one that was cleared away.
             SeedBlockOverwriteRestricted: forced blocks of another dataset.
+            LeaseLost: one of the jobs is not its worker's any more.
         """
         if not blocks:
             return
@@ -197,7 +205,7 @@ class Dataset:
         state = self._state_after(blocks, None if force else expected)
         check_objects(self._stores.objects, self.id, blocks)
         put_blocks(self._stores.objects, self.id, blocks)
-        self._move(blocks, head if force else expected, force=force)
+        self._move(blocks, head if force else expected, force=force, ended=ended)
         self._stores.states.keep(self.id, state, folded=len(blocks))
         self._stores.mirror_head(self.id)
 
@@ -211,12 +219,21 @@ class Dataset:
             blocks, self._forced_base(blocks[0]) if expected is None else self.state(expected)
         )
 
-    def _move(self, blocks: Sequence[HashedBlock], expected: Multihash, *, force: bool) -> None:
+    def _move(
+        self,
+        blocks: Sequence[HashedBlock],
+        expected: Multihash,
+        *,
+        force: bool,
+        ended: Sequence[JobEnd],
+    ) -> None:
         """Compare-and-swap; a forced one swaps against whatever it finds."""
         new = blocks[-1].hash
         for attempt in range(FORCE_TRIES):
             try:
-                self._stores.refs.move(self.id, expected=expected, new=new, blocks=blocks)
+                self._stores.refs.move(
+                    self.id, expected=expected, new=new, blocks=blocks, ended=ended
+                )
                 return
             except RefConflict as conflict:
                 if not force or attempt == FORCE_TRIES - 1:

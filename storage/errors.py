@@ -87,11 +87,21 @@ class JobNotFound(NotFound):
         super().__init__(f"there is no job {job}", job=str(job))
 
 
+class RequestKeyReused(BadInput):
+    """Another request under the name of one that was answered, or is being worked on."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the key {key!r} was used for another request; a new request takes a new key", key=key
+        )
+
+
 class LeaseLost(Conflict):
     """The job is no longer this worker's: claimed by another, cancelled, or finished."""
 
     def __init__(self, job: JobId, worker: str) -> None:
         super().__init__(f"job {job} is no longer held by worker {worker}", job=job, worker=worker)
+        self.job = job
 
 
 class AccountNotFound(NotFound):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.instant import Instant
@@ -20,16 +20,19 @@ from .mirrors.values import Mirror, MirrorStatus
 from .values import (
     Account,
     AccountId,
+    Backlog,
     DatasetEntry,
     DeviceLogin,
     HeadMoved,
     Job,
+    JobEnd,
     JobId,
     JobOutcome,
     JobSpec,
     JobStatus,
     ObjectInfo,
     ObjectKey,
+    RequestKey,
     Role,
     StoredPassword,
     Token,
@@ -141,7 +144,8 @@ class RefIndex(Protocol):
     """Where named references point: the only part of a dataset that ever changes.
 
     `move` stores the new blocks and compares-and-swaps the head in one transaction and
-    logs the move in it; the loser gets `RefConflict(expected, actual)`. The log has no
+    logs the move in it; the loser gets `RefConflict(expected, actual)`. `ended` are jobs that
+    end with the move, or not at all (`LeaseLost`, and the head stays). The log has no
     late-comers: once a number was read, no smaller one appears. Creation is logged too.
     New blocks continue a block that is here (`BlockNotFound`) or nothing at all.
     Absent: `DatasetNotFound`, or `RefNotFound` for another name than `head`.
@@ -156,6 +160,7 @@ class RefIndex(Protocol):
         new: Multihash,
         blocks: Sequence[HashedBlock] = (),
         ref: str = "head",
+        ended: Sequence[JobEnd] = (),
     ) -> None: ...
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None
@@ -199,18 +204,39 @@ class BlockIndex(Protocol):
 class JobQueue(Protocol):
     """Work to do later, at least once, one at a time per lock.
 
-    `submit` with a `dedup_key` that still waits gives the same job. An expired lease makes
-    a job claimable again; once another worker claimed it, or it was cancelled or finished,
-    the late worker's `extend` and `finish` raise `LeaseLost`. Jobs of one lock start in the
-    order of their submission. Unknown job: `JobNotFound`.
+    `submit` with a `dedup_key` that still waits gives the same job; with a `request` it gives
+    the job the request had before, unless that failed, was cancelled, or the key has expired;
+    another fingerprint: `RequestKeyReused`. An expired lease makes a job claimable again; once
+    another worker claimed it, or it was cancelled or finished, the late worker's `extend` and
+    `finish` raise `LeaseLost`. Jobs of one lock start in the order of their submission. Unknown
+    job: `JobNotFound`. Whoever listens to the bell is woken by work and by ends.
     """
 
-    def submit(self, spec: JobSpec) -> JobId: ...
+    def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId: ...
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None: ...
-    def extend(self, job: JobId, worker: str, *, lease: timedelta) -> None: ...
+    def claim_group(
+        self,
+        worker: str,
+        kinds: Iterable[str],
+        *,
+        lease: timedelta,
+        together: Mapping[str, int] | None = None,
+    ) -> Sequence[Job]:
+        """As `claim`; and the jobs of the same lock and kind that come right behind it.
+
+        `together` says how many there may be, by kind; by default one. Each has
+        its lease and its end.
+        """
+
+    def extend(
+        self, job: JobId, worker: str, *, lease: timedelta, progress: dict[str, Any] | None = None
+    ) -> None: ...
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None: ...
     def cancel(self, job: JobId) -> None: ...
     def get(self, job: JobId) -> Job: ...
+    def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
+        """Those of the jobs that are known."""
+
     def page(
         self,
         *,
@@ -218,8 +244,17 @@ class JobQueue(Protocol):
         after: str | None = None,
         limit: int = 100,
         statuses: Collection[JobStatus] | None = None,
+        kinds: Collection[str] | None = None,
+        schedule: str | None = None,
+        newest_first: bool = False,
     ) -> Sequence[Job]:
-        """Jobs in the order of their submission; of these statuses only, if given."""
+        """Jobs in the order of their submission, or backwards; only those asked for."""
+
+    def backlog(self) -> Backlog:
+        """How many jobs wait."""
+
+    def prune(self, *, before: Instant) -> int:
+        """Forget jobs that ended before then, but those that answer repeats; returns how many."""
 
 
 class AccountStore(Protocol):

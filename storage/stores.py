@@ -17,6 +17,7 @@ from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
+from .bells.port import Bell, MemoryBell
 from .dataset import Dataset, check_objects, put_blocks
 from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from .info import read_info, write_info
@@ -63,6 +64,8 @@ class Stores:
     devices: DeviceLogins
     files: UploadedFiles
     mirrors: MirrorStore
+    bell: Bell = field(default_factory=MemoryBell)
+    """Wakes who waits for jobs, in every process of the node."""
     engine: sa.Engine | None = None
     """None when nothing is in a database."""
     states: StateCache = field(default_factory=StateCache)

@@ -93,13 +93,34 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """Work to do. `payload` is JSON; `lock` keeps two jobs from running together."""
+    """Work to do. `payload` is JSON; `lock` keeps two jobs from running together.
+
+    `body` is a small input that travels with the job, to whoever claims it, and goes with its
+    end. `account` and `schedule` say who asked for it.
+    """
 
     kind: str
     dataset: DatasetId | None
     payload: dict[str, Any]
     lock: str | None = None
     dedup_key: str | None = None
+    account: AccountId | None = None
+    schedule: str | None = None
+    body: bytes | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """What a client calls a request, so that its repeat is known as one.
+
+    The fingerprint tells a repeat from another request under the same name.
+    """
+
+    dataset: DatasetId
+    account: AccountId
+    key: str
+    fingerprint: Multihash
+    expires_at: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +155,26 @@ class Job:
     lease_until: Instant | None = None
     finished_at: Instant | None = None
     outcome: JobOutcome | None = None
+    progress: dict[str, Any] | None = None
+    """How far it is, JSON; may be a little old."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """The end of a job that has to come together with what it did."""
+
+    job: JobId
+    worker: str
+    outcome: JobOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many jobs wait, in all and by whose they are."""
+
+    total: int = 0
+    by_dataset: dict[DatasetId, int] = field(default_factory=dict)
+    by_account: dict[AccountId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

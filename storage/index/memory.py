@@ -23,9 +23,10 @@ from ..errors import (
     RefConflict,
     RefNotFound,
 )
+from ..jobs.memory import MemoryJobQueue
 from ..layout import HEAD
 from ..mirrors.values import Mirror
-from ..values import AccountId, DatasetEntry, HeadMoved, Role, Visibility
+from ..values import AccountId, DatasetEntry, HeadMoved, JobEnd, Role, Visibility
 
 
 @dataclass
@@ -144,8 +145,9 @@ class MemoryDatasetRegistry:
 class MemoryRefIndex:
     """`RefIndex` in memory."""
 
-    def __init__(self, tables: IndexTables) -> None:
+    def __init__(self, tables: IndexTables, *, jobs: MemoryJobQueue | None = None) -> None:
         self._tables = tables
+        self._jobs = jobs
 
     def head(self, dataset: DatasetId, ref: str = HEAD) -> Multihash:
         with self._tables.lock:
@@ -162,7 +164,12 @@ class MemoryRefIndex:
         new: Multihash,
         blocks: Sequence[HashedBlock] = (),
         ref: str = HEAD,
+        ended: Sequence[JobEnd] = (),
     ) -> None:
+        def change() -> None:
+            self._tables.blocks[dataset].update({block.hash: block for block in blocks})
+            self._tables.moved(dataset, ref, expected, new)
+
         with self._tables.lock:
             actual = self.head(dataset, ref)
             if actual != expected:
@@ -170,8 +177,10 @@ class MemoryRefIndex:
             base = blocks[0].prev if blocks else None
             if base is not None and base not in self._tables.blocks[dataset]:
                 raise BlockNotFound(base)
-            self._tables.blocks[dataset].update({block.hash: block for block in blocks})
-            self._tables.moved(dataset, ref, expected, new)
+            if self._jobs is None:
+                change()
+            else:
+                self._jobs.end_all(ended, change)
 
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None

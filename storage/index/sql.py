@@ -15,14 +15,19 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
 
+from ..bells.port import Bell, MemoryBell, Topic
 from ..clock import Clock, system_clock
 from ..errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
+from ..jobs.sql_rows import end_jobs
 from ..layout import HEAD
 from ..sql.engine import reading, storable, writing
 from ..sql.tables import datasets, moves, refs
 from ..sql.tables import inputs as input_rows
-from ..values import DatasetEntry, HeadMoved, Visibility
+from ..values import DatasetEntry, HeadMoved, JobEnd, Visibility
 from .sql_blocks import delete_unreached, insert_blocks, require_base
+
+_RUNG = (Topic.ENDED, Topic.WORK)
+"""Who waits for a job is told, and who waits for its lock."""
 
 
 class SqlDatasetRegistry:
@@ -111,9 +116,12 @@ class SqlDatasetRegistry:
 class SqlRefIndex:
     """`RefIndex` in SQL."""
 
-    def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self, engine: sa.Engine, *, clock: Clock = system_clock, bell: Bell | None = None
+    ) -> None:
         self._engine = engine
         self._clock = clock
+        self._bell = bell or MemoryBell()
 
     def head(self, dataset: DatasetId, ref: str = HEAD) -> Multihash:
         with reading(self._engine) as db:
@@ -127,6 +135,7 @@ class SqlRefIndex:
         new: Multihash,
         blocks: Sequence[HashedBlock] = (),
         ref: str = HEAD,
+        ended: Sequence[JobEnd] = (),
     ) -> None:
         swap = (
             sa.update(refs)
@@ -139,6 +148,11 @@ class SqlRefIndex:
             require_base(db, dataset, blocks)
             insert_blocks(db, dataset, blocks)
             log_move(db, dataset, ref, expected, new, self._clock)
+            end_jobs(db, ended, self._clock())
+            for topic in _RUNG if ended else ():
+                self._bell.announce(db, topic)
+        for topic in _RUNG if ended else ():
+            self._bell.ring(topic)
 
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None

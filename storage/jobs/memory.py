@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from protocol.identity import DatasetId
 from protocol.instant import Instant
 
+from ..bells.port import Bell, MemoryBell, Topic
 from ..clock import Clock, system_clock
-from ..errors import JobNotFound, LeaseLost
-from ..values import Job, JobId, JobOutcome, JobSpec, JobStatus, Succeeded
+from ..errors import JobNotFound, LeaseLost, RequestKeyReused
+from ..values import (
+    Backlog,
+    Job,
+    JobEnd,
+    JobId,
+    JobOutcome,
+    JobSpec,
+    JobStatus,
+    RequestKey,
+    Succeeded,
+)
+
+_OPEN = (JobStatus.WAITING, JobStatus.RUNNING)
 
 
 def job_id(number: int, tag: str) -> JobId:
@@ -28,67 +43,146 @@ def after_lease(now: Instant, lease: timedelta) -> Instant:
 class MemoryJobQueue:
     """`JobQueue` in memory."""
 
-    def __init__(self, *, clock: Clock = system_clock) -> None:
+    def __init__(self, *, clock: Clock = system_clock, bell: Bell | None = None) -> None:
         self._jobs: dict[JobId, Job] = {}
-        self._lock = threading.Lock()
+        self._requests: dict[tuple[object, ...], tuple[RequestKey, JobId]] = {}
+        self._count = 0
+        self._lock = threading.RLock()
         self._clock = clock
+        self._bell = bell or MemoryBell()
 
-    def submit(self, spec: JobSpec) -> JobId:
+    def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId:
         with self._lock:
-            for job in self._where(lambda job: job.status is JobStatus.WAITING):
-                if spec.dedup_key is not None and job.spec.dedup_key == spec.dedup_key:
-                    return job.id
-            new = job_id(len(self._jobs) + 1, secrets.token_hex(8))
+            known = self._known(spec, request)
+            if known is not None:
+                return known
+            self._count += 1
+            new = job_id(self._count, secrets.token_hex(8))
             self._jobs[new] = Job(new, spec, JobStatus.WAITING, self._clock(), attempt=0)
-            return new
+            if request is not None:
+                self._requests[_name(request)] = (request, new)
+        self._bell.ring(Topic.WORK)
+        return new
+
+    def _known(self, spec: JobSpec, request: RequestKey | None) -> JobId | None:
+        """The job this one would be a repeat of."""
+        if request is not None and _name(request) in self._requests:
+            before, job = self._requests[_name(request)]
+            if before.expires_at > self._clock():
+                if before.fingerprint != request.fingerprint:
+                    raise RequestKeyReused(request.key)
+                if self._jobs[job].status in (*_OPEN, JobStatus.SUCCEEDED):
+                    return job
+        for waiting in self._where(lambda job: job.status is JobStatus.WAITING):
+            if spec.dedup_key is not None and waiting.spec.dedup_key == spec.dedup_key:
+                return waiting.id
+        return None
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None:
+        return next(iter(self.claim_group(worker, kinds, lease=lease)), None)
+
+    def claim_group(
+        self,
+        worker: str,
+        kinds: Iterable[str],
+        *,
+        lease: timedelta,
+        together: Mapping[str, int] | None = None,
+    ) -> Sequence[Job]:
         wanted = set(kinds)
         with self._lock:
             now = self._clock()
-            for job in self._jobs.values():
-                if job.spec.kind in wanted and _is_free(job, now) and not self._is_locked(job):
-                    claimed = replace(
+            for job in list(self._jobs.values()):
+                if job.spec.kind in wanted and _is_free(job, now) and not self._is_locked(job, now):
+                    group = [
                         job,
-                        status=JobStatus.RUNNING,
-                        worker=worker,
-                        attempt=job.attempt + 1,
-                        lease_until=after_lease(now, lease),
-                    )
-                    self._jobs[job.id] = claimed
-                    return claimed
-        return None
+                        *self._following(job, (together or {}).get(job.spec.kind, 1), now),
+                    ]
+                    return [self._claim(each, worker, after_lease(now, lease)) for each in group]
+        return []
 
-    def extend(self, job: JobId, worker: str, *, lease: timedelta) -> None:
+    def _claim(self, job: Job, worker: str, until: Instant) -> Job:
+        claimed = replace(
+            job,
+            status=JobStatus.RUNNING,
+            worker=worker,
+            attempt=job.attempt + 1,
+            lease_until=until,
+        )
+        self._jobs[job.id] = claimed
+        return claimed
+
+    def _following(self, first: Job, most: int, now: Instant) -> list[Job]:
+        """Jobs of the same lock and kind right behind the first; none after one of another kind."""
+        found: list[Job] = []
+        if first.spec.lock is None:
+            return found
+        for job in self._where(lambda job: job.spec.lock == first.spec.lock and job.id > first.id):
+            if not _is_free(job, now):
+                continue
+            if job.spec.kind != first.spec.kind or len(found) + 1 >= most:
+                break
+            found.append(job)
+        return found
+
+    def extend(
+        self,
+        job: JobId,
+        worker: str,
+        *,
+        lease: timedelta,
+        progress: dict[str, Any] | None = None,
+    ) -> None:
         with self._lock:
             held = self._held(job, worker)
-            self._jobs[job] = replace(held, lease_until=after_lease(self._clock(), lease))
+            until = after_lease(self._clock(), lease)
+            told = held.progress if progress is None else progress
+            self._jobs[job] = replace(held, lease_until=until, progress=told)
+        if progress is not None:
+            self._bell.ring(Topic.ENDED)
 
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None:
-        succeeded = isinstance(outcome, Succeeded)
+        self.end_all([JobEnd(job, worker, outcome)])
+
+    def end_all(self, ends: Sequence[JobEnd], then: Callable[[], None] = lambda: None) -> None:
+        """All of the jobs end, and something else happens, or nothing does."""
         with self._lock:
-            self._jobs[job] = replace(
-                self._held(job, worker),
-                status=JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED,
-                finished_at=self._clock(),
-                lease_until=None,
-                outcome=outcome,
-            )
+            held = [self._held(end.job, end.worker) for end in ends]
+            then()
+            for job, end in zip(held, ends, strict=True):
+                succeeded = isinstance(end.outcome, Succeeded)
+                self._end(job, JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED, end.outcome)
+        if ends:
+            self._ring_end()
 
     def cancel(self, job: JobId) -> None:
         with self._lock:
             current = self._get(job)
-            if current.status in (JobStatus.WAITING, JobStatus.RUNNING):
-                self._jobs[job] = replace(
-                    current,
-                    status=JobStatus.CANCELLED,
-                    finished_at=self._clock(),
-                    lease_until=None,
-                )
+            if current.status in _OPEN:
+                self._end(current, JobStatus.CANCELLED, None)
+        self._ring_end()
+
+    def _end(self, job: Job, status: JobStatus, outcome: JobOutcome | None) -> None:
+        self._jobs[job.id] = replace(
+            job,
+            spec=replace(job.spec, body=None),
+            status=status,
+            finished_at=self._clock(),
+            lease_until=None,
+            outcome=outcome,
+        )
+
+    def _ring_end(self) -> None:
+        self._bell.ring(Topic.ENDED)
+        self._bell.ring(Topic.WORK)
 
     def get(self, job: JobId) -> Job:
         with self._lock:
             return self._get(job)
+
+    def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
+        with self._lock:
+            return {job: self._jobs[job] for job in wanted if job in self._jobs}
 
     def page(
         self,
@@ -97,15 +191,48 @@ class MemoryJobQueue:
         after: str | None = None,
         limit: int = 100,
         statuses: Collection[JobStatus] | None = None,
+        kinds: Collection[str] | None = None,
+        schedule: str | None = None,
+        newest_first: bool = False,
     ) -> Sequence[Job]:
         with self._lock:
-            return self._where(
+            found = self._where(
                 lambda job: (
                     (dataset is None or job.spec.dataset == dataset)
-                    and (after is None or job.id > after)
+                    and (after is None or (job.id < after if newest_first else job.id > after))
                     and (statuses is None or job.status in statuses)
+                    and (kinds is None or job.spec.kind in kinds)
+                    and (schedule is None or job.spec.schedule == schedule)
                 )
-            )[:limit]
+            )
+        return (found[::-1] if newest_first else found)[:limit]
+
+    def backlog(self) -> Backlog:
+        with self._lock:
+            waiting = self._where(lambda job: job.status is JobStatus.WAITING)
+        return Backlog(
+            len(waiting),
+            dict(Counter(job.spec.dataset for job in waiting if job.spec.dataset is not None)),
+            dict(Counter(job.spec.account for job in waiting if job.spec.account is not None)),
+        )
+
+    def prune(self, *, before: Instant) -> int:
+        with self._lock:
+            now = self._clock()
+            self._requests = {
+                name: known for name, known in self._requests.items() if known[0].expires_at > now
+            }
+            needed = {job for _, job in self._requests.values()}
+            old = self._where(
+                lambda job: (
+                    job.finished_at is not None
+                    and job.finished_at < before
+                    and job.id not in needed
+                )
+            )
+            for job in old:
+                del self._jobs[job.id]
+            return len(old)
 
     def _where(self, condition: Callable[[Job], bool]) -> list[Job]:
         return [job for job in self._jobs.values() if condition(job)]
@@ -121,16 +248,20 @@ class MemoryJobQueue:
             raise LeaseLost(job, worker)
         return current
 
-    def _is_locked(self, job: Job) -> bool:
-        """Whether another job of the same lock runs, or waits since before."""
+    def _is_locked(self, job: Job, now: Instant) -> bool:
+        """Whether another job of the same lock runs, or is its turn before this one's."""
         if job.spec.lock is None:
             return False
         return any(
-            other.status is JobStatus.RUNNING
-            or (other.status is JobStatus.WAITING and other.id < job.id)
+            (other.status is JobStatus.RUNNING and not _is_free(other, now))
+            or (other.status in _OPEN and other.id < job.id)
             for other in self._jobs.values()
             if other.id != job.id and other.spec.lock == job.spec.lock
         )
+
+
+def _name(request: RequestKey) -> tuple[object, ...]:
+    return request.dataset, request.account, request.key
 
 
 def _is_free(job: Job, now: Instant) -> bool:

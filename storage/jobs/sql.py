@@ -1,15 +1,14 @@
 """Job queue in a SQL database; two partial unique indexes keep its promises.
 
-One waits per `dedup_key`, one runs per `lock`: the database refuses the second. Claiming is
-one statement, which skips rows other workers are claiming (PostgreSQL) or holds the write
+One waits per `dedup_key`, one leads per `lock`: the database refuses the second. Claiming is
+one transaction, which skips rows other workers are claiming (PostgreSQL) or holds the write
 lock (SQLite). Leases go by the clocks of the workers, which have to agree within a fraction
 of the lease.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -18,88 +17,135 @@ import sqlalchemy as sa
 from protocol.identity import DatasetId
 from protocol.instant import Instant
 
+from ..bells.port import Bell, MemoryBell, Topic
 from ..clock import Clock, system_clock
-from ..errors import JobNotFound, LeaseLost
-from ..sql.engine import insert_new, reading, storable, writing
+from ..sql.engine import reading, writing
+from ..sql.publishing import request_keys
 from ..sql.tables import jobs
-from ..values import Failed, Job, JobId, JobOutcome, JobSpec, JobStatus, Succeeded
-from .memory import after_lease, job_id
+from ..values import (
+    Backlog,
+    Job,
+    JobEnd,
+    JobId,
+    JobOutcome,
+    JobSpec,
+    JobStatus,
+    RequestKey,
+)
+from .memory import after_lease
+from .sql_rows import OPEN, SHOWN, change_held, end_jobs, get_job, is_job, job_of, parse_id
+from .sql_submit import Submitter
 
 CLAIM_TRIES = 20
 """Races lost against other workers before a claim comes back empty-handed."""
-_OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
+_WAITING, _RUNNING = JobStatus.WAITING.value, JobStatus.RUNNING.value
 
 
 class SqlJobQueue:
     """`JobQueue` in SQL."""
 
-    def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self, engine: sa.Engine, *, clock: Clock = system_clock, bell: Bell | None = None
+    ) -> None:
         self._engine = engine
         self._clock = clock
+        self._bell = bell or MemoryBell()
+        self._submitter = Submitter(engine, clock, self._bell)
 
-    def submit(self, spec: JobSpec) -> JobId:
-        row = _row_of(spec, self._clock())
-        waiting = sa.select(jobs.c.number, jobs.c.tag).where(
-            jobs.c.dedup_key == spec.dedup_key, jobs.c.status == JobStatus.WAITING.value
-        )
-        while True:  # the job that waited may be claimed between insert and look-up
-            with writing(self._engine) as db:
-                insert = insert_new(db, jobs).values(**row).on_conflict_do_nothing()
-                found = db.execute(insert.returning(jobs.c.number, jobs.c.tag)).one_or_none()
-                found = found or db.execute(waiting).one_or_none()
-            if found is not None:
-                return job_id(found.number, found.tag)
+    def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId:
+        return self._submitter.submit(spec, request)
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None:
+        return next(iter(self.claim_group(worker, kinds, lease=lease)), None)
+
+    def claim_group(
+        self,
+        worker: str,
+        kinds: Iterable[str],
+        *,
+        lease: timedelta,
+        together: Mapping[str, int] | None = None,
+    ) -> Sequence[Job]:
         wanted = sorted(set(kinds))
         for _ in range(CLAIM_TRIES):
             now = self._clock()
-            change = (
-                sa.update(jobs)
-                .where(jobs.c.number == _next_free(wanted, now))
-                .values(
-                    status=JobStatus.RUNNING.value,
-                    worker=worker,
-                    attempt=jobs.c.attempt + 1,
-                    lease_until=after_lease(now, lease),
-                )
-                .returning(*jobs.c)
-            )
+            held = {
+                "status": _RUNNING,
+                "worker": worker,
+                "attempt": jobs.c.attempt + 1,
+                "lease_until": after_lease(now, lease),
+            }
+            first = sa.update(jobs).where(jobs.c.number == _next_free(wanted, now))
             try:
                 with writing(self._engine) as db:
-                    row = db.execute(change).mappings().one_or_none()
-                return None if row is None else _job_of(row)
+                    changed = first.values(**held, leader=None).returning(*jobs.c)
+                    row = db.execute(changed).mappings().one_or_none()
+                    if row is None:
+                        return []
+                    more = (together or {}).get(row["kind"], 1) - 1
+                    numbers = _following(db, row, more, now)
+                    rest: Sequence[sa.RowMapping] = ()
+                    if numbers:
+                        change = sa.update(jobs).where(jobs.c.number.in_(numbers))
+                        change = change.values(**held, leader=row["number"])
+                        rest = db.execute(change.returning(*jobs.c)).mappings().all()
+                claimed = [row, *sorted(rest, key=lambda each: each["number"])]
+                return [job_of(each) for each in claimed]
             except sa.exc.IntegrityError:  # the lock went to another worker meanwhile
                 continue
-        return None
+        return []
 
-    def extend(self, job: JobId, worker: str, *, lease: timedelta) -> None:
-        self._change_held(job, worker, lease_until=after_lease(self._clock(), lease))
+    def extend(
+        self,
+        job: JobId,
+        worker: str,
+        *,
+        lease: timedelta,
+        progress: dict[str, Any] | None = None,
+    ) -> None:
+        until = after_lease(self._clock(), lease)
+        told = {} if progress is None else {"progress": progress}
+        with writing(self._engine) as db:
+            change_held(db, job, worker, lease_until=until, **told)
+            if told:
+                self._bell.announce(db, Topic.ENDED)
+        if told:
+            self._bell.ring(Topic.ENDED)
 
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None:
-        succeeded = isinstance(outcome, Succeeded)
-        self._change_held(
-            job,
-            worker,
-            status=(JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED).value,
-            finished_at=self._clock(),
-            lease_until=None,
-            outcome=_outcome_to_json(outcome),
-        )
+        with writing(self._engine) as db:
+            end_jobs(db, [JobEnd(job, worker, outcome)], self._clock())
+            self._announce_end(db)
+        self._ring_end()
 
     def cancel(self, job: JobId) -> None:
         change = (
             sa.update(jobs)
-            .where(_is(job), jobs.c.status.in_(_OPEN))
-            .values(status=JobStatus.CANCELLED.value, finished_at=self._clock(), lease_until=None)
+            .where(is_job(job), jobs.c.status.in_(OPEN))
+            .values(
+                status=JobStatus.CANCELLED.value,
+                finished_at=self._clock(),
+                lease_until=None,
+                leader=None,
+                body=None,
+            )
         )
         with writing(self._engine) as db:
             if db.execute(change).rowcount == 0:
-                _get(db, job)
+                get_job(db, job)
+            self._announce_end(db)
+        self._ring_end()
 
     def get(self, job: JobId) -> Job:
         with reading(self._engine) as db:
-            return _get(db, job)
+            return get_job(db, job)
+
+    def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
+        numbers = [parse_id(job)[0] for job in wanted]
+        query = sa.select(*SHOWN).where(jobs.c.number.in_(numbers))
+        with reading(self._engine) as db:
+            found = [job_of(row) for row in db.execute(query).mappings()]
+        return {job.id: job for job in found if job.id in wanted}
 
     def page(
         self,
@@ -108,23 +154,66 @@ class SqlJobQueue:
         after: str | None = None,
         limit: int = 100,
         statuses: Collection[JobStatus] | None = None,
+        kinds: Collection[str] | None = None,
+        schedule: str | None = None,
+        newest_first: bool = False,
     ) -> Sequence[Job]:
-        query = sa.select(jobs).order_by(jobs.c.number).limit(limit)
+        number = jobs.c.number
+        query = sa.select(*SHOWN).order_by(number.desc() if newest_first else number).limit(limit)
         if dataset is not None:
             query = query.where(jobs.c.dataset == dataset)
         if after is not None:
-            query = query.where(jobs.c.number > _parse(after)[0])
+            at = parse_id(after)[0]
+            query = query.where(number < at if newest_first else number > at)
         if statuses is not None:
             query = query.where(jobs.c.status.in_(sorted(statuses)))
+        if kinds is not None:
+            query = query.where(jobs.c.kind.in_(sorted(kinds)))
+        if schedule is not None:
+            query = query.where(jobs.c.schedule == schedule)
         with reading(self._engine) as db:
-            return [_job_of(row) for row in db.execute(query).mappings()]
+            return [job_of(row) for row in db.execute(query).mappings()]
 
-    def _change_held(self, job: JobId, worker: str, **values: Any) -> None:
-        held = (_is(job), jobs.c.worker == worker, jobs.c.status == JobStatus.RUNNING.value)
+    def backlog(self) -> Backlog:
+        count = sa.func.count()
+        query = (
+            sa.select(jobs.c.dataset, jobs.c.account, count)
+            .where(jobs.c.status == _WAITING)
+            .group_by(jobs.c.dataset, jobs.c.account)
+        )
+        backlog, total = Backlog(), 0
+        with reading(self._engine) as db:
+            for dataset, account, number in db.execute(query):
+                total += number
+                for key, counts in ((dataset, backlog.by_dataset), (account, backlog.by_account)):
+                    if key is not None:
+                        counts[key] = counts.get(key, 0) + number
+        return Backlog(total, backlog.by_dataset, backlog.by_account)
+
+    def prune(self, *, before: Instant) -> int:
+        now = self._clock()
+        known = sa.select(request_keys.c.job)
+        old = sa.delete(jobs).where(
+            jobs.c.status.not_in(OPEN),
+            jobs.c.finished_at < before,
+            jobs.c.number.not_in(known),
+        )
         with writing(self._engine) as db:
-            if db.execute(sa.update(jobs).where(*held).values(**values)).rowcount == 0:
-                _get(db, job)
-                raise LeaseLost(job, worker)
+            db.execute(sa.delete(request_keys).where(request_keys.c.expires_at <= now))
+            return int(db.execute(old).rowcount)
+
+    def _announce_end(self, db: sa.Connection) -> None:
+        """Who waits for the end is told, and who may start now."""
+        self._bell.announce(db, Topic.ENDED)
+        self._bell.announce(db, Topic.WORK)
+
+    def _ring_end(self) -> None:
+        self._bell.ring(Topic.ENDED)
+        self._bell.ring(Topic.WORK)
+
+
+def _expired(table: Any, now: Instant) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.status == _RUNNING, table.c.lease_until <= now)
 
 
 def _next_free(kinds: Sequence[str], now: Instant) -> sa.ScalarSelect[int]:
@@ -134,12 +223,11 @@ def _next_free(kinds: Sequence[str], now: Instant) -> sa.ScalarSelect[int]:
         other.c.lock == jobs.c.lock,
         other.c.number != jobs.c.number,
         sa.or_(
-            other.c.status == JobStatus.RUNNING.value,
-            sa.and_(other.c.status == JobStatus.WAITING.value, other.c.number < jobs.c.number),
+            sa.and_(other.c.status == _RUNNING, other.c.lease_until > now),
+            sa.and_(other.c.status.in_(OPEN), other.c.number < jobs.c.number),
         ),
     )
-    expired = sa.and_(jobs.c.status == JobStatus.RUNNING.value, jobs.c.lease_until <= now)
-    free = sa.or_(jobs.c.status == JobStatus.WAITING.value, expired)
+    free = sa.or_(jobs.c.status == _WAITING, _expired(jobs, now))
     return (
         sa.select(jobs.c.number)
         .where(jobs.c.kind.in_(kinds), free, ~blocked)
@@ -150,64 +238,24 @@ def _next_free(kinds: Sequence[str], now: Instant) -> sa.ScalarSelect[int]:
     )
 
 
-def _parse(job: str) -> tuple[int, str]:
-    """Number and tag of a job id; for anything else those of no job."""
-    number, _, tag = job.partition("-")
-    try:
-        parsed = int(number, 16)
-    except ValueError:
-        return 0, ""
-    return (parsed, tag) if parsed < 1 << 63 and storable(tag) else (0, "")
-
-
-def _is(job: JobId) -> sa.ColumnElement[bool]:
-    number, tag = _parse(job)
-    return sa.and_(jobs.c.number == number, jobs.c.tag == tag)
-
-
-def _get(db: sa.Connection, job: JobId) -> Job:
-    row = db.execute(sa.select(jobs).where(_is(job))).mappings().one_or_none()
-    if row is None:
-        raise JobNotFound(job)
-    return _job_of(row)
-
-
-def _row_of(spec: JobSpec, now: Instant) -> dict[str, object]:
-    return {
-        "tag": secrets.token_hex(8),
-        "kind": spec.kind,
-        "dataset": spec.dataset,
-        "payload": spec.payload,
-        "lock": spec.lock,
-        "dedup_key": spec.dedup_key,
-        "status": JobStatus.WAITING.value,
-        "submitted_at": now,
-        "attempt": 0,
-    }
-
-
-def _job_of(row: sa.RowMapping) -> Job:
-    names = ("kind", "dataset", "payload", "lock", "dedup_key")
-    return Job(
-        id=job_id(row["number"], row["tag"]),
-        spec=JobSpec(**{name: row[name] for name in names}),
-        status=JobStatus(row["status"]),
-        submitted_at=row["submitted_at"],
-        attempt=row["attempt"],
-        worker=row["worker"],
-        lease_until=row["lease_until"],
-        finished_at=row["finished_at"],
-        outcome=_outcome_of(row["outcome"]),
+def _following(db: sa.Connection, first: sa.RowMapping, most: int, now: Instant) -> list[int]:
+    """Jobs of the same lock and kind right behind the first; none after one of another kind."""
+    if most < 1 or first["lock"] is None:
+        return []
+    query = (
+        sa.select(jobs.c.number, jobs.c.kind)
+        .where(
+            jobs.c.lock == first["lock"],
+            jobs.c.number > first["number"],
+            sa.or_(jobs.c.status == _WAITING, _expired(jobs, now)),
+        )
+        .order_by(jobs.c.number)
+        .limit(most)
+        .with_for_update()
     )
-
-
-def _outcome_to_json(outcome: JobOutcome) -> dict[str, Any]:
-    if isinstance(outcome, Succeeded):
-        return {"result": outcome.result}
-    return {"error": outcome.error, "message": outcome.message, "facts": outcome.facts}
-
-
-def _outcome_of(value: dict[str, Any] | None) -> JobOutcome | None:
-    if value is None:
-        return None
-    return Succeeded(**value) if "result" in value else Failed(**value)
+    numbers: list[int] = []
+    for number, kind in db.execute(query):
+        if kind != first["kind"]:
+            break
+        numbers.append(number)
+    return numbers

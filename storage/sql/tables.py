@@ -164,9 +164,16 @@ jobs = sa.Table(
     sa.Column("lease_until", InstantColumn),
     sa.Column("finished_at", InstantColumn),
     sa.Column("outcome", sa.JSON(none_as_null=True)),
+    sa.Column("leader", sa.BigInteger),
+    sa.Column("progress", sa.JSON(none_as_null=True)),
+    sa.Column("body", sa.LargeBinary),
+    sa.Column("account", sa.String(KEY_CHARS)),
+    sa.Column("schedule", sa.String(KEY_CHARS)),
     sqlite_autoincrement=True,
 )
-_waiting, _running = jobs.c.status == "waiting", jobs.c.status == "running"
+"""`leader`: the job it was claimed together with; only leaders hold the lock."""
+_waiting = jobs.c.status == "waiting"
+_running = sa.and_(jobs.c.status == "running", jobs.c.leader.is_(None))
 sa.Index(
     "uq_jobs_dedup_key_waiting",
     jobs.c.dedup_key,

@@ -9,9 +9,19 @@ import pytest
 from chain_maker import some_id
 from index_parts import ManualClock
 
-from storage.errors import JobNotFound, LeaseLost
+from protocol.multihash import Multihash
+from storage.errors import JobNotFound, LeaseLost, RequestKeyReused
 from storage.ports import JobQueue
-from storage.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
+from storage.values import (
+    AccountId,
+    Failed,
+    Job,
+    JobId,
+    JobSpec,
+    JobStatus,
+    RequestKey,
+    Succeeded,
+)
 
 LEASE = timedelta(seconds=30)
 DONE = Succeeded({"rows": 3})
@@ -245,4 +255,158 @@ class JobQueueContract:
         for submitter in submitters:
             submitter.join()
         assert len(ids) == 6
+        assert len(set(ids)) == 1
+
+    def test_jobs_of_one_lock_and_kind_are_claimed_together(self, queue: JobQueue) -> None:
+        ours = [queue.submit(spec(lock="dataset")) for _ in range(4)]
+        other = queue.submit(spec(lock="another"))
+        group = queue.claim_group("w1", ["ingest"], lease=LEASE, together={"ingest": 3})
+        assert [job.id for job in group] == ours[:3]
+        assert all(job.status is JobStatus.RUNNING and job.worker == "w1" for job in group)
+        assert claimed(queue, "w2") == other
+        assert claim(queue, "w3") is None
+        for job in ours[:2]:
+            queue.finish(job, "w1", DONE)
+        assert claim(queue, "w3") is None
+        queue.finish(ours[2], "w1", DONE)
+        assert claimed(queue, "w3") == ours[3]
+
+    def test_a_group_ends_before_a_job_of_another_kind(self, queue: JobQueue) -> None:
+        first = queue.submit(spec(lock="dataset"))
+        queue.submit(spec("poll", lock="dataset"))
+        queue.submit(spec(lock="dataset"))
+        group = queue.claim_group("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
+        assert [job.id for job in group] == [first]
+
+    def test_a_group_whose_worker_is_gone_is_claimed_again(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        ours = [queue.submit(spec(lock="dataset")) for _ in range(3)]
+        queue.claim_group("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
+        queue.finish(ours[0], "w1", DONE)
+        clock.advance(LEASE)
+        later = queue.submit(spec(lock="dataset"))
+        group = queue.claim_group("w2", ["ingest"], lease=LEASE, together={"ingest": 9})
+        assert [job.id for job in group] == [*ours[1:], later]
+        assert [job.attempt for job in group] == [2, 2, 1]
+        with pytest.raises(LeaseLost):
+            queue.finish(ours[1], "w1", DONE)
+
+    def test_the_body_of_a_job_is_for_its_worker_and_goes_with_its_end(
+        self, queue: JobQueue
+    ) -> None:
+        job = queue.submit(JobSpec("ingest", some_id(), {}, body=b"\0rows"))
+        taken = claim(queue)
+        assert taken is not None
+        assert taken.spec.body == b"\0rows"
+        queue.finish(job, "w1", DONE)
+        assert queue.get(job).spec.body is None
+
+    def test_a_job_tells_how_far_it_is(self, queue: JobQueue) -> None:
+        job = queue.submit(spec())
+        claim(queue)
+        assert queue.get(job).progress is None
+        queue.extend(job, "w1", lease=LEASE, progress={"phase": "read", "rows": 7})
+        queue.extend(job, "w1", lease=LEASE)
+        assert queue.get(job).progress == {"phase": "read", "rows": 7}
+
+    def test_several_jobs_are_looked_up_at_once(self, queue: JobQueue) -> None:
+        ours = [queue.submit(spec()) for _ in range(3)]
+        found = queue.get_all([ours[0], ours[2], JobId("00000000ffff-x")])
+        assert set(found) == {ours[0], ours[2]}
+        assert queue.get_all([]) == {}
+
+    def test_pages_go_backwards_and_by_kind_and_schedule(self, queue: JobQueue) -> None:
+        first = queue.submit(spec())
+        second = queue.submit(JobSpec("poll", some_id(), {}, schedule="nightly"))
+        third = queue.submit(spec())
+        assert [job.id for job in queue.page(newest_first=True)] == [third, second, first]
+        assert [job.id for job in queue.page(newest_first=True, after=second)] == [first]
+        assert [job.id for job in queue.page(kinds=["poll"])] == [second]
+        assert [job.id for job in queue.page(schedule="nightly")] == [second]
+        assert queue.page(schedule="other") == []
+
+    def test_the_backlog_counts_what_waits(self, queue: JobQueue) -> None:
+        alice = AccountId("did:odf:alice")
+        for account in (alice, alice, None):
+            queue.submit(JobSpec("ingest", some_id(), {}, account=account))
+        queue.submit(JobSpec("ingest", some_id("other"), {}, account=alice))
+        claim(queue)
+        backlog = queue.backlog()
+        assert backlog.total == 3
+        assert backlog.by_dataset == {some_id(): 2, some_id("other"): 1}
+        assert backlog.by_account == {alice: 2}
+
+
+def request(clock: ManualClock, body: bytes = b"rows", key: str = "k") -> RequestKey:
+    until = clock.after(timedelta(hours=1))
+    return RequestKey(some_id(), AccountId("did:odf:alice"), key, Multihash.of(body), until)
+
+
+class RequestContract:
+    """Repeated requests. The fixture `queue` has a dataset `some_id()`, where that matters."""
+
+    def test_a_repeated_request_is_the_same_job_waiting_running_and_done(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        first = queue.submit(spec(), request=request(clock))
+        assert queue.submit(spec(), request=request(clock)) == first
+        claim(queue)
+        assert queue.submit(spec(), request=request(clock)) == first
+        queue.finish(first, "w1", DONE)
+        assert queue.submit(spec(), request=request(clock)) == first
+        assert queue.submit(spec(), request=request(clock, key="other")) != first
+
+    def test_another_request_under_the_same_key_is_refused(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        queue.submit(spec(), request=request(clock))
+        with pytest.raises(RequestKeyReused):
+            queue.submit(spec(), request=request(clock, b"other rows"))
+        assert len(queue.page()) == 1
+
+    def test_a_request_that_failed_or_was_cancelled_is_tried_again(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        first = queue.submit(spec(), request=request(clock))
+        claim(queue)
+        queue.finish(first, "w1", Failed("BadRow", "line 3"))
+        second = queue.submit(spec(), request=request(clock))
+        assert second != first
+        queue.cancel(second)
+        assert queue.submit(spec(), request=request(clock)) not in (first, second)
+
+    def test_an_expired_key_is_free(self, queue: JobQueue, clock: ManualClock) -> None:
+        first = queue.submit(spec(), request=request(clock))
+        clock.advance(timedelta(hours=1))
+        assert queue.submit(spec(), request=request(clock, b"other rows")) != first
+
+    def test_ended_jobs_are_forgotten_but_those_that_answer_repeats(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        kept = queue.submit(spec(), request=request(clock))
+        gone = queue.submit(spec())
+        for job in (kept, gone):
+            claim(queue)
+            queue.finish(job, "w1", DONE)
+        waiting = queue.submit(spec())
+        clock.advance(timedelta(minutes=1))
+        assert queue.prune(before=clock.now) == 1
+        assert set(queue.get_all([kept, gone, waiting])) == {kept, waiting}
+        clock.advance(timedelta(hours=1))
+        assert queue.prune(before=clock.now) == 1
+
+    def test_racing_repeats_get_one_job(self, queue: JobQueue, clock: ManualClock) -> None:
+        barrier, ids = threading.Barrier(8), []
+
+        def submit() -> None:
+            barrier.wait()
+            ids.append(queue.submit(spec(), request=request(clock)))
+
+        submitters = [threading.Thread(target=submit) for _ in range(8)]
+        for submitter in submitters:
+            submitter.start()
+        for submitter in submitters:
+            submitter.join()
+        assert len(ids) == 8
         assert len(set(ids)) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import pytest
 from chain_maker import chain, entry, infos, linked, some_id
@@ -12,7 +13,9 @@ from protocol.errors import NodeError
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import SetInfo
 from protocol.multihash import Multihash
-from storage.errors import DatasetNotFound, RefConflict, RefNotFound
+from storage.errors import DatasetNotFound, LeaseLost, RefConflict, RefNotFound
+from storage.stores import Stores
+from storage.values import JobEnd, JobSpec, JobStatus, Succeeded
 
 
 def started(index: Index, alias: str = "kamu/foo") -> HashedBlock:
@@ -151,3 +154,31 @@ class RefIndexContract:
             cursor = page[-1].number
         assert len(seen) == len(names) * 16
         assert list(index.refs.moves(after=0, limit=1000)) == seen
+
+    def test_a_job_ends_with_the_move_it_made_or_not_at_all(self, stores: Stores) -> None:
+        created = entry()
+        blocks, _ = chain(created.id)
+        stores.registry.create(created, blocks=blocks)
+        jobs = [stores.jobs.submit(JobSpec("ingest", ID, {}, body=b"x")) for _ in range(2)]
+        for _ in jobs:
+            stores.jobs.claim("w", ["ingest"], lease=timedelta(seconds=30))
+        ends = [JobEnd(job, "w", Succeeded({"n": at})) for at, job in enumerate(jobs)]
+        first, second = (linked(blocks[-1], event) for event in infos("x", "y"))
+        stores.refs.move(
+            ID, expected=blocks[-1].hash, new=first.hash, blocks=[first], ended=ends[:1]
+        )
+        assert stores.jobs.get(jobs[0]).outcome == Succeeded({"n": 0})
+        with pytest.raises(RefConflict):
+            stores.refs.move(
+                ID, expected=blocks[-1].hash, new=second.hash, blocks=[second], ended=ends[1:]
+            )
+        assert stores.jobs.get(jobs[1]).status is JobStatus.RUNNING
+        stores.jobs.cancel(jobs[1])
+        third = linked(first, infos("z")[0])
+        with pytest.raises(LeaseLost):
+            stores.refs.move(
+                ID, expected=first.hash, new=third.hash, blocks=[third], ended=ends[1:]
+            )
+        assert stores.refs.head(ID) == first.hash
+        assert stores.blocks.find(ID, third.hash) is None
+        assert len(stores.refs.moves(after=0)) == 2

@@ -73,7 +73,8 @@ def test_partial_indexes_and_counters_agree_as_well(empty: str, tmp_path: Path) 
     else:
         found = _indexes(migrated)
         assert "WHERE ((status)::text = 'waiting'::text)" in found["uq_jobs_dedup_key_waiting"]
-        assert "WHERE ((status)::text = 'running'::text)" in found["uq_jobs_lock_running"]
+        leading = "(((status)::text = 'running'::text) AND (leader IS NULL))"
+        assert f"WHERE {leading}" in found["uq_jobs_lock_running"]
     migrated.dispose()
 
 

@@ -1,0 +1,108 @@
+"""Jobs as rows: both ways, by id, and their end within a running transaction."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from protocol.instant import Instant
+
+from ..errors import JobNotFound, LeaseLost
+from ..sql.engine import storable
+from ..sql.tables import jobs
+from ..values import Failed, Job, JobEnd, JobId, JobOutcome, JobSpec, JobStatus, Succeeded
+from .memory import job_id
+
+OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
+SHOWN = tuple(column for column in jobs.c if column.name != "body")
+"""What is read of a job, unless it is to be run."""
+_SPEC = ("kind", "dataset", "payload", "lock", "dedup_key", "account", "schedule")
+
+
+def parse_id(job: str) -> tuple[int, str]:
+    """Number and tag of a job id; for anything else those of no job."""
+    number, _, tag = job.partition("-")
+    try:
+        parsed = int(number, 16)
+    except ValueError:
+        return 0, ""
+    return (parsed, tag) if parsed < 1 << 63 and storable(tag) else (0, "")
+
+
+def is_job(job: JobId) -> sa.ColumnElement[bool]:
+    number, tag = parse_id(job)
+    return sa.and_(jobs.c.number == number, jobs.c.tag == tag)
+
+
+def get_job(db: sa.Connection, job: JobId) -> Job:
+    """Raises `JobNotFound`."""
+    row = db.execute(sa.select(*SHOWN).where(is_job(job))).mappings().one_or_none()
+    if row is None:
+        raise JobNotFound(job)
+    return job_of(row)
+
+
+def change_held(db: sa.Connection, job: JobId, worker: str, **values: Any) -> None:
+    """Change a job its worker still has. Raises `LeaseLost`, `JobNotFound`."""
+    held = (is_job(job), jobs.c.worker == worker, jobs.c.status == JobStatus.RUNNING.value)
+    if db.execute(sa.update(jobs).where(*held).values(**values)).rowcount == 0:
+        get_job(db, job)
+        raise LeaseLost(job, worker)
+
+
+def end_jobs(db: sa.Connection, ends: Iterable[JobEnd], now: Instant) -> None:
+    """Give jobs their outcome, in the transaction of what they did. Raises as `change_held`."""
+    for end in ends:
+        succeeded = isinstance(end.outcome, Succeeded)
+        change_held(
+            db,
+            end.job,
+            end.worker,
+            status=(JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED).value,
+            finished_at=now,
+            lease_until=None,
+            leader=None,
+            body=None,
+            outcome=outcome_to_json(end.outcome),
+        )
+
+
+def row_of(spec: JobSpec, now: Instant) -> dict[str, object]:
+    return {
+        **{name: getattr(spec, name) for name in _SPEC},
+        "body": spec.body,
+        "tag": secrets.token_hex(8),
+        "status": JobStatus.WAITING.value,
+        "submitted_at": now,
+        "attempt": 0,
+    }
+
+
+def job_of(row: sa.RowMapping) -> Job:
+    return Job(
+        id=job_id(row["number"], row["tag"]),
+        spec=JobSpec(**{name: row[name] for name in _SPEC}, body=row.get("body")),
+        status=JobStatus(row["status"]),
+        submitted_at=row["submitted_at"],
+        attempt=row["attempt"],
+        worker=row["worker"],
+        lease_until=row["lease_until"],
+        finished_at=row["finished_at"],
+        outcome=outcome_of(row["outcome"]),
+        progress=row["progress"],
+    )
+
+
+def outcome_to_json(outcome: JobOutcome) -> dict[str, Any]:
+    if isinstance(outcome, Succeeded):
+        return {"result": outcome.result}
+    return {"error": outcome.error, "message": outcome.message, "facts": outcome.facts}
+
+
+def outcome_of(value: dict[str, Any] | None) -> JobOutcome | None:
+    if value is None:
+        return None
+    return Succeeded(**value) if "result" in value else Failed(**value)

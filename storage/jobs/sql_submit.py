@@ -1,0 +1,131 @@
+"""Submitting in SQL: those who come together share one transaction, repeats get their job.
+
+While one transaction is being synced to disk, others queue up; the next one takes them all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from protocol.errors import NodeError
+from protocol.instant import Instant
+
+from ..bells.port import Bell, Topic
+from ..clock import Clock
+from ..errors import DatasetNotFound, RequestKeyReused
+from ..sql.engine import insert_new, writing
+from ..sql.publishing import request_keys
+from ..sql.tables import jobs
+from ..values import JobId, JobSpec, JobStatus, RequestKey
+from .memory import job_id
+from .sql_rows import row_of
+
+MAX_TOGETHER = 256
+_DEAD = (JobStatus.FAILED.value, JobStatus.CANCELLED.value)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    spec: JobSpec
+    request: RequestKey | None
+    answer: JobId | BaseException | None = None
+
+
+class Submitter:
+    """One of the waiting threads writes for all."""
+
+    def __init__(self, engine: sa.Engine, clock: Clock, bell: Bell) -> None:
+        self._engine, self._clock, self._bell = engine, clock, bell
+        self._writing = threading.Lock()
+        self._queue: list[_Waiting] = []
+        self._guard = threading.Lock()
+
+    def submit(self, spec: JobSpec, request: RequestKey | None) -> JobId:
+        """Raises `RequestKeyReused`, and what the database raises."""
+        mine = _Waiting(spec, request)
+        with self._guard:
+            self._queue.append(mine)
+        while mine.answer is None:
+            with self._writing:
+                if mine.answer is None:
+                    with self._guard:
+                        batch, self._queue = self._queue[:MAX_TOGETHER], self._queue[MAX_TOGETHER:]
+                    self._write(batch)
+        if isinstance(mine.answer, BaseException):
+            raise mine.answer
+        return mine.answer
+
+    def _write(self, batch: Sequence[_Waiting]) -> None:
+        answers: list[JobId | BaseException] = []
+        try:
+            with writing(self._engine) as db:
+                answers = [self._answer(db, each) for each in batch]
+                self._bell.announce(db, Topic.WORK)
+        except BaseException as error:
+            answers = [error] * len(batch)
+        for each, answer in zip(batch, answers, strict=True):
+            each.answer = answer
+        self._bell.ring(Topic.WORK)
+
+    def _answer(self, db: sa.Connection, each: _Waiting) -> JobId | BaseException:
+        now = self._clock()
+        if each.request is None:
+            return submit_plain(db, each.spec, now)
+        try:
+            return _request_job(db, each.spec, each.request, now)
+        except NodeError as refused:  # this one; it has written nothing
+            return refused
+
+
+def submit_plain(db: sa.Connection, spec: JobSpec, now: Instant) -> JobId:
+    """A new job, or the one that waits under the same `dedup_key`."""
+    waiting = sa.select(jobs.c.number, jobs.c.tag).where(
+        jobs.c.dedup_key == spec.dedup_key, jobs.c.status == JobStatus.WAITING.value
+    )
+    insert = insert_new(db, jobs).values(**row_of(spec, now))
+    if spec.dedup_key is not None:
+        insert = insert.on_conflict_do_nothing()
+    insert = insert.returning(jobs.c.number, jobs.c.tag)
+    while True:  # the job that waited may be claimed between insert and look-up
+        found = db.execute(insert).one_or_none() or db.execute(waiting).one_or_none()
+        if found is not None:
+            return job_id(found.number, found.tag)
+
+
+def _request_job(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant) -> JobId:
+    """As below, apart from the rest of the batch. Raises `DatasetNotFound` as well."""
+    try:
+        with db.begin_nested():
+            return _submit_request(db, spec, request, now)
+    except sa.exc.IntegrityError:  # forgotten meanwhile
+        raise DatasetNotFound(request.dataset) from None
+
+
+def _submit_request(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant) -> JobId:
+    """The job of the request's first time, unless that failed; else a new one."""
+    here = (
+        request_keys.c.dataset == request.dataset,
+        request_keys.c.account == request.account,
+        request_keys.c.key == request.key,
+    )
+    values = {"fingerprint": request.fingerprint, "expires_at": request.expires_at}
+    identity = {"dataset": request.dataset, "account": request.account, "key": request.key}
+    new = insert_new(db, request_keys).values(**identity, **values, job=0)
+    db.execute(new.on_conflict_do_nothing())
+    known = db.execute(sa.select(request_keys).where(*here).with_for_update()).mappings().one()
+    if known["job"] and known["expires_at"] > now:
+        if known["fingerprint"] != request.fingerprint:
+            raise RequestKeyReused(request.key)
+        query = sa.select(jobs.c.number, jobs.c.tag).where(
+            jobs.c.number == known["job"], jobs.c.status.not_in(_DEAD)
+        )
+        if (found := db.execute(query).one_or_none()) is not None:
+            return job_id(found.number, found.tag)
+    row = row_of(spec, now)
+    number = db.execute(sa.insert(jobs).values(**row).returning(jobs.c.number)).scalar_one()
+    db.execute(sa.update(request_keys).where(*here).values(**values, job=number))
+    return job_id(number, str(row["tag"]))

@@ -1,0 +1,63 @@
+"""Tables of publishing: repeated requests, schedules, variables of sources."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .tables import KEY_CHARS, NAME_CHARS, DatasetIdColumn, HashColumn, InstantColumn, metadata
+
+REQUEST_KEY_CHARS = 255
+
+
+def _of_dataset() -> sa.ForeignKey:
+    return sa.ForeignKey("datasets.id", ondelete="CASCADE")
+
+
+request_keys = sa.Table(
+    "request_keys",
+    metadata,
+    sa.Column("dataset", DatasetIdColumn, _of_dataset(), primary_key=True),
+    sa.Column("account", sa.String(KEY_CHARS), primary_key=True),
+    sa.Column("key", sa.String(REQUEST_KEY_CHARS), primary_key=True),
+    sa.Column("fingerprint", HashColumn, nullable=False),
+    sa.Column("job", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", InstantColumn, nullable=False, index=True),
+)
+"""What clients called their requests; the job has the answer. Job 0: being submitted."""
+
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("id", sa.String(KEY_CHARS), primary_key=True),
+    sa.Column(
+        "dataset",
+        DatasetIdColumn,
+        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    sa.Column("kind", sa.String(40), nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("cron", sa.String(KEY_CHARS)),
+    sa.Column("every_s", sa.Integer),
+    sa.Column("time_zone", sa.String(NAME_CHARS), nullable=False),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("created_at", InstantColumn, nullable=False),
+    sa.Column("created_by", sa.String(KEY_CHARS)),
+    sa.Column("last_at", InstantColumn),
+    sa.Column("next_at", InstantColumn, index=True),
+)
+"""`next_at` is None while paused, and when there will be no further run."""
+
+variables = sa.Table(
+    "variables",
+    metadata,
+    sa.Column("owner", sa.String(KEY_CHARS), primary_key=True),
+    sa.Column("name", sa.String(NAME_CHARS), primary_key=True),
+    sa.Column("is_secret", sa.Boolean, nullable=False),
+    sa.Column("value", sa.LargeBinary, nullable=False),
+    sa.Column("key_id", sa.String(NAME_CHARS)),
+    sa.Column("updated_at", InstantColumn, nullable=False),
+)
+"""What templates of sources may read. `owner`: id of a dataset or an account; `value` is
+encrypted under the key `key_id` if it is a secret."""

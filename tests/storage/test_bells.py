@@ -1,0 +1,83 @@
+"""Bells wake who listens, in this process and in others, and are never a reason to fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from protocol.identity import DatasetId
+from storage.bells.pipes import PipeBell
+from storage.bells.port import Topic
+from storage.stores import Stores
+from storage.values import JobSpec, Succeeded
+
+SOON_S, LONG_S = 0.05, 10.0
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> PipeBell:
+    return PipeBell(tmp_path / "a long folder name" / "bells")
+
+
+def test_work_and_ends_ring_in_every_store(stores: Stores) -> None:
+    with stores.bell.listen(Topic.WORK) as work, stores.bell.listen(Topic.ENDED) as ended:
+        job = stores.jobs.submit(JobSpec("ingest", DatasetId(bytes(32)), {}))
+        assert work.wait(LONG_S)
+        assert not ended.wait(SOON_S)
+        stores.jobs.claim("w", ["ingest"], lease=timedelta(seconds=30))
+        stores.jobs.extend(job, "w", lease=timedelta(seconds=30), progress={"rows": 1})
+        assert ended.wait(LONG_S)
+        stores.jobs.finish(job, "w", Succeeded({}))
+        assert ended.wait(LONG_S)
+
+
+def test_a_ring_before_the_wait_is_not_lost(stores: Stores) -> None:
+    with stores.bell.listen(Topic.WORK) as listener:
+        for _ in range(3):
+            stores.jobs.submit(JobSpec("ingest", DatasetId(bytes(32)), {}))
+        assert listener.wait(LONG_S)
+        while listener.wait(SOON_S):  # as many as came
+            pass
+        began = time.monotonic()
+        threading.Timer(
+            0.1, lambda: stores.jobs.submit(JobSpec("ingest", DatasetId(bytes(32)), {}))
+        ).start()
+        assert listener.wait(LONG_S)
+        assert time.monotonic() - began < LONG_S / 2
+
+
+def test_another_process_is_woken(pipes: PipeBell, tmp_path: Path) -> None:
+    folder = tmp_path / "a long folder name" / "bells"
+    code = (
+        "import sys; from pathlib import Path; from storage.bells.pipes import PipeBell;"
+        "from storage.bells.port import Topic; PipeBell(Path(sys.argv[1])).ring(Topic.WORK)"
+    )
+    with pipes.listen(Topic.WORK) as listener:
+        subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
+        assert listener.wait(LONG_S)
+
+
+def test_the_pipe_of_a_killed_process_is_cleared_away(pipes: PipeBell, tmp_path: Path) -> None:
+    folder = tmp_path / "a long folder name" / "bells"
+    with pipes.listen(Topic.WORK) as listener:
+        os.mkfifo(folder / "work-0-dead")
+        pipes.ring(Topic.WORK)
+        assert listener.wait(LONG_S)
+        assert not (folder / "work-0-dead").exists()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeBell) -> None:
+    pipes.ring(Topic.WORK)
+    with pipes.listen(Topic.WORK) as listener:
+        for _ in range(70_000):
+            pipes.ring(Topic.WORK)
+        assert listener.wait(LONG_S)
+        assert not listener.wait(SOON_S)
