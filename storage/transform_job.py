@@ -36,6 +36,8 @@ class TransformReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel")
     """An input was rewritten, so everything was computed anew."""
     engine: str | None = None
     engine_version: str | None = None
+    warnings: tuple[str, ...] = ()
+    """What the author of the query should know, though it runs."""
 
 
 class CheckInput(Struct, frozen=True, kw_only=True, rename="camel"):

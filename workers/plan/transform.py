@@ -230,7 +230,7 @@ def plan_transform(
             raise problem
     taken, has_more = _taken(inputs, limits)
     plans = tuple(
-        _input_plan(item, consumed.get(item.id, Consumed()), item.blocks[:count])
+        input_plan(item, consumed.get(item.id, Consumed()), item.blocks[:count])
         for item, count in zip(inputs, taken, strict=True)
     )
     if target.head is None or target.system_time is None:
@@ -352,7 +352,8 @@ def _by_time(inputs: Sequence[InputChain]) -> Iterator[tuple[int, InputBlock]]:
     return ((at, block) for _, at, _, block in keyed)
 
 
-def _input_plan(item: InputChain, before: Consumed, taken: Sequence[InputBlock]) -> InputPlan:
+def input_plan(item: InputChain, before: Consumed, taken: Sequence[InputBlock]) -> InputPlan:
+    """The interval of one input that was read up to `before` and gives the blocks `taken`."""
     added = [block for block in taken if block.adds_data]
     last_offset = added[-1].last_offset if added else before.offset
     rest = item.blocks[len(taken) :]

@@ -1,0 +1,108 @@
+"""The chains of the inputs, as plans want them: blocks that were not consumed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from protocol.chain.state import ChainState
+from protocol.errors import BadInput, Conflict
+from protocol.identity import DatasetId, DatasetRef
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.engine import Watermark
+from protocol.metadata.events import AddData, ExecuteTransform, SetTransform
+from protocol.multihash import Multihash
+from storage.dataset import Dataset, InvalidInterval
+from storage.errors import DatasetNotFound
+from storage.stores import Stores
+
+from ..plan.transform import Consumed, InputChain, consumed_by, input_block
+
+
+class InputsNotHere(BadInput):
+    """Inputs of the transform are not on this node; create or pull them first."""
+
+
+class DependencyCycle(Conflict):
+    """A derivative depends on itself by way of its inputs."""
+
+
+def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Dataset, str]]:
+    """The inputs in their order, with what the query calls them. Raises `InputsNotHere`."""
+    found, missing = list[tuple[Dataset, str]](), list[str]()
+    for item in definition.inputs:
+        try:
+            found.append((stores.dataset(item.dataset_ref), str(item.alias)))
+        except DatasetNotFound:
+            missing.append(f"{item.alias} ({item.dataset_ref})")
+    if missing:
+        raise InputsNotHere(
+            f"inputs that are not on this node: {', '.join(missing)}; create or pull them first",
+            missing=missing,
+        )
+    return found
+
+
+def input_chains(inputs: Sequence[tuple[Dataset, str]], target: ChainState) -> list[InputChain]:
+    """What each input has beyond what the target consumed of it."""
+    consumed = consumed_by(target)
+    return [
+        _input_chain(dataset, alias, consumed.get(dataset.id, Consumed()))
+        for dataset, alias in inputs
+    ]
+
+
+def _input_chain(dataset: Dataset, alias: str, before: Consumed) -> InputChain:
+    head = dataset.head()
+    state = dataset.state(head)
+    try:
+        pages = dataset.pages(after=before.block, upto=head)
+        blocks = [input_block(block) for page in pages for block in page]
+    except InvalidInterval:
+        blocks, diverged = [], True
+    else:
+        diverged = False
+    return InputChain(
+        id=dataset.id,
+        alias=alias,
+        head=head,
+        has_schema=state.schema is not None,
+        blocks=blocks,
+        watermark=None if diverged else newest_watermark(dataset, before.block),
+        diverged=diverged,
+    )
+
+
+def newest_watermark(dataset: Dataset, upto: Multihash | None) -> Watermark | None:
+    """Of the newest data block up to there; a chain repeats its watermark in each of them."""
+    for block in backwards(dataset, upto):
+        event = block.event
+        if isinstance(event, AddData | ExecuteTransform):
+            if event.new_watermark is None:
+                return None
+            return Watermark(system_time=block.block.system_time, event_time=event.new_watermark)
+    return None
+
+
+def backwards(dataset: Dataset, start: Multihash | None) -> Iterator[HashedBlock]:
+    """A block and those before it, newest first, one by one."""
+    while start is not None:
+        block = dataset.block(start)
+        yield block
+        start = block.prev
+
+
+def refuse_cycle(stores: Stores, target: DatasetId, inputs: Sequence[DatasetId]) -> None:
+    """Raises `DependencyCycle` if the target is among its inputs, or theirs."""
+    seen, left = set[DatasetId](), list(inputs)
+    while left:
+        one = left.pop()
+        if one == target:
+            raise DependencyCycle(f"{target} would depend on itself", dataset_id=str(target))
+        if one in seen:
+            continue
+        seen.add(one)
+        entry = stores.registry.find(DatasetRef(id=one))
+        if entry is not None:
+            left += [
+                i for i in stores.dataset(DatasetRef(id=one)).state().declared_inputs or () if i
+            ]

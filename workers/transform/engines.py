@@ -1,0 +1,44 @@
+"""The engine of a transform: noted for every execution, preferred when it is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.transforms import Transform
+from storage.dataset import Dataset
+from storage.engines import EngineNote, EngineRun, read_note, write_note
+from storage.ports import ObjectStore
+
+from ..engine.port import Engine, engine_for
+
+
+def note_engine(objects: ObjectStore, dataset: Dataset, engine: Engine, block: HashedBlock) -> None:
+    """Note who computes a block, before it is committed: no executed block goes unnoted."""
+    known = read_note(objects, dataset.id)
+    run = EngineRun(block.sequence_number, engine.name, engine.version)
+    if (note := known.with_run(run)) != known:
+        write_note(objects, dataset.id, note)
+
+
+def engine_of(
+    transform: Transform, engines: Sequence[Engine], recorded: EngineRun | None
+) -> Engine:
+    """The engine for a replay: the recorded version if it is here. Raises `UnsupportedEngine`."""
+    for engine in engines:
+        if recorded is not None and (engine.name, engine.version) == (
+            recorded.engine,
+            recorded.version,
+        ):
+            return engine
+    return engine_for(transform, engines)
+
+
+def is_trusted(note: EngineNote, recorded: EngineRun | None, engine: Engine) -> bool:
+    """Whether results of the engine stand for those of the recorded one."""
+    if recorded is None or (recorded.engine, recorded.version) == (engine.name, engine.version):
+        return True
+    return any(
+        (one.engine, one.old, one.new) == (engine.name, recorded.version, engine.version)
+        for one in note.compatible
+    )

@@ -1,0 +1,170 @@
+"""One iteration on an engine: inputs made local, the query executed, its output checked.
+
+Nothing is committed here, so the same serves computing, replaying and looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from protocol.arrow_schema import to_arrow
+from protocol.chain.state import Vocab
+from protocol.errors import BadInput
+from protocol.metadata.engine import (
+    DatasetVocabulary,
+    TransformRequest,
+    TransformRequestInput,
+    TransformResponseInternalError,
+    TransformResponseInvalidQuery,
+    TransformResponseSuccess,
+    Watermark,
+)
+from protocol.metadata.schema import DataSchema
+from storage.dataset import Dataset
+from storage.values import ObjectKind
+
+from ..engine.port import Engine, InvalidQuery, Listener
+from ..ingest.run import EngineFailed
+from ..plan.transform import InputPlan, TransformPlan
+from ..write import parquet_settings
+from .files import InputFiles
+from .positions import position_of
+from .result import Made, checked
+
+
+class UnreadableSchema(BadInput):
+    """The schema of an input cannot be handed to an engine."""
+
+
+@dataclass(slots=True)
+class Heard(Listener):
+    """Keeps what an engine says on the way."""
+
+    warnings: list[str] = field(default_factory=list)
+
+    def warning(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """What an iteration gave. Warnings are for the author of the query."""
+
+    made: Made
+    response: TransformResponseSuccess
+    warnings: tuple[str, ...]
+
+
+def execute(
+    target: Dataset,
+    plan: TransformPlan,
+    inputs: Sequence[Dataset],
+    engine: Engine,
+    files: InputFiles,
+    folder: Path,
+) -> Executed:
+    """Run a plan on an engine; everything it writes lies in `folder`.
+
+    Raises:
+        InvalidQuery: facts `line` and `column` where the engine told them.
+        EngineFailed: the engine could not do it, for reasons of its own.
+        IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
+        ObjectNotFound: a slice of an input, or the checkpoint, is not here.
+    """
+    folder.mkdir(parents=True)
+    data, checkpoint = folder / "data.parquet", folder / "checkpoint"
+    prev = None
+    if plan.prev_checkpoint is not None:
+        prev = str(files.get(target, ObjectKind.CHECKPOINT, plan.prev_checkpoint))
+    request = TransformRequest(
+        dataset_id=target.id,
+        dataset_alias=target.entry.alias,
+        system_time=plan.system_time,
+        vocab=vocabulary(plan.vocab),
+        transform=plan.transform,
+        query_inputs=tuple(
+            _request_input(dataset, item, files, folder)
+            for dataset, item in zip(inputs, plan.inputs, strict=True)
+        ),
+        next_offset=plan.next_offset,
+        prev_checkpoint_path=prev,
+        new_checkpoint_path=str(checkpoint),
+        new_data_path=str(data),
+    )
+    response, heard = ask(engine, request)
+    made = checked(
+        response,
+        data,
+        checkpoint,
+        vocab=plan.vocab,
+        schema=plan.schema,
+        next_offset=plan.next_offset,
+    )
+    return Executed(made=made, response=response, warnings=tuple(heard.warnings))
+
+
+def ask(engine: Engine, request: TransformRequest) -> tuple[TransformResponseSuccess, Heard]:
+    """The answer of an engine. Raises `InvalidQuery`, `EngineFailed`."""
+    heard = Heard()
+    response = engine.execute_transform(request, heard)
+    match response:
+        case TransformResponseSuccess():
+            return response, heard
+        case TransformResponseInvalidQuery(message=message):
+            raise InvalidQuery(message, **position_of(message))
+        case TransformResponseInternalError(message=message):
+            raise EngineFailed(f"the engine failed: {message}")
+        case _:
+            raise EngineFailed("the engine ended without an answer")
+
+
+def vocabulary(vocab: Vocab) -> DatasetVocabulary:
+    """With all names spelled out."""
+    offset, operation, system, event = vocab.columns
+    return DatasetVocabulary(
+        offset_column=offset,
+        operation_type_column=operation,
+        system_time_column=system,
+        event_time_column=event,
+    )
+
+
+def write_schema(schema: DataSchema, path: Path) -> Path:
+    """A Parquet file without rows, from which an engine takes the columns of an input."""
+    arrow = to_arrow(schema)
+    pq.write_table(arrow.empty_table(), path, **parquet_settings(arrow))
+    return path
+
+
+def _request_input(
+    dataset: Dataset, item: InputPlan, files: InputFiles, folder: Path
+) -> TransformRequestInput:
+    state = dataset.state(item.as_of)
+    if (schema := state.data_schema) is None:
+        raise UnreadableSchema(f"input {item.alias!r} has no schema as of block {item.as_of}")
+    interval = item.offset_interval
+    slices = item.slices if interval is not None else ()
+    return TransformRequestInput(
+        dataset_id=dataset.id,
+        dataset_alias=dataset.entry.alias,
+        query_alias=item.alias,
+        vocab=vocabulary(state.vocab),
+        offset_interval=interval,
+        data_paths=tuple(
+            str(files.get(dataset, ObjectKind.DATA, part.physical_hash)) for part in slices
+        ),
+        schema_file=str(write_schema(schema, folder / f"schema-{dataset.id.multibase}.parquet")),
+        explicit_watermarks=_said(item),
+    )
+
+
+def _said(item: InputPlan) -> tuple[Watermark, ...]:
+    """An input without news says again what it said last, so that no engine has to remember."""
+    if item.watermarks or item.remembered is None:
+        return item.watermarks
+    return (item.remembered,)

@@ -1,0 +1,198 @@
+"""Replay: one recorded execution made again, to be compared with what the chain says.
+
+    replayed = replay(stores, dataset, block, bench)
+    if replayed.differences: …            # names of fields that came out differently
+
+Same intervals of the inputs, same recorded system time, the transform and schema in force at
+that block, and the engine version that made it where it is here. Nothing is committed. What
+engines may do differently, the encoding of files, does not count: hashes and sizes of files
+are taken over from the record when the rows are the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from protocol.chain.state import ChainState
+from protocol.errors import BadInput
+from protocol.identity import DatasetRef
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.data import ExecuteTransformInput
+from protocol.metadata.events import ExecuteTransform
+from protocol.metadata.schema import DataSchema
+from protocol.multihash import Multihash
+from storage.dataset import Dataset, InvalidInterval
+from storage.engines import EngineRun, read_note
+from storage.errors import BlockNotFound, DatasetNotFound, ObjectNotFound
+from storage.stores import Stores
+
+from ..engine.port import UnsupportedEngine
+from ..ingest.run import Bench
+from ..plan.transform import (
+    Consumed,
+    InputChain,
+    InputPlan,
+    TransformPlan,
+    first_schema,
+    input_block,
+    input_plan,
+    require_transform,
+)
+from .chains import newest_watermark
+from .engines import engine_of
+from .iteration import execute
+from .run import engines_of, input_files
+
+
+class NotVerifiable(BadInput):
+    """What a replay needs is not here: an input, its history, or the engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """A recorded execution and the one made again, with files taken over where rows agree."""
+
+    block: HashedBlock
+    expected: ExecuteTransform
+    actual: ExecuteTransform
+    schema: DataSchema | None
+    """Of the rows made again."""
+    engine: str
+    engine_version: str
+    recorded: EngineRun | None
+    """The engine that made the record; None if that was another node's."""
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """Fields in which the two differ; none means that the execution is reproduced."""
+        names = ExecuteTransform.__struct_fields__
+        return tuple(n for n in names if getattr(self.expected, n) != getattr(self.actual, n))
+
+
+def replay(stores: Stores, dataset: Dataset, block: HashedBlock, bench: Bench) -> Replayed:
+    """Make an execution again.
+
+    Raises:
+        NotVerifiable: an input is not here, was rewritten since, or lacks a slice; or no
+            engine here runs the query.
+        InvalidQuery, EngineFailed, IncompatibleSchema, UnexpectedNulls: the query does not
+            give what was recorded, but fails.
+    """
+    event = block.event
+    if not isinstance(event, ExecuteTransform) or block.prev is None:
+        raise NotVerifiable(f"block {block.hash} is no execution of a transform")
+    before = dataset.state(block.prev)
+    recorded = read_note(stores.objects, dataset.id).at(block.sequence_number)
+    try:
+        plan, inputs = recorded_plan(stores, before, block, event)
+        engine = engine_of(plan.transform, engines_of(bench), recorded)
+        with tempfile.TemporaryDirectory(prefix="replay-", dir=bench.scratch) as name:
+            files = input_files(Path(name), bench)
+            done = execute(dataset, plan, inputs, engine, files, Path(name) / "out")
+            files.trim()
+    except (DatasetNotFound, BlockNotFound, ObjectNotFound, UnsupportedEngine) as absent:
+        raise NotVerifiable(f"not verifiable here: {absent.message}", **absent.facts) from absent
+    made = plan.event(
+        data=done.made.data,
+        checkpoint=done.made.checkpoint,
+        watermark=done.response.new_watermark,
+    )
+    return Replayed(
+        block=block,
+        expected=event,
+        actual=with_files_of(made, event),
+        schema=None if done.made.schema is None else done.made.schema.schema,
+        engine=engine.name,
+        engine_version=engine.version,
+        recorded=recorded,
+    )
+
+
+def recorded_plan(
+    stores: Stores, before: ChainState, block: HashedBlock, event: ExecuteTransform
+) -> tuple[TransformPlan, list[Dataset]]:
+    """The plan that a recorded execution followed. Raises as `replay`, and `…NotFound`."""
+    definition = require_transform(before)
+    names = {item.dataset_ref.id: str(item.alias) for item in definition.inputs}
+    inputs = [stores.dataset(DatasetRef(id=item.dataset_id)) for item in event.query_inputs]
+    last = before.last_execution
+    plan = TransformPlan(
+        head=block.hash if block.prev is None else block.prev,
+        transform=definition.transform,
+        inputs=tuple(
+            _recorded_input(dataset, item, names.get(item.dataset_id, ""))
+            for dataset, item in zip(inputs, event.query_inputs, strict=True)
+        ),
+        vocab=before.vocab,
+        schema=before.data_schema,
+        system_time=block.block.system_time,
+        prev_offset=before.last_offset,
+        prev_checkpoint=(
+            last.new_checkpoint.physical_hash if last and last.new_checkpoint else None
+        ),
+        watermark=before.watermark,
+    )
+    return plan, inputs
+
+
+def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -> InputPlan:
+    """The blocks in the recorded interval, as the plan of that time had them."""
+    upto = item.new_block_hash or item.prev_block_hash
+    if upto is not None:
+        _require_in_history(dataset, upto)
+    consumed = Consumed(item.prev_block_hash, item.prev_offset)
+    blocks = []
+    if item.new_block_hash is not None:
+        try:
+            pages = dataset.pages(after=item.prev_block_hash, upto=item.new_block_hash)
+            blocks = [input_block(one) for page in pages for one in page]
+        except InvalidInterval as gone:
+            raise NotVerifiable(
+                f"not verifiable here: the history of input {alias!r} was rewritten since",
+                **gone.facts,
+            ) from gone
+    chain = InputChain(
+        id=dataset.id,
+        alias=alias,
+        head=upto or _first_schema_of(dataset),
+        has_schema=True,
+        blocks=blocks,
+        watermark=newest_watermark(dataset, item.prev_block_hash),
+    )
+    return input_plan(chain, consumed, blocks)
+
+
+def _require_in_history(dataset: Dataset, block: Multihash) -> None:
+    """An input that was reset or compacted since has the block no more, or off its chain."""
+    found = dataset.block(block)
+    dataset.path(after=found.hash)
+
+
+def _first_schema_of(dataset: Dataset) -> Multihash:
+    """Where the schema of an input begins of which nothing was consumed."""
+    for page in dataset.pages():
+        if (found := first_schema(input_block(block) for block in page)) is not None:
+            return found
+    return dataset.head()
+
+
+def with_files_of(made: ExecuteTransform, recorded: ExecuteTransform) -> ExecuteTransform:
+    """The execution made again, with hashes and sizes of files as recorded.
+
+    Another Parquet encoding of the same rows is fine, and the content of checkpoints is not
+    compared; logical hash, offsets and presence are.
+    """
+    data, checkpoint = made.new_data, made.new_checkpoint
+    if data is not None and recorded.new_data is not None:
+        data = replace(
+            data,
+            physical_hash=recorded.new_data.physical_hash,
+            size=recorded.new_data.size,
+        )
+    if checkpoint is not None and recorded.new_checkpoint is not None:
+        checkpoint = recorded.new_checkpoint
+    return replace(made, new_data=data, new_checkpoint=checkpoint)

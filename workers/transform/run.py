@@ -1,0 +1,210 @@
+"""Transforms from start to end: plan, execute, put, commit; until the inputs are read up.
+
+Everything visible happens in the commit, one move of the head for schema and data together.
+What was consumed is in the chain itself, so a job that is repeated goes on where it was cut
+short. Whoever loses the race for the head plans again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from protocol.chain.author import author
+from protocol.chain.state import ChainState
+from protocol.identity import DatasetRef
+from protocol.instant import Instant
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import ExecuteTransform, MetadataEvent
+from protocol.multihash import Multihash
+from storage.dataset import Dataset
+from storage.errors import RefConflict
+from storage.stores import Stores
+from storage.transform_job import TransformPayload, TransformReceipt
+from storage.values import ObjectKey, ObjectKind
+
+from ..engine.port import Engine, engine_for
+from ..ingest.run import Bench
+from ..plan.transform import (
+    IterationLimits,
+    ResetFirst,
+    TransformPlan,
+    UpToDate,
+    plan_transform,
+    require_transform,
+)
+from .chains import backwards, input_chains, input_datasets, refuse_cycle
+from .engines import note_engine
+from .files import CACHE, InputFiles, chunks
+from .iteration import Executed, execute
+from .receipts import added_up, of_blocks, of_iteration, up_to_date
+from .reset import reset
+
+NOTHING_RECORDED = (
+    "the new input gave neither rows nor a watermark, which no block can record; "
+    "it is read again together with what comes next"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A transform job at work on one derivative."""
+
+    stores: Stores
+    dataset: Dataset
+    bench: Bench
+    now: Instant
+    may_reset: bool
+    was_reset: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    def iterate(self) -> TransformReceipt:
+        """One iteration, or the news that there is nothing to do.
+
+        Raises:
+            NodeError: the transform, its inputs or the derivative do not allow it.
+            RefConflict: other writers were first too often.
+        """
+        limits = self.bench.transforms.limits
+        lost = 0
+        while True:
+            state = self.dataset.state()
+            plan = self._plan(state, limits)
+            match plan:
+                case UpToDate(reason=reason):
+                    return up_to_date(state.head, reason)
+                case ResetFirst():
+                    reset(self.stores, self.dataset)
+                    self.may_reset, self.was_reset = False, True
+                    continue
+            try:
+                receipt = self._attempt(state, plan)
+            except RefConflict:
+                lost += 1
+                if lost == self.bench.commit_attempts:
+                    raise
+                continue
+            if receipt is not None:
+                return receipt
+            if not plan.has_more:
+                return up_to_date(state.head, NOTHING_RECORDED)
+            limits = limits.doubled()
+
+    def _plan(
+        self, state: ChainState, limits: IterationLimits
+    ) -> TransformPlan | UpToDate | ResetFirst:
+        definition = require_transform(state)
+        inputs = input_datasets(self.stores, definition)
+        refuse_cycle(self.stores, self.dataset.id, [dataset.id for dataset, _ in inputs])
+        return plan_transform(
+            state,
+            input_chains(inputs, state),
+            now=self.now,
+            limits=limits,
+            reset_on_diverged=self.may_reset,
+        )
+
+    def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
+        """The receipt of a committed iteration; None for one that leaves nothing to record."""
+        engine = engine_for(plan.transform, engines_of(self.bench))
+        with tempfile.TemporaryDirectory(prefix="transform-", dir=self.bench.scratch) as name:
+            files = input_files(Path(name), self.bench)
+            inputs = [self.stores.dataset(DatasetRef(id=item.id)) for item in plan.inputs]
+            done = execute(self.dataset, plan, inputs, engine, files, Path(name) / "out")
+            self.warnings += [text for text in done.warnings if text not in self.warnings]
+            receipt = self._commit(state, plan, done, engine)
+            files.trim()
+        return receipt
+
+    def _commit(
+        self, state: ChainState, plan: TransformPlan, done: Executed, engine: Engine
+    ) -> TransformReceipt | None:
+        events = events_of(plan, done)
+        if not events:
+            return None
+        blocks, _ = author(state, events, system_time=plan.system_time)
+        made = done.made
+        if made.data is not None:
+            self._put(ObjectKind.DATA, made.data.physical_hash, made.data_path)
+        if made.checkpoint is not None:
+            self._put(ObjectKind.CHECKPOINT, made.checkpoint.physical_hash, made.checkpoint_path)
+        note_engine(self.stores.objects, self.dataset, engine, blocks[-1])
+        self.dataset.commit(blocks, expected=plan.head)
+        return of_iteration(plan, blocks, engine)
+
+    def _put(self, kind: ObjectKind, content: Multihash, path: Path) -> None:
+        self.bench.objects.put(ObjectKey(self.dataset.id, kind, content), chunks(path))
+
+
+def run_transform(
+    stores: Stores,
+    dataset: Dataset,
+    payload: TransformPayload,
+    bench: Bench,
+    *,
+    now: Instant,
+    repeated: bool = False,
+) -> TransformReceipt:
+    """Compute what is new, iteration by iteration. `now` is the time of the request.
+
+    Ends when the inputs are read up, or after some time with `has_more`.
+
+    Raises: as `Run.iterate`; what earlier iterations of the job committed stays.
+    """
+    options = bench.transforms
+    asked = payload.reset_on_diverged
+    run = Run(
+        stores=stores,
+        dataset=dataset,
+        bench=bench,
+        now=now,
+        may_reset=options.reset_on_diverged if asked is None else asked,
+    )
+    total = of_blocks(committed_since(dataset, now)) if repeated else None
+    deadline = time.monotonic() + options.seconds
+    while True:
+        receipt = run.iterate()
+        total = receipt if total is None else added_up(total, receipt)
+        if not receipt.has_more or time.monotonic() >= deadline:
+            return replace(total, was_reset=run.was_reset, warnings=tuple(run.warnings))
+
+
+def events_of(plan: TransformPlan, done: Executed) -> list[MetadataEvent]:
+    """What an iteration leaves in the chain; nothing if there is nothing a block could record.
+
+    A run on empty inputs settles the schema only.
+    """
+    made = done.made
+    events: list[MetadataEvent] = [] if made.schema is None else [made.schema]
+    event = plan.event(
+        data=made.data, checkpoint=made.checkpoint, watermark=done.response.new_watermark
+    )
+    empty = event.new_data is None and event.new_checkpoint is None and event.new_watermark is None
+    if plan.reads_something and not empty:
+        events.append(event)
+    return events
+
+
+def engines_of(bench: Bench) -> tuple[Engine, ...]:
+    return (bench.engine, *bench.more_engines)
+
+
+def input_files(folder: Path, bench: Bench) -> InputFiles:
+    """Files of a job that works in this folder."""
+    options = bench.transforms
+    return InputFiles(folder / "in", bench.scratch / CACHE, cache_bytes=options.cache_bytes)
+
+
+def committed_since(dataset: Dataset, now: Instant) -> list[HashedBlock]:
+    """Blocks an earlier attempt of the same job has committed, oldest first."""
+    newest = []
+    for block in backwards(dataset, dataset.head()):
+        if block.block.system_time < now:
+            break
+        newest.append(block)
+    executed = any(isinstance(block.event, ExecuteTransform) for block in newest)
+    return newest[::-1] if executed else []
