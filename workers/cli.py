@@ -80,8 +80,8 @@ def _run(settings: WorkerSettings, *, once: bool, warm: bool, parent_pid: int | 
 
 
 def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
-    from .engine.raw_query import SparkEngine
     from .engine.spark import SparkOptions, start_spark
+    from .engine.spark_engine import SparkEngine
     from .ingest.frame import Limits
     from .ingest.run import Bench
     from .prepare.limits import PrepareLimits

@@ -50,7 +50,7 @@ def stores() -> Iterator[Stores]:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
-    from workers.engine.raw_query import SparkEngine
+    from workers.engine.spark_engine import SparkEngine
     from workers.ingest.run import Bench
 
     return Bench(session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path)

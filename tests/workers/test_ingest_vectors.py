@@ -72,7 +72,7 @@ class Runner:
 
     def __init__(self, case: dict[str, Any], spark: SparkSession, folder: Path, web: Any) -> None:
         from workers.engine.datafusion import DataFusionEngine
-        from workers.engine.raw_query import SparkEngine
+        from workers.engine.spark_engine import SparkEngine
         from workers.fetch.values import FetchRules
         from workers.ingest.run import Bench
 

@@ -135,7 +135,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Iterator[Bench]:
-    from workers.engine.raw_query import SparkEngine
+    from workers.engine.spark_engine import SparkEngine
     from workers.fetch.values import FetchRules
     from workers.ingest.run import Bench
 

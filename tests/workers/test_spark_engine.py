@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 class TestSparkEngine(EngineContract):
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Any:
-        from workers.engine.raw_query import SparkEngine
+        from workers.engine.spark_engine import SparkEngine
 
         return SparkEngine(spark)

@@ -1,4 +1,4 @@
-"""Raw queries on DataFusion, in this process: what the reference node preprocesses with.
+"""DataFusion in this process: what the reference node preprocesses with, and transforms row by row.
 
 Names keep their case without quotes. Queries come from whoever owns a dataset, so they are
 held to reading their input: one SELECT each, no definitions, no settings, no files (a table
@@ -22,9 +22,24 @@ from protocol.metadata.engine import (
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
+    TransformRequest,
+    TransformResponse,
+    TransformResponseInternalError,
+    TransformResponseInvalidQuery,
 )
+from protocol.metadata.transforms import Transform
 
-from .port import INPUT, InvalidQuery, check_begins_as_query, steps_of
+from .datafusion_plan import check_row_by_row, forget_functions
+from .port import (
+    INPUT,
+    QUIET,
+    InvalidQuery,
+    Listener,
+    check_begins_as_query,
+    not_incremental,
+    steps_of,
+)
+from .transform import Computed, Work, execute
 
 MEMORY_BYTES = 512 << 20
 OUTPUT_BYTES = 64 << 30
@@ -70,6 +85,30 @@ class DataFusionEngine:
                 return RawQueryResponseInternalError(message=str(bad)[:SHOWN_CHARS])
         return RawQueryResponseSuccess(num_records=count)
 
+    def execute_transform(
+        self, request: TransformRequest, listener: Listener = QUIET
+    ) -> TransformResponse:
+        try:
+            return execute(request, self._compute, listener, carried=False)
+        except Exception as bad:  # as above
+            return TransformResponseInvalidQuery(message=str(bad)[:SHOWN_CHARS])
+        except BaseException as bad:
+            if type(bad).__name__ != _PANIC:
+                raise
+            return TransformResponseInternalError(message=str(bad)[:SHOWN_CHARS])
+
+    def _compute(self, work: Work) -> Computed:
+        context = self._context(str(work.scratch))
+        forget_functions(context)
+        for item in work.inputs:
+            context.register_view(_quoted(item.alias), context.read_parquet(item.path))
+        if work.transform.temporal_tables:
+            raise not_incremental("temporal tables")
+        result = _last(work.transform, context)
+        check_row_by_row(result)
+        schema = pa.schema([_plain(field) for field in result.schema()])
+        return Computed(schema=schema, batches=_batches(result, schema))
+
     def _context(self, spill: str) -> SessionContext:
         runtime = RuntimeEnvBuilder().with_disk_manager_specified(spill)
         return SessionContext(SessionConfig(SETTINGS), runtime.with_fair_spill_pool(self._memory))
@@ -79,15 +118,22 @@ def _query(request: RawQueryRequest, context: SessionContext) -> DataFrame:
     inputs = list(request.input_data_paths)
     read = context.read_parquet(inputs[0]) if len(inputs) == 1 else _union(inputs, context)
     context.register_view(INPUT, read)
-    result: DataFrame | None = None
-    for step in steps_of(request.transform):
+    return _last(request.transform, context)
+
+
+def _last(transform: Transform, context: SessionContext) -> DataFrame:
+    """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
+    *named, last = steps_of(transform)
+    for step in named:
         check_begins_as_query(step.query)
         result = context.sql_with_options(step.query, _READING)
-        if step.alias is not None:
-            context.register_view(step.alias, result)
-    if result is None:
-        raise InvalidQuery("the transform has no query")
-    return result
+        context.register_view(_quoted(str(step.alias)), result)
+    check_begins_as_query(last.query)
+    return context.sql_with_options(last.query, _READING)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _union(inputs: list[str], context: SessionContext) -> DataFrame:
@@ -111,10 +157,12 @@ def _write(result: DataFrame, output: Path, limit: int) -> int:
 
 
 def _batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for given in result.execute_stream():
-        batch = given.to_pyarrow()
-        columns = [column.cast(to.type) for column, to in zip(batch.columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    # One after the other: a single stream would take what comes first of the parts of a union.
+    for part in result.execute_stream_partitioned():
+        for given in part:
+            batch = given.to_pyarrow()
+            columns = [col.cast(to.type) for col, to in zip(batch.columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _plain(field: pa.Field) -> pa.Field:

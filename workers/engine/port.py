@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from protocol.errors import BadInput
-from protocol.metadata.engine import RawQueryRequest, RawQueryResponse
+from protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponse,
+    TransformRequest,
+    TransformResponse,
+)
 from protocol.metadata.transforms import SqlQueryStep, Transform
 
 INPUT = "input"
@@ -27,8 +32,33 @@ class UnsupportedEngine(BadInput):
     """A query asks for an engine this node does not run."""
 
 
+class NotIncremental(InvalidQuery):
+    """A query whose rows depend on rows of other iterations, in a way that is not kept track of."""
+
+
+def not_incremental(what: str) -> NotIncremental:
+    """The refusal of a construct, said as `what`."""
+    return NotIncremental(
+        f"the query has {what}, whose rows depend on those of other iterations; computed from new "
+        "rows alone they would be wrong"
+    )
+
+
+class Listener:
+    """Hears of a running transform. This one keeps it to itself."""
+
+    def progress(self) -> None:
+        """The query is alive; any number of times."""
+
+    def warning(self, text: str) -> None:
+        """Something its author should know, though it runs."""
+
+
+QUIET = Listener()
+
+
 class Engine(Protocol):
-    """One query engine."""
+    """One query engine. `name` and `version` are what an execution is pinned to."""
 
     name: str
     version: str
@@ -37,6 +67,16 @@ class Engine(Protocol):
         """Query the input files as the view `input`; write the rows to the output path.
 
         The output is one Parquet file, also when it has no rows.
+        """
+        ...
+
+    def execute_transform(
+        self, request: TransformRequest, listener: Listener = QUIET
+    ) -> TransformResponse:
+        """Run one iteration of a derivative dataset over the new rows of its inputs.
+
+        The slice is written to `new_data_path`, also when it has no rows, since it tells the
+        schema; what the next iteration has to know to `new_checkpoint_path`, if anything.
         """
         ...
 
@@ -57,10 +97,20 @@ def engine_for(transform: Transform, engines: Sequence[Engine]) -> Engine:
 
 
 def steps_of(transform: Transform) -> Sequence[SqlQueryStep]:
-    """The steps of a transform; the last one is the result and needs no name."""
-    if transform.queries:
-        return transform.queries
-    return (SqlQueryStep(query=transform.query),) if transform.query else ()
+    """The steps of a transform; the last one is the result and needs no name.
+
+    Raises:
+        InvalidQuery: there is none, or a step before the last has no name.
+    """
+    steps = transform.queries or ()
+    if not steps and transform.query:
+        steps = (SqlQueryStep(query=transform.query),)
+    if not steps:
+        raise InvalidQuery("the transform has no query")
+    for step in steps[:-1]:
+        if step.alias is None:
+            raise InvalidQuery("only the last query may have no alias")
+    return steps
 
 
 def check_begins_as_query(text: str) -> None:

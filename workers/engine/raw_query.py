@@ -15,7 +15,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
-from pyspark import __version__ as spark_version
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -27,6 +26,7 @@ from protocol.metadata.engine import (
     RawQueryResponseSuccess,
 )
 
+from ..merge.columns import quoted
 from .frames import read_parquet, written_batches
 from .port import INPUT, InvalidQuery, check_begins_as_query, steps_of
 
@@ -36,42 +36,35 @@ _FORBIDDEN = ("ScriptTransformation", "CallMethodViaReflection", "TryReflect", "
 _FORBIDDEN_FUNCTIONS = re.compile(r"(?i)^(reflect|try_reflect|java_method|input_file_\w+)$")
 
 
-class SparkEngine:
-    """`Engine` on a Spark session; every request gets a session of its own."""
+def run_raw_query(request: RawQueryRequest, session: SparkSession) -> RawQueryResponse:
+    """Answer a raw query. `session` is of this request alone."""
+    output = Path(request.output_data_path)
+    try:
+        result = _query(request, session)
+        with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
+            count = _write(written_batches(result, Path(scratch)), result, output)
+    except InvalidQuery as bad:
+        return RawQueryResponseInvalidQuery(message=bad.message)
+    except (PySparkException, Py4JJavaError) as bad:
+        return RawQueryResponseInvalidQuery(message=reason(bad))
+    return RawQueryResponseSuccess(num_records=count)
 
-    name = "spark"
-    version = spark_version
 
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
+def _query(request: RawQueryRequest, session: SparkSession) -> DataFrame:
+    paths = [Path(path) for path in request.input_data_paths]
+    schema = pq.read_schema(paths[0])
+    read_parquet(session, paths, schema).createTempView(INPUT)
+    *named, last = steps_of(request.transform)
+    for step in named:
+        _checked(session, step.query).createTempView(quoted(str(step.alias)))
+    return in_stable_order(_checked(session, last.query))
 
-    def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
-        output = Path(request.output_data_path)
-        try:
-            result = self._query(request)
-            with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
-                count = _write(written_batches(result, Path(scratch)), result, output)
-        except InvalidQuery as bad:
-            return RawQueryResponseInvalidQuery(message=bad.message)
-        except (PySparkException, Py4JJavaError) as bad:
-            return RawQueryResponseInvalidQuery(message=_reason(bad))
-        return RawQueryResponseSuccess(num_records=count)
 
-    def _query(self, request: RawQueryRequest) -> DataFrame:
-        session = self._session.newSession()
-        paths = [Path(path) for path in request.input_data_paths]
-        schema = pq.read_schema(paths[0])
-        read_parquet(session, paths, schema).createTempView(INPUT)
-        result: DataFrame | None = None
-        for step in steps_of(request.transform):
-            check_is_query(session, step.query)
-            result = session.sql(step.query)
-            check_plan(result)
-            if step.alias is not None:
-                result.createTempView(step.alias)
-        if result is None:
-            raise InvalidQuery("the transform has no query")
-        return in_stable_order(result)
+def _checked(session: SparkSession, query: str) -> DataFrame:
+    check_is_query(session, query)
+    result = session.sql(query)
+    check_plan(result)
+    return result
 
 
 def check_is_query(session: SparkSession, text: str) -> None:
@@ -81,7 +74,7 @@ def check_is_query(session: SparkSession, text: str) -> None:
     try:
         plan = parser.parseQuery(text)
     except (PySparkException, Py4JJavaError) as bad:
-        raise InvalidQuery(_reason(bad)) from None
+        raise InvalidQuery(reason(bad)) from None
     for name in _function_names(plan.toJSON()):
         if _FORBIDDEN_FUNCTIONS.match(name):
             raise InvalidQuery(f"the function {name} is not available")
@@ -142,6 +135,7 @@ def _write(batches: Iterator[pa.RecordBatch], result: DataFrame, output: Path) -
     return count
 
 
-def _reason(bad: Exception) -> str:
+def reason(bad: Exception) -> str:
+    """What Spark says is wrong, without its stack."""
     text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
     return text.strip()[:SHOWN_CHARS]

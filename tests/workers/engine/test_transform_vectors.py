@@ -1,0 +1,104 @@
+"""Known answers for iterations of derivatives, on every engine that can express them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from protocol.instant import Instant
+from protocol.metadata.engine import (
+    DatasetVocabulary,
+    TransformResponseInvalidQuery,
+    TransformResponseSuccess,
+)
+from tests.workers.engine.requests import Derivative, sql
+from tests.workers.tables import cases, rows_of, table_from
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDS_STATE = {"window", "as-of", "streaming"}
+CASES = cases("transform")
+ROW_BY_ROW = [case for case in CASES if not NEEDS_STATE & set(case["tags"])]
+
+
+def portable(case: dict[str, Any], engine: str) -> bool:
+    return bool(case["given"]["portable_sql"] or case["given"]["transform"]["engine"] == engine)
+
+
+def vocabulary(given: dict[str, str]) -> DatasetVocabulary:
+    names = {"eventTimeColumn": "event_time_column"}
+    return DatasetVocabulary(**{names[key]: name for key, name in given.items()})
+
+
+def check(case: dict[str, Any], engine: Any, folder: Path) -> None:
+    given = case["given"]
+    queries = [step["query"] for step in given["transform"]["queries"]]
+    schemas = {item["alias"]: table_from(item["schema"], []).schema for item in given["inputs"]}
+    derivative = Derivative(
+        engine=engine,
+        folder=folder,
+        transform=sql(*queries, engine=engine.name),
+        schemas=schemas,
+        vocab=vocabulary(given.get("vocab", {})),
+    )
+    for each in case["rounds"]:
+        found = each["inputs"]
+        tables = {
+            item["alias"]: table_from(item["schema"], found[item["alias"]]["rows"])
+            for item in given["inputs"]
+        }
+        marks = {
+            alias: [Instant.parse(text) for text in value["watermarks"]]
+            for alias, value in found.items()
+        }
+        intervals = {
+            alias: tuple(value["offset_interval"])
+            for alias, value in found.items()
+            if "offset_interval" in value
+        }
+        response = derivative.run(
+            tables,
+            marks,
+            intervals=intervals,
+            system_time=Instant.parse(each["system_time"]),
+        )
+        expect = each["expect"]
+        if "error" in expect:
+            assert isinstance(response, TransformResponseInvalidQuery), response
+            return
+        assert isinstance(response, TransformResponseSuccess), response
+        interval = response.new_offset_interval
+        assert (interval and [interval.start, interval.end]) == expect["offset_interval"]
+        mark = response.new_watermark
+        assert (mark and str(mark)) == expect["new_watermark"]
+        table = pq.read_table(derivative.data)
+        if expect["new_data"] is None:
+            assert table.num_rows == 0
+        else:
+            assert table.column_names == expect["new_data"]["columns"]
+            assert rows_of(table) == expect["new_data"]["rows"]
+
+
+@pytest.mark.spark
+class TestSpark:
+    @pytest.mark.parametrize(
+        "case", [c for c in ROW_BY_ROW if portable(c, "spark")], ids=lambda case: case["id"]
+    )
+    def test_known_answer(self, case: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
+        from workers.engine.spark_engine import SparkEngine
+
+        check(case, SparkEngine(spark), tmp_path)
+
+
+class TestDataFusion:
+    @pytest.mark.parametrize(
+        "case", [c for c in ROW_BY_ROW if portable(c, "datafusion")], ids=lambda case: case["id"]
+    )
+    def test_known_answer(self, case: dict[str, Any], tmp_path: Path) -> None:
+        from workers.engine.datafusion import DataFusionEngine
+
+        check(case, DataFusionEngine(), tmp_path)
