@@ -11,6 +11,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from protocol.metadata.data import DataSlice
+
 KIND = "ingest"
 
 
@@ -29,8 +31,19 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """Rows of a snapshot that may vanish at once; absent means all of them."""
 
 
+class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One slice that was added. Offsets are a closed interval."""
+
+    offset_start: int
+    offset_end: int
+    physical_hash: str
+    logical_hash: str
+    size: int
+
+
 class IngestReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of the batch. Offsets are a closed interval."""
+    """What became of the batch. Offsets are a closed interval over all slices; the hashes and
+    the size beside them are of the last slice."""
 
     outcome: Literal["updated", "up-to-date"]
     prev_head: str
@@ -50,6 +63,18 @@ class IngestReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     logical_hash: str | None = None
     size: int | None = None
     """Bytes of the new data slice."""
+    slices: tuple[SliceReceipt, ...] = ()
+    """All new slices, in order of their rows."""
+
+
+def slice_receipt(data: DataSlice) -> SliceReceipt:
+    return SliceReceipt(
+        offset_start=data.offset_interval.start,
+        offset_end=data.offset_interval.end,
+        physical_hash=str(data.physical_hash),
+        logical_hash=str(data.logical_hash),
+        size=data.size,
+    )
 
 
 def to_json(value: IngestPayload | IngestReceipt) -> dict[str, Any]:

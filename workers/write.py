@@ -1,7 +1,8 @@
 """Rows to one Parquet slice: system columns, one writer with fixed settings, both hashes.
 
 Spark computes, this writes. Equal rows give equal bytes on every worker: batches are cut
-anew before they are written, so that how Spark dealt with them leaves no trace.
+anew before they are written, so that how Spark dealt with them leaves no trace. Row groups
+are large, since readers pay for each: `pieces` gathers them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,10 +28,14 @@ from storage.hashing import threaded
 
 from .conform import NullCounts, conform
 from .merge.columns import PROBLEM, CannotMerge, Operation
+from .pieces import Piece, leaves_of, pieces
 from .slice_schema import MILLIS
 
 WRITE_ROWS = 65_536
+WINDOW_VALUES = 4 << 20
+"""Values completed at a time; of wide rows fewer than `WRITE_ROWS` are."""
 ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_BYTES = 256 << 20
 READ_BYTES = 1 << 20
 
 
@@ -65,7 +71,7 @@ def write_slice(batches: Iterator[pa.RecordBatch], plan: SlicePlan, path: Path) 
     """
     written = Written(path)
     nulls = NullCounts(plan.schema)
-    rows = _rows(batches, plan, written, nulls)
+    rows = (tallied(batch, plan.vocab, written) for batch in complete(batches, plan, nulls))
     first = next(rows, None)
     if first is None:
         nulls.check()
@@ -77,15 +83,15 @@ def write_slice(batches: Iterator[pa.RecordBatch], plan: SlicePlan, path: Path) 
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> int:
-    """Write complete rows in windows of `WRITE_ROWS`, as every slice is; how many they are.
+    """Write complete rows in large row groups, as every slice is; how many they are.
 
     Without rows the file still tells the schema.
     """
     rows = 0
     with pq.ParquetWriter(path, schema, **parquet_settings(schema)) as writer:
-        for batch in batches:
-            writer.write_batch(batch, ROW_GROUP_ROWS)
-            rows += batch.num_rows
+        for group in pieces(batches, ROW_GROUP_ROWS, ROW_GROUP_BYTES):
+            write_group(writer, group)
+            rows += group.rows
     return rows
 
 
@@ -104,22 +110,28 @@ def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def _rows(
-    batches: Iterator[pa.RecordBatch], plan: SlicePlan, written: Written, nulls: NullCounts
+def write_group(writer: pq.ParquetWriter, group: Piece) -> None:
+    """One row group."""
+    table = pa.Table.from_batches(group.batches, writer.schema)
+    writer.write_table(table, max(1, table.num_rows))
+
+
+def complete(
+    batches: Iterator[pa.RecordBatch], plan: SlicePlan, nulls: NullCounts
 ) -> Iterator[pa.RecordBatch]:
     """Rows with all columns, in windows of fixed size; none after the first misplaced null."""
     next_offset = plan.start
     checked = (_checked(batch) for batch in batches)
+    window = max(1, min(WRITE_ROWS, WINDOW_VALUES // leaves_of(plan.schema)))
     clean = True
-    for batch in windows(checked, WRITE_ROWS):
+    for batch in windows(checked, window):
         if batch.num_rows == 0:
             continue
-        complete = _complete(batch, plan, next_offset)
+        whole = _complete(batch, plan, next_offset)
         next_offset += batch.num_rows
-        clean = nulls.count(complete) and clean
+        clean = nulls.count(whole) and clean
         if clean:
-            _tally(complete, plan.vocab, written)
-            yield complete
+            yield whole
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -133,7 +145,7 @@ def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordBatch:
     vocab, count = plan.vocab, batch.num_rows
     added = {
-        vocab.offset_column: pa.array(range(offset, offset + count), pa.int64()),
+        vocab.offset_column: pa.array(np.arange(offset, offset + count, dtype=np.int64)),
         vocab.system_time_column: pa.repeat(pa.scalar(plan.system_time.millis, MILLIS), count),
     }
     columns = {
@@ -147,7 +159,8 @@ def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordB
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=plan.schema)
 
 
-def _tally(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> None:
+def tallied(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordBatch:
+    """The batch, once it is counted in `written`."""
     for counted in pc.value_counts(batch.column(vocab.operation_type_column)).to_pylist():
         code = Operation(counted["values"])
         written.operations[code] = written.operations.get(code, 0) + counted["counts"]
@@ -156,6 +169,7 @@ def _tally(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> None:
     instant = Instant.from_millis(latest)
     if written.max_event_time is None or instant > written.max_event_time:
         written.max_event_time = instant
+    return batch
 
 
 def described(path: Path, start: int) -> DataSlice:

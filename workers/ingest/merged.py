@@ -1,4 +1,9 @@
-"""Rows of a staged batch, merged with the history and in their final order: one Spark action."""
+"""Rows of a staged batch, merged with the history and in their final order.
+
+At most one Spark action. Where every row of the batch passes, the merge has nothing to do but
+to put them in order of event time: rows that come in order are taken as they lie, and what
+fits memory is sorted there, since an action costs more than either.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -15,13 +22,18 @@ from protocol.instant import Instant
 from protocol.metadata.reading import MergeStrategy
 
 from ..conform import carrier
-from ..engine.frames import UnsupportedByEngine, read_parquet, sorted_batches
-from ..merge.columns import POSITION, Merging, col
-from ..merge.table import MERGE, Strategy, merging_of
+from ..engine.frames import BATCH_ROWS, UnsupportedByEngine, read_parquet, sorted_batches
+from ..merge.columns import POSITION, Merging, Operation, col
+from ..merge.table import MERGE, Strategy, check_key, merging_of
+from ..slice_schema import MILLIS
 from .stage import Staged
 
 SMALL_ROWS = 200_000
 """Up to so many rows one task sorts and memory holds the result."""
+
+
+SORT_BYTES = 256 << 20
+"""Up to so many bytes are sorted in memory; sorting takes three times as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +50,7 @@ class MergeRun:
     history_rows: int = 0
     partitions: int = 4
     small_rows: int = SMALL_ROWS
+    sort_bytes: int = SORT_BYTES
 
 
 def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.RecordBatch]:
@@ -49,6 +62,12 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
     """
     rule = MERGE[type(run.strategy)]
     merging = merging_of(run.strategy, run.vocab)
+    if rule.by_event_time and not (rule.reads and run.history):
+        check_key(merging, run.staged.schema.names, rule)
+        if run.staged.ordered:
+            return _as_they_lie(run, merging)
+        if run.staged.size <= run.sort_bytes:
+            return _sorted_here(run, merging)
     touched = run.staged.rows + (run.history_rows if rule.reads else 0)
     small = touched <= run.small_rows
     session = session.newSession()
@@ -67,6 +86,29 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
         small=small,
         partitions=run.partitions,
     )
+
+
+def _as_they_lie(run: MergeRun, merging: Merging) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(run.staged.path) as file:
+        for batch in file.iter_batches(BATCH_ROWS):
+            yield _appended(batch, merging)
+
+
+def _sorted_here(run: MergeRun, merging: Merging) -> Iterator[pa.RecordBatch]:
+    """Sorted by event time; the sort is stable, so that the position decides ties."""
+    table = pq.read_table(run.staged.path)
+    times = table.column(run.vocab.event_time_column)
+    if times.null_count:
+        fallback = pa.scalar(run.source_event_time.millis, MILLIS).cast(times.type, safe=False)
+        times = times.fill_null(fallback)
+    order = pc.sort_indices(pa.table([times], ["t"]), sort_keys=[("t", "ascending")])
+    for batch in table.take(order).to_batches(BATCH_ROWS):
+        yield _appended(batch, merging)
+
+
+def _appended(batch: pa.RecordBatch, merging: Merging) -> pa.RecordBatch:
+    codes = pa.repeat(pa.scalar(int(Operation.APPEND), pa.int32()), batch.num_rows)
+    return batch.append_column(merging.op, codes)
 
 
 def reads_history(strategy: MergeStrategy) -> bool:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData
 from protocol.multihash import Multihash
+from storage.ingest_job import slice_receipt
 from storage.poll_job import PollReceipt
 
 _COUNTS = ("rows_read", "rows_added", "rows_known", "rows_retracted", "rows_corrected", "fetches")
@@ -42,6 +43,7 @@ def added_up(first: PollReceipt, second: PollReceipt) -> PollReceipt:
         outcome="updated" if updated else "up-to-date",
         prev_head=first.prev_head,
         blocks=(*first.blocks, *second.blocks),
+        slices=(*first.slices, *second.slices),
         offset_start=start,
         uncacheable=second.uncacheable and not updated,
         **counts,
@@ -68,5 +70,6 @@ def of_blocks(blocks: Sequence[HashedBlock]) -> PollReceipt | None:
         physical_hash=str(last.physical_hash) if last else None,
         logical_hash=str(last.logical_hash) if last else None,
         size=last.size if last else None,
+        slices=tuple(slice_receipt(each) for each in slices),
         fetches=len(events),
     )

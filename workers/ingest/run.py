@@ -8,7 +8,9 @@ recognised when it is repeated, because equal plans give equal slices.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +38,7 @@ from protocol.metadata.transforms import Transform
 from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.errors import RefConflict
-from storage.ingest_job import IngestPayload, IngestReceipt
+from storage.ingest_job import IngestPayload, IngestReceipt, slice_receipt
 from storage.ports import ObjectStore
 from storage.values import ObjectKey, ObjectKind
 
@@ -47,7 +49,9 @@ from ..merge.columns import Operation
 from ..plan.ingest import IngestPlan, plan_ingest
 from ..prepare.limits import PrepareLimits
 from ..slice_schema import slice_schema
-from ..write import SlicePlan, Written, write_slice
+from ..transform.options import TransformOptions
+from ..slices import Cut, operations, write_slices
+from ..write import SlicePlan, Written
 from .frame import BATCH_ROWS, Frame, Limits
 from .merged import MergeRun, merged, reads_history, takes_operations
 from .read import open_frame
@@ -72,7 +76,7 @@ class Bench:
 
     session: SparkSession
     engine: Engine
-    """Spark; the others, if any, preprocess only."""
+    """Spark; the others, if any, preprocess and transform."""
     objects: ObjectStore
     scratch: Path
     limits: Limits = field(default_factory=Limits)
@@ -85,6 +89,8 @@ class Bench:
     poll_max_vanish_percent: int = 50
     max_fetches: int = 1_000
     slices: SliceLists = field(default_factory=SliceLists)
+    transforms: TransformOptions = field(default_factory=TransformOptions)
+    cut: Cut = field(default_factory=Cut)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +110,7 @@ class Outcome:
     """Events of one ingest and what they were made from; nothing is committed yet."""
 
     events: list[MetadataEvent]
-    written: Written | None
+    slices: list[Written]
     rows_read: int
 
 
@@ -162,7 +168,7 @@ def prepare(
     if frame is not None and plan.preprocess is not None:
         frame = _preprocessed(frame, plan.preprocess, bench, scratch)
     if frame is None:
-        return Outcome(events=_data_event(plan, None, extras), written=None, rows_read=0)
+        return Outcome(events=_data_events(plan, [], extras), slices=[], rows_read=0)
     known = to_arrow(plan.schema) if plan.schema is not None else None
     staged = stage(
         frame,
@@ -173,13 +179,13 @@ def prepare(
         known=known,
     )
     schema = slice_schema(staged.schema, plan.vocab, known)
-    written = _written(dataset, plan, staged, schema, bench, scratch)
-    check_vanished(plan, staged.rows, written, extras.max_vanish_percent)
+    slices = _written(dataset, plan, staged, schema, bench, scratch)
+    check_vanished(plan, staged.rows, slices, extras.max_vanish_percent)
     events: list[MetadataEvent] = []
     if plan.schema is None:
         events.append(SetDataSchema(schema=from_arrow(schema)))
-    events += _data_event(plan, written, extras)
-    return Outcome(events=events, written=written, rows_read=staged.rows)
+    events += _data_events(plan, slices, extras)
+    return Outcome(events=events, slices=slices, rows_read=staged.rows)
 
 
 def commit(
@@ -191,44 +197,58 @@ def commit(
     *,
     dry_run: bool = False,
 ) -> IngestReceipt:
-    """Put the slice, author the blocks, move the head. Raises `RefConflict`."""
+    """Put the slices, author the blocks, move the head once. Raises `RefConflict`."""
     blocks, _ = author(state, outcome.events, system_time=plan.system_time)
     if blocks and not dry_run:
-        if outcome.written is not None and outcome.written.data is not None:
-            key = ObjectKey(dataset.id, ObjectKind.DATA, outcome.written.data.physical_hash)
-            bench.objects.put(key, _chunks(outcome.written.path))
+        put_slices(dataset, outcome.slices, bench)
         dataset.commit(blocks, expected=plan.head)
     return receipt(plan, outcome, blocks)
 
 
+def put_slices(dataset: Dataset, slices: Sequence[Written], bench: Bench) -> None:
+    """Upload slices side by side; returns when all are there."""
+
+    def put(written: Written) -> None:
+        if written.data is not None:
+            key = ObjectKey(dataset.id, ObjectKind.DATA, written.data.physical_hash)
+            bench.objects.put(key, chunks(written.path))
+
+    if len(slices) == 1:
+        put(slices[0])
+        return
+    with ThreadPoolExecutor(bench.cut.threads, thread_name_prefix="uploads") as pool:
+        for _ in pool.map(put, slices):
+            pass
+
+
 def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> IngestReceipt:
-    written = outcome.written
-    data = written.data if written else None
-    done = written.operations if written else {}
+    slices = [written.data for written in outcome.slices if written.data is not None]
+    last = slices[-1] if slices else None
+    done = operations(outcome.slices)
     added, corrected = done.get(Operation.APPEND, 0), done.get(Operation.CORRECT_TO, 0)
-    watermark = next(
-        (b.event.new_watermark for b in blocks if isinstance(b.event, AddData)), plan.watermark
-    )
+    marks = [b.event.new_watermark for b in blocks if isinstance(b.event, AddData)]
+    watermark = marks[-1] if marks else plan.watermark
     return IngestReceipt(
         outcome="updated" if blocks else "up-to-date",
         prev_head=str(plan.head),
         head=str(blocks[-1].hash if blocks else plan.head),
         blocks=tuple(str(block.hash) for block in blocks),
-        offset_start=data.offset_interval.start if data else None,
-        offset_end=data.offset_interval.end if data else None,
+        offset_start=slices[0].offset_interval.start if slices else None,
+        offset_end=last.offset_interval.end if last else None,
         rows_read=outcome.rows_read,
         rows_added=added,
         rows_known=max(0, outcome.rows_read - added - corrected - _retracting(plan, done)),
         rows_retracted=done.get(Operation.RETRACT, 0),
         rows_corrected=corrected,
         watermark=str(watermark) if watermark else None,
-        physical_hash=str(data.physical_hash) if data else None,
-        logical_hash=str(data.logical_hash) if data else None,
-        size=data.size if data else None,
+        physical_hash=str(last.physical_hash) if last else None,
+        logical_hash=str(last.logical_hash) if last else None,
+        size=last.size if last else None,
+        slices=tuple(slice_receipt(each) for each in slices),
     )
 
 
-def _retracting(plan: IngestPlan, done: dict[Operation, int]) -> int:
+def _retracting(plan: IngestPlan, done: Counter[Operation]) -> int:
     """Rows of the batch that retract; in a snapshot it is their absence that does."""
     return done.get(Operation.RETRACT, 0) if takes_operations(plan.merge) else 0
 
@@ -240,12 +260,11 @@ def _written(
     schema: pa.Schema,
     bench: Bench,
     scratch: Path,
-) -> Written:
+) -> list[Written]:
     """Merge and write. Only a snapshot can have something to say without rows."""
     snapshot = isinstance(plan.merge, MergeStrategySnapshot)
-    target = scratch / "slice.parquet"
     if staged.rows == 0 and not (snapshot and plan.has_history):
-        return Written(target)
+        return []
     run = MergeRun(
         staged=staged,
         strategy=plan.merge,
@@ -265,10 +284,12 @@ def _written(
         system_time=plan.system_time,
         source_event_time=plan.source_event_time,
     )
-    return write_slice(rows, slice_plan, target)
+    return write_slices(rows, slice_plan, scratch, bench.cut)
 
 
-def check_vanished(plan: IngestPlan, rows: int, written: Written, max_percent: int) -> None:
+def check_vanished(
+    plan: IngestPlan, rows: int, slices: Sequence[Written], max_percent: int
+) -> None:
     """The guard of snapshots: how much of the state may be absent from the batch.
 
     A few rows may always vanish; from an empty batch none may, unless all may.
@@ -276,10 +297,11 @@ def check_vanished(plan: IngestPlan, rows: int, written: Written, max_percent: i
     Raises:
         RowsVanished: more of them than `max_percent` of the rows that stood before.
     """
-    vanished = written.operations.get(Operation.RETRACT, 0)
+    done = operations(slices)
+    vanished = done[Operation.RETRACT]
     if not isinstance(plan.merge, MergeStrategySnapshot) or vanished == 0 or max_percent >= 100:
         return
-    stood = rows - written.operations.get(Operation.APPEND, 0) + vanished
+    stood = rows - done[Operation.APPEND] + vanished
     if rows == 0 or (vanished > FEW_ROWS and vanished * 100 > max_percent * stood):
         raise RowsVanished(
             f"{vanished} of {stood} rows are gone from the snapshot, and at most {max_percent} "
@@ -301,21 +323,42 @@ def _history(dataset: Dataset, plan: IngestPlan, bench: Bench, scratch: Path) ->
     ]
 
 
-def _data_event(plan: IngestPlan, written: Written | None, extras: Extras) -> list[MetadataEvent]:
-    """`AddData` if there are rows, a new watermark or another source state; else nothing."""
-    data = written.data if written else None
-    watermark = next_watermark(plan.watermark, written, extras.watermark)
+def _data_events(
+    plan: IngestPlan, slices: Sequence[Written], extras: Extras
+) -> list[MetadataEvent]:
+    """An `AddData` per slice; without rows one if the watermark or the source state changed.
+
+    The last one says where the source left off now, those before it where it was: whoever
+    stops between them reads the batch again.
+    """
+    events: list[MetadataEvent] = []
+    offset, watermark = plan.prev_offset, plan.watermark
+    for written in slices:
+        last = written is slices[-1]
+        watermark = next_watermark(watermark, written, extras.watermark if last else None)
+        events.append(
+            AddData(
+                prev_offset=offset,
+                new_data=written.data,
+                new_watermark=watermark,
+                new_source_state=extras.source_state if last else plan.source_state,
+            )
+        )
+        offset = written.data.offset_interval.end if written.data else offset
+    if events:
+        return events
+    watermark = next_watermark(plan.watermark, None, extras.watermark)
     same_state = extras.source_state == plan.source_state
     empty = watermark is None and extras.source_state is None
-    if data is None and (empty or (watermark == plan.watermark and same_state)):
+    if empty or (watermark == plan.watermark and same_state):
         return []
-    event = AddData(
-        prev_offset=plan.prev_offset,
-        new_data=data,
-        new_watermark=watermark,
-        new_source_state=extras.source_state,
-    )
-    return [event]
+    return [
+        AddData(
+            prev_offset=plan.prev_offset,
+            new_watermark=watermark,
+            new_source_state=extras.source_state,
+        )
+    ]
 
 
 def next_watermark(
@@ -352,24 +395,22 @@ def _already_done(
     """The receipt of an earlier attempt that committed but could not say so."""
     blocks = [b for b in dataset.blocks() if b.block.system_time >= now]
     for at, block in enumerate(blocks):
-        if not isinstance(block.event, AddData) or block.prev is None:
+        if not isinstance(block.event, AddData | SetDataSchema) or block.prev is None:
             continue
-        first = at - 1 if at and isinstance(blocks[at - 1].event, SetDataSchema) else at
-        for start in {first, at}:
-            with suppress(BadInput, RefConflict, ChainRuleBroken):
-                base = blocks[start].prev
-                if base is None:
-                    continue
-                state = dataset.state(base)
-                plan = plan_ingest(state, payload, now=now)
-                outcome = prepare(dataset, plan, path, bench, scratch, push_extras(state, payload))
-                ours, _ = author(state, outcome.events, system_time=plan.system_time)
-                if ours and ours[-1].hash == block.hash:
-                    return receipt(plan, outcome, ours)
+        with suppress(BadInput, RefConflict, ChainRuleBroken):
+            state = dataset.state(block.prev)
+            plan = plan_ingest(state, payload, now=now)
+            if plan.system_time != block.block.system_time:
+                continue
+            outcome = prepare(dataset, plan, path, bench, scratch, push_extras(state, payload))
+            ours, _ = author(state, outcome.events, system_time=plan.system_time)
+            if ours and [b.hash for b in ours] == [b.hash for b in blocks[at : at + len(ours)]]:
+                return receipt(plan, outcome, ours)
     return None
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def chunks(path: Path) -> Iterator[bytes]:
+    """A file's bytes, in parts."""
     with path.open("rb") as stream:
         while chunk := stream.read(COPY_BYTES):
             yield chunk

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,11 +20,15 @@ from protocol.chain.state import Vocab
 
 from ..conform import carrier
 from ..merge.columns import POSITION, PROBLEM
+from ..pieces import pieces, weight
 from ..slice_schema import MILLIS, check_input, holds_null_type, same_type
 from .frame import BadInputSchema, BadRow, Frame
 from .text import BadValue, cast_text
 
 Change = Callable[[pa.Array], pa.Array]
+GROUP_ROWS = 1 << 17
+GROUP_BYTES = 32 << 20
+"""A row group of a staged file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,10 @@ class Staged:
     schema: pa.Schema
     rows: int
     event_time_nulls: int = 0
+    ordered: bool = False
+    """Whether event times ascend already; rows without one stand where the others do not."""
+    size: int = 0
+    """Bytes of the values."""
 
 
 def stage(
@@ -69,8 +78,15 @@ def stage(
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
         schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
-    rows, nulls = _write(frame, path, schema, changes, schema.names.index(vocab.event_time_column))
-    return Staged(path=path, schema=schema, rows=rows, event_time_nulls=nulls)
+    seen = _write(frame, path, schema, changes, schema.names.index(vocab.event_time_column))
+    return Staged(
+        path=path,
+        schema=schema,
+        rows=seen.rows,
+        event_time_nulls=seen.nulls,
+        ordered=seen.ascending and seen.nulls in (0, seen.rows),
+        size=seen.size,
+    )
 
 
 def _renamed(names: list[str], vocab: Vocab, *, takes_operations: bool) -> list[str]:
@@ -143,29 +159,58 @@ def _from_text(array: pa.Array, name: str) -> pa.Array:
         raise BadRow("the event time is not a time", column=name, value=bad.value) from None
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What is known of the rows that were staged so far."""
+
+    rows: int = 0
+    nulls: int = 0
+    size: int = 0
+    ascending: bool = True
+    latest: int | None = None
+
+    def add(self, batch: pa.RecordBatch, times: pa.Array) -> None:
+        self.rows += batch.num_rows
+        self.size += weight(batch)
+        self.nulls += times.null_count
+        if not self.ascending or times.null_count == len(times):
+            return
+        known = times.drop_null()
+        counts = known.view(f"int{known.type.bit_width}").to_numpy()
+        before = counts[0] if self.latest is None else self.latest
+        self.ascending = bool(counts[0] >= before and (counts[1:] >= counts[:-1]).all())
+        self.latest = int(counts[-1])
+
+
 def _write(
     frame: Frame, path: Path, schema: pa.Schema, changes: list[Change | None], event_time: int
-) -> tuple[int, int]:
-    """Rows written, and how many of them have no event time."""
+) -> _Seen:
     carried = pa.schema([field.with_type(carrier(field.type)) for field in schema])
     stored = carried.append(pa.field(POSITION, pa.int64(), nullable=False))
-    rows = nulls = 0
-    with pq.ParquetWriter(path, stored, compression="lz4", store_schema=False) as writer:
-        for batch in frame.batches:
-            columns = [
-                change(column) if change else column
-                for column, change in zip(batch.columns, changes, strict=True)
-            ]
-            if len(columns) < len(schema):
-                columns.append(pa.nulls(batch.num_rows, schema.field(len(columns)).type))
-            carried_columns = [
-                column if column.type == field.type else pc.cast(column, field.type)
-                for column, field in zip(columns, carried, strict=True)
-            ]
-            position = pa.array(range(rows, rows + batch.num_rows), pa.int64())
-            writer.write_batch(
-                pa.RecordBatch.from_arrays([*carried_columns, position], schema=stored)
-            )
-            rows += batch.num_rows
-            nulls += columns[event_time].null_count
-    return rows, nulls
+    seen = _Seen()
+    with pq.ParquetWriter(
+        path, stored, compression="lz4", store_schema=False, use_dictionary=False
+    ) as writer:
+        for group in pieces(frame.batches, GROUP_ROWS, GROUP_BYTES):
+            batches = []
+            for batch in group.batches:
+                columns = [
+                    change(column) if change else column
+                    for column, change in zip(batch.columns, changes, strict=True)
+                ]
+                if len(columns) < len(schema):
+                    columns.append(pa.nulls(batch.num_rows, schema.field(len(columns)).type))
+                times = columns[event_time]
+                carried_columns = [
+                    column if column.type == field.type else pc.cast(column, field.type)
+                    for column, field in zip(columns, carried, strict=True)
+                ]
+                positions = np.arange(seen.rows, seen.rows + batch.num_rows, dtype=np.int64)
+                batches.append(
+                    pa.RecordBatch.from_arrays(
+                        [*carried_columns, pa.array(positions)], stored.names
+                    )
+                )
+                seen.add(batches[-1], times)
+            writer.write_table(pa.Table.from_batches(batches).cast(stored))
+    return seen

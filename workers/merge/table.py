@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -19,7 +19,7 @@ from protocol.metadata.reading import (
 
 from .append import append
 from .changelog_stream import changelog_stream
-from .columns import POSITION, Merging
+from .columns import POSITION, Merging, check_columns
 from .ledger import ledger
 from .snapshot import snapshot
 from .upsert_stream import upsert_stream
@@ -38,6 +38,8 @@ class Strategy:
     merge: Merge
     order: Callable[[Merging], tuple[str, ...]]
     takes_operations: bool = False
+    by_event_time: bool = False
+    """Rows pass as they are, in order of event time, those the history knows aside."""
     reads: Callable[[Merging], tuple[str, ...] | None] | None = None
     """Columns of the history it reads: None for the function means nothing, its None all."""
 
@@ -55,8 +57,10 @@ def _by_key_in_input_order(merging: Merging) -> tuple[str, ...]:
 
 
 MERGE: dict[type, Strategy] = {
-    MergeStrategyAppend: Strategy(merge=append, order=_by_event_time),
-    MergeStrategyLedger: Strategy(merge=ledger, order=_by_event_time, reads=lambda m: m.key),
+    MergeStrategyAppend: Strategy(merge=append, order=_by_event_time, by_event_time=True),
+    MergeStrategyLedger: Strategy(
+        merge=ledger, order=_by_event_time, by_event_time=True, reads=lambda m: m.key
+    ),
     MergeStrategySnapshot: Strategy(merge=snapshot, order=_by_key, reads=lambda _: None),
     MergeStrategyChangelogStream: Strategy(
         merge=changelog_stream, order=_by_key_in_input_order, takes_operations=True
@@ -65,6 +69,12 @@ MERGE: dict[type, Strategy] = {
         merge=upsert_stream, order=_by_key, takes_operations=True, reads=lambda _: None
     ),
 }
+
+
+def check_key(merging: Merging, columns: Sequence[str], rule: Strategy) -> None:
+    """Raises `CannotMerge` if the strategy has a key and the batch lacks a column of it."""
+    if rule.reads is not None or rule.takes_operations:
+        check_columns(columns, merging.key, "primary key")
 
 
 def merging_of(strategy: MergeStrategy, vocab: Vocab) -> Merging:
