@@ -46,11 +46,12 @@ from ..engine.port import Engine, InvalidQuery, engine_for
 from ..fetch.values import FetchRules
 from ..history import COPY_BYTES, SliceLists, local_file
 from ..merge.columns import Operation
+from ..meter import Meter
 from ..plan.ingest import IngestPlan, plan_ingest
 from ..prepare.limits import PrepareLimits
 from ..slice_schema import slice_schema
-from ..transform.options import TransformOptions
 from ..slices import Cut, operations, write_slices
+from ..transform.options import TransformOptions
 from ..write import SlicePlan, Written
 from .frame import BATCH_ROWS, Frame, Limits
 from .merged import MergeRun, merged, reads_history, takes_operations
@@ -91,6 +92,8 @@ class Bench:
     slices: SliceLists = field(default_factory=SliceLists)
     transforms: TransformOptions = field(default_factory=TransformOptions)
     cut: Cut = field(default_factory=Cut)
+    meter: Meter = field(default_factory=Meter)
+    """Of the job at hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +174,7 @@ def prepare(
         return Outcome(events=_data_events(plan, [], extras), slices=[], rows_read=0)
     known = to_arrow(plan.schema) if plan.schema is not None else None
     staged = stage(
-        frame,
+        Frame(frame.schema, bench.meter.rows(frame.batches)),
         scratch / "staged.parquet",
         vocab=plan.vocab,
         coerces=plan.coerces,
@@ -179,6 +182,7 @@ def prepare(
         known=known,
     )
     schema = slice_schema(staged.schema, plan.vocab, known)
+    bench.meter.phase("merge")
     slices = _written(dataset, plan, staged, schema, bench, scratch)
     check_vanished(plan, staged.rows, slices, extras.max_vanish_percent)
     events: list[MetadataEvent] = []
@@ -276,7 +280,7 @@ def _written(
         partitions=bench.partitions,
         small_rows=bench.small_rows,
     )
-    rows = merged(run, bench.session, scratch)
+    rows = bench.meter.rows(merged(run, bench.session, scratch))
     slice_plan = SlicePlan(
         schema=schema,
         vocab=plan.vocab,
