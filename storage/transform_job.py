@@ -40,19 +40,13 @@ class TransformReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel")
     """What the author of the query should know, though it runs."""
 
 
-class CheckInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    """An input of a transform that is looked at."""
+class CheckPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A transform to look at, as manifests spell it, inputs by id."""
 
-    id: str
-    alias: str
-
-
-class CheckPayload(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A transform to look at. `transform` and `vocab` are as in manifests."""
-
-    inputs: tuple[CheckInput, ...]
-    transform: dict[str, Any]
+    definition: dict[str, Any]
+    """The `SetTransform`."""
     vocab: dict[str, Any] | None = None
+    """The `SetVocab`, if there is one."""
     current: dict[str, Any] | None = None
     """The schema the result has to go on from, if there is one."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from protocol.chain.state import ChainState
-from protocol.errors import BadInput, Conflict
-from protocol.identity import DatasetId, DatasetRef
+from protocol.errors import BadInput
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.engine import Watermark
 from protocol.metadata.events import AddData, ExecuteTransform, SetTransform
@@ -20,10 +19,6 @@ from ..plan.transform import Consumed, InputChain, consumed_by, input_block
 
 class InputsNotHere(BadInput):
     """Inputs of the transform are not on this node; create or pull them first."""
-
-
-class DependencyCycle(Conflict):
-    """A derivative depends on itself by way of its inputs."""
 
 
 def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Dataset, str]]:
@@ -89,20 +84,3 @@ def backwards(dataset: Dataset, start: Multihash | None) -> Iterator[HashedBlock
         block = dataset.block(start)
         yield block
         start = block.prev
-
-
-def refuse_cycle(stores: Stores, target: DatasetId, inputs: Sequence[DatasetId]) -> None:
-    """Raises `DependencyCycle` if the target is among its inputs, or theirs."""
-    seen, left = set[DatasetId](), list(inputs)
-    while left:
-        one = left.pop()
-        if one == target:
-            raise DependencyCycle(f"{target} would depend on itself", dataset_id=str(target))
-        if one in seen:
-            continue
-        seen.add(one)
-        entry = stores.registry.find(DatasetRef(id=one))
-        if entry is not None:
-            left += [
-                i for i in stores.dataset(DatasetRef(id=one)).state().declared_inputs or () if i
-            ]

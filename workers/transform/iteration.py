@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from protocol.arrow_schema import to_arrow
 from protocol.chain.state import Vocab
@@ -24,6 +25,7 @@ from protocol.metadata.engine import (
     Watermark,
 )
 from protocol.metadata.schema import DataSchema
+from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.values import ObjectKind
 
@@ -36,8 +38,8 @@ from .positions import position_of
 from .result import Made, checked
 
 
-class UnreadableSchema(BadInput):
-    """The schema of an input cannot be handed to an engine."""
+class SchemaNotKnown(BadInput):
+    """An input has no schema as of the block it is read up to."""
 
 
 @dataclass(slots=True)
@@ -141,24 +143,35 @@ def write_schema(schema: DataSchema, path: Path) -> Path:
     return path
 
 
-def _request_input(
-    dataset: Dataset, item: InputPlan, files: InputFiles, folder: Path
+def empty_input(
+    dataset: Dataset, alias: str, folder: Path, *, as_of: Multihash | None = None
 ) -> TransformRequestInput:
-    state = dataset.state(item.as_of)
+    """An input with its columns as of a block, by default the head, and nothing in it."""
+    state = dataset.state(as_of)
     if (schema := state.data_schema) is None:
-        raise UnreadableSchema(f"input {item.alias!r} has no schema as of block {item.as_of}")
-    interval = item.offset_interval
-    slices = item.slices if interval is not None else ()
+        raise SchemaNotKnown(f"input {alias!r} has no schema as of block {state.head}")
     return TransformRequestInput(
         dataset_id=dataset.id,
         dataset_alias=dataset.entry.alias,
-        query_alias=item.alias,
+        query_alias=alias,
         vocab=vocabulary(state.vocab),
+        data_paths=(),
+        schema_file=str(write_schema(schema, folder / f"schema-{dataset.id.multibase}.parquet")),
+        explicit_watermarks=(),
+    )
+
+
+def _request_input(
+    dataset: Dataset, item: InputPlan, files: InputFiles, folder: Path
+) -> TransformRequestInput:
+    interval = item.offset_interval
+    slices = item.slices if interval is not None else ()
+    return replace(
+        empty_input(dataset, item.alias, folder, as_of=item.as_of),
         offset_interval=interval,
         data_paths=tuple(
             str(files.get(dataset, ObjectKind.DATA, part.physical_hash)) for part in slices
         ),
-        schema_file=str(write_schema(schema, folder / f"schema-{dataset.id.multibase}.parquet")),
         explicit_watermarks=_said(item),
     )
 

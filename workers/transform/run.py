@@ -22,6 +22,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import ExecuteTransform, MetadataEvent
 from protocol.multihash import Multihash
 from storage.dataset import Dataset
+from storage.dependencies import refuse_cycle
 from storage.errors import RefConflict
 from storage.stores import Stores
 from storage.transform_job import TransformPayload, TransformReceipt
@@ -37,7 +38,7 @@ from ..plan.transform import (
     plan_transform,
     require_transform,
 )
-from .chains import backwards, input_chains, input_datasets, refuse_cycle
+from .chains import backwards, input_chains, input_datasets
 from .engines import note_engine
 from .files import CACHE, InputFiles, chunks
 from .iteration import Executed, execute
