@@ -30,11 +30,13 @@ from .http.datasets import add_dataset_routes
 from .http.files import add_file_routes
 from .http.gate import Gate
 from .http.ingest import add_ingest
+from .http.mirrors import add_mirror_routes
 from .http.objects import MAX_UPLOADS, ObjectPaths
 from .http.quick_reads import QuickReads
 from .http.refresh import add_refresh
 from .http.system import app_version
 from .http.transfer import add_transfer_routes
+from .mirroring import MirrorRunner
 from .settings import Tenancy
 from .usecases.objects import AtHand
 from .usecases.uploaded_files import clear_away
@@ -82,7 +84,10 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
         api.state.watchers = set()
         sweeping = asyncio.create_task(_sweep(node))
+        mirrors = MirrorRunner(node)
+        mirrors.start()
         yield
+        await run_in_threadpool(mirrors.stop)
         for task in (sweeping, *api.state.watchers):
             task.cancel()
         if on_stop is not None:
@@ -103,6 +108,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     add_transfer_routes(routes, prefix)
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
+    add_mirror_routes(routes, prefix)
     add_dataset_routes(routes, prefix)
     add_access_routes(routes, prefix)
     add_file_routes(routes, prefix)

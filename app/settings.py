@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, IPvAnyNetwork, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from protocol.errors import BadInput
@@ -169,6 +169,15 @@ class Settings(BaseSettings):
     transfer_url_ttl_s: int = Field(
         3600, gt=0, description="Seconds a presigned transfer URL stays valid."
     )
+    mirror_networks: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="Ranges mirrors may pull from, beside the public network."
+    )
+    mirror_threads: int = Field(
+        2, ge=0, le=64, description="Mirrors this service pulls at the same time; 0 = none."
+    )
+    mirror_poll_s: float = Field(
+        2.0, gt=0, description="Seconds between two looks for mirrors that are to be pulled."
+    )
     ingest_wait_s: float = Field(
         60.0,
         ge=0,
@@ -237,6 +246,6 @@ def example_env() -> str:
     """The commented template of all settings with their defaults."""
     lines = ["# Settings of the service. Every line is the default; uncomment what you change."]
     for name, field in Settings.model_fields.items():
-        default = "" if field.default is None else str(field.default)
+        default = {None: "", (): "[]"}.get(field.default, str(field.default))
         lines += ["", f"# {field.description}", f"#{PREFIX}{name.upper()}={default}"]
     return "\n".join(lines) + "\n"

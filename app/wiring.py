@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -40,6 +41,8 @@ class Node:
     session_secret: bytes = field(repr=False)
     clock: Clock = system_clock
     random: Random = os.urandom
+    mirror_bell: threading.Event = field(default_factory=threading.Event)
+    """Rung when a mirror has something to do."""
 
     @property
     def password_cost(self) -> Cost:

@@ -104,6 +104,13 @@ class Unauthorized(Refused):
 _REFUSED_TOKEN = {Reason.INVALID: TokenInvalid, Reason.EXPIRED: TokenExpired}
 
 
+class IsRemote(BadInput):
+    """The dataset is a mirror: only what it follows adds to it."""
+
+    def __init__(self) -> None:
+        super().__init__("the dataset is a mirror; publish where it comes from")
+
+
 def admit(actor: Actor, *, allow_anonymous: bool) -> None:
     """The node-wide policy. Raises `AnonymousRestricted`."""
     if actor.is_anonymous and not allow_anonymous:

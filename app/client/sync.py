@@ -22,6 +22,7 @@ from .repositories import HttpRepository, Repository
 from .simple_pull import pull_simple
 from .smart_pull import pull_smart
 from .smart_push import push_smart
+from .target import Target
 from .urls import Location, Transfer, UnsupportedUrl
 
 
@@ -50,12 +51,25 @@ def pull(
     if target.path is None:
         raise UnsupportedUrl(f"a pull writes into a folder, not to {target}", url=str(target))
     folder = FolderRepository(target.path, limits=limits)
+    return pull_into(source, folder, token=token, force=force, limits=limits, progress=progress)
+
+
+def pull_into(
+    source: Location,
+    target: Target,
+    *,
+    token: str | None = None,
+    force: bool = False,
+    limits: ClientLimits = LIMITS,
+    progress: Progress = UNWATCHED,
+) -> Outcome:
+    """Bring anything a pull may write to to the head of `source`."""
+    if source.transfer is Transfer.SMART:
+        return pull_smart(
+            source, target, token=token, force=force, limits=limits, progress=progress
+        )
     with opened(source, token, limits=limits) as repository:
-        if source.transfer is Transfer.SMART:
-            return pull_smart(
-                source, folder, token=token, force=force, limits=limits, progress=progress
-            )
-        return pull_simple(repository, folder, force=force, limits=limits, progress=progress)
+        return pull_simple(repository, target, force=force, limits=limits, progress=progress)
 
 
 def push(

@@ -13,6 +13,7 @@ from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 
 from ..usecases import datasets as usecase
+from ..usecases import mirrors
 from ..usecases.access import parse_visibility
 from ..usecases.metadata import Aspect, describe, parse_aspects
 from ..usecases.records import DataFormat, shaped
@@ -20,7 +21,7 @@ from ..usecases.schema_formats import SchemaFormat, parse_format, written
 from ..usecases.tail import tail as read_tail
 from .answers import JsonAnswer
 from .bodies import small_body
-from .deps import ActorDep, BaseDep, NodeDep, ReadableDep, WritableDep
+from .deps import ActorDep, BaseDep, NodeDep, OpenDep, ReadableDep
 
 METADATA_PARAMETERS = frozenset({"include", "schemaFormat"})
 DEFAULT_TAIL = 100
@@ -41,9 +42,14 @@ async def create(
     base: BaseDep,
     visibility: str = "private",
 ) -> Response:
-    """The body is a manifest in YAML or JSON."""
+    """The body is a manifest in YAML or JSON; that of a mirror is answered with a job as well."""
     asked = parse_visibility(visibility)
     manifest = await small_body(request, node.settings.max_manifest_bytes)
+    mirror = await run_in_threadpool(mirrors.mirror_asked, manifest)
+    if mirror is not None:
+        entry, job = await run_in_threadpool(mirrors.create_mirror, node, actor, mirror, asked)
+        made = {**usecase.summary(node, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
+        return JsonAnswer(made, 201, {"location": made["url"]})
     entry, head = await run_in_threadpool(usecase.create_dataset, node, actor, manifest, asked)
     shown = usecase.summary(node, entry, base)
     return JsonAnswer({**shown, "head": str(head)}, 201, {"location": shown["url"]})
@@ -70,7 +76,7 @@ def info(node: NodeDep, entry: ReadableDep, base: BaseDep) -> Response:
     return JsonAnswer(usecase.description(node, entry, base))
 
 
-async def append(request: Request, node: NodeDep, actor: ActorDep, entry: WritableDep) -> Response:
+async def append(request: Request, node: NodeDep, actor: ActorDep, entry: OpenDep) -> Response:
     """The body is one MetadataEvent manifest in YAML or JSON."""
     manifest = await small_body(request, node.settings.max_manifest_bytes)
     state = await run_in_threadpool(usecase.append_event, node, actor, entry, manifest)

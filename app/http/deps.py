@@ -10,6 +10,7 @@ from storage.values import DatasetEntry
 
 from ..auth.access import Action
 from ..auth.actors import Actor
+from ..usecases.mirrors import refuse_mirror
 from ..wiring import Node
 
 
@@ -38,6 +39,13 @@ def writable_of(request: Request) -> DatasetEntry:
     return _resolve(request, Action.WRITE)
 
 
+def open_of(request: Request) -> DatasetEntry:
+    """The dataset of the address, which the actor may write to, and which follows no other."""
+    entry = writable_of(request)
+    refuse_mirror(node_of(request), entry)
+    return entry
+
+
 def maintained_of(request: Request) -> DatasetEntry:
     """The dataset of the address, whose access the actor may change."""
     return _resolve(request, Action.MAINTAIN)
@@ -51,6 +59,7 @@ def public_base(request: Request) -> str:
 NodeDep = Annotated[Node, Depends(node_of)]
 ActorDep = Annotated[Actor, Depends(actor_of)]
 ReadableDep = Annotated[DatasetEntry, Depends(readable_of)]
+OpenDep = Annotated[DatasetEntry, Depends(open_of)]
 WritableDep = Annotated[DatasetEntry, Depends(writable_of)]
 MaintainedDep = Annotated[DatasetEntry, Depends(maintained_of)]
 BaseDep = Annotated[str, Depends(public_base)]

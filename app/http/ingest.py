@@ -21,7 +21,7 @@ from ..usecases.ingest_files import check_uploaded
 from ..wiring import Node
 from .answers import JsonAnswer, failed_answer
 from .bodies import Body, BodyTooLong
-from .deps import ActorDep, BaseDep, NodeDep, WritableDep
+from .deps import ActorDep, BaseDep, NodeDep, OpenDep
 
 SLOW_POLL_S = 1.0
 """Seconds between two looks at a job whose client did not wait."""
@@ -38,7 +38,7 @@ async def ingest(
     request: Request,
     node: NodeDep,
     actor: ActorDep,
-    entry: WritableDep,
+    entry: OpenDep,
     base: BaseDep,
     source_name: Annotated[str | None, Query(alias="sourceName", max_length=1000)] = None,
     upload_token: Annotated[str | None, Query(alias="uploadToken", max_length=MAX_CHARS)] = None,

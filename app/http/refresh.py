@@ -1,4 +1,4 @@
-"""POST …/refresh: have the polling source fetched, wait for the receipt."""
+"""POST …/refresh: have the polling source fetched, or a mirror pulled, wait for the receipt."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ async def refresh(
     base: BaseDep,
     exhaust_sources: Annotated[bool, Query(alias="exhaustSources")] = False,
     fetch_uncacheable: Annotated[bool, Query(alias="fetchUncacheable")] = False,
+    force: bool = False,
     max_vanish_percent: Annotated[int | None, Query(alias="maxVanishPercent", ge=0, le=100)] = None,
     event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
-    """The receipt once the poll has ended, 202 with the job if that takes too long."""
+    """The receipt once that has ended, 202 with the job if it takes too long."""
     payload = PollPayload(
         exhaust_sources=exhaust_sources,
         fetch_uncacheable=fetch_uncacheable,
         source_event_time=event_time,
         max_vanish_percent=max_vanish_percent,
     )
-    job = await run_in_threadpool(submit_refresh, node, entry, payload)
+    job = await run_in_threadpool(submit_refresh, node, entry, payload, force=force)
     patience = 0.0 if "respond-async" in prefer else node.settings.ingest_wait_s
     deadline = time.monotonic() + patience
     while (done := await run_in_threadpool(ended, node, job)) is None:

@@ -52,7 +52,7 @@ def create_dataset(
     if len(snapshots) != 1:
         raise OneSnapshotExpected(f"one DatasetSnapshot is expected, there are {len(snapshots)}")
     snapshot = snapshots[0]
-    alias = _new_alias(node, actor, snapshot.name)
+    alias = new_alias(node, actor, snapshot.name)
     may_create(actor, alias)
     dataset = key_pair(node.random(SEED_BYTES)).dataset_id
     events = prepare(snapshot, dataset_id=dataset, resolve=visible_inputs(node, actor))
@@ -64,7 +64,7 @@ def create_dataset(
     return entry, blocks[-1].hash
 
 
-def _new_alias(node: Node, actor: Actor, name: DatasetAlias) -> DatasetAlias:
+def new_alias(node: Node, actor: Actor, name: DatasetAlias) -> DatasetAlias:
     """The full alias of a new dataset: the owner's account is filled in."""
     own = SINGLE_OWNER if node.settings.tenancy is Tenancy.SINGLE else ""
     account = name.account or Name(own or (actor.account.name if actor.account else ""))
@@ -76,7 +76,7 @@ def visible_inputs(node: Node, actor: Actor) -> Callable[[DatasetRef], DatasetId
 
     def resolve(ref: DatasetRef) -> DatasetId | None:
         if ref.alias is not None:
-            ref = DatasetRef(alias=_new_alias(node, actor, ref.alias))
+            ref = DatasetRef(alias=new_alias(node, actor, ref.alias))
         entry = node.stores.registry.find(ref)
         visible = entry and Action.READ in grants(actor, entry, node.settings.tenancy)
         return entry.id if entry and visible else None
@@ -180,6 +180,7 @@ def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
         "pushSources": sorted(state.push_sources),
         "pollingSource": state.polling_source is not None,
         "schema": None if schema is None else to_data(schema),
+        "isMirror": node.stores.mirrors.find(entry.id) is not None,
     }
 
 

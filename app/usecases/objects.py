@@ -19,6 +19,7 @@ from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 from ..auth.access import Action, address, authorize, grants
 from ..auth.actors import ANONYMOUS, Actor
 from ..wiring import Node
+from .mirrors import refuse_mirror
 
 HEAD = "head"
 MAX_PLACES = 4096
@@ -165,6 +166,7 @@ def upload_target(
 ) -> ObjectKey:
     """Where an upload goes, once the actor may write there."""
     entry: DatasetEntry = node.resolve(actor, account, dataset, Action.WRITE)
+    refuse_mirror(node, entry)
     return ObjectKey(entry.id, kind, parse_hash(text))
 
 

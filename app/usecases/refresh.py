@@ -15,6 +15,7 @@ from storage.values import DatasetEntry, Job, JobId, JobSpec
 
 from ..wiring import Node
 from .ingest import parsed_event_time
+from .mirrors import NotAMirror, submit_pull
 from .uploads import FINISHED
 
 
@@ -22,13 +23,19 @@ class NotRefreshable(BadInput):
     """The dataset has no data of its own to fetch."""
 
 
-def submit_refresh(node: Node, entry: DatasetEntry, payload: PollPayload) -> JobId:
-    """Queue a poll behind other work on the dataset; one that waits already is joined.
+def submit_refresh(
+    node: Node, entry: DatasetEntry, payload: PollPayload, *, force: bool = False
+) -> JobId:
+    """Queue a poll, or the pull of a mirror; one that waits already is joined.
 
     Raises:
-        NotRefreshable: a derivative dataset.
+        NotRefreshable: a derivative dataset. NotAMirror: forced, and it follows nothing.
         InvalidEventTime: the fallback event time is no instant.
     """
+    if node.stores.mirrors.find(entry.id) is not None:
+        return submit_pull(node, entry, force=force)
+    if force:
+        raise NotAMirror("only a mirror can be forced to follow: this dataset is none")
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
     if state.kind is DatasetKind.Derivative:
         raise NotRefreshable("Derivative datasets compute their data; only a root fetches data")

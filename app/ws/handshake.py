@@ -25,6 +25,7 @@ from ..auth.access import Action, Unauthenticated, may_create
 from ..auth.actors import Actor
 from ..settings import Tenancy
 from ..usecases.links import Links
+from ..usecases.mirrors import refuse_mirror
 from ..usecases.pull import PullExchange
 from ..usecases.push import PushExchange
 from ..wiring import Node
@@ -74,7 +75,7 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
 
     Raises:
         MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden,
-        VersionMissing, Unauthenticated, IncompatibleVersion, Unauthorized.
+        VersionMissing, Unauthenticated, IncompatibleVersion, Unauthorized, IsRemote.
     """
     action = Action.WRITE if path.is_push else Action.READ
     alias, entry = node.find(actor, path.account, path.dataset, action, creates=path.is_push)
@@ -93,6 +94,8 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
         return PullExchange(node, entry, links, encoding=encoding(scope))
     if entry is None:
         may_create(actor, alias)
+    else:
+        refuse_mirror(node, entry)
     return PushExchange(node, alias, entry, links, encoding=encoding(scope))
 
 

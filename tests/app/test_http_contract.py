@@ -13,6 +13,7 @@ from app.main import PREFIX, build_api
 from app.settings import Settings, Tenancy
 from app.wiring import open_node
 from storage.ingest_job import IngestReceipt
+from storage.mirror_job import MirrorReceipt
 from storage.poll_job import PollReceipt
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
@@ -97,7 +98,7 @@ def test_every_reference_of_the_document_leads_somewhere(written):
 
 
 def test_receipts_are_described_field_by_field(written):
-    for receipt in (IngestReceipt, PollReceipt):
+    for receipt in (IngestReceipt, PollReceipt, MirrorReceipt):
         described = written["components"]["schemas"][receipt.__name__]
         fields = [field.encode_name for field in msgspec.structs.fields(receipt)]
         assert list(described["properties"]) == fields == described["required"]
