@@ -9,27 +9,37 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JNetworkError
 
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
 from protocol.instant import Instant
-from storage import ingest_job, poll_job
+from storage import compact_job, ingest_job, poll_job
+from storage.bells.port import Topic
+from storage.dataset import Dataset
 from storage.errors import LeaseLost
+from storage.history import receipt as history_receipt
 from storage.stores import Stores
-from storage.values import Failed, Job, JobOutcome, Succeeded
+from storage.values import Failed, Job, JobEnd, JobOutcome, Succeeded
 
+from .compact.run import run_compaction
+from .ingest.group import Batch, IngestGroup
 from .ingest.poll import run_poll
-from .ingest.run import Bench, run_ingest
+from .ingest.run import Bench
 from .lease import held
 from .log import LOGGER, line
+from .meter import Meter
 
-FIRST_PAUSE_S = 0.005
+P = TypeVar("P")
+
+TOGETHER = {ingest_job.KIND: 128}
+"""Jobs of one dataset that are run together, by kind."""
 MAX_ATTEMPTS = 5
 """A job that took down so many workers is given up."""
 PARENT_CHECK_S = 1.0
@@ -62,50 +72,115 @@ class Worker:
 
     def work(self, *, once: bool = False) -> None:
         """Run jobs until asked to stop; with `once`, until none is left."""
-        pause = FIRST_PAUSE_S
-        while not self.stop.is_set():
-            job = self._claim()
-            if job is not None:
-                self.run(job)
-                pause = FIRST_PAUSE_S
-            elif once:
-                return
-            else:
-                self.stop.wait(pause)
-                pause = min(self.longest_pause_s, pause * 2)
+        with self.stores.bell.listen(Topic.WORK) as bell:
+            while not self.stop.is_set():
+                group = self._claim()
+                if group:
+                    self.run(group)
+                elif once:
+                    return
+                else:
+                    bell.wait(self.longest_pause_s)
 
-    def _claim(self) -> Job | None:
+    def _claim(self) -> Sequence[Job]:
         try:
-            return self.stores.jobs.claim(self.name, HANDLERS, lease=self.lease)
+            return self.stores.jobs.claim_group(
+                self.name, KINDS, lease=self.lease, together=TOGETHER
+            )
         except Exception:  # a busy or restarting database: ask again
             LOGGER.exception("claim failed")
             self.stop.wait(1.0)
-            return None
+            return ()
 
-    def run(self, job: Job) -> None:
-        """Run one claimed job and report its outcome. Raises `EngineGone` only."""
+    def run(self, group: Sequence[Job]) -> None:
+        """Run claimed jobs of one dataset and report their outcome. Raises `EngineGone` only."""
         began = time.monotonic()
-        with held(self.stores.jobs, job, self.name, lease=self.lease):
-            outcome = self._outcome(job)
-            try:
-                self.stores.jobs.finish(job.id, self.name, outcome)
-            except LeaseLost:
-                LOGGER.warning(line("outcome of a job that was lost", job=job.id))
-                return
-        self._log(job, outcome, time.monotonic() - began)
+        with held(self.stores.jobs, group, self.name, lease=self.lease) as meters:
+            ends: Iterable[JobEnd]
+            if group[0].spec.kind == ingest_job.KIND:
+                ends = self._ingest(group, meters)
+            else:
+                ends = (self._single(job, meters[job.id]) for job in group)
+            for end in ends:
+                job = next(job for job in group if job.id == end.job)
+                self._log(job, end.outcome, time.monotonic() - began)
 
-    def _outcome(self, job: Job) -> JobOutcome:
+    def _single(self, job: Job, meter: Meter) -> JobEnd:
+        end = JobEnd(job.id, self.name, self._outcome(job, meter))
+        self._finish(end)
+        return end
+
+    def _outcome(self, job: Job, meter: Meter) -> JobOutcome:
         try:
-            if job.attempt > MAX_ATTEMPTS:
-                raise JobAbandoned(f"the job was given up after {job.attempt - 1} attempts")
-            return Succeeded(HANDLERS[job.spec.kind](self, job))
-        except NodeError as error:
+            self._check_attempts(job)
+            metered = replace(self, bench=replace(self.bench, meter=meter))
+            return Succeeded(HANDLERS[job.spec.kind](metered, job))
+        except Exception as error:
+            return self._failure(job, error)
+
+    def _ingest(self, group: Sequence[Job], meters: Mapping[str, Meter]) -> Iterator[JobEnd]:
+        """Pushed batches of one dataset."""
+        batches = []
+        for job in group:
+            try:
+                self._check_attempts(job)
+                payload = self._payload(job, ingest_job.payload_of)
+                batches.append(Batch(job=job, payload=payload, meter=meters[job.id]))
+            except NodeError as error:
+                end = JobEnd(job.id, self.name, self._failure(job, error))
+                self._finish(end)
+                yield end
+        if not batches:
+            return
+        try:
+            dataset = self.stores.dataset(DatasetRef.parse(str(batches[0].job.spec.dataset)))
+            ingest = IngestGroup(
+                dataset,
+                self.bench,
+                worker=self.name,
+                finish=self._finish,
+                failure=self._failure,
+            )
+            yield from ingest.run(batches)
+        except EngineGone:
+            raise
+        except Exception as error:  # not of one batch: the dataset is gone, or the node fails
+            for batch in batches:
+                outcome = self._failure(batch.job, error)
+                with suppress(LeaseLost):  # of those that have ended
+                    self.stores.jobs.finish(batch.job.id, self.name, outcome)
+                    yield JobEnd(batch.job.id, self.name, outcome)
+
+    def _finish(self, end: JobEnd) -> None:
+        try:
+            self.stores.jobs.finish(end.job, end.worker, end.outcome)
+        except LeaseLost:
+            LOGGER.warning(line("outcome of a job that was lost", job=end.job))
+
+    def _check_attempts(self, job: Job) -> None:
+        if job.attempt > MAX_ATTEMPTS:
+            raise JobAbandoned(f"the job was given up after {job.attempt - 1} attempts")
+
+    def _failure(self, job: Job, error: Exception) -> Failed:
+        """What a job is told about an error. Raises `EngineGone`."""
+        if isinstance(error, NodeError):
             return Failed(type(error).__name__, error.message, dict(error.facts))
-        except (Py4JNetworkError, ConnectionError) as gone:
-            raise EngineGone("Spark does not answer any more") from gone
-        except Exception:
-            LOGGER.exception(line("job failed inside", job=job.id, dataset=job.spec.dataset))
-            return Failed(INTERNAL, INTERNAL_MESSAGE)
+        if isinstance(error, Py4JNetworkError | ConnectionError):
+            raise EngineGone("Spark does not answer any more") from error
+        LOGGER.error(
+            line("job failed inside", job=job.id, dataset=job.spec.dataset), exc_info=error
+        )
+        return Failed(INTERNAL, INTERNAL_MESSAGE)
+
+    def _payload(self, job: Job, read: Callable[[dict[str, Any]], P]) -> P:
+        """The payload of a job on a dataset. Raises `MalformedJob`."""
+        kind = job.spec.kind
+        if job.spec.dataset is None:
+            raise MalformedJob(f"the {kind} job names no dataset")
+        try:
+            return read(job.spec.payload)
+        except ValueError as bad:
+            raise MalformedJob(f"the payload of the {kind} job cannot be read: {bad}") from None
 
     def _log(self, job: Job, outcome: JobOutcome, seconds: float) -> None:
         facts = {"job": job.id, "dataset": job.spec.dataset, "seconds": seconds}
@@ -117,41 +192,38 @@ class Worker:
                 line("job failed", **facts, error=outcome.error, message=outcome.message)
             )
 
-    def ingest(self, job: Job) -> dict[str, Any]:
-        """One pushed batch. The job's submission is the time of its blocks, so that a
-        repeated job makes the blocks it made before."""
-        if job.spec.dataset is None:
-            raise MalformedJob("an ingest job names no dataset")
-        try:
-            payload = ingest_job.payload_of(job.spec.payload)
-        except ValueError as bad:
-            raise MalformedJob(f"the payload of an ingest job cannot be read: {bad}") from None
-        dataset = self.stores.dataset(DatasetRef.parse(str(job.spec.dataset)))
-        receipt = run_ingest(
-            dataset, payload, self.bench, now=job.submitted_at, repeated=job.attempt > 1
-        )
-        return ingest_job.to_json(receipt)
-
     def poll(self, job: Job) -> dict[str, Any]:
         """Fetches of a polling source; the job's submission is the time of all its blocks."""
-        if job.spec.dataset is None:
-            raise MalformedJob("a poll job names no dataset")
-        try:
-            payload = poll_job.payload_of(job.spec.payload)
-        except ValueError as bad:
-            raise MalformedJob(f"the payload of a poll job cannot be read: {bad}") from None
-        dataset = self.stores.dataset(DatasetRef.parse(str(job.spec.dataset)))
+        dataset, payload = self._subject(job, poll_job.payload_of)
         receipt = run_poll(
             dataset, payload, self.bench, now=job.submitted_at, repeated=job.attempt > 1
         )
         return poll_job.to_json(receipt)
 
+    def compact(self, job: Job) -> dict[str, Any]:
+        """Slices of a root become fewer; a repeated job finds nothing left to do."""
+        dataset, payload = self._subject(job, compact_job.payload_of)
+        receipt = run_compaction(
+            dataset,
+            payload,
+            self.stores,
+            self.bench.scratch,
+            attempts=self.bench.commit_attempts,
+        )
+        return history_receipt.to_json(receipt)
+
+    def _subject(self, job: Job, read: Callable[[dict[str, Any]], P]) -> tuple[Dataset, P]:
+        """What a job is about, and its payload. Raises `MalformedJob`."""
+        payload = self._payload(job, read)
+        return self.stores.dataset(DatasetRef.parse(str(job.spec.dataset))), payload
+
 
 HANDLERS: Mapping[str, Callable[[Worker, Job], dict[str, Any]]] = {
-    ingest_job.KIND: Worker.ingest,
     poll_job.KIND: Worker.poll,
+    compact_job.KIND: Worker.compact,
 }
-"""What a worker does, by kind of job."""
+"""What a worker does, by kind of job; pushed batches, which it runs in groups, aside."""
+KINDS = (ingest_job.KIND, *HANDLERS)
 
 
 def watch_parent(parent: int, stop: threading.Event) -> None:

@@ -1,0 +1,1 @@
+"""Compaction on a worker: the rows of several slices become one file, by Arrow alone."""
