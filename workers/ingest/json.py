@@ -34,6 +34,7 @@ from .frame import (
 )
 from .json_scan import JsonScanner, NumberText
 from .json_values import Misfit, column_of, converter, infer
+from .ndjson_lines import NotAgreed, quick_batches
 from .options import check_encoding, check_time_formats
 
 Record = tuple[int, dict[str, Any]]
@@ -46,7 +47,10 @@ def read_ndjson(
     """One object after the other, usually one per line."""
     check_encoding(step.encoding)
     check_time_formats(step.date_format, step.timestamp_format)
-    return _frame(path, schema, limits, _sequence)
+    frame = _frame(path, schema, limits, _sequence)
+    if frame is None or not len(frame.schema):
+        return frame
+    return Frame(frame.schema, _quick_then_scanned(path, frame.schema, limits))
 
 
 def read_json(
@@ -100,6 +104,20 @@ def _frame(path: Path, schema: pa.Schema | None, limits: Limits, records: Record
         schema = _infer(head)
     check_names(schema.names, limits)
     return Frame(schema, _batches(chain(head, rows), schema, limits))
+
+
+def _quick_then_scanned(path: Path, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch]:
+    """Many lines at a time for as long as that agrees with the scanner, which does the rest."""
+    done = 0
+    try:
+        for batch in quick_batches(path, schema, limits):
+            yield batch
+            done += batch.num_rows
+        return
+    except NotAgreed:
+        pass
+    rows = _rows(path, limits, _sequence)
+    yield from _batches(islice(rows, done, None), schema, limits)
 
 
 def _infer(head: list[Record]) -> pa.Schema:

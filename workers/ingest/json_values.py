@@ -15,7 +15,15 @@ import pyarrow as pa
 
 from .frame import Unsupported
 from .json_scan import NumberText
-from .text import parse_date, parse_decimal, parse_float, parse_one, parse_time, parse_timestamp
+from .text import (
+    cast_text,
+    parse_date,
+    parse_decimal,
+    parse_float,
+    parse_one,
+    parse_time,
+    parse_timestamp,
+)
 
 Convert = Callable[[Any], Any]
 _INT64 = range(-(2**63), 2**63)
@@ -39,6 +47,8 @@ def column_of(values: Sequence[Any], wanted: pa.DataType, convert: Convert) -> p
     try:
         if _already(values, wanted):
             return pa.array(values, wanted)
+        if _times_as_text(values, wanted):
+            return cast_text(pa.array(values, pa.string()), wanted)
         converted = [None if value is None else convert(value) for value in values]
         return pa.array(converted, wanted)
     except (ValueError, TypeError, OverflowError, pa.ArrowException):
@@ -74,6 +84,11 @@ def _already(values: Sequence[Any], wanted: pa.DataType) -> bool:
         return True
     matches = _PLAIN.get(kinds.pop())
     return not kinds and matches is not None and matches(wanted)
+
+
+def _times_as_text(values: Sequence[Any], wanted: pa.DataType) -> bool:
+    is_time = pa.types.is_timestamp(wanted) or pa.types.is_date(wanted)
+    return is_time and set(map(type, values)) <= {str, type(None)}
 
 
 def _first_misfit(values: Sequence[Any], wanted: pa.DataType, convert: Convert) -> Misfit:

@@ -189,7 +189,8 @@ def _cast_timestamp(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
         (_PLAIN_TIME, pa.timestamp("ms")),
         (_ZULU_TIME, pa.timestamp("ms", "UTC")),
     ):
-        if _all_match(array, pattern):
+        # Most columns have one form, which the first values tell.
+        if _all_match(array.slice(0, 4), pattern) and _all_match(array, pattern):
             try:
                 millis = pc.cast(array, read_as).cast(pa.int64()).cast(pa.timestamp("ms", "UTC"))
                 return pc.cast(millis, pa.timestamp(wanted.unit, "UTC"), safe=False).cast(wanted)
