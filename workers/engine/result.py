@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from protocol.arrow_digest import ArrowDigest, UnsupportedColumn, windows
 from protocol.arrow_schema import UnsupportedSchema, from_arrow
@@ -22,7 +21,7 @@ from protocol.instant import Instant
 from ..ingest.stage import to_millis
 from ..merge.columns import Operation
 from ..slice_schema import MILLIS, holds_null_type
-from ..write import ROW_GROUP_ROWS, WRITE_ROWS, parquet_settings
+from ..write import WRITE_ROWS, write_batches
 from .port import InvalidQuery
 
 ROW = "odf row"
@@ -99,12 +98,7 @@ def write_result(
     Raises:
         InvalidQuery: values that a slice may not have.
     """
-    rows = 0
-    with pq.ParquetWriter(path, plan.schema, **parquet_settings(plan.schema)) as writer:
-        for batch in _complete(batches, plan, next_offset, system_time):
-            writer.write_batch(batch, ROW_GROUP_ROWS)
-            rows += batch.num_rows
-    return rows
+    return write_batches(_complete(batches, plan, next_offset, system_time), plan.schema, path)
 
 
 def shaped(batches: Iterator[pa.RecordBatch], plan: ResultPlan) -> Iterator[pa.RecordBatch]:
