@@ -20,7 +20,7 @@ from py4j.protocol import Py4JNetworkError
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
 from protocol.instant import Instant
-from storage import compact_job, ingest_job, poll_job
+from storage import compact_job, ingest_job, poll_job, transform_job
 from storage.bells.port import Topic
 from storage.dataset import Dataset
 from storage.errors import LeaseLost
@@ -35,6 +35,8 @@ from .ingest.run import Bench
 from .lease import held
 from .log import LOGGER, line
 from .meter import Meter
+from .transform.check import run_check
+from .transform.run import run_transform
 
 P = TypeVar("P")
 
@@ -212,6 +214,31 @@ class Worker:
         )
         return history_receipt.to_json(receipt)
 
+    def transform(self, job: Job) -> dict[str, Any]:
+        """What the inputs of a derivative have that is new. A job that takes long leaves the
+        rest to another one, behind those of other datasets."""
+        dataset, payload = self._subject(job, transform_job.payload_of)
+        receipt = run_transform(
+            self.stores,
+            dataset,
+            payload,
+            self.bench,
+            now=job.submitted_at,
+            repeated=job.attempt > 1,
+        )
+        if receipt.has_more:
+            self.stores.jobs.submit(transform_job.job_of(dataset.id, payload))
+        return transform_job.to_json(receipt)
+
+    def check(self, job: Job) -> dict[str, Any]:
+        """What a transform would give; nothing is committed."""
+        try:
+            payload = transform_job.check_of(job.spec.payload)
+        except ValueError as bad:
+            raise MalformedJob(f"the payload of the check job cannot be read: {bad}") from None
+        receipt = run_check(self.stores, payload, self.bench, now=job.submitted_at)
+        return transform_job.to_json(receipt)
+
     def _subject(self, job: Job, read: Callable[[dict[str, Any]], P]) -> tuple[Dataset, P]:
         """What a job is about, and its payload. Raises `MalformedJob`."""
         payload = self._payload(job, read)
@@ -221,6 +248,8 @@ class Worker:
 HANDLERS: Mapping[str, Callable[[Worker, Job], dict[str, Any]]] = {
     poll_job.KIND: Worker.poll,
     compact_job.KIND: Worker.compact,
+    transform_job.KIND: Worker.transform,
+    transform_job.CHECK: Worker.check,
 }
 """What a worker does, by kind of job; pushed batches, which it runs in groups, aside."""
 KINDS = (ingest_job.KIND, *HANDLERS)

@@ -42,7 +42,11 @@ class WorkerSettings(BaseSettings):
         None, description="Where jobs keep temporary files; default: the system's temporary folder."
     )
     lease_s: float = Field(30.0, gt=0, description="How long a claimed job is ours without a sign.")
-    poll_ms: int = Field(40, gt=0, description="Longest pause between looks at an empty queue.")
+    poll_ms: int = Field(
+        1000,
+        gt=0,
+        description="Longest pause between looks at an empty queue that nobody rings the bell of.",
+    )
     max_columns: int = Field(2_000, gt=0, description="Most columns a batch may have.")
     max_cell_bytes: int = Field(16 << 20, gt=0, description="Longest single value.")
     max_row_bytes: int = Field(32 << 20, gt=0, description="Longest single record.")
@@ -73,6 +77,21 @@ class WorkerSettings(BaseSettings):
     pipe_s: float = Field(600.0, gt=0, description="How long such a command may take.")
     template_variables: tuple[str, ...] = Field(
         (), description="Variables of the environment that templates of sources may read."
+    )
+    transform_max_rows: int = Field(
+        50_000_000, gt=0, description="Most rows of input one iteration of a derivative reads."
+    )
+    transform_max_bytes: int = Field(
+        4 << 30, gt=0, description="Most bytes of input one iteration of a derivative reads."
+    )
+    transform_s: float = Field(
+        30.0, gt=0, description="Seconds after which a derivative lets other jobs go first."
+    )
+    transform_cache_bytes: int = Field(
+        8 << 30, ge=0, description="Bytes of remote slices kept on disk for the next iterations."
+    )
+    reset_derivatives_on_diverged_input: bool = Field(
+        False, description="Compute a derivative anew when the history of an input was rewritten."
     )
     container_runtime: str | None = Field(
         None, description="Runs images of sources: podman, docker or a path; none: no images."

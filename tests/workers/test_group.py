@@ -1,0 +1,221 @@
+"""Batches of one dataset that wait together are committed together, and stay apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from protocol.chain.author import author
+from protocol.metadata.events import SetInfo
+from protocol.metadata.reading import MergeStrategyLedger, MergeStrategySnapshot
+from protocol.multihash import Multihash
+from storage import ingest_job
+from storage.config import memory_stores
+from storage.dataset import Dataset
+from storage.ingest_job import IngestPayload, IngestReceipt
+from storage.stores import Stores
+from storage.values import Failed, JobId, JobSpec, JobStatus, Succeeded
+from tests.workers.datasets import created, ndjson, now
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from workers.main import Worker
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return memory_stores()
+
+
+@pytest.fixture
+def worker(spark: SparkSession, stores: Stores, tmp_path: Path) -> Worker:
+    from workers.engine.spark_engine import SparkEngine
+    from workers.ingest.run import Bench
+    from workers.main import Worker
+
+    bench = Bench(
+        session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
+    )
+    return Worker(
+        stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
+    )
+
+
+def post(stores: Stores, dataset: Dataset, *rows: dict[str, Any], **asked: Any) -> JobId:
+    """A batch that travels in its job, as small ones do."""
+    body = ndjson(list(rows))
+    payload = IngestPayload(upload=str(Multihash.of(body)), **asked)
+    spec = JobSpec(
+        ingest_job.KIND, dataset.id, ingest_job.to_json(payload), lock=str(dataset.id), body=body
+    )
+    return stores.jobs.submit(spec)
+
+
+def receipt(stores: Stores, job: JobId) -> IngestReceipt:
+    outcome = stores.jobs.get(job).outcome
+    assert isinstance(outcome, Succeeded), outcome
+    return ingest_job.receipt_of(outcome.result)
+
+
+def offsets(stores: Stores, jobs: list[JobId]) -> list[tuple[int | None, int | None]]:
+    told = [receipt(stores, job) for job in jobs]
+    return [(each.offset_start, each.offset_end) for each in told]
+
+
+def head_moves(stores: Stores) -> int:
+    return len(stores.refs.moves(after=0))
+
+
+@pytest.fixture
+def before_put(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Have something happen once, between the plan of a group and its commit."""
+    from workers.ingest import group
+
+    def arrange(happens: Callable[[], None]) -> None:
+        put, left = group.put_slices, [happens]
+
+        def patched(*given: Any) -> None:
+            if left:
+                left.pop()()
+            put(*given)
+
+        monkeypatch.setattr(group, "put_slices", patched)
+
+    return arrange
+
+
+def test_batches_that_wait_together_are_committed_by_one_move(
+    worker: Worker, stores: Stores
+) -> None:
+    dataset = created(stores)
+    jobs = [post(stores, dataset, *[{"n": n}] * (n + 1)) for n in range(4)]
+    worker.work(once=True)
+    assert offsets(stores, jobs) == [(0, 0), (1, 2), (3, 5), (6, 9)]
+    assert head_moves(stores) == 2
+    told = [receipt(stores, job) for job in jobs]
+    assert [len(each.blocks) for each in told] == [2, 1, 1, 1]
+    assert [each.prev_head for each in told[1:]] == [each.head for each in told[:-1]]
+    assert told[-1].head == str(dataset.head())
+    assert [str(block.hash) for block in dataset.blocks()][-5:] == [
+        block for each in told for block in each.blocks
+    ]
+
+
+def test_a_bad_batch_fails_alone(worker: Worker, stores: Stores) -> None:
+    dataset = created(stores)
+    good = post(stores, dataset, {"n": 1})
+    bad = post(stores, dataset, {"n": "many"})
+    last = post(stores, dataset, {"n": 3})
+    worker.work(once=True)
+    outcome = stores.jobs.get(bad).outcome
+    assert isinstance(outcome, Failed)
+    assert offsets(stores, [good, last]) == [(0, 0), (1, 1)]
+    assert head_moves(stores) == 2
+
+
+def test_a_dry_run_within_a_group_leaves_nothing(worker: Worker, stores: Stores) -> None:
+    dataset = created(stores)
+    first = post(stores, dataset, {"n": 1})
+    dry = post(stores, dataset, {"n": 2}, dry_run=True)
+    last = post(stores, dataset, {"n": 3})
+    worker.work(once=True)
+    assert offsets(stores, [first, dry, last]) == [(0, 0), (1, 1), (1, 1)]
+    assert dataset.state().num_records == 2
+
+
+@pytest.mark.parametrize(
+    ("merge", "known"),
+    [
+        (MergeStrategyLedger(primary_key=("n",)), 1),
+        (MergeStrategySnapshot(primary_key=("n",)), 1),
+    ],
+)
+def test_a_batch_meets_the_rows_of_the_one_before_it(
+    merge: Any, known: int, worker: Worker, stores: Stores
+) -> None:
+    dataset = created(stores, merge=merge)
+    when = "2024-01-01T00:00:00Z"
+    post(stores, dataset, {"n": 1, "event_time": when})
+    second = post(stores, dataset, {"n": 1, "event_time": when}, {"n": 2, "event_time": when})
+    worker.work(once=True)
+    assert receipt(stores, second).rows_known == known
+    assert receipt(stores, second).rows_added == 1
+
+
+def test_when_another_writer_was_first_all_are_planned_again(
+    worker: Worker, stores: Stores, before_put: Callable[[Callable[[], None]], None]
+) -> None:
+    dataset = created(stores)
+    jobs = [post(stores, dataset, {"n": n}) for n in range(3)]
+    mine = dataset.head()
+
+    def interrupt() -> None:
+        blocks, _ = author(dataset.state(), [SetInfo(description="x")], system_time=now())
+        dataset.commit(blocks, expected=mine)
+
+    before_put(interrupt)
+    worker.work(once=True)
+    assert offsets(stores, jobs) == [(0, 0), (1, 1), (2, 2)]
+    assert receipt(stores, jobs[0]).prev_head != str(mine)
+
+
+def test_a_batch_cancelled_before_the_commit_is_left_out(
+    worker: Worker, stores: Stores, before_put: Callable[[Callable[[], None]], None]
+) -> None:
+    dataset = created(stores)
+    jobs = [post(stores, dataset, {"n": n}) for n in range(3)]
+    before_put(lambda: stores.jobs.cancel(jobs[1]))
+    worker.work(once=True)
+    assert stores.jobs.get(jobs[1]).status is JobStatus.CANCELLED
+    assert offsets(stores, [jobs[0], jobs[2]]) == [(0, 0), (1, 1)]
+    assert dataset.state().num_records == 2
+
+
+def test_a_worker_that_ends_right_after_the_commit_has_ended_its_jobs(
+    worker: Worker, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = created(stores)
+    jobs = [post(stores, dataset, {"n": n}) for n in range(2)]
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(stores), "mirror_head", killed)
+    with pytest.raises(KeyboardInterrupt):
+        worker.work(once=True)
+    assert offsets(stores, jobs) == [(0, 0), (1, 1)]
+    assert dataset.state().num_records == 2
+
+
+def test_a_late_worker_commits_nothing(
+    worker: Worker, stores: Stores, before_put: Callable[[Callable[[], None]], None]
+) -> None:
+    dataset = created(stores)
+    job = post(stores, dataset, {"n": 1})
+    lease = timedelta(microseconds=1)
+    group = stores.jobs.claim_group("w", [ingest_job.KIND], lease=lease)
+    before_put(
+        lambda: stores.jobs.claim("other", [ingest_job.KIND], lease=timedelta(seconds=9)) and None
+    )
+    worker.run(group)
+    assert dataset.state().num_records == 0
+    assert stores.jobs.get(job).worker == "other"
+
+
+def test_an_expected_head_counts_the_batches_before(worker: Worker, stores: Stores) -> None:
+    dataset = created(stores)
+    head = str(dataset.head())
+    first = post(stores, dataset, {"n": 1}, expected_head=head)
+    second = post(stores, dataset, {"n": 2}, expected_head=head)
+    worker.work(once=True)
+    assert receipt(stores, first).rows_added == 1
+    outcome = stores.jobs.get(second).outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "RefConflict"

@@ -1,0 +1,164 @@
+"""Pushed batches of one dataset that wait together: planned one on the other, committed at once.
+
+Each batch keeps its own blocks and its own receipt; a bad one fails alone. The head moves once
+for all of them, and in the same transaction their jobs end: what is repeated after a crash has
+not been committed. When another writer was first, they are planned again from the new head.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from protocol.chain.author import author
+from protocol.chain.state import ChainState
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
+from storage import ingest_job
+from storage.dataset import Dataset
+from storage.errors import LeaseLost, RefConflict
+from storage.ingest_job import IngestPayload
+from storage.values import Failed, Job, JobEnd, JobOutcome, ObjectKind, Succeeded
+
+from ..history import local_file
+from ..meter import JobLost, Meter
+from ..plan.ingest import plan_ingest
+from ..write import Written
+from .merged import reads_history
+from .run import Bench, prepare, push_extras, put_slices, receipt
+
+TOGETHER_S = 0.25
+"""Seconds after which batches that are ready are committed, though more wait."""
+
+Failure = Callable[[Job, Exception], Failed]
+"""What a job is told about an error. Raises what must end the worker."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """A job of the group. Its submission is the time of its blocks, whoever runs it."""
+
+    job: Job
+    payload: IngestPayload
+    meter: Meter = field(default_factory=Meter)
+
+
+@dataclass(slots=True)
+class _Ready:
+    """Batches that are planned, from the first that waits on, and what they come to."""
+
+    ends: list[JobEnd] = field(default_factory=list)
+    blocks: list[HashedBlock] = field(default_factory=list)
+    slices: list[Written] = field(default_factory=list)
+
+
+class IngestGroup:
+    """One run of a group. `finish` gives a job its outcome where there is nothing to commit."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        bench: Bench,
+        *,
+        worker: str,
+        finish: Callable[[JobEnd], None],
+        failure: Failure,
+    ) -> None:
+        self._dataset, self._bench, self._worker = dataset, bench, worker
+        self._finish, self._failure = finish, failure
+
+    def run(self, batches: Sequence[Batch]) -> Iterator[JobEnd]:
+        """Bring all batches to their end, in their order; the ends, as they come."""
+        waiting, conflicts = list(batches), 0
+        while waiting:
+            with tempfile.TemporaryDirectory(prefix="ingest-", dir=self._bench.scratch) as folder:
+                try:
+                    ready = self._plan(waiting, Path(folder))
+                    self._commit(ready, waiting)
+                except RefConflict as conflict:
+                    conflicts += 1
+                    if conflicts < self._bench.commit_attempts:
+                        continue
+                    ready = _Ready([self._end(waiting[0], self._failure(waiting[0].job, conflict))])
+                    self._commit(ready, waiting)
+                except LeaseLost as lost:
+                    waiting = [batch for batch in waiting if batch.job.id != lost.job]
+                    continue
+            conflicts = 0
+            waiting = waiting[len(ready.ends) :]
+            yield from ready.ends
+
+    def _plan(self, waiting: list[Batch], folder: Path) -> _Ready:
+        """As many batches as may be committed together; lost ones leave `waiting`."""
+        began = time.monotonic()
+        base = state = self._dataset.state()
+        ready = _Ready()
+        for number, batch in enumerate(list(waiting)):
+            if ready.ends and time.monotonic() - began > TOGETHER_S:
+                break
+            scratch = folder / str(number)
+            scratch.mkdir()
+            try:
+                after = self._batch(batch, state, base, scratch, ready)
+            except JobLost:
+                waiting.remove(batch)
+                continue
+            except Exception as error:
+                ready.ends.append(self._end(batch, self._failure(batch.job, error)))
+                continue
+            if after is None:
+                break
+            state = after
+        return ready
+
+    def _batch(
+        self, batch: Batch, state: ChainState, base: ChainState, scratch: Path, ready: _Ready
+    ) -> ChainState | None:
+        """Plan one batch; the state with it, None if what is ready has to be committed first."""
+        payload = batch.payload
+        bench = replace(self._bench, meter=batch.meter)
+        plan = plan_ingest(state, payload, now=batch.job.submitted_at)
+        if state is not base and reads_history(plan.merge):
+            return None
+        bench.meter.phase("read")
+        path = self._input(batch, scratch)
+        outcome = prepare(self._dataset, plan, path, bench, scratch, push_extras(state, payload))
+        blocks, after = author(state, outcome.events, system_time=plan.system_time)
+        done = Succeeded(ingest_job.to_json(receipt(plan, outcome, blocks)))
+        ready.ends.append(self._end(batch, done))
+        if payload.dry_run:
+            return state
+        ready.blocks += blocks
+        ready.slices += outcome.slices
+        bench.meter.phase("commit")
+        return after if blocks else state
+
+    def _input(self, batch: Batch, scratch: Path) -> Path:
+        if batch.job.spec.body is not None:
+            path = scratch / "input"
+            path.write_bytes(batch.job.spec.body)
+            return path
+        upload = Multihash.parse(batch.payload.upload)
+        return local_file(self._dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
+
+    def _commit(self, ready: _Ready, waiting: list[Batch]) -> None:
+        """All that is ready, by one move of the head. Raises `RefConflict`, `LeaseLost`."""
+        if not ready.blocks:
+            for end in list(ready.ends):
+                try:
+                    self._finish(end)
+                except LeaseLost:
+                    ready.ends.remove(end)
+                    waiting[:] = [batch for batch in waiting if batch.job.id != end.job]
+            return
+        put_slices(self._dataset, ready.slices, self._bench)
+        base = ready.blocks[0].prev
+        if base is None:
+            raise AssertionError("unreachable: a batch continues a chain")
+        self._dataset.commit(ready.blocks, expected=base, ended=ready.ends)
+
+    def _end(self, batch: Batch, outcome: JobOutcome) -> JobEnd:
+        return JobEnd(batch.job.id, self._worker, outcome)
