@@ -6,12 +6,16 @@ job looks what a transform would give, and commits nothing.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from protocol.identity import DatasetId
+
 from .ingest_job import IngestReceipt
+from .values import JobSpec
 
 KIND = "transform"
 CHECK = "check"
@@ -61,6 +65,14 @@ class CheckReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     warnings: tuple[str, ...] = ()
     engine: str | None = None
     engine_version: str | None = None
+
+
+def job_of(dataset: DatasetId, payload: TransformPayload) -> JobSpec:
+    """The job to submit; one like it that waits already is joined."""
+    asked = to_json(payload)
+    lock = str(dataset)
+    key = f"{KIND}:{lock}:{json.dumps(asked, sort_keys=True)}"
+    return JobSpec(KIND, dataset, asked, lock=lock, dedup_key=key)
 
 
 def to_json(value: Struct) -> dict[str, Any]:

@@ -84,7 +84,9 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
     from .engine.spark_engine import SparkEngine
     from .ingest.frame import Limits
     from .ingest.run import Bench
+    from .plan.transform import IterationLimits
     from .prepare.limits import PrepareLimits
+    from .transform.options import TransformOptions
 
     session = start_spark(
         SparkOptions(
@@ -113,6 +115,14 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
         ),
         poll_max_vanish_percent=settings.poll_max_vanish_percent,
         max_fetches=settings.max_fetches,
+        transforms=TransformOptions(
+            limits=IterationLimits(
+                rows=settings.transform_max_rows, bytes=settings.transform_max_bytes
+            ),
+            seconds=settings.transform_s,
+            reset_on_diverged=settings.reset_derivatives_on_diverged_input,
+            cache_bytes=settings.transform_cache_bytes,
+        ),
     )
     return make(
         stores=stores,

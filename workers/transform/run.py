@@ -112,10 +112,13 @@ class Run:
     def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
         """The receipt of a committed iteration; None for one that leaves nothing to record."""
         engine = engine_for(plan.transform, engines_of(self.bench))
+        meter = self.bench.meter
+        meter.phase("read")
         with tempfile.TemporaryDirectory(prefix="transform-", dir=self.bench.scratch) as name:
             files = input_files(Path(name), self.bench)
             inputs = [self.stores.dataset(DatasetRef(id=item.id)) for item in plan.inputs]
             done = execute(self.dataset, plan, inputs, engine, files, Path(name) / "out")
+            meter.phase("commit")
             self.warnings += [text for text in done.warnings if text not in self.warnings]
             receipt = self._commit(state, plan, done, engine)
             files.trim()
