@@ -24,6 +24,7 @@ from .index.sql_blocks import SqlBlockIndex
 from .index.sql_states import SqlStates
 from .jobs.memory import MemoryJobQueue
 from .jobs.sql import SqlJobQueue
+from .locks import locks_of
 from .mirrors.memory import MemoryMirrorStore
 from .mirrors.sql import SqlMirrorStore
 from .objects.local import LocalObjectStore
@@ -92,6 +93,7 @@ def open_stores(
         bell=bell,
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
+        locks=locks_of(engine),
     )
     if repair:
         stores.repair_mirrors()

@@ -92,11 +92,18 @@ class ObjectStore(Protocol):
         is removed and raises `HashMismatch`.
         """
 
+    @property
+    def partial(self) -> PartialUploads | None:
+        """None: objects are put in one go here."""
+
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         """Mirror a moved reference beside the objects (`refs/head`, no newline)."""
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         """The mirrored reference; the `RefIndex` is the authority while it exists."""
+
+    def remove_ref(self, dataset: DatasetId, ref: str) -> None:
+        """The mirrored reference goes: what is left is no dataset. Absent: nothing happens."""
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         """Keep the alias beside the objects (`info/alias`), so that an index can be rebuilt."""
@@ -111,6 +118,23 @@ class ObjectStore(Protocol):
 
     def remove(self, dataset: DatasetId) -> None:
         """Everything of a dataset goes, references first. Nothing there: nothing happens."""
+
+
+class PartialUploads(Protocol):
+    """Uploads that may break off and go on. What arrived is seen by nobody until all is there.
+
+    A part that nothing was added to for long is collected by `remove_abandoned`.
+    """
+
+    def received(self, key: ObjectKey) -> int:
+        """How many bytes are here; 0 when there is no upload."""
+
+    def append(self, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int) -> int:
+        """Add bytes; how many are here then. With `total` bytes the object appears.
+
+        Whatever ends it, what arrived before stays. `UploadBusy`, `OffsetMismatch`: nothing
+        was added. `HashMismatch`: all is here and is other content; nothing is kept.
+        """
 
 
 class DatasetRegistry(Protocol):
@@ -213,6 +237,9 @@ class JobQueue(Protocol):
     """
 
     def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId: ...
+    def repeated(self, request: RequestKey) -> JobId | None:
+        """The job that `submit` would give for this request, if that were no new one."""
+
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None: ...
     def claim_group(
         self,

@@ -6,7 +6,8 @@ alias, so that a folder or bucket is a complete ODF dataset on its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -14,14 +15,16 @@ import sqlalchemy as sa
 from protocol.chain.rules import fold
 from protocol.errors import BadInput
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from .bells.port import Bell, MemoryBell
 from .dataset import Dataset, check_objects, put_blocks
-from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound
+from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict
 from .info import read_info, write_info
 from .layout import HEAD
+from .locks import Locks, ProcessLocks
 from .ports import (
     AccountStore,
     BlockIndex,
@@ -38,6 +41,7 @@ from .states import StateCache
 from .values import DatasetEntry, Visibility
 
 REPAIR_PAGE = 500
+REPAIRS_AT_ONCE = 8
 
 
 class SeedMismatch(BadInput):
@@ -69,6 +73,7 @@ class Stores:
     engine: sa.Engine | None = None
     """None when nothing is in a database."""
     states: StateCache = field(default_factory=StateCache)
+    locks: Locks = field(default_factory=ProcessLocks)
 
     def dataset(self, ref: DatasetRef) -> Dataset:
         """A dataset of this node. Raises `DatasetNotFound`."""
@@ -91,35 +96,50 @@ class Stores:
         state = fold(blocks)
         if (state.dataset_id, state.kind) != (entry.id, entry.kind):
             raise SeedMismatch(entry.id)
-        check_objects(self.objects, entry.id, blocks)
-        put_blocks(self.objects, entry.id, blocks)
-        self.registry.create(entry, blocks=blocks)
-        self.states.put(entry.id, blocks[-1].hash, state)
-        self._mirror_entry(entry, pushed=pushed)
-        self.mirror_head(entry.id)
+        with self.locks.hold(entry.id):
+            check_objects(self.objects, entry.id, blocks)
+            put_blocks(self.objects, entry.id, blocks)
+            self.registry.create(entry, blocks=blocks)
+            self.states.put(entry.id, blocks[-1].hash, state)
+            self._mirror_entry(entry, pushed=pushed)
+            self.mirror_head(entry.id)
         return Dataset(entry, self)
 
     def rename_dataset(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         """Raises `DatasetNotFound`, `AliasTaken`."""
-        self.registry.rename(dataset, alias)
-        self.objects.write_alias(dataset, alias)
+        with self.locks.hold(dataset):
+            self.registry.rename(dataset, alias)
+            self.objects.write_alias(dataset, alias)
 
     def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
         """Raises `DatasetNotFound`."""
-        self.registry.set_visibility(dataset, visibility)
+        with self.locks.hold(dataset):
+            self.registry.set_visibility(dataset, visibility)
+            self._mirror_info(self.registry.get(DatasetRef(id=dataset)))
 
     def forget_dataset(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         """The dataset and all its objects go; its lines in the log of moves stay.
+
+        The mirrored head goes first: should this break off, what the index has forgotten is
+        garbage, and no dataset that an index made again would bring back.
 
         Raises:
             DatasetNotFound: but objects left over by an earlier try are removed.
             RefConflict: its head is not `expected`, if that is given.
         """
-        try:
-            self.registry.forget(dataset, expected=expected)
-        finally:
-            if self.registry.find(DatasetRef(id=dataset)) is None:
+        with self.locks.hold(dataset):
+            if expected is not None and (head := self.refs.head(dataset)) != expected:
+                raise RefConflict(expected, head)
+            self.objects.remove_ref(dataset, HEAD)
+            try:
+                self.registry.forget(dataset, expected=expected)
+            except RefConflict:
+                self.mirror_head(dataset)
+                raise
+            except DatasetNotFound:
                 self.objects.remove(dataset)
+                raise
+            self.objects.remove(dataset)
 
     def mirror_head(self, dataset: DatasetId) -> None:
         """Write the head beside the objects, again until no other move came in between.
@@ -132,13 +152,29 @@ class Stores:
             self.objects.write_ref(dataset, HEAD, head)
             written = head
 
-    def repair_mirrors(self) -> int:
-        """Make up for mirrors a crash left behind; returns how many were wrong."""
-        repaired, after = 0, None
+    def repair_mirrors(self, *, moved_since: Instant | None = None) -> int:
+        """Make up for mirrors that crashes and outages left behind; returns how many were wrong.
+
+        With `moved_since`, only those of datasets whose head moved since then.
+        """
+        entries = self._entries() if moved_since is None else self._moved(moved_since)
+        with ThreadPoolExecutor(REPAIRS_AT_ONCE) as pool:
+            return sum(pool.map(self._repair_mirror, entries))
+
+    def _entries(self) -> Iterator[DatasetEntry]:
+        after = None
         while page := self.registry.page(after=after, limit=REPAIR_PAGE):
-            repaired += sum(self._repair_mirror(entry) for entry in page)
+            yield from page
             after = page[-1].alias.folded
-        return repaired
+
+    def _moved(self, since: Instant) -> Iterator[DatasetEntry]:
+        seen, after = set[DatasetId](), 0
+        while page := self.refs.moves(after=after, limit=REPAIR_PAGE, since=since):
+            for dataset in {move.dataset for move in page} - seen:
+                seen.add(dataset)
+                if (entry := self.registry.find(DatasetRef(id=dataset))) is not None:
+                    yield entry
+            after = page[-1].number
 
     def close(self) -> None:
         """Give back all connections."""
@@ -147,18 +183,32 @@ class Stores:
 
     def _repair_mirror(self, entry: DatasetEntry) -> bool:
         try:
-            if self.objects.read_ref(entry.id, HEAD) == self.refs.head(entry.id):
+            if self._is_mirrored(entry):
                 return False
-            self.mirror(entry)
+            with self.locks.hold(entry.id):
+                self.mirror(self.registry.get(DatasetRef(id=entry.id)))
         except DatasetNotFound:  # forgotten meanwhile
             return False
         return True
 
+    def _is_mirrored(self, entry: DatasetEntry) -> bool:
+        info = read_info(self.objects, entry.id)
+        return (
+            self.objects.read_ref(entry.id, HEAD) == self.refs.head(entry.id)
+            and str(self.objects.read_alias(entry.id)) == str(entry.alias)
+            and info is not None
+            and (info.visibility, info.created_at) == (entry.visibility, entry.created_at)
+        )
+
     def mirror(self, entry: DatasetEntry) -> None:
         """Write everything again that lies beside the objects. Raises `DatasetNotFound`."""
-        known = read_info(self.objects, entry.id)
-        self._mirror_entry(entry, pushed=known is not None and known.pushed)
+        self.objects.write_alias(entry.id, entry.alias)
+        self._mirror_info(entry)
         self.mirror_head(entry.id)
+
+    def _mirror_info(self, entry: DatasetEntry) -> None:
+        known = read_info(self.objects, entry.id)
+        write_info(self.objects, entry, pushed=known is not None and known.pushed)
 
     def _mirror_entry(self, entry: DatasetEntry, *, pushed: bool) -> None:
         self.objects.write_alias(entry.id, entry.alias)

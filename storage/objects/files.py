@@ -7,11 +7,12 @@ modification; its content never changes, so `renew` may move it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -50,7 +51,8 @@ def renew(path: Path) -> FileInfo | None:
     if info_of(path) is None:
         return None
     try:
-        os.utime(path)
+        with folder_lock(path.parent):
+            os.utime(path)
     except FileNotFoundError:  # removed since
         return None
     return info_of(path)
@@ -59,23 +61,34 @@ def renew(path: Path) -> FileInfo | None:
 def discard(path: Path, *, before: Instant) -> bool:
     """Remove a file last modified before then, unless it is renewed meanwhile.
 
-    The file is moved aside before the last look at its age: who renews it before that is
-    seen, who comes later finds nothing.
+    Nobody renews it between the last look at its age and its removal. It is never out of sight
+    in between, so that a crash leaves it where it was or gone.
     """
     found = info_of(path)
     if found is None or found.modified >= before:
         return False
-    aside = path.parent / f"{PENDING_PREFIX}{secrets.token_hex(8)}"
     try:
-        path.rename(aside)
-    except FileNotFoundError:  # somebody else removes it as well
+        with folder_lock(path.parent, alone=True):
+            old = path.stat().st_mtime_ns < before.ns
+            if old:
+                path.unlink()
+    except FileNotFoundError:  # somebody else removed it as well
         return False
-    renewed = aside.stat().st_mtime_ns >= before.ns
-    if renewed:
-        with suppress(FileExistsError):  # put again already
-            os.link(aside, path)
-    aside.unlink()
-    return not renewed
+    return old
+
+
+@contextmanager
+def folder_lock(folder: Path | str, *, alone: bool = False) -> Iterator[None]:
+    """Keep files of a folder from being discarded (or, `alone`, from being renewed) meanwhile.
+
+    Among the processes of one machine; it ends with its process. Raises `FileNotFoundError`.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _info(stat: os.stat_result) -> FileInfo | None:
@@ -121,6 +134,16 @@ def write_text(path: Path, text: str, *, durable: bool) -> None:
     """Replace a small text file, all at once, without adding a newline."""
     with _appearing(path, durable=durable) as out:
         out.write(text.encode())
+
+
+def remove(path: Path, *, durable: bool) -> None:
+    """A file goes; if it is absent, nothing happens."""
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if durable:
+        sync_folder(path.parent)
 
 
 def read_text(path: Path) -> str | None:

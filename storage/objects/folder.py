@@ -91,6 +91,9 @@ class FolderObjects:
         except BadInput:
             return None
 
+    def remove_ref(self, ref: str) -> None:
+        files.remove(self.root / ref_path(ref), durable=self._durable)
+
     def write_alias(self, alias: DatasetAlias) -> None:
         self.write_info(ALIAS, str(alias))
 

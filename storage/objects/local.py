@@ -26,9 +26,11 @@ from ..layout import (
     store_name,
     uploads_path,
 )
+from ..ports import PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
 from .folder import FolderObjects
+from .partial import PartialFiles
 
 
 class LocalObjectStore:
@@ -41,6 +43,7 @@ class LocalObjectStore:
         self.root = root
         self._root_text = str(root)
         self._durable = durable
+        self.partial: PartialUploads | None = PartialFiles(self.path, durable=durable)
 
     def folder(self, dataset: DatasetId) -> FolderObjects:
         """The dataset's folder as a repository of its own."""
@@ -124,6 +127,9 @@ class LocalObjectStore:
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         return self.folder(dataset).read_ref(ref)
+
+    def remove_ref(self, dataset: DatasetId, ref: str) -> None:
+        self.folder(dataset).remove_ref(ref)
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         self.folder(dataset).write_alias(alias)

@@ -67,14 +67,15 @@ def _new(folder: str, batch: list[Content]) -> Iterator[tuple[str, str, bytes]]:
             raise HashMismatch(name, actual)
         text = str(name)
         target = f"{folder}/{text}"
-        if (known is not None and text not in known) or not _renew(target):
+        if (known is not None and text not in known) or not _renew(folder, target):
             yield f"{folder}/{PENDING_PREFIX}{token}-{number}", target, content
 
 
-def _renew(path: str) -> bool:
+def _renew(folder: str, path: str) -> bool:
     """Whether the file is there; it counts as just written then."""
     try:
-        os.utime(path)
+        with files.folder_lock(folder):
+            os.utime(path)
     except FileNotFoundError:
         return False
     return True

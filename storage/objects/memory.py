@@ -18,11 +18,14 @@ from protocol.multihash import HashMismatch, Multihash
 from ..clock import Clock, system_clock
 from ..errors import ObjectNotFound
 from ..layout import ALIAS, info_path, ref_path
+from ..ports import PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 
 
 class MemoryObjectStore:
     """`ObjectStore` in a dictionary."""
+
+    partial: PartialUploads | None = None
 
     def __init__(self, *, clock: Clock = system_clock) -> None:
         self._objects: dict[ObjectKey, bytes] = {}
@@ -126,6 +129,10 @@ class MemoryObjectStore:
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         return self._refs.get((dataset, ref))
+
+    def remove_ref(self, dataset: DatasetId, ref: str) -> None:
+        with self._lock:
+            self._refs.pop((dataset, ref), None)
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         self.write_info(dataset, ALIAS, str(alias))

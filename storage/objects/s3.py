@@ -44,6 +44,7 @@ from ..layout import (
     parse_name,
     ref_path,
 )
+from ..ports import PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from .s3_age import CONDEMNED, RENEWED, Ages
 from .s3_bucket import Bucket, Found, KeyMissing, PreconditionLost, StoreUnavailable, UploadGone
@@ -78,6 +79,9 @@ class ObjectBeyondStore(LimitExceeded):
 
 class S3ObjectStore:
     """`ObjectStore` in a bucket. Several processes may share the bucket."""
+
+    partial: PartialUploads | None = None
+    """Objects are put by URL past the node, whole: S3 shows nobody the parts of an upload."""
 
     def __init__(self, bucket: Bucket, *, clock: Clock = system_clock) -> None:
         self.bucket = bucket
@@ -206,6 +210,9 @@ class S3ObjectStore:
             return None if text is None else Multihash.parse(text)
         except BadInput:
             return None
+
+    def remove_ref(self, dataset: DatasetId, ref: str) -> None:
+        self.bucket.call("delete_object", f"{dataset_folder(dataset)}/{ref_path(ref)}")
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         self.write_info(dataset, ALIAS, str(alias))

@@ -27,10 +27,11 @@ RENEWED = ".renewed"
 CONDEMNED = ".condemned"
 YOUNG = timedelta(minutes=10)
 """Below this age nothing needs a mark: far below any age at which objects are discarded."""
-DISCARD_WITHIN_S = 300.0
+DISCARD_WITHIN_S = 60.0
 """Who condemned an object longer ago removes it no more."""
-CONDEMNED_FOR = timedelta(hours=1)
-"""A condemnation older than this is the remains of a crash; far above `DISCARD_WITHIN_S`."""
+CONDEMNED_FOR = timedelta(minutes=10)
+"""A condemnation older than this is the remains of a crash; far above `DISCARD_WITHIN_S`. Until
+then nobody can put an object whose removal was cut short by a crash."""
 
 
 class Ages:

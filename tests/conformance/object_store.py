@@ -208,6 +208,18 @@ class ObjectStoreContract:
         assert store.read_info(OTHER, "node") is None
         assert list(store.list(DATASET)) == []
 
+    def test_a_reference_that_was_removed_is_absent_and_can_be_written_again(
+        self, store: ObjectStore
+    ) -> None:
+        store.remove_ref(DATASET, "head")
+        store.write_ref(DATASET, "head", HASH)
+        store.write_ref(OTHER, "head", HASH)
+        store.remove_ref(DATASET, "head")
+        assert store.read_ref(DATASET, "head") is None
+        assert store.read_ref(OTHER, "head") == HASH
+        store.write_ref(DATASET, "head", HASH)
+        assert store.read_ref(DATASET, "head") == HASH
+
     @pytest.mark.parametrize("name", ["", "../refs/head", "A", "a/b", ".hidden"])
     def test_a_note_has_a_plain_name(self, store: ObjectStore, name: str) -> None:
         with pytest.raises(MalformedRef):
