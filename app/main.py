@@ -29,9 +29,11 @@ from .http.answers import error_answer, not_found_answer
 from .http.datasets import add_dataset_routes
 from .http.files import add_file_routes
 from .http.gate import Gate
+from .http.history import add_history_routes
 from .http.ingest import add_ingest
 from .http.mirrors import add_mirror_routes
-from .http.objects import MAX_UPLOADS, ObjectPaths
+from .http.object_uploads import MAX_UPLOADS
+from .http.objects import ObjectPaths
 from .http.quick_reads import QuickReads
 from .http.refresh import add_refresh
 from .http.system import app_version
@@ -48,9 +50,16 @@ PREFIX: dict[Tenancy, str] = {
     Tenancy.SINGLE: "/{dataset}",
     Tenancy.MULTI: "/{account}/{dataset}",
 }
-CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
+CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 """The reference grants GET and POST. Nothing here goes by cookies, so others do no harm."""
-CORS_EXPOSED = ("ETag", "Location", "Retry-After", "Content-Range", "Accept-Ranges")
+CORS_EXPOSED = (
+    "ETag",
+    "Location",
+    "Retry-After",
+    "Content-Range",
+    "Accept-Ranges",
+    "Upload-Offset",
+)
 MAX_PASSWORDS = 4
 """Passwords checked at once; each takes memory and a core."""
 SWEEP_PAUSE_S = 3600.0
@@ -108,6 +117,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     add_transfer_routes(routes, prefix)
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
+    add_history_routes(routes, prefix)
     add_mirror_routes(routes, prefix)
     add_dataset_routes(routes, prefix)
     add_access_routes(routes, prefix)

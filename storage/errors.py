@@ -137,3 +137,19 @@ class NotAPartOfADataset(BadInput):
 
     def __init__(self, kind: ObjectKind) -> None:
         super().__init__(f"{kind} objects are not kept in a dataset's folder", kind=str(kind))
+
+
+class UploadBusy(Conflict):
+    """Somebody else is adding to the same upload."""
+
+    def __init__(self) -> None:
+        super().__init__("this object is being uploaded by somebody else; try again later")
+
+
+class OffsetMismatch(Conflict):
+    """An upload that goes on somewhere else than where it broke off."""
+
+    def __init__(self, offset: int, actual: int) -> None:
+        super().__init__(
+            f"the upload goes on at {actual}, not at {offset}", offset=actual, given=offset
+        )

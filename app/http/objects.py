@@ -8,24 +8,23 @@ memory, a head in SQLite) is answered at once, everything else by way of threads
 
 from __future__ import annotations
 
-from anyio import CapacityLimiter, to_thread
-from starlette.responses import Response
+from anyio import to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from storage.errors import ObjectNotFound
 from storage.values import ObjectKind
 
 from ..auth.actors import Actor
 from ..usecases import objects as usecase
 from ..usecases.objects import HEAD, AtHand
 from ..wiring import Node
-from .bodies import Body
 from .object_answer import Headers, ObjectAnswer, answer_for
 from .object_path import KINDS, REFS, ObjectPath
+from .object_uploads import UPLOAD_FOLDERS, UPLOADS, Uploads
 from .ranges import Span
 from .source import CHUNK_BYTES, SMALL_BYTES, FileSource, Source, StreamSource
 
-MAX_UPLOADS = 32
-"""Bodies received at once; each holds a thread while it arrives."""
+METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH"})
 _REF_HEADERS: Headers = [
     (b"content-type", b"text/plain; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -37,17 +36,18 @@ class ObjectPaths:
 
     def __init__(self, inner: ASGIApp, node: Node, at_hand: AtHand) -> None:
         self.inner, self.node, self.at_hand = inner, node, at_hand
-        self.uploads = CapacityLimiter(MAX_UPLOADS)
+        self.uploads = Uploads(node)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope.get("method")
         path = None
-        if scope["type"] == "http" and method in ("GET", "HEAD", "PUT"):
+        if scope["type"] == "http" and method in METHODS:
             path = ObjectPath.of(scope["path"], self.node.settings.tenancy)
-        if path is None or (method == "PUT" and path.folder not in ("data", "checkpoints")):
+        if path is None or (method in UPLOADS and path.folder not in UPLOAD_FOLDERS):
             await self._leave(scope, receive, send)
-        elif method == "PUT":
-            await self._put(path, scope, receive, send)
+        elif method in UPLOADS:
+            answer = await self.uploads.take(path, scope, receive)
+            await answer(scope, receive, send)
         elif path.folder == REFS:
             await self._ref(path, scope, send)
         else:
@@ -97,31 +97,20 @@ class ObjectPaths:
             file.close_now()
 
     async def _read_slowly(self, place: _Place, scope: Scope, send: Send) -> None:
-        found = await to_thread.run_sync(usecase.find_object, self.node, *place)
-        answer = _answer(str(found.key.hash), found.size, scope, public=found.public)
+        try:
+            found = await to_thread.run_sync(usecase.find_object, self.node, *place)
+        except ObjectNotFound as missing:
+            if scope["method"] != "HEAD" or place[3] is ObjectKind.BLOCK:
+                raise
+            answer = await to_thread.run_sync(self.uploads.how_far, missing, *place)
+            await answer(scope, _nothing, send)
+            return
+        shown = _answer(str(found.key.hash), found.size, scope, public=found.public)
         source = StreamSource(found.open)
         try:
-            await _send_object(answer, source, scope, send)
+            await _send_object(shown, source, scope, send)
         finally:
             await source.close()
-
-    async def _put(self, path: ObjectPath, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = KINDS[path.folder]
-        key = await to_thread.run_sync(
-            usecase.upload_target,
-            self.node,
-            _actor(scope),
-            path.account,
-            path.dataset,
-            kind,
-            path.name,
-        )
-        size = usecase.announced_size(self.node, _header(scope, b"content-length"))
-        body = Body(receive, limit=size, idle_s=self.node.settings.body_idle_s)
-        await to_thread.run_sync(
-            usecase.store_object, self.node, key, body.chunks(), limiter=self.uploads
-        )
-        await Response(b"")(scope, receive, send)
 
 
 def ref_headers(length: int) -> Headers:
@@ -182,11 +171,11 @@ def _headless(send: Send) -> Send:
     return only_start
 
 
+async def _nothing() -> Message:
+    """What is left of the body of a HEAD request."""
+    return {"type": "http.request"}
+
+
 def _actor(scope: Scope) -> Actor:
     actor: Actor = scope["state"]["actor"]
     return actor
-
-
-def _header(scope: Scope, name: bytes) -> str | None:
-    values = [value for key, value in scope["headers"] if key == name]
-    return values[0].decode("latin-1") if values else None

@@ -24,6 +24,9 @@ class UpgradeRequired(BadInput):
         super().__init__("smart transfer speaks WebSocket: ask with an Upgrade header")
 
 
+UPLOADING = {"PUT": "Upload it", "PATCH": "Go on with its upload"}
+
+
 async def in_front() -> Response:
     """Never reached: `ObjectPaths` has answered."""
     raise NotImplementedError
@@ -45,8 +48,8 @@ def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
     for folder, what, methods in (
         ("refs", "Where a reference points: text, no newline", ("GET", "HEAD")),
         ("blocks", "Bytes of a metadata block", ("GET", "HEAD")),
-        ("data", "Bytes of a data slice", ("GET", "HEAD", "PUT")),
-        ("checkpoints", "Bytes of a checkpoint", ("GET", "HEAD", "PUT")),
+        ("data", "Bytes of a data slice", ("GET", "HEAD", "PUT", "PATCH")),
+        ("checkpoints", "Bytes of a checkpoint", ("GET", "HEAD", "PUT", "PATCH")),
     ):
         path = f"{prefix}/{folder}/{{{'ref' if folder == 'refs' else 'hash'}}}"
         for method in methods:
@@ -54,7 +57,7 @@ def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
                 path,
                 in_front,
                 methods=[method],
-                summary=what if method != "PUT" else "Upload it",
+                summary=UPLOADING.get(method, what),
                 operation_id=f"{method.lower()}_{folder}",
                 tags=simple,
             )

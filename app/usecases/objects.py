@@ -41,6 +41,10 @@ class LengthRequired(BadInput):
     """An upload that does not announce its length."""
 
 
+class UploadsInOneGo(BadInput):
+    """Objects are not kept where parts of them can be."""
+
+
 class ObjectTooLarge(LimitExceeded):
     """An upload above the configured size."""
 
@@ -168,6 +172,26 @@ def upload_target(
     entry: DatasetEntry = node.resolve(actor, account, dataset, Action.WRITE)
     refuse_mirror(node, entry)
     return ObjectKey(entry.id, kind, parse_hash(text))
+
+
+def received(node: Node, key: ObjectKey) -> int | None:
+    """Bytes of an upload that broke off; None where uploads do not go on."""
+    partial = node.stores.objects.partial
+    return None if partial is None else partial.received(key)
+
+
+def append_object(
+    node: Node, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int
+) -> int:
+    """Go on with an upload; how many bytes are here then.
+
+    Raises:
+        UploadsInOneGo, UploadBusy, OffsetMismatch, HashMismatch.
+    """
+    partial = node.stores.objects.partial
+    if partial is None:
+        raise UploadsInOneGo("this node takes objects in one go: use PUT")
+    return partial.append(key, offset, chunks, total=total)
 
 
 def announced_size(node: Node, length: str | None) -> int:
