@@ -67,6 +67,7 @@ STATUS: dict[str, HTTPStatus] = {
     "InputTooLarge": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "JavaNotFound": HTTPStatus.INTERNAL_SERVER_ERROR,
     "JobAbandoned": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "SliceDamaged": HTTPStatus.INTERNAL_SERVER_ERROR,
     "JobLost": HTTPStatus.CONFLICT,
     # what keeps a worker from fetching a source; a refusal concerns the source, not the caller
     "EntryNotFound": HTTPStatus.BAD_REQUEST,

@@ -128,6 +128,19 @@ class NodeApi:
         answer = self._call("POST", "refresh", query=given)
         return self._wait_for(str(answer["url"])) if "job" in answer else answer
 
+    def act(self, action: str, **given: str | int | bool | None) -> dict[str, Any]:
+        """Have something done with the dataset at `base`; what came of it, waited for if need be.
+
+        Parameters that are None are left out.
+        """
+        query = {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in given.items()
+            if value is not None
+        }
+        answer = self._call("POST", action, query=query)
+        return self._wait_for(str(answer["url"])) if "job" in answer else answer
+
     def _wait_for(self, url: str) -> dict[str, Any]:
         """The result of a job that was answered 202."""
         if origin(url) != origin(self._base):

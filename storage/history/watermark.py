@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from protocol.chain.author import author
 from protocol.chain.state import ChainState
-from protocol.errors import BadInput, Conflict
+from protocol.errors import BadInput
 from protocol.instant import Instant
 from protocol.metadata.events import AddData, DatasetKind
 
@@ -21,7 +21,7 @@ class IsDerivative(BadInput):
     """The watermark of a derivative is computed from those of its inputs."""
 
 
-class IsRemote(Conflict):
+class IsRemote(BadInput):
     """The dataset follows one on another node, where its watermark is set."""
 
 
