@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
+from storage.sql import derivation_tables as derivation_tables
 from storage.sql import publishing as publishing  # its tables are among those of `metadata`
 from storage.sql.tables import metadata
 

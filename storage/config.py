@@ -18,6 +18,8 @@ from .bells.pipes import PipeBell
 from .bells.port import Bell, MemoryBell
 from .bells.postgres import PostgresBell
 from .clock import Clock, system_clock
+from .derivations.memory import MemoryDerivationStore
+from .derivations.sql import SqlDerivationStore
 from .index.memory import IndexTables, MemoryBlockIndex, MemoryDatasetRegistry, MemoryRefIndex
 from .index.sql import SqlDatasetRegistry, SqlRefIndex
 from .index.sql_blocks import SqlBlockIndex
@@ -90,6 +92,7 @@ def open_stores(
         devices=SqlDeviceLogins(engine),
         files=SqlUploadedFiles(engine),
         mirrors=SqlMirrorStore(engine),
+        derivations=SqlDerivationStore(engine),
         bell=bell,
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
@@ -116,6 +119,7 @@ def memory_stores(*, clock: Clock = system_clock) -> Stores:
         devices=MemoryDeviceLogins(),
         files=MemoryUploadedFiles(accounts),
         mirrors=MemoryMirrorStore(tables),
+        derivations=MemoryDerivationStore(tables),
         bell=bell,
     )
 

@@ -29,6 +29,7 @@ from .ports import (
     AccountStore,
     BlockIndex,
     DatasetRegistry,
+    DerivationStore,
     DeviceLogins,
     JobQueue,
     MirrorStore,
@@ -68,6 +69,7 @@ class Stores:
     devices: DeviceLogins
     files: UploadedFiles
     mirrors: MirrorStore
+    derivations: DerivationStore
     bell: Bell = field(default_factory=MemoryBell)
     """Wakes who waits for jobs, in every process of the node."""
     engine: sa.Engine | None = None

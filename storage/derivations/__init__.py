@@ -1,0 +1,1 @@
+"""How derivatives keep up with their inputs."""

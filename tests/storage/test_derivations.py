@@ -1,0 +1,9 @@
+"""Stores of derivations keep their promises in memory and both databases."""
+
+from __future__ import annotations
+
+from tests.conformance.derivation_store import DerivationStoreContract
+
+
+class TestDerivationStores(DerivationStoreContract):
+    pass
