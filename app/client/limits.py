@@ -37,6 +37,8 @@ class ClientLimits:
     parallel_simple: int = 10
     parallel_smart: int = 4
     objects_per_request: int = 1000
+    resumable_bytes: int = 1 * MIB
+    """Objects from this size on are uploaded so that they can go on after a break."""
     attempts: int = 3
     """Tries per object when the connection breaks or the server is overloaded."""
 

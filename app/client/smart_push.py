@@ -2,7 +2,7 @@
 
     GET refs/head                      what does the node have? nothing new: no WebSocket
     WebSocket push                     request → batch of blocks → objects request
-        uploads, in parallel           hashed while they leave; progress answered meanwhile
+        uploads, in parallel           see `uploads.py`; progress answered meanwhile
     Complete, commit, confirmation
     Close 1000
 
@@ -12,16 +12,15 @@ is believed only once the node's own chain contains our head.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import httpx
 
 from protocol.metadata.block import HashedBlock
-from protocol.multihash import SHA3_256, HashMismatch, Multihash
+from protocol.multihash import Multihash
 from protocol.transfer.bundle import pack
 from protocol.transfer.messages import (
     PUSH_SUCCEEDED,
@@ -44,16 +43,10 @@ from protocol.transfer.plan import transfer_plan
 from storage.values import Visibility
 
 from .batches import reference_to, success_of, targets_for
-from .folder import FolderRepository, chunks_of
+from .folder import FolderRepository
 from .http import (
-    RETRIED_STATUSES,
-    Overloaded,
     TransferFailed,
     open_http,
-    origin,
-    raise_for_access,
-    unreachable,
-    with_retries,
 )
 from .limits import LIMITS, ClientLimits
 from .objects import run_all
@@ -76,16 +69,13 @@ from .socket import (
     conversation,
     error_in_text,
 )
+from .uploads import Uploader
 from .urls import Location
-from .walk import ChainReader, compare, mismatch
+from .walk import ChainReader, compare
 
 
 class PushUnconfirmed(TransferFailed):
     """The node did not say that the push is committed, and its head does not show it."""
-
-
-class UploadRefused(TransferFailed):
-    """An object was not taken where the node sent it."""
 
 
 def push_smart(
@@ -181,7 +171,6 @@ class _Exchange:
     ) -> None:
         self._folder, self._remote, self._http = folder, remote, http
         self._limits, self._progress = limits, progress
-        self._stop = threading.Event()
 
     def run(
         self,
@@ -231,56 +220,15 @@ class _Exchange:
                 running = Running(running=UploadedSoFar(uploaded_objects_count=done))
                 talk.send(DatasetPushObjectsUploadProgressResponse(details=running))
 
+        stop = threading.Event()
+        base, limits = self._remote.base, self._limits
+        uploader = Uploader(self._folder, base, self._http, stop, limits, self._progress)
         run_all(
-            [partial(self._upload, one, target) for one, target in uploads],
-            self._limits.parallel_smart,
-            self._stop,
+            [partial(uploader.upload, one, target) for one, target in uploads],
+            limits.parallel_smart,
+            stop,
             meanwhile=meanwhile,
         )
-
-    def _upload(self, needed: NeededObject, target: TransferUrl) -> None:
-        with_retries(partial(self._put, needed, target), attempts=self._limits.attempts)
-        self._progress.object_done()
-
-    def _put(self, needed: NeededObject, target: TransferUrl) -> None:
-        if not target.url.startswith(("http://", "https://")):
-            raise UnintelligibleAnswer(f"cannot put {needed.name}: only http(s) URLs are used")
-        headers = [
-            *((header.name, header.value) for header in target.headers),
-            ("content-type", "application/octet-stream"),
-            ("content-length", str(needed.size)),
-        ]
-        try:
-            request = self._http.build_request(
-                "PUT", target.url, headers=headers, content=self._content(needed)
-            )
-            response = self._http.send(request, stream=True, follow_redirects=False)
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise unreachable(target.url, error) from error
-        response.close()
-        _check_taken(response.status_code, needed, target.url)
-
-    def _content(self, needed: NeededObject) -> Iterator[bytes]:
-        """The bytes; the last piece is held back until the hash of all of them is right."""
-        digest, held, size = hashlib.sha3_256(), b"", 0
-        with self._folder.open_object(needed.kind, needed.hash) as stream:
-            for chunk in chunks_of(stream):
-                if self._stop.is_set():
-                    raise UploadRefused("given up because another transfer failed")
-                digest.update(chunk)
-                size += len(chunk)
-                if size > needed.size:
-                    raise ObjectSizeMismatch(needed, needed.size, at_least=True)
-                if held:
-                    yield held
-                    self._progress.object_bytes(len(held))
-                held = chunk
-        actual = Multihash(SHA3_256, digest.digest())
-        if actual != needed.hash:
-            found = HashMismatch(needed.hash, actual)
-            raise mismatch(found, needed.name, object=needed.name)
-        yield held
-        self._progress.object_bytes(len(held))
 
     def _await_commit(self, talk: Conversation, head: HashedBlock) -> None:
         """Until the node has committed: it says so, and its chain shows it."""
@@ -313,16 +261,3 @@ class _Exchange:
         while at is not None and at.sequence_number > head.sequence_number:
             at = chain.before(at)
         return at is not None and at.hash == head.hash
-
-
-def _check_taken(status: int, needed: NeededObject, url: str) -> None:
-    if 200 <= status < 300:
-        return
-    if status in RETRIED_STATUSES:
-        raise Overloaded(f"{origin(url)} answered {status} for {needed.name}", status=status)
-    raise_for_access(status)
-    raise UploadRefused(
-        f"{origin(url)} did not take {needed.name}: status {status}",
-        object=needed.name,
-        status=status,
-    )

@@ -21,7 +21,7 @@ from app.client import sync
 from app.client.http import TransferFailed, Unauthorized
 from app.client.limits import ClientLimits, TooMuch
 from app.client.receive import Diverged, ObjectSizeMismatch, SeedOverwrite, SourceObjectMissing
-from app.client.smart_push import PushUnconfirmed, UploadRefused
+from app.client.smart_push import PushUnconfirmed
 from app.client.socket import (
     Disconnected,
     HandshakeRefused,
@@ -32,6 +32,7 @@ from app.client.socket import (
     RefCollision,
     UnintelligibleAnswer,
 )
+from app.client.uploads import UploadRefused
 from app.client.urls import Location
 from protocol.errors import LimitExceeded
 from protocol.multihash import HashMismatch

@@ -1,0 +1,153 @@
+"""Objects on their way to where a node wants them: whole, or on from where they broke off.
+
+To the node itself larger objects go in a way that survives a kill of either side: it is asked
+how much arrived before, and only the rest is sent. What goes elsewhere (a presigned URL), or
+to a node that knows nothing of this, is put whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+
+import httpx
+
+from protocol.multihash import SHA3_256, HashMismatch, Multihash
+from protocol.transfer.messages import TransferUrl
+from storage.layout import object_path
+
+from .folder import FolderRepository, chunks_of
+from .http import (
+    RETRIED_STATUSES,
+    Overloaded,
+    TransferFailed,
+    origin,
+    raise_for_access,
+    unreachable,
+    with_retries,
+)
+from .limits import ClientLimits
+from .progress import Progress
+from .receive import NeededObject, ObjectSizeMismatch
+from .socket import UnintelligibleAnswer
+from .walk import mismatch
+
+OFFSET, LENGTH = "upload-offset", "upload-length"
+OCTETS = ("content-type", "application/octet-stream")
+Headers = list[tuple[str, str]]
+
+
+class UploadRefused(TransferFailed):
+    """An object was not taken where the node sent it."""
+
+
+class Uploader:
+    """Brings objects from a folder to the URLs of one push; `base` is the dataset's own URL."""
+
+    def __init__(
+        self,
+        folder: FolderRepository,
+        base: str,
+        http: httpx.Client,
+        stop: threading.Event,
+        limits: ClientLimits,
+        progress: Progress,
+    ) -> None:
+        self._folder, self._base, self._http, self._stop = folder, base, http, stop
+        self._limits, self._progress = limits, progress
+
+    def upload(self, needed: NeededObject, target: TransferUrl) -> None:
+        """Raises `UploadRefused`, `ObjectSizeMismatch`, `HashMismatch`, `TransferFailed`."""
+        if not target.url.startswith(("http://", "https://")):
+            raise UnintelligibleAnswer(f"cannot put {needed.name}: only http(s) URLs are used")
+        with_retries(lambda: self._attempt(needed, target), attempts=self._limits.attempts)
+        self._progress.object_done()
+
+    def _attempt(self, needed: NeededObject, target: TransferUrl) -> None:
+        own = self._base + str(object_path(needed.kind, needed.hash))
+        if target.url == own and needed.size >= self._limits.resumable_bytes:
+            there = self._send("HEAD", target, [])
+            if there.status_code == 200:  # all of it arrived, and only the answer was lost
+                return
+            offset = _offset(there)
+            if offset is not None and self._go_on(needed, target, min(offset, needed.size)):
+                return
+        self._put(needed, target)
+
+    def _go_on(self, needed: NeededObject, target: TransferUrl, offset: int) -> bool:
+        """Send the rest; False if what is there is of no use."""
+        rest = needed.size - offset
+        headers = [(OFFSET, str(offset)), (LENGTH, str(needed.size)), ("content-length", str(rest))]
+        answer = self._send("PATCH", target, [*headers, OCTETS], self._content(needed, offset))
+        if answer.status_code == 409:
+            raise Overloaded(f"{origin(target.url)} still takes the upload that broke off")
+        if answer.status_code in (400, 405, 501) and offset:
+            return False
+        _check_taken(answer.status_code, needed, target.url)
+        return True
+
+    def _put(self, needed: NeededObject, target: TransferUrl) -> None:
+        headers = [OCTETS, ("content-length", str(needed.size))]
+        answer = self._send("PUT", target, headers, self._content(needed, 0))
+        _check_taken(answer.status_code, needed, target.url)
+
+    def _send(
+        self,
+        method: str,
+        target: TransferUrl,
+        headers: Headers,
+        content: Iterator[bytes] | None = None,
+    ) -> httpx.Response:
+        """The answer, its body not read. Credentials go where the node said, and no further."""
+        given = [*((header.name, header.value) for header in target.headers), *headers]
+        try:
+            request = self._http.build_request(method, target.url, headers=given, content=content)
+            response = self._http.send(request, stream=True, follow_redirects=False)
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            raise unreachable(target.url, error) from error
+        response.close()
+        return response
+
+    def _content(self, needed: NeededObject, offset: int) -> Iterator[bytes]:
+        """The bytes from `offset` on; the last piece is held back until all of them hash right."""
+        digest, held, size = hashlib.sha3_256(), b"", 0
+        with self._folder.open_object(needed.kind, needed.hash) as stream:
+            for chunk in chunks_of(stream):
+                if self._stop.is_set():
+                    raise UploadRefused("given up because another transfer failed")
+                digest.update(chunk)
+                size += len(chunk)
+                if size > needed.size:
+                    raise ObjectSizeMismatch(needed, needed.size, at_least=True)
+                if held:
+                    yield held
+                    self._progress.object_bytes(len(held))
+                held = chunk[max(0, len(chunk) - (size - offset)) :] if size > offset else b""
+        actual = Multihash(SHA3_256, digest.digest())
+        if actual != needed.hash:
+            found = HashMismatch(needed.hash, actual)
+            raise mismatch(found, needed.name, object=needed.name)
+        if held:
+            yield held
+            self._progress.object_bytes(len(held))
+
+
+def _offset(answer: httpx.Response) -> int | None:
+    """How much arrived before; None from a node that takes objects whole only."""
+    text = answer.headers.get(OFFSET, "")
+    usable = answer.status_code == 404 and text.isascii() and text.isdigit()
+    return int(text) if usable and len(text) < 18 else None
+
+
+def _check_taken(status: int, needed: NeededObject, url: str) -> None:
+    if 200 <= status < 300:
+        return
+    if status in RETRIED_STATUSES:
+        raise Overloaded(f"{origin(url)} answered {status} for {needed.name}", status=status)
+    raise_for_access(status)
+    raise UploadRefused(
+        f"{origin(url)} did not take {needed.name}: status {status}",
+        object=needed.name,
+        status=status,
+    )
