@@ -1,0 +1,118 @@
+"""A dataset as of one block, ready to be read as a table: its slices, schema and primary key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from protocol.arrow_schema import to_arrow
+from protocol.chain.state import EMPTY, ChainState, Vocab
+from protocol.codec.blocks import decode_block
+from protocol.instant import Instant
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.data import DataSlice
+from protocol.metadata.events import (
+    AddData,
+    AddPushSource,
+    DisablePollingSource,
+    DisablePushSource,
+    ExecuteTransform,
+    SetPollingSource,
+)
+from protocol.multihash import HashMismatch, Multihash
+
+from .dataset import Dataset
+from .errors import BlockNotFound
+from .verify_source import ChainSource, DatasetSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A dataset as of one block: where its bytes are, what its rows are."""
+
+    source: ChainSource
+    head: Multihash
+    vocab: Vocab
+    schema: pa.Schema | None
+    """None before the first schema: there are no rows."""
+    slices: tuple[tuple[DataSlice, Instant], ...]
+    """Oldest first, with the system times of their blocks."""
+    key: tuple[str, ...]
+    """Primary key of the active source; empty if there is none."""
+
+
+def view_of_dataset(dataset: Dataset, at: Multihash | None = None) -> View:
+    """A dataset of this node as of a block, by default the head. Raises `BlockNotFound`."""
+    head = at or dataset.head()
+    state = dataset.state(head)
+    found = _Found()
+    for page in dataset.pages(upto=head):
+        for block in page:
+            found.see(block)
+    return found.view(DatasetSource(dataset), state)
+
+
+def view_of(source: ChainSource, at: Multihash | None = None) -> View:
+    """Any dataset as of a block. Blocks are hashed on the way; rules are not looked at.
+
+    Raises:
+        HashMismatch: a block is not what its name says. NotFound: a block is missing.
+        BlockNotFound: `at` is not in the chain.
+    """
+    tip = source.head()
+    path: list[HashedBlock] = []
+    following: Multihash | None = tip
+    while following is not None:
+        raw = source.block_bytes(following)
+        if (actual := Multihash.of(raw)) != following:
+            raise HashMismatch(following, actual)
+        path.append(decode_block(raw))
+        following = path[-1].prev
+    if at is not None:
+        place = next((i for i, block in enumerate(path) if block.hash == at), None)
+        if place is None:
+            raise BlockNotFound(at)
+        path = path[place:]
+    found, state = _Found(), EMPTY
+    for block in reversed(path):
+        found.see(block)
+        state = state.after(block)
+    return found.view(source, state)
+
+
+class _Found:
+    """What a view needs of the blocks."""
+
+    def __init__(self) -> None:
+        self._slices: list[tuple[DataSlice, Instant]] = []
+        self._sources: dict[str | None, Any] = {}
+
+    def see(self, block: HashedBlock) -> None:
+        match block.event:
+            case AddData(new_data=data) | ExecuteTransform(new_data=data) if data is not None:
+                self._slices.append((data, block.block.system_time))
+            case AddPushSource() as source:
+                self._sources.pop(source.source_name, None)
+                self._sources[source.source_name] = source.merge
+            case SetPollingSource() as source:
+                self._sources[None] = source.merge
+            case DisablePushSource(source_name=name):
+                self._sources.pop(name, None)
+            case DisablePollingSource():
+                self._sources.pop(None, None)
+            case _:
+                pass
+
+    def view(self, source: ChainSource, state: ChainState) -> View:
+        merge = next(reversed(self._sources.values()), None)
+        schema = state.data_schema
+        return View(
+            source=source,
+            head=state.head or source.head(),
+            vocab=state.vocab,
+            schema=None if schema is None else to_arrow(schema),
+            slices=tuple(self._slices),
+            key=tuple(getattr(merge, "primary_key", ())),
+        )
