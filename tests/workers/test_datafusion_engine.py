@@ -16,10 +16,11 @@ from protocol.metadata.engine import (
 )
 from protocol.metadata.transforms import TransformSql
 from tests.conformance.engine import EngineContract
+from tests.conformance.engine_transforms import TransformContract
 from workers.engine.datafusion import DataFusionEngine
 
 
-class TestDataFusionEngine(EngineContract):
+class TestDataFusionEngine(EngineContract, TransformContract):
     @pytest.fixture
     def engine(self) -> Any:
         return DataFusionEngine()

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conformance.engine import EngineContract
+from tests.conformance.engine_transforms import TransformContract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.spark
-class TestSparkEngine(EngineContract):
+class TestSparkEngine(EngineContract, TransformContract):
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Any:
         from workers.engine.spark_engine import SparkEngine

@@ -20,12 +20,12 @@ Flags = npt.NDArray[np.bool_]
 
 
 def whole_corrections(
-    batches: Iterator[pa.RecordBatch], operation: str
+    batches: Iterator[pa.RecordBatch], operation: str, *, splits: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The same rows; halves of corrections become retractions and appends.
 
     Two rows belong together if they stand together and, where `ROW` says so, come from
-    neighbouring rows of one input. The column `ROW` goes no further.
+    neighbouring rows of one input; with `splits` none do. The column `ROW` goes no further.
     """
     held: pa.RecordBatch | None = None
     for batch in batches:
@@ -37,16 +37,16 @@ def whole_corrections(
         if batch.column(operation)[-1].as_py() == Operation.CORRECT_FROM:
             # Its other half may begin the next batch.
             held, batch = batch.slice(batch.num_rows - 1), batch.slice(0, batch.num_rows - 1)
-        yield _whole(batch, operation)
+        yield _whole(batch, operation, splits)
     if held is not None:
-        yield _whole(held, operation)
+        yield _whole(held, operation, splits)
 
 
-def _whole(batch: pa.RecordBatch, operation: str) -> pa.RecordBatch:
+def _whole(batch: pa.RecordBatch, operation: str, splits: bool) -> pa.RecordBatch:
     codes = batch.column(operation).to_numpy(zero_copy_only=False)
     was, now = codes == Operation.CORRECT_FROM, codes == Operation.CORRECT_TO
     if was.any() or now.any():
-        first = _pairs(batch, was, now)
+        first = np.zeros_like(was) if splits else _pairs(batch, was, now)
         second = np.concatenate(([False], first[:-1]))
         codes = np.where(was & ~first, int(Operation.RETRACT), codes)
         codes = np.where(now & ~second, int(Operation.APPEND), codes)

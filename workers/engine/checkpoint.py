@@ -57,21 +57,22 @@ def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
     return Checkpoint(watermarks=marks, state=state)
 
 
-def write_checkpoint(path: str, after: Checkpoint) -> None:
-    """Write what is worth to be known; no file if nothing is."""
+def write_checkpoint(path: Path, after: Checkpoint) -> bool:
+    """Write what is worth to be known; no file, and false, if nothing is."""
     if not after.watermarks and after.state is None:
-        return
+        return False
     header = {
         "format": FORMAT,
         "state": after.state is not None,
         "watermarks": {key: str(mark) for key, mark in after.watermarks.items()},
     }
     line = json.dumps(header, sort_keys=True, separators=(",", ":"))
-    with Path(path).open("wb") as out:
+    with path.open("wb") as out:
         out.write(line.encode() + b"\n")
         if after.state is not None:
             with after.state.open("rb") as state:
                 shutil.copyfileobj(state, out, COPY_BYTES)
+    return True
 
 
 def watermarks_after(

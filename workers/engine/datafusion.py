@@ -13,7 +13,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
+from datafusion import (
+    DataFrame,
+    RuntimeEnvBuilder,
+    SessionConfig,
+    SessionContext,
+    SQLOptions,
+    col,
+    lit,
+)
 from datafusion import __version__ as datafusion_version
 
 from protocol.metadata.engine import (
@@ -30,6 +38,8 @@ from protocol.metadata.engine import (
 from protocol.metadata.transforms import Transform
 
 from .datafusion_plan import check_row_by_row, forget_functions
+from .datafusion_rows import CannotFollow, has_order, in_total_order, quoted, with_rows
+from .inputs import EngineInput
 from .port import (
     INPUT,
     QUIET,
@@ -39,7 +49,8 @@ from .port import (
     not_incremental,
     steps_of,
 )
-from .transform import Computed, Work, execute
+from .result import ROW, ROW_BITS
+from .transform import ORDER_OF_CHANGES, Computed, Work, execute
 
 MEMORY_BYTES = 512 << 20
 OUTPUT_BYTES = 64 << 30
@@ -100,18 +111,49 @@ class DataFusionEngine:
     def _compute(self, work: Work) -> Computed:
         context = self._context(str(work.scratch))
         forget_functions(context)
-        for item in work.inputs:
-            context.register_view(_quoted(item.alias), context.read_parquet(item.path))
+        changes = any(item.has_changes for item in work.inputs)
+        for at, item in enumerate(work.inputs):
+            _register(context, item, at if changes else None)
         if work.transform.temporal_tables:
             raise not_incremental("temporal tables")
         result = _last(work.transform, context)
         check_row_by_row(result)
         schema = pa.schema([_plain(field) for field in result.schema()])
-        return Computed(schema=schema, batches=_batches(result, schema))
+        follows = changes and work.vocab.operation_type_column in schema.names
+        return _computed(context, result, schema, follows=follows)
 
     def _context(self, spill: str) -> SessionContext:
         runtime = RuntimeEnvBuilder().with_disk_manager_specified(spill)
         return SessionContext(SessionConfig(SETTINGS), runtime.with_fair_spill_pool(self._memory))
+
+
+def _register(context: SessionContext, item: EngineInput, number: int | None) -> None:
+    """The input as a view. With a number, its rows have one too, hidden from queries."""
+    frame = context.read_parquet(item.path)
+    names = [col(quoted(field.name)) for field in item.schema]
+    if number is not None:
+        row = col(quoted(item.vocab.offset_column)) + lit(number << ROW_BITS)
+        frame = frame.with_column(ROW, row)
+    context.register_view(quoted(item.alias), frame.select(*names))
+
+
+def _computed(
+    context: SessionContext, result: DataFrame, schema: pa.Schema, *, follows: bool
+) -> Computed:
+    """The rows, in an order made total or with the input rows they come from."""
+    ordered = has_order(result)
+    splits = False
+    if ordered and follows:
+        raise InvalidQuery(ORDER_OF_CHANGES)
+    if ordered:
+        result = in_total_order(context, result)
+    elif follows:
+        try:
+            result = with_rows(context, result)
+            schema = schema.append(pa.field(ROW, pa.int64()))
+        except CannotFollow:
+            splits = True
+    return Computed(schema=schema, batches=_batches(result, schema), splits_corrections=splits)
 
 
 def _query(request: RawQueryRequest, context: SessionContext) -> DataFrame:
@@ -127,13 +169,9 @@ def _last(transform: Transform, context: SessionContext) -> DataFrame:
     for step in named:
         check_begins_as_query(step.query)
         result = context.sql_with_options(step.query, _READING)
-        context.register_view(_quoted(str(step.alias)), result)
+        context.register_view(quoted(str(step.alias)), result)
     check_begins_as_query(last.query)
     return context.sql_with_options(last.query, _READING)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _union(inputs: list[str], context: SessionContext) -> DataFrame:
@@ -161,7 +199,7 @@ def _batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for part in result.execute_stream_partitioned():
         for given in part:
             batch = given.to_pyarrow()
-            columns = [col.cast(to.type) for col, to in zip(batch.columns, schema, strict=True)]
+            columns = [each.cast(to.type) for each, to in zip(batch.columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

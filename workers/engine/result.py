@@ -26,6 +26,8 @@ from .port import InvalidQuery
 
 ROW = "odf row"
 """A column engines may add: which input row a row comes from. Not written."""
+ROW_BITS = 56
+"""Rows of different inputs differ in the bits from here on; offsets stay below."""
 _OPERATIONS = frozenset(int(code) for code in Operation)
 _SIGNED = {
     pa.uint8(): pa.int16(),

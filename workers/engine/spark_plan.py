@@ -7,6 +7,7 @@ nodes are allowed by name; what is unknown is refused.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +16,12 @@ from pyspark.sql import DataFrame
 from .port import InvalidQuery, not_incremental
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
-_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+_AGGREGATES = "org.apache.spark.sql.catalyst.expressions.aggregate."
 _ROW_BY_ROW = frozenset(
     {
         "CTERelationDef",
         "CTERelationRef",
+        "Expand",
         "Filter",
         "Generate",
         "Project",
@@ -73,9 +75,12 @@ _OUTSIDE = {
     "PythonUDF": "a Python function",
     "CallMethodViaReflection": "a Java method",
     "TryReflect": "a Java method",
-    "Sample": "TABLESAMPLE",
+    "XmlToStructs": "from_xml",
+    "SchemaOfXml": "schema_of_xml",
 }
+"""Ways to files, the network, other code; XML may be checked against a schema from anywhere."""
 _NOT_REPEATABLE = {
+    "AesEncrypt": "aes_encrypt",
     "CurrentBatchTimestamp": "current_timestamp",
     "CurrentCatalog": "current_catalog",
     "CurrentDatabase": "current_database",
@@ -104,16 +109,46 @@ _NOT_REPEATABLE = {
     "Uuid": "uuid",
 }
 """Expressions whose value depends on when, where or by whom they are computed."""
+_PARTITIONING = {
+    "RebalancePartitions": "a hint about partitions",
+    "Repartition": "a hint about partitions",
+    "RepartitionByExpression": "DISTRIBUTE BY or CLUSTER BY",
+    "Sample": "TABLESAMPLE",
+    "SortWithinPartitions": "SORT BY",
+}
+"""What depends on how rows are spread over tasks."""
+_TIMES_OF_DAY = frozenset({"now", "today", "tomorrow", "yesterday"})
+_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+_TIME_LITERAL = re.compile(
+    r"(?is)\b(?:date|timestamp(?:_ltz|_ntz)?)(?:\s|--[^\n]*\n|/\*.*?\*/)*r?['\"]\s*"
+    rf"(?:{'|'.join(sorted(_TIMES_OF_DAY))})\b"
+)
+
+
+def check_text(query: str) -> None:
+    """Raises `InvalidQuery` for what Spark replaces by the time of day before there is a plan."""
+    if _TIME_LITERAL.search(query):
+        raise _not_repeatable("the time of day as a literal")
 
 
 def parts_of(frame: DataFrame) -> frozenset[str]:
-    """Short class names of all nodes and expressions of the analysed plan."""
+    """What an analysed plan consists of: short names of classes, those of nodes once more as
+    `plan X`, and what is not a class of its own."""
     plan = frame._jdf.queryExecution().analyzed()
-    classes = {str(node["class"]) for node in _nodes(json.loads(plan.toJSON())) if "class" in node}
-    parts = {name.rsplit(".", 1)[-1].rstrip("$") for name in classes}
-    parts |= {f"plan {_short(n)}" for n in classes if n.startswith(_PLANS) or "execution." in n}
-    if any(name.startswith(_EXPRESSIONS + "aggregate.") for name in classes):
-        parts.add("plan Aggregate")
+    parts: set[str] = set()
+    for tree in _trees(json.loads(plan.toJSON())):
+        for node, below in zip(tree, [*tree[1:], {}], strict=True):
+            name = str(node["class"])
+            short = name.rsplit(".", 1)[-1].rstrip("$")
+            parts.add(short)
+            if name.startswith(_PLANS) or ".execution." in name:
+                parts.add(f"plan {short}")
+            elif name.startswith(_AGGREGATES):
+                parts.add("plan Aggregate")
+            if short == "Sort" and not node.get("global"):
+                parts.add("SortWithinPartitions")
+            if _is_time_of_day(short, node, below):
+                parts.add("TimeOfDay")
     if not plan.deterministic():
         parts.add("NotDeterministic")
     return frozenset(parts)
@@ -121,15 +156,15 @@ def parts_of(frame: DataFrame) -> frozenset[str]:
 
 def check_repeatable(parts: frozenset[str]) -> None:
     """Raises `InvalidQuery` if the query reaches outside, or would differ when it is repeated."""
-    for part, what in _OUTSIDE.items():
-        if part in parts:
-            raise InvalidQuery(f"{what} is not available in queries")
+    for table in (_OUTSIDE, _PARTITIONING):
+        for part, what in table.items():
+            if part in parts:
+                raise InvalidQuery(f"{what} is not available in queries")
     for part, name in _NOT_REPEATABLE.items():
         if part in parts:
-            raise InvalidQuery(
-                f"the function {name} is not available: the result has to be the same whenever "
-                "and wherever it is computed"
-            )
+            raise _not_repeatable(f"the function {name}")
+    if "TimeOfDay" in parts:
+        raise _not_repeatable("the time of day as a text")
     if "NotDeterministic" in parts:
         raise InvalidQuery("the query gives another result each time it is run")
 
@@ -144,16 +179,30 @@ def check_row_by_row(parts: frozenset[str]) -> None:
         raise not_incremental("a subquery")
 
 
-def _short(name: str) -> str:
-    return name.rsplit(".", 1)[-1].rstrip("$")
+def _not_repeatable(what: str) -> InvalidQuery:
+    return InvalidQuery(
+        f"{what} is not available: the result has to be the same whenever and wherever it is "
+        "computed"
+    )
 
 
-def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+def _is_time_of_day(name: str, node: dict[str, Any], below: dict[str, Any]) -> bool:
+    """Whether a text like 'now' is made a time, which Spark does by the clock."""
+    to_time = name in ("ParseToTimestamp", "ParseToDate", "TryToTimestampExpressionBuilder") or (
+        name == "Cast" and str(node.get("dataType")) in _TIMES
+    )
+    return to_time and str(below.get("value")).strip().lower() in _TIMES_OF_DAY
+
+
+def _trees(value: Any) -> Iterator[list[dict[str, Any]]]:
+    """Trees of nodes, each listed from its root, a parent before its children."""
     stack = [value]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
-            yield item
             stack.extend(item.values())
         elif isinstance(item, list):
+            nodes = [each for each in item if isinstance(each, dict) and "class" in each]
+            if nodes:
+                yield nodes
             stack.extend(item)

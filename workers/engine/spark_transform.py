@@ -10,13 +10,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from protocol.metadata.transforms import Transform
 
-from ..merge.columns import quoted
+from ..merge.columns import col, quoted
 from .frames import read_parquet, written_batches
 from .inputs import EngineInput
-from .port import NotIncremental, not_incremental, steps_of
+from .port import InvalidQuery, not_incremental, steps_of
 from .raw_query import check_is_query
-from .spark_plan import check_repeatable, check_row_by_row, parts_of
-from .transform import Computed, Work
+from .result import ROW, ROW_BITS
+from .spark_plan import check_repeatable, check_row_by_row, check_text, parts_of
+from .spark_rows import in_total_order, inlined, with_rows
+from .stateful.catalyst import Catalyst
+from .transform import ORDER_OF_CHANGES, Computed, Work
 
 SMALL_ROWS = 200_000
 """Up to so many input rows the result is collected; more pass through files."""
@@ -28,24 +31,33 @@ def compute(work: Work, session: SparkSession) -> Computed:
     Raises:
         InvalidQuery: the query is wrong, or may not run.
     """
-    for item in work.inputs:
-        register(session, item)
+    changes = any(item.has_changes for item in work.inputs)
+    for at, item in enumerate(work.inputs):
+        register(session, item, at if changes else None)
     result = analysed(session, work.transform)
     parts = parts_of(result)
     check_repeatable(parts)
-    try:
-        if work.transform.temporal_tables:
-            raise not_incremental("temporal tables")
-        check_row_by_row(parts)
-    except NotIncremental:
-        raise
-    schema = to_arrow_schema(result.schema, timezone="UTC")
-    return Computed(schema=schema, batches=_rows(result, work, grows="Generate" in parts))
+    if work.transform.temporal_tables:
+        raise not_incremental("temporal tables")
+    check_row_by_row(parts)
+    has_operations = work.vocab.operation_type_column in result.columns
+    result = _prepared(session, result, parts, follows=changes and has_operations)
+    return Computed(
+        schema=to_arrow_schema(result.schema, timezone="UTC"),
+        batches=_rows(result, work, grows="Generate" in parts),
+    )
 
 
-def register(session: SparkSession, item: EngineInput) -> None:
-    """The input as a view under its alias, whatever characters that has."""
+def register(session: SparkSession, item: EngineInput, number: int | None = None) -> None:
+    """The input as a view under its alias, whatever characters that has.
+
+    With a number, its rows can be followed through a plan: they have one hidden from queries.
+    """
     frame = read_parquet(session, [item.path], item.schema)
+    if number is not None:
+        offset = quoted(item.vocab.offset_column)
+        numbered = frame.selectExpr("*", f"{offset} + {number << ROW_BITS} as {quoted(ROW)}")
+        frame = numbered.select(*[col(name) for name in frame.columns])
     frame.createTempView(quoted(item.alias))
 
 
@@ -53,10 +65,29 @@ def analysed(session: SparkSession, transform: Transform) -> DataFrame:
     """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
     *named, last = steps_of(transform)
     for step in named:
-        check_is_query(session, step.query)
-        session.sql(step.query).createTempView(quoted(str(step.alias)))
-    check_is_query(session, last.query)
-    return session.sql(last.query)
+        _checked(session, step.query).createTempView(quoted(str(step.alias)))
+    return _checked(session, last.query)
+
+
+def _checked(session: SparkSession, query: str) -> DataFrame:
+    check_text(query)
+    check_is_query(session, query)
+    return session.sql(query)
+
+
+def _prepared(
+    session: SparkSession, result: DataFrame, parts: frozenset[str], *, follows: bool
+) -> DataFrame:
+    """The query with its order made total, or with the input rows its rows come from."""
+    if "Sort" not in parts and not follows:
+        return result
+    catalyst = Catalyst(session)
+    plan = inlined(catalyst, result)
+    if "Sort" not in parts:
+        return with_rows(catalyst, plan)
+    if follows:
+        raise InvalidQuery(ORDER_OF_CHANGES)
+    return in_total_order(catalyst, plan)
 
 
 def _rows(result: DataFrame, work: Work, *, grows: bool) -> Iterator[pa.RecordBatch]:

@@ -39,6 +39,10 @@ from .inputs import BrokenInput, EngineInput, check_aliases, staged, vocab_of
 from .port import Listener
 from .result import plan_result, shaped, write_result
 
+ORDER_OF_CHANGES = (
+    "ORDER BY cannot be applied here: the inputs hold retractions or corrections, whose meaning "
+    "lies in their order"
+)
 OP_DROPPED = (
     "the inputs hold retractions or corrections, but the query does not select `{}`: all rows "
     "of the result are appends"
@@ -73,9 +77,10 @@ class Computed:
     state: Callable[[], Path] | None = None
     delays: bool = False
     watermark: Instant | None = None
-    changes_pass: bool = True
-    """Operations of the result come from those of the inputs, row by row; else they are
-    the query's own and already in order."""
+    keeps_corrections: bool = False
+    """Corrections are whole already."""
+    splits_corrections: bool = False
+    """Nobody knows which rows belong together."""
 
 
 Compute = Callable[[Work], Computed]
@@ -121,27 +126,31 @@ def _execute(
         listener=listener,
     )
     computed = compute(work)
-    rows = _write(request, work, computed)
+    rows = _write(request, work, computed, scratch / "data")
     state = computed.state() if computed.state else None
-    write_checkpoint(request.new_checkpoint_path, Checkpoint(watermarks=known, state=state))
+    made = write_checkpoint(scratch / "checkpoint", Checkpoint(watermarks=known, state=state))
+    # Both appear whole, and only when nothing can go wrong any more.
+    if made:
+        (scratch / "checkpoint").replace(request.new_checkpoint_path)
+    (scratch / "data").replace(request.new_data_path)
     return TransformResponseSuccess(
         new_offset_interval=_interval(request.next_offset, rows),
         new_watermark=computed.watermark if computed.delays else work.watermark,
     )
 
 
-def _write(request: TransformRequest, work: Work, computed: Computed) -> int:
+def _write(request: TransformRequest, work: Work, computed: Computed, path: Path) -> int:
     plan = plan_result(computed.schema, work.vocab)
     operation = work.vocab.operation_type_column
     if not plan.has_operations and any(item.has_changes for item in work.inputs):
         work.listener.warning(OP_DROPPED.format(operation))
     batches = shaped(computed.batches, plan)
-    if computed.changes_pass:
-        batches = whole_corrections(batches, operation)
+    if not computed.keeps_corrections:
+        batches = whole_corrections(batches, operation, splits=computed.splits_corrections)
     return write_result(
         batches,
         plan,
-        Path(request.new_data_path),
+        path,
         next_offset=request.next_offset,
         system_time=request.system_time,
     )

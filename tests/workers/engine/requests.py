@@ -44,6 +44,9 @@ class Derivative:
     next_offset: int = 0
     checkpoint: Path | None = None
     rounds: int = 0
+    files: dict[str, list[pa.Table]] = field(default_factory=dict)
+    """How rows are spread over files, where that matters."""
+    break_inputs: bool = False
 
     def run(
         self,
@@ -107,9 +110,13 @@ class Derivative:
         paths: tuple[str, ...] = ()
         interval = None
         if rows is not None and rows.num_rows:
-            path = folder / f"input-{at}"
-            pq.write_table(rows, path)
-            paths = (str(path),)
+            written = []
+            for number, part in enumerate(self.files.get(alias, [rows])):
+                written.append(folder / f"input-{at}-{number}")
+                pq.write_table(part, written[-1])
+                if self.break_inputs:
+                    written[-1].write_bytes(b"PAR1 but not really PAR1")
+            paths = tuple(str(path) for path in written)
             offsets = rows.column(0)
             first, last = intervals.get(alias, (offsets[0].as_py(), offsets[-1].as_py()))
             interval = OffsetInterval(start=first, end=last)

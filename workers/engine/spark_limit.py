@@ -1,0 +1,42 @@
+"""A time limit for what one thread does on Spark."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from .port import InvalidQuery
+
+
+@contextmanager
+def limited(session: SparkSession, seconds: float) -> Iterator[None]:
+    """Jobs this thread starts inside are cancelled after so many seconds.
+
+    Raises:
+        InvalidQuery: instead of what a cancelled job raises.
+    """
+    spark = session.sparkContext
+    group = f"odf-{uuid.uuid4()}"
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        spark._jsc.sc().cancelJobGroupAndFutureJobs(group)
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    spark.setJobGroup(group, "query of a dataset", interruptOnCancel=True)
+    timer.start()
+    try:
+        yield
+    except Exception as failed:
+        if expired.is_set():
+            raise InvalidQuery(f"the query did not end within {seconds:g} seconds") from failed
+        raise
+    finally:
+        timer.cancel()
+        spark.setLocalProperty("spark.jobGroup.id", None)
