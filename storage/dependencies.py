@@ -41,12 +41,12 @@ def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:
 
 def upstream(stores: Stores, dataset: DatasetId) -> dict[DatasetId, int]:
     """Everything a dataset depends on, and by how many steps at most."""
-    return _depths(dataset, lambda one: inputs_of(stores, one))
+    return depths(dataset, lambda one: inputs_of(stores, one))
 
 
 def downstream(stores: Stores, dataset: DatasetId) -> dict[DatasetId, int]:
     """Everything that depends on a dataset, and by how many steps at most."""
-    return _depths(dataset, stores.registry.dependants)
+    return depths(dataset, stores.registry.dependants)
 
 
 def refuse_cycle(stores: Stores, dataset: DatasetId, inputs: Iterable[DatasetId]) -> None:
@@ -56,7 +56,7 @@ def refuse_cycle(stores: Stores, dataset: DatasetId, inputs: Iterable[DatasetId]
             raise DependencyCycle(dataset)
 
 
-def _depths(
+def depths(
     start: DatasetId, next_of: Callable[[DatasetId], Sequence[DatasetId]]
 ) -> dict[DatasetId, int]:
     """The longest way to each dataset that can be reached; a cycle is walked once."""

@@ -69,7 +69,7 @@ class MemoryDerivationStore:
         with self._tables.lock:
             return [row for row in self._here() if row.job is not None]
 
-    def submitted(self, dataset: DatasetId, *, version: int, job: JobId) -> None:
+    def submitted(self, dataset: DatasetId, *, version: int, job: JobId | None) -> None:
         with self._tables.lock:
             row = self._rows.get(dataset)
             if row is not None:

@@ -66,7 +66,7 @@ class SqlDerivationStore:
     def at_work(self) -> Sequence[Derivation]:
         return self._all(derivations.c.job.is_not(None))
 
-    def submitted(self, dataset: DatasetId, *, version: int, job: JobId) -> None:
+    def submitted(self, dataset: DatasetId, *, version: int, job: JobId | None) -> None:
         due_at = sa.case((derivations.c.version == version, None), else_=derivations.c.due_at)
         self._change(derivations.c.dataset == dataset, job=job, due_at=due_at)
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import ExecuteTransform
 from protocol.multihash import Multihash
+from storage.ingest_job import slice_receipt
 from storage.transform_job import TransformReceipt
 
 from ..engine.port import Engine
@@ -66,6 +67,7 @@ def of_blocks(blocks: Sequence[HashedBlock]) -> TransformReceipt | None:
         physical_hash=str(last.physical_hash) if last else None,
         logical_hash=str(last.logical_hash) if last else None,
         size=last.size if last else None,
+        slices=tuple(slice_receipt(part) for part in slices),
         iterations=len(events),
     )
 
@@ -83,6 +85,7 @@ def added_up(first: TransformReceipt, second: TransformReceipt) -> TransformRece
         outcome="updated" if updated else "up-to-date",
         prev_head=first.prev_head,
         blocks=(*first.blocks, *second.blocks),
+        slices=(*first.slices, *second.slices),
         offset_start=second.offset_start if first.offset_start is None else first.offset_start,
         reason=None if updated else second.reason,
         **counts,
