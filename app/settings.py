@@ -31,6 +31,10 @@ FOREIGN = frozenset(
         "MAX_COLUMNS",
         "MAX_CELL_BYTES",
         "MAX_ROW_BYTES",
+        "SLICE_ROWS",
+        "SLICE_BYTES",
+        "SLICE_THREADS",
+        "MERGE_STATE_BYTES",
         "COMMIT_ATTEMPTS",
         "POLL_MAX_VANISH_PERCENT",
         "FETCH_NETWORKS",
@@ -183,13 +187,48 @@ class Settings(BaseSettings):
     mirror_poll_s: float = Field(
         2.0, gt=0, description="Seconds between two looks for mirrors that are to be pulled."
     )
+    follow_inputs: bool = Field(
+        True, description="Whether derivatives are computed by themselves when an input moves."
+    )
+    follow_debounce_s: float = Field(
+        0.2, ge=0, description="Seconds more may come in before a derivative is computed."
+    )
+    follow_poll_s: float = Field(
+        1.0, gt=0, description="Seconds between two looks for inputs of derivatives that moved."
+    )
+    query_check_s: float = Field(
+        20.0,
+        ge=0,
+        description="Seconds a new transform waits to be looked at by a worker; then it is taken.",
+    )
     ingest_wait_s: float = Field(
         60.0,
         ge=0,
         description="Seconds an ingest request waits for its result before it is answered 202.",
     )
     ingest_poll_s: float = Field(
-        0.02, gt=0, le=1, description="Seconds between two looks at a job an ingest waits for."
+        0.5,
+        gt=0,
+        le=10,
+        description="Seconds after which a job is looked at again, should nobody have rung for it.",
+    )
+    request_key_ttl_s: int = Field(
+        86_400, gt=0, description="Seconds a request is known by its Idempotency-Key."
+    )
+    job_keep_s: int = Field(
+        30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."
+    )
+    max_unpacked_ratio: int = Field(
+        200, gt=0, description="How often larger a compressed body may become when it is unpacked."
+    )
+    max_waiting_dataset: int = Field(
+        1_000, gt=0, description="Most jobs that may wait for one dataset; more are answered 429."
+    )
+    max_waiting_account: int = Field(
+        5_000, gt=0, description="Most jobs one account may have waiting; more are answered 429."
+    )
+    max_waiting_node: int = Field(
+        50_000, gt=0, description="Most jobs that may wait on the node; more are answered 503."
     )
     max_page: int = Field(1000, gt=0, description="Most datasets in one page of a listing.")
     max_tail_records: int = Field(

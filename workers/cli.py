@@ -86,6 +86,7 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
     from .ingest.run import Bench
     from .plan.transform import IterationLimits
     from .prepare.limits import PrepareLimits
+    from .slices import Cut
     from .transform.options import TransformOptions
 
     session = start_spark(
@@ -104,6 +105,10 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
             cell_bytes=settings.max_cell_bytes,
             row_bytes=settings.max_row_bytes,
         ),
+        cut=Cut(
+            rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
+        ),
+        states=_merge_states(settings),
         commit_attempts=settings.commit_attempts,
         fetch=_fetch_rules(settings),
         preparation=PrepareLimits(
@@ -140,6 +145,14 @@ def _more_engines(settings: WorkerSettings) -> tuple[Any, ...]:
     except ImportError:
         return ()
     return (DataFusionEngine(memory_bytes=settings.datafusion_memory_bytes),)
+
+
+def _merge_states(settings: WorkerSettings) -> Any:
+    from storage.merge_state.store import MergeStates, states_folder
+
+    if settings.merge_state_bytes == 0:
+        return None
+    return MergeStates(states_folder(settings.data), max_bytes=settings.merge_state_bytes)
 
 
 def _fetch_rules(settings: WorkerSettings) -> Any:

@@ -50,6 +50,18 @@ class WorkerSettings(BaseSettings):
     max_columns: int = Field(2_000, gt=0, description="Most columns a batch may have.")
     max_cell_bytes: int = Field(16 << 20, gt=0, description="Longest single value.")
     max_row_bytes: int = Field(32 << 20, gt=0, description="Longest single record.")
+    slice_rows: int = Field(
+        1 << 20, gt=0, description="Most rows of a data slice; a larger batch becomes several."
+    )
+    slice_bytes: int = Field(
+        256 << 20, gt=0, description="Most bytes of values of a data slice, before compression."
+    )
+    slice_threads: int = Field(2, gt=0, description="Slices written or uploaded side by side.")
+    merge_state_bytes: int = Field(
+        16 << 30,
+        ge=0,
+        description="Disk for what merges keep of histories; 0: they read all slices.",
+    )
     commit_attempts: int = Field(
         5, gt=0, description="How often a batch is planned again when another writer was first."
     )

@@ -39,6 +39,7 @@ from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.errors import RefConflict
 from storage.ingest_job import IngestPayload, IngestReceipt, slice_receipt
+from storage.merge_state.store import MergeStates
 from storage.ports import ObjectStore
 from storage.values import ObjectKey, ObjectKind
 
@@ -54,7 +55,8 @@ from ..slices import Cut, operations, write_slices
 from ..transform.options import TransformOptions
 from ..write import SlicePlan, Written
 from .frame import BATCH_ROWS, Frame, Limits
-from .merged import MergeRun, merged, reads_history, takes_operations
+from .merged import MergeRun, merged, takes_operations
+from .met import relevant
 from .read import open_frame
 from .stage import Staged, stage
 
@@ -92,6 +94,8 @@ class Bench:
     slices: SliceLists = field(default_factory=SliceLists)
     transforms: TransformOptions = field(default_factory=TransformOptions)
     cut: Cut = field(default_factory=Cut)
+    states: MergeStates | None = None
+    """What merges need of histories; without it they read all slices."""
     meter: Meter = field(default_factory=Meter)
     """Of the job at hand."""
 
@@ -269,14 +273,17 @@ def _written(
     snapshot = isinstance(plan.merge, MergeStrategySnapshot)
     if staged.rows == 0 and not (snapshot and plan.has_history):
         return []
+    met = relevant(dataset, plan, staged, schema, bench, scratch)
+    if met.staged.rows == 0 and not met.rows:
+        return []
     run = MergeRun(
-        staged=staged,
+        staged=met.staged,
         strategy=plan.merge,
         vocab=plan.vocab,
         source_event_time=plan.source_event_time,
         schema=schema,
-        history=_history(dataset, plan, bench, scratch),
-        history_rows=0 if plan.prev_offset is None else plan.prev_offset + 1,
+        history=met.history,
+        history_rows=met.rows,
         partitions=bench.partitions,
         small_rows=bench.small_rows,
     )
@@ -314,17 +321,6 @@ def check_vanished(
             stood=stood,
             max_vanish_percent=max_percent,
         )
-
-
-def _history(dataset: Dataset, plan: IngestPlan, bench: Bench, scratch: Path) -> list[Path]:
-    """Slices as files; copies of remote ones go with the job's scratch."""
-    if not plan.has_history or not reads_history(plan.merge):
-        return []
-    folder = scratch / "history"
-    return [
-        local_file(dataset, ObjectKind.DATA, each.physical_hash, folder)
-        for each in bench.slices.of(dataset, plan.head)
-    ]
 
 
 def _data_events(

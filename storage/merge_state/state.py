@@ -1,0 +1,188 @@
+"""The state of one dataset for one key as of a head: runs of segments, older runs first.
+
+Like a log-structured merge tree: rows of new slices become a run of their own, and runs are
+merged when they are of a size, so that a batch costs by its own rows and a look-up meets few
+runs. What a look-up gives is a superset: older versions of a row may still be among it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from .key_hash import Hashes, key_hashes
+from .segments import SEGMENT_ROWS, Rows, Segment, SegmentInfo, latest, write_segments
+
+GROWTH = 2
+"""A run is merged with the ones after it unless it is so many times larger."""
+
+
+class StateSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state keeps: columns of the slices with their types as text, and the key."""
+
+    key: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    operation: str | None
+    """The column of operation codes; None keeps keys once seen whatever became of them."""
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.columns]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state consists of."""
+
+    spec: StateSpec
+    head: str | None
+    """All slices up to this block are in."""
+    rows_seen: int = 0
+    runs: tuple[tuple[SegmentInfo, ...], ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for run in self.runs for segment in run)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Rows whose key hash is that of a row that was asked for: who asked, and where they are.
+
+    Sorted by who asked, then from the oldest row to the newest.
+    """
+
+    asked: Rows
+    segment: Rows
+    row: Rows
+
+    def where(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Candidates:
+        return Candidates(self.asked[mask], self.segment[mask], self.row[mask])
+
+
+class MergeState:
+    """Segments of all runs, mapped, older runs first."""
+
+    def __init__(self, segments: Sequence[Segment], schema: pa.Schema) -> None:
+        self.segments, self.schema = segments, schema
+
+    @property
+    def rows(self) -> int:
+        return sum(segment.info.rows for segment in self.segments)
+
+    def find(self, hashes: Hashes) -> Candidates:
+        """Rows for each of the hashes, which need no order."""
+        order = np.argsort(hashes, kind="stable")
+        wanted = hashes[order]
+        asked, places, rows = [], [], []
+        for at, segment in enumerate(self.segments):
+            low = int(np.searchsorted(wanted, segment.info.first, "left"))
+            high = int(np.searchsorted(wanted, segment.info.last, "right"))
+            some = wanted[low:high]
+            left = np.searchsorted(segment.hashes, some, "left")
+            counts = np.searchsorted(segment.hashes, some, "right") - left
+            if not counts.any():
+                continue
+            total = int(counts.sum())
+            begins = np.repeat(np.cumsum(counts) - counts, counts)
+            rows.append(np.repeat(left, counts) + np.arange(total) - begins)
+            asked.append(np.repeat(order[low:high], counts))
+            places.append(np.full(total, at, np.int64))
+        if not rows:
+            none = np.zeros(0, np.int64)
+            return Candidates(none, none, none)
+        who = np.concatenate(asked).astype(np.int64)
+        by_who = np.argsort(who, kind="stable")
+        return Candidates(
+            who[by_who],
+            np.concatenate(places)[by_who],
+            np.concatenate(rows).astype(np.int64)[by_who],
+        )
+
+    def take(self, found: Candidates, columns: Sequence[str]) -> pa.Table:
+        """Values of those rows, in their order."""
+        names = list(columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        order = np.argsort(found.segment, kind="stable")
+        parts = []
+        for at in np.unique(found.segment):
+            some = order[found.segment[order] == at]
+            batch = self.segments[int(at)].batch.select(names)
+            parts.append(pa.Table.from_batches([batch.take(pa.array(found.row[some]))]))
+        if not parts:
+            return schema.empty_table()
+        whole = pa.concat_tables(parts)
+        if len(parts) == 1:
+            return whole
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return whole.take(back)
+
+
+def sorted_rows(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, Hashes]:
+    """Rows in the order of segments; rows come oldest first."""
+    hashes = key_hashes([_one(rows.column(name)) for name in key])
+    order = np.argsort(hashes, kind="stable")
+    return rows.take(order), hashes[order]
+
+
+def merged_runs(
+    runs: Sequence[Sequence[Segment]], spec: StateSpec, folder: Path, *, oldest: bool
+) -> Iterator[SegmentInfo]:
+    """One run of several, which come older first. `oldest`: nothing is older than they are, so
+    that what is retracted may be forgotten."""
+    dropped = spec.operation if oldest else None
+    bounds = sorted({s.info.last for run in runs for s in run})
+    pending: list[tuple[pa.Table, Hashes]] = []
+    waiting = 0
+    for low, high in zip([-1, *bounds[:-1]], bounds, strict=True):
+        parts = [part for run in runs for s in run if (part := _between(s, low, high)) is not None]
+        if not parts:
+            continue
+        rows = pa.concat_tables([table for table, _ in parts])
+        hashes = np.concatenate([each for _, each in parts])
+        order = np.argsort(hashes, kind="stable")
+        kept = latest(rows.take(order), hashes[order], list(spec.key), dropped=dropped)
+        pending.append(kept)
+        waiting += len(kept[1])
+        if waiting >= SEGMENT_ROWS:
+            yield from _flush(folder, pending)
+            pending, waiting = [], 0
+    yield from _flush(folder, pending)
+
+
+def _flush(folder: Path, pending: list[tuple[pa.Table, Hashes]]) -> Iterator[SegmentInfo]:
+    if sum(len(each) for _, each in pending):
+        rows = pa.concat_tables([table for table, _ in pending])
+        yield from write_segments(folder, rows, np.concatenate([each for _, each in pending]))
+
+
+def _between(segment: Segment, low: int, high: int) -> tuple[pa.Table, Hashes] | None:
+    """Rows with hashes above `low`, up to `high`."""
+    if segment.info.last <= low or segment.info.first > high:
+        return None
+    start = 0 if low < 0 else int(np.searchsorted(segment.hashes, np.uint64(low), "right"))
+    end = int(np.searchsorted(segment.hashes, np.uint64(high), "right"))
+    if start == end:
+        return None
+    rows = pa.Table.from_batches([segment.batch.slice(start, end - start)])
+    return rows, segment.hashes[start:end]
+
+
+def to_merge(sizes: Sequence[int]) -> int:
+    """How many of the newest runs (sizes in rows, oldest first) are to become one."""
+    count, total = 1, sizes[-1] if sizes else 0
+    for size in reversed(sizes[:-1]):
+        if size >= GROWTH * total:
+            break
+        count += 1
+        total += size
+    return count if count > 1 else 0
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
