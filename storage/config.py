@@ -14,6 +14,8 @@ from .accounts.memory import MemoryAccountStore
 from .accounts.memory_access import MemoryDeviceLogins, MemoryRoleStore, MemoryUploadedFiles
 from .accounts.sql import SqlAccountStore
 from .accounts.sql_access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
+from .audit.memory import MemoryAuditLog
+from .audit.sql import SqlAuditLog
 from .bells.pipes import PipeBell
 from .bells.port import Bell, MemoryBell
 from .bells.postgres import PostgresBell
@@ -93,6 +95,7 @@ def open_stores(
         files=SqlUploadedFiles(engine),
         mirrors=SqlMirrorStore(engine),
         derivations=SqlDerivationStore(engine),
+        audit=SqlAuditLog(engine),
         bell=bell,
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
@@ -120,6 +123,7 @@ def memory_stores(*, clock: Clock = system_clock) -> Stores:
         files=MemoryUploadedFiles(accounts),
         mirrors=MemoryMirrorStore(tables),
         derivations=MemoryDerivationStore(tables),
+        audit=MemoryAuditLog(),
         bell=bell,
     )
 

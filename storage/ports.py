@@ -16,6 +16,7 @@ from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
+from .audit.values import Deed, DeedFilter
 from .derivations.values import Derivation, Problem
 from .mirrors.values import Mirror, MirrorStatus
 from .values import (
@@ -366,8 +367,8 @@ class DerivationStore(Protocol):
         """Those that are due, the longest waiting first; not those paused or at work."""
 
     def at_work(self) -> Sequence[Derivation]: ...
-    def submitted(self, dataset: DatasetId, *, version: int, job: JobId) -> None:
-        """A job is at it; due no more, unless something came in since `version`."""
+    def submitted(self, dataset: DatasetId, *, version: int, job: JobId | None) -> None:
+        """A job is at it, or none is needed; due no more, unless something came since."""
 
     def ended(
         self,
@@ -425,3 +426,19 @@ class UploadedFiles(Protocol):
         """Whether a file of the account has this content."""
 
     def remove(self, upload: str) -> None: ...
+
+
+class AuditLog(Protocol):
+    """Who did what. Deeds outlive accounts and datasets; nothing changes them, `prune` ends them.
+
+    `record` counts them up in the order given; texts that are too long are cut.
+    """
+
+    def record(self, deeds: Sequence[Deed]) -> None: ...
+    def page(
+        self, which: DeedFilter = ..., *, before: int | None = None, limit: int = 100
+    ) -> Sequence[Deed]:
+        """Deeds, newest first, of numbers below `before`."""
+
+    def prune(self, *, before: Instant) -> int:
+        """Forget what was done before then; returns how many deeds."""

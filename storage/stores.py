@@ -27,6 +27,7 @@ from .layout import HEAD
 from .locks import Locks, ProcessLocks
 from .ports import (
     AccountStore,
+    AuditLog,
     BlockIndex,
     DatasetRegistry,
     DerivationStore,
@@ -70,6 +71,7 @@ class Stores:
     files: UploadedFiles
     mirrors: MirrorStore
     derivations: DerivationStore
+    audit: AuditLog
     bell: Bell = field(default_factory=MemoryBell)
     """Wakes who waits for jobs, in every process of the node."""
     engine: sa.Engine | None = None
@@ -161,7 +163,7 @@ class Stores:
         """
         entries = self._entries() if moved_since is None else self._moved(moved_since)
         with ThreadPoolExecutor(REPAIRS_AT_ONCE) as pool:
-            return sum(pool.map(self._repair_mirror, entries))
+            return sum(pool.map(self.repair_mirror, entries))
 
     def _entries(self) -> Iterator[DatasetEntry]:
         after = None
@@ -183,7 +185,8 @@ class Stores:
         if self.engine is not None:
             self.engine.dispose()
 
-    def _repair_mirror(self, entry: DatasetEntry) -> bool:
+    def repair_mirror(self, entry: DatasetEntry) -> bool:
+        """As `repair_mirrors` for one dataset; whether anything was wrong."""
         try:
             if self._is_mirrored(entry):
                 return False

@@ -11,6 +11,8 @@ from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
 
+from .context import current_trace
+
 JobId = NewType("JobId", str)
 """Opaque; sorts by time of submission."""
 AccountId = NewType("AccountId", str)
@@ -96,7 +98,7 @@ class JobSpec:
     """Work to do. `payload` is JSON; `lock` keeps two jobs from running together.
 
     `body` is a small input that travels with the job, to whoever claims it, and goes with its
-    end. `account` and `schedule` say who asked for it.
+    end. `account` and `schedule` say who asked for it, `trace` what it is part of.
     """
 
     kind: str
@@ -107,6 +109,7 @@ class JobSpec:
     account: AccountId | None = None
     schedule: str | None = None
     body: bytes | None = field(default=None, repr=False, compare=False)
+    trace: str | None = field(default_factory=current_trace, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

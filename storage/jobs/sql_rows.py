@@ -19,7 +19,7 @@ from .memory import job_id
 OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
 SHOWN = tuple(column for column in jobs.c if column.name != "body")
 """What is read of a job, unless it is to be run."""
-_SPEC = ("kind", "dataset", "payload", "lock", "dedup_key", "account", "schedule")
+_SPEC = ("kind", "dataset", "payload", "lock", "dedup_key", "account", "schedule", "trace")
 
 
 def parse_id(job: str) -> tuple[int, str]:

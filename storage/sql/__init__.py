@@ -1,3 +1,4 @@
 """Tables, connections and queries shared by the SQL adapters."""
 
+from . import audit_tables as audit_tables
 from . import mirror_tables as mirror_tables

@@ -169,6 +169,7 @@ jobs = sa.Table(
     sa.Column("body", sa.LargeBinary),
     sa.Column("account", sa.String(KEY_CHARS)),
     sa.Column("schedule", sa.String(KEY_CHARS)),
+    sa.Column("trace", sa.String(60)),
     sqlite_autoincrement=True,
 )
 """`leader`: the job it was claimed together with; only leaders hold the lock."""

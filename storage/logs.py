@@ -1,0 +1,88 @@
+"""Log lines of service and worker: one event each, as text for people or JSON for machines.
+
+A line knows its fields, whichever way it is written; the trace, actor, dataset and job of the
+work at hand are added to every line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from .context import current_facts
+
+TEXT, JSON = "text", "json"
+FORMATS = (TEXT, JSON)
+
+
+class Line(str):
+    """The text of a log line that remembers what it was made of."""
+
+    __slots__ = ("event", "fields")
+    event: str
+    fields: dict[str, Any]
+
+
+def line(event: str, **fields: Any) -> Line:
+    """`event key=value …`; values with blanks or quotes are quoted, empty ones left out."""
+    kept = {key: value for key, value in fields.items() if value is not None}
+    made = Line(" ".join([event, *(f"{key}={_text(value)}" for key, value in kept.items())]))
+    made.event, made.fields = event, kept
+    return made
+
+
+def set_up(level: str, form: str = TEXT) -> None:
+    """All log lines go to stderr, ours from `level` on, those of libraries from warnings on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == JSON else TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("odf").setLevel(level.upper())
+
+
+class TextLines(logging.Formatter):
+    """Time, level, logger, the line, and what it does not say itself about its origin."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as logging has it
+        said = _fields(record)
+        origin = {key: value for key, value in current_facts().items() if key not in said}
+        more = "".join(f" {key}={_text(value)}" for key, value in origin.items())
+        return super().formatMessage(record) + more
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line; an exception is its field `exception`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {**current_facts(), **_fields(record)}
+        message = record.msg.event if isinstance(record.msg, Line) else record.getMessage()
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": message,
+            **{key: value for key, value in fields.items() if key not in _RESERVED},
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+_RESERVED = frozenset(("time", "level", "logger", "message", "exception"))
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return record.msg.fields if isinstance(record.msg, Line) else {}
+
+
+def _text(value: Any) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    plain = text and text.isprintable() and not any(c in text for c in ' "=')
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,9 @@
+"""The audit log keeps its promises in memory and both databases."""
+
+from __future__ import annotations
+
+from tests.conformance.audit_log import AuditLogContract
+
+
+class TestAuditLogs(AuditLogContract):
+    pass
