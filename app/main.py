@@ -23,10 +23,12 @@ from starlette.types import ASGIApp
 
 from protocol.errors import BadInput, NodeError
 
+from .following import Follower
 from .http import datasets, identity, jobs, login, schemas, system, uploads
 from .http.access import add_access_routes
 from .http.answers import error_answer, not_found_answer
 from .http.datasets import add_dataset_routes
+from .http.derivatives import add_derivative_routes
 from .http.files import add_file_routes
 from .http.gate import Gate
 from .http.history import add_history_routes
@@ -35,6 +37,7 @@ from .http.mirrors import add_mirror_routes
 from .http.object_uploads import MAX_UPLOADS
 from .http.objects import ObjectPaths
 from .http.quick_reads import QuickReads
+from .http.read import add_read_routes
 from .http.refresh import add_refresh
 from .http.system import app_version
 from .http.transfer import add_transfer_routes
@@ -95,7 +98,10 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         sweeping = asyncio.create_task(_sweep(node))
         mirrors = MirrorRunner(node)
         mirrors.start()
+        follower = Follower(node)
+        follower.start()
         yield
+        await run_in_threadpool(follower.stop)
         await run_in_threadpool(mirrors.stop)
         for task in (sweeping, *api.state.watchers):
             task.cancel()
@@ -118,8 +124,10 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
     add_history_routes(routes, prefix)
+    add_read_routes(routes, prefix)
     add_mirror_routes(routes, prefix)
     add_dataset_routes(routes, prefix)
+    add_derivative_routes(routes, prefix)
     add_access_routes(routes, prefix)
     add_file_routes(routes, prefix)
     api.include_router(routes)

@@ -83,6 +83,7 @@ COMMANDS = {
     "gc": ("app.cli.upkeep:gc", "Remove what no chain of a node names."),
     "index": ("app.cli.upkeep:index", "Make a node's index again from its objects."),
     "db": ("app.cli.upkeep:db", "Bring a node's database up to date."),
+    "read": ("app.cli.read:read", "Print rows of a dataset, as of some time if asked."),
     "log": ("app.cli.log:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("app.cli.blocks:inspect", "Show a block file as a manifest."),
     "encode": ("app.cli.blocks:encode", "Turn the manifest of a block into its bytes."),

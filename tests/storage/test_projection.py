@@ -285,9 +285,7 @@ def test_unknown_columns_and_unusable_keys_are_refused() -> None:
     with pytest.raises(UnknownColumn):
         read(made.pushes(keyed("mayor")), projection=STATE)
     rows = table(HISTORY[:1]).append_column("tags", pa.array([["a"]]))
-    listed = (
-        Made().pushes(keyed("tags")).schema(rows.schema).rows(rows, when=day.isoformat()[:19] + "Z")
-    )
+    listed = Made().pushes(keyed("tags")).schema(rows.schema).rows(rows)
     with pytest.raises(UnusableKey):
         read(listed, projection=STATE)
 

@@ -1,0 +1,92 @@
+"""`odf-node read`: rows of a dataset in a folder or at a URL, as of some time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import IO
+
+import click
+
+from ..client.sync import opened
+from ..client.urls import Location
+from ..usecases.read import Reading, ReadRequest
+from ..usecases.read_formats import Format
+from .output import json_option, token_option
+
+
+@click.command()
+@click.argument("where", metavar="DIR|URL")
+@click.option(
+    "--as-at", metavar="TIME|BLOCK", help="As it was known: at a system time, or with this block."
+)
+@click.option("--as-of", metavar="TIME", help="As it was: events up to this event time.")
+@click.option(
+    "--projection",
+    type=click.Choice(["changelog", "state", "facts"]),
+    default="changelog",
+    show_default=True,
+    help="Every row; the last row of each primary key; or rows that were not taken back.",
+)
+@click.option("--columns", metavar="A,B", help="Only these columns, in this order.")
+@click.option(
+    "--skip", type=click.IntRange(0), default=0, metavar="N", help="Leave out rows first."
+)
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="Most rows; default: all.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([form.value for form in Format]),
+    default=Format.CSV.value,
+    show_default=True,
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Default: standard output.",
+)
+@token_option
+@json_option
+def read(
+    where: str,
+    as_at: str | None,
+    as_of: str | None,
+    projection: str,
+    columns: str | None,
+    skip: int,
+    limit: int | None,
+    form: str,
+    output: Path | None,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Print the rows of the dataset in DIR or at URL; `--json` is `--format json`."""
+    from storage.projection_view import view_of
+
+    request = ReadRequest(
+        as_at=as_at,
+        as_of=as_of,
+        projection=projection,
+        columns=columns,
+        skip=skip,
+        limit=limit,
+        form=Format.JSON.value if as_json else form,
+    )
+    request.asked()  # wrong usage is told before anything is fetched
+    is_text = request.format() not in (Format.PARQUET, Format.ARROW)
+    if output is None and not is_text and sys.stdout.isatty():
+        raise click.UsageError(f"{request.form} is no text; name a file with --output")
+    with opened(Location.parse(where), token) as repository:
+        found = Reading(view_of(repository, request.block()), request)
+        if output is None:
+            _write(found, sys.stdout.buffer)
+            return
+        with output.open("wb") as file:
+            _write(found, file)
+
+
+def _write(found: Reading, out: IO[bytes]) -> None:
+    for chunk in found:
+        out.write(chunk)
+    out.flush()

@@ -1,0 +1,228 @@
+"""Reading rows as of some time, in every format, over HTTP and from the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from service import NOON, SCHEMA, Chain, Service, described, seeded, serving
+
+from app.cli.main import main
+from app.usecases.read_formats import Format, UnwritableColumn, encoded
+from protocol.metadata.events import AddPushSource, SetDataSchema
+from protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from storage.objects.folder import FolderObjects
+from storage.values import DatasetEntry, ObjectKind, Visibility
+
+KEYED = AddPushSource(
+    source_name="default",
+    read=ReadStepNdJson(),
+    merge=MergeStrategySnapshot(primary_key=("city",)),
+)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Any:
+    with serving(tmp_path / "node") as service:
+        yield service
+
+
+@pytest.fixture
+def city() -> Chain:
+    chain = seeded().add(described(), KEYED, SetDataSchema(schema=SCHEMA))
+    return chain.add_rows(3).add_rows(4)
+
+
+@pytest.fixture
+def entry(service: Service, city: Chain) -> DatasetEntry:
+    return service.keep(city, "kamu/city", Visibility.PUBLIC)
+
+
+@pytest.fixture
+def folder(city: Chain, tmp_path: Path) -> str:
+    objects = FolderObjects(tmp_path / "copy")
+    for block in city.blocks:
+        objects.put(ObjectKind.BLOCK, block.hash, [block.raw])
+    for (kind, name), content in city.objects.items():
+        objects.put(kind, name, [content])
+    objects.write_ref("head", city.head)
+    return str(tmp_path / "copy")
+
+
+def decoded(form: str, content: bytes) -> list[dict[str, Any]]:
+    match form:
+        case "csv":
+            return list(csv.DictReader(io.StringIO(content.decode())))
+        case "ndjson":
+            return [json.loads(line) for line in content.splitlines()]
+        case "json":
+            return list(json.loads(content))
+        case "parquet":
+            return pq.read_table(io.BytesIO(content)).to_pylist()
+        case _:
+            return pa.ipc.open_stream(content).read_all().to_pylist()
+
+
+@pytest.mark.parametrize("form", [form.value for form in Format])
+def test_every_format_holds_the_same_rows(service: Service, entry: DatasetEntry, form: str) -> None:
+    with service.http() as client:
+        answer = client.get("/city/read", params={"format": form, "columns": "offset,city"})
+    rows = decoded(form, answer.content)
+    assert [(int(row["offset"]), row["city"]) for row in rows] == [(n, f"c{n}") for n in range(7)]
+    assert list(rows[0]) == ["offset", "city"]
+
+
+def test_the_answer_names_the_block_and_gives_the_same_again_for_it(
+    service: Service, city: Chain, entry: DatasetEntry
+) -> None:
+    before = str(city.blocks[4].hash)
+    with service.http() as client:
+        now = client.get("/city/read")
+        then = client.get("/city/read", params={"asAt": before})
+    assert now.headers["odf-block"] == str(city.head)
+    assert now.headers["content-type"] == "application/x-ndjson"
+    assert then.headers["odf-block"] == before
+    assert (len(now.content.splitlines()), len(then.content.splitlines())) == (7, 3)
+    assert json.loads(then.content.splitlines()[0]) == {
+        "offset": 0,
+        "op": 0,
+        "system_time": str(NOON),
+        "event_time": str(NOON),
+        "city": "c0",
+        "population": 0,
+    }
+
+
+def test_times_projections_and_parts(service: Service, entry: DatasetEntry) -> None:
+    asked: list[tuple[dict[str, Any], int]] = [
+        ({"asAt": "2049-01-01T00:00:00Z"}, 0),
+        ({"asAt": str(NOON), "asOf": str(NOON)}, 7),
+        ({"asOf": "2049-01-01T00:00:00Z"}, 0),
+        ({"projection": "state"}, 7),
+        ({"projection": "facts", "skip": 2}, 5),
+        ({"skip": 1, "limit": 2}, 2),
+        ({"limit": 0}, 0),
+    ]
+    with service.http() as client:
+        found = [len(client.get("/city/read", params=p).content.splitlines()) for p, _ in asked]
+    assert found == [count for _, count in asked]
+
+
+@pytest.mark.parametrize(
+    ("params", "error"),
+    [
+        ({"asAt": "yesterday"}, "InvalidTime"),
+        ({"asOf": "f1620"}, "InvalidTime"),
+        ({"projection": "future"}, "InvalidProjection"),
+        ({"format": "xls"}, "InvalidProjection"),
+        ({"columns": "mayor"}, "UnknownColumn"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    service: Service, entry: DatasetEntry, params: dict[str, str], error: str
+) -> None:
+    with service.http() as client:
+        answer = client.get("/city/read", params=params)
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (400, error)
+
+
+def test_a_block_of_another_dataset_is_not_found(service: Service, entry: DatasetEntry) -> None:
+    with service.http() as client:
+        assert client.get("/city/read", params={"asAt": "f1620" + "0" * 64}).status_code == 404
+
+
+def test_a_dataset_without_a_key_has_no_state(service: Service) -> None:
+    service.keep(seeded().add(SetDataSchema(schema=SCHEMA)).add_rows(1), "kamu/plain")
+    with service.http() as client:
+        answer = client.get("/plain/read", params={"projection": "state"})
+    assert answer.status_code == 400
+    assert answer.json()["type"].endswith(":DatasetHasNoPrimaryKeys")
+
+
+def test_a_damaged_slice_is_a_problem_and_no_half_answer(
+    service: Service, city: Chain, entry: DatasetEntry
+) -> None:
+    [first, *_] = [name for kind, name in city.objects if kind is ObjectKind.DATA]
+    data = service.node.settings.data
+    [path] = data.rglob(f"data/{first}")
+    path.chmod(0o644)
+    path.write_bytes(b"nonsense")
+    with service.http() as client:
+        answer = client.get("/city/read")
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (
+        500,
+        "UnreadableSlice",
+    )
+
+
+def test_what_a_stranger_may_not_see_is_not_read(
+    service: Service, city: Chain, tmp_path: Path
+) -> None:
+    with serving(tmp_path / "multi", tenancy="multi") as many:
+        many.token("anna")
+        many.keep(city, "anna/city", Visibility.PRIVATE)
+        with many.http() as client:
+            assert client.get("/anna/city/read").status_code == 404
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(main, ["read", *words])
+
+
+def test_a_folder_and_a_url_are_read_alike(
+    service: Service, entry: DatasetEntry, folder: str, city: Chain
+) -> None:
+    for where in (folder, f"{service.url}/city"):
+        for extra in ((), ("--as-at", str(city.blocks[4].hash)), ("--projection", "state")):
+            found = run(where, "--columns", "city", *extra)
+            assert found.exit_code == 0, found.stderr
+            rows = 3 if extra[:1] == ("--as-at",) else 7
+            assert found.stdout.splitlines() == ["city", *(f"c{n}" for n in range(rows))]
+
+
+def test_rows_go_to_a_file_and_json_is_a_format(folder: str, tmp_path: Path) -> None:
+    target = tmp_path / "rows.parquet"
+    assert run(folder, "--format", "parquet", "-o", str(target)).exit_code == 0
+    assert pq.read_table(target).num_rows == 7
+    assert len(json.loads(run(folder, "--json", "--limit", "2").stdout)) == 2
+
+
+def test_wrong_usage_and_missing_datasets_have_their_exit_codes(
+    folder: str, tmp_path: Path
+) -> None:
+    assert run(folder, "--as-of", "yesterday").exit_code == 1
+    assert run(folder, "--format", "xls").exit_code == 2
+    assert run(str(tmp_path / "nothing")).exit_code == 3
+
+
+def rows_with(**columns: pa.Array) -> tuple[pa.Schema, Any]:
+    table = pa.table(columns)
+    return table.schema, iter(table.to_batches())
+
+
+def test_cells_that_need_it_are_quoted_and_nulls_differ_from_empty_texts() -> None:
+    schema, batches = rows_with(
+        text=pa.array(['a,"b"\n', "", None]),
+        flag=pa.array([True, None, False]),
+        list=pa.array([[1, 2], [], None]),
+    )
+    written = b"".join(encoded(schema, batches, Format.CSV)).decode()
+    assert written == 'text,flag,list\r\n"a,""b""\n",true,"[1,2]"\r\n"",,[]\r\n,false,\r\n'
+
+
+def test_a_json_array_of_nothing_is_one() -> None:
+    schema, _ = rows_with(a=pa.array([], pa.int64()))
+    assert json.loads(b"".join(encoded(schema, iter([]), Format.JSON))) == []
+
+
+def test_a_column_that_parquet_cannot_hold_is_refused() -> None:
+    schema, batches = rows_with(spans=pa.array([(1, 2, 3)], pa.month_day_nano_interval()))
+    with pytest.raises(UnwritableColumn):
+        b"".join(encoded(schema, batches, Format.PARQUET))
