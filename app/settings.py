@@ -22,6 +22,7 @@ PREFIX = "ODF_NODE_"
 FOREIGN = frozenset(
     PREFIX + name
     for name in (
+        "CONFIG",
         "TOKEN",
         "SPARK_MASTER",
         "SPARK_DRIVER_MEMORY",

@@ -74,6 +74,7 @@ COMMANDS = {
     "refresh": ("app.cli.refresh:refresh", "Have a node fetch the polling source of a dataset."),
     "pull": ("app.cli.transfer:pull", "Copy a dataset, or what is new in it, into a folder."),
     "push": ("app.cli.transfer:push", "Publish a dataset folder, or what is new in it."),
+    "repo": ("app.cli.repo:repo", "Name nodes to pull from and push to."),
     "verify": ("app.cli.verify:verify", "Check every block, file and row of a dataset."),
     "compact": ("app.cli.history:compact", "Join small slices of a dataset on a node."),
     "reset": ("app.cli.history:reset", "Move the head of a dataset on a node back."),

@@ -1,4 +1,4 @@
-"""`odf-node refresh`: have a node fetch the polling source of a dataset."""
+"""`odf-node refresh`: have a node fetch or compute what is new of a dataset."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ from .output import json_option, print_json, token_option
     metavar="N",
     help="Rows of a snapshot that may vanish at once; default: as the node is set up.",
 )
+@click.option("--recursive", is_flag=True, help="First refresh all that the dataset depends on.")
+@click.option(
+    "--reset-on-diverged-input",
+    is_flag=True,
+    help="Compute a derivative anew if the history of an input was rewritten.",
+)
+@click.option("--force", is_flag=True, help="Let a mirror follow a history that was replaced.")
 @token_option
 @json_option
 def refresh(
@@ -33,10 +40,13 @@ def refresh(
     exhaust_sources: bool,
     fetch_uncacheable: bool,
     max_vanish_percent: int | None,
+    recursive: bool,
+    reset_on_diverged_input: bool,
+    force: bool,
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Fetch what the polling source of the dataset at URL has, and wait until it is in.
+    """Fetch what the source of the dataset at URL has, or compute a derivative; wait for it.
 
     Prints the receipt, as ingest does.
     """
@@ -45,6 +55,9 @@ def refresh(
             exhaust_sources=exhaust_sources,
             fetch_uncacheable=fetch_uncacheable,
             max_vanish_percent=max_vanish_percent,
+            recursive=recursive,
+            reset_on_diverged=reset_on_diverged_input,
+            force=force,
         )
     if as_json:
         print_json(receipt)
@@ -54,6 +67,9 @@ def refresh(
 
 def refresh_text(receipt: dict[str, Any]) -> str:
     """The receipt for a person, and what is worth knowing about the source."""
+    if "objects" in receipt:  # of a mirror
+        brought = ", ".join(f"{receipt[key]} {key}" for key in ("blocks", "objects", "bytes"))
+        return f"{receipt['outcome']}: {brought}\nhead {receipt['head']}"
     lines = [receipt_text(receipt)]
     if receipt.get("noSourceDefined"):
         lines.append("the dataset has no polling source")
@@ -61,6 +77,14 @@ def refresh_text(receipt: dict[str, Any]) -> str:
         lines.append(
             "nothing was fetched: nothing tells what was fetched before (--fetch-uncacheable)"
         )
-    if receipt.get("hasMore"):
+    if receipt.get("reason"):
+        lines.append(str(receipt["reason"]))
+    if receipt.get("wasReset"):
+        lines.append("an input was rewritten, so everything was computed anew")
+    lines += [f"warning: {text}" for text in receipt.get("warnings", ())]
+    if "iterations" in receipt:
+        if receipt.get("hasMore"):
+            lines.append("more input waits; the node goes on with it")
+    elif receipt.get("hasMore"):
         lines.append("the source has more to give (--exhaust-sources)")
     return "\n".join(lines)

@@ -4,26 +4,51 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from protocol.errors import BadInput
+from protocol.identity import DatasetId
 from storage.values import Visibility
 
 from ..client import sync
+from ..client.folder import FolderRepository
 from ..client.http import Overloaded, Unreachable
+from ..client.mirror import mirror_at
 from ..client.receive import Outcome
+from ..client.remotes import Repositories, note_remotes, remotes_of
+from ..client.targets import Place, read_place, write_place
 from ..client.text import one_line
-from ..client.urls import Location
+from ..client.urls import Location, Transfer
+from ..client.walk import ChainReader
 from .output import json_option, print_json, token_option
 from .watch import watched
 
 
+class NothingToFollow(BadInput):
+    """A pull into a folder that was not pulled before, and no source."""
+
+
+_alias_option = click.option(
+    "--no-alias", is_flag=True, help="Do not note in the folder where this went, or came from."
+)
+_visibility_option = click.option(
+    "--visibility",
+    type=click.Choice(["private", "public"]),
+    default="private",
+    show_default=True,
+    help="Who may read a dataset that this creates on a node.",
+)
+
+
 @click.command()
-@click.argument("source", metavar="URL")
-@click.argument("target", metavar="DIR")
-@click.option("--force", is_flag=True, help="Replace a folder that is ahead or has diverged.")
-@click.option("--mirror", is_flag=True, help="Keep the folder in step until interrupted.")
+@click.argument("source", metavar="[SOURCE]")
+@click.argument("target", metavar="DIR", required=False)
+@click.option("--force", is_flag=True, help="Replace what is ahead or has diverged.")
+@click.option("--mirror", is_flag=True, help="Keep DIR in step until interrupted; see below.")
 @click.option(
     "--every",
     type=click.FloatRange(min=0.1),
@@ -32,40 +57,75 @@ from .watch import watched
     metavar="SECONDS",
     help="Pause between two pulls of a mirror.",
 )
+@click.option(
+    "--source-token", metavar="TOKEN", help="With --mirror on a node: token it shows to SOURCE."
+)
+@_visibility_option
+@_alias_option
 @token_option
 @json_option
 def pull(
     source: str,
-    target: str,
+    target: str | None,
     force: bool,
     mirror: bool,
     every: float,
+    source_token: str | None,
+    visibility: str,
+    no_alias: bool,
     token: str | None,
     as_json: bool,
 ) -> None:
     """Copy a dataset, or what is new in it, into the folder DIR.
 
-    URL is odf+http(s)://… (smart protocol), http(s)://… (simple protocol) or another folder.
-    Every block and object is checked against its hash before anything becomes visible; what
-    an interrupted pull has fetched is not fetched again. A mirror prints what it pulled, and
-    goes on when the source cannot be reached for a while.
+    SOURCE is odf+http(s)://… (smart protocol), http(s)://… (simple protocol), another folder,
+    or REPOSITORY/[ACCOUNT/]NAME (see `odf-node repo`). It may be left out for a folder that was
+    pulled before. Every block and object is checked against its hash before anything becomes
+    visible; what an interrupted pull has fetched is not fetched again.
+
+    With --mirror the folder is pulled again and again: what is new is printed, and a source
+    that cannot be reached for a while is waited for. With --mirror and odf+http(s)://… in place
+    of DIR, the node there mirrors SOURCE, now and whenever it is told to refresh.
     """
+    if target is None:
+        source, target = _followed(source), source
+    place = read_place(source, Repositories())
+    into = Location.parse(target)
+    if mirror and into.transfer is Transfer.SMART:
+        seen = source_token or place.token
+        receipt = mirror_at(
+            into, place.location, token=token, source_token=seen, force=force, visibility=visibility
+        )
+        heads = {"oldHead": receipt.pop("prevHead"), "newHead": receipt.pop("head")}
+        _print_data({**receipt, **heads}, as_json=as_json)
+        return
 
     def once() -> Outcome:
         with watched(quiet=as_json) as progress:
             return sync.pull(
-                Location.parse(source),
-                Location.parse(target),
-                token=token,
-                force=force,
-                progress=progress,
+                place.location, into, token=_token_for(place, token), force=force, progress=progress
             )
 
-    if not mirror:
-        _print(once(), as_json=as_json)
-        return
-    for outcome in _mirrored(once, every):
-        _print(outcome, as_json=as_json)
+    for outcome in _mirrored(once, every) if mirror else (once(),):
+        if not no_alias and into.path is not None:
+            note_remotes(into.path, pull=place.location)
+        _print_data(outcome_data(outcome), as_json=as_json)
+
+
+def _token_for(place: Place, token: str | None) -> str | None:
+    """What the command line says, else the repository's own token, else the environment's."""
+    given = click.get_current_context().get_parameter_source("token")
+    return token if given is ParameterSource.COMMANDLINE else place.token or token
+
+
+def _followed(folder: str) -> str:
+    """What a folder was pulled from. Raises `NothingToFollow`."""
+    noted = remotes_of(Path(folder)).pull
+    if noted is None:
+        raise NothingToFollow(
+            f"{folder} was not pulled before: name what to pull, and the folder to pull it into"
+        )
+    return noted
 
 
 def _mirrored(once: Callable[[], Outcome], every: float) -> Iterator[Outcome]:
@@ -84,34 +144,49 @@ def _mirrored(once: Callable[[], Outcome], every: float) -> Iterator[Outcome]:
 
 @click.command()
 @click.argument("source", metavar="DIR")
-@click.argument("target", metavar="URL")
-@click.option(
-    "--visibility",
-    type=click.Choice(["private", "public"]),
-    default="private",
-    show_default=True,
-    help="Who may read a dataset that this push creates.",
-)
+@click.argument("target", metavar="[TARGET]", required=False)
+@_visibility_option
+@click.option("--no-create", is_flag=True, help="Fail if the dataset is not there yet.")
 @click.option("--force", is_flag=True, help="Replace the node's history if it has diverged.")
+@_alias_option
 @token_option
 @json_option
 def push(
-    source: str, target: str, visibility: str, force: bool, token: str | None, as_json: bool
+    source: str,
+    target: str | None,
+    visibility: str,
+    no_create: bool,
+    force: bool,
+    no_alias: bool,
+    token: str | None,
+    as_json: bool,
 ) -> None:
-    """Publish the dataset in the folder DIR, or what is new in it, at URL.
+    """Publish the dataset in the folder DIR, or what is new in it, at TARGET.
 
-    URL is odf+http(s)://… or a folder. A dataset that is not there yet is created.
+    TARGET is odf+http(s)://…, a folder, REPOSITORY or REPOSITORY/[ACCOUNT/]NAME (see
+    `odf-node repo`); by default where the folder was pushed before, else the only repository.
+    A dataset that is not there yet is created.
     """
+    folder = Path(source)
+    place = write_place(target, folder, lambda: _dataset_in(folder), Repositories())
     with watched(quiet=as_json) as progress:
         outcome = sync.push(
             Location.parse(source),
-            Location.parse(target),
-            token=token,
+            place.location,
+            token=_token_for(place, token),
             force=force,
             visibility=Visibility(visibility.capitalize()),
+            create=not no_create,
             progress=progress,
         )
-    _print(outcome, as_json=as_json)
+    if not no_alias:
+        note_remotes(folder, push=place.location)
+    _print_data({**outcome_data(outcome), "target": str(place.location)}, as_json=as_json)
+
+
+def _dataset_in(folder: Path) -> DatasetId:
+    repository = FolderRepository(folder)
+    return ChainReader(repository).dataset(repository.head())
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
@@ -126,13 +201,13 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _print(outcome: Outcome, *, as_json: bool) -> None:
+def _print_data(data: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print_json(outcome_data(outcome))
-    elif outcome.outcome == "up-to-date":
-        click.echo(f"up to date at {outcome.new_head}")
+        print_json(data)
+    elif data["outcome"] == "up-to-date":
+        click.echo(f"up to date at {data['newHead']}")
     else:
         click.echo(
-            f"updated to {outcome.new_head}: {outcome.blocks} block(s), "
-            f"{outcome.objects} object(s), {outcome.bytes} bytes"
+            f"updated to {data['newHead']}: {data['blocks']} block(s), "
+            f"{data['objects']} object(s), {data['bytes']} bytes"
         )

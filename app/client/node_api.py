@@ -63,15 +63,21 @@ class NodeApi:
         self._base, self._token = base, token
         self._http, self._limits = http, limits
 
-    def create_dataset(self, manifest: bytes, *, visibility: str) -> dict[str, Any]:
-        """Create from one `DatasetSnapshot` manifest, YAML or JSON."""
+    def create_dataset(
+        self, manifest: bytes, *, visibility: str, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Create from one `DatasetSnapshot` manifest, YAML or JSON; or see what would be."""
         return self._call(
             "POST",
             "datasets",
-            query={"visibility": visibility},
+            query={"visibility": visibility, **({"dryRun": "true"} if dry_run else {})},
             headers={"content-type": "application/yaml"},
             content=manifest,
         )
+
+    def dependencies(self) -> dict[str, Any]:
+        """What the dataset at `base` reads, and who reads it."""
+        return self._call("GET", "dependencies")
 
     def datasets(self, *, account: str | None = None) -> Iterator[dict[str, Any]]:
         """All visible datasets by alias, page by page."""
@@ -86,6 +92,10 @@ class NodeApi:
     def dataset(self) -> dict[str, Any]:
         """The dataset at `base` as it stands."""
         return self._call("GET", "")
+
+    def look(self, path: str) -> dict[str, Any]:
+        """What the node says at a path below `base`."""
+        return self._call("GET", path)
 
     def ingest(
         self,
@@ -117,11 +127,17 @@ class NodeApi:
         exhaust_sources: bool = False,
         fetch_uncacheable: bool = False,
         max_vanish_percent: int | None = None,
+        recursive: bool = False,
+        reset_on_diverged: bool = False,
+        force: bool = False,
     ) -> dict[str, Any]:
-        """Have the polling source of the dataset at `base` fetched; the receipt."""
+        """Have fetched or computed what is new of the dataset at `base`; the receipt."""
         query = {
             "exhaustSources": "true" if exhaust_sources else None,
             "fetchUncacheable": "true" if fetch_uncacheable else None,
+            "recursive": "true" if recursive else None,
+            "resetOnDivergedInput": "true" if reset_on_diverged else None,
+            "force": "true" if force else None,
             "maxVanishPercent": None if max_vanish_percent is None else str(max_vanish_percent),
         }
         given = {key: value for key, value in query.items() if value is not None}

@@ -85,10 +85,11 @@ def push_smart(
     token: str | None = None,
     force: bool = False,
     visibility: Visibility = Visibility.PRIVATE,
+    create: bool = True,
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring the node to the head of the folder; a missing dataset is created.
+    """Bring the node to the head of the folder; a missing dataset is created, if it may be.
 
     Raises:
         DatasetMissing, ChainRuleBroken, SourceObjectMissing, ObjectSizeMismatch: the folder.
@@ -100,7 +101,7 @@ def push_smart(
     check_continues((), chain)
     with open_http(limits) as http:
         remote = HttpRepository(target.base, token, http=http, limits=limits)
-        there = remote.find_head()
+        there = remote.find_head() if create else remote.head()
         new = _blocks_to_push(chain, there, remote, folder, force=force, limits=limits)
         if not new:
             return Outcome(outcome="up-to-date", old_head=there, new_head=head)

@@ -79,10 +79,11 @@ def push(
     token: str | None = None,
     force: bool = False,
     visibility: Visibility = Visibility.PRIVATE,
+    create: bool = True,
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring `target` to the head of the folder `source`."""
+    """Bring `target` to the head of the folder `source`. Without `create`, it has to be there."""
     if source.path is None:
         raise UnsupportedUrl(f"a push reads from a folder, not from {source}", url=str(source))
     folder = FolderRepository(source.path, limits=limits)
@@ -90,6 +91,8 @@ def push(
         raise UnsupportedUrl(f"{target} can only be read; push to odf+{target}", url=str(target))
     if target.path is not None:
         mirror = FolderRepository(target.path, limits=limits)
+        if not create:
+            mirror.head()
         return pull_simple(folder, mirror, force=force, limits=limits, progress=progress)
     return push_smart(
         folder,
@@ -97,6 +100,7 @@ def push(
         token=token,
         force=force,
         visibility=visibility,
+        create=create,
         limits=limits,
         progress=progress,
     )

@@ -11,7 +11,9 @@ from enum import Enum
 
 from protocol.codec.blocks import decode_block
 from protocol.errors import Damaged, NotFound
+from protocol.identity import DatasetId
 from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import Seed
 from protocol.multihash import HashMismatch, Multihash
 
 from .limits import LIMITS, ClientLimits, TooMuch
@@ -28,6 +30,10 @@ class BlockMissing(Damaged):
 
     def __init__(self, block: Multihash, where: str) -> None:
         super().__init__(f"block {block} is missing in {where}", block=str(block), at=where)
+
+
+class NoSeed(Damaged):
+    """A chain that says of no dataset that it is its chain."""
 
 
 def mismatch(error: HashMismatch, what: str, **names: object) -> HashMismatch:
@@ -74,6 +80,13 @@ class ChainReader:
         self._seen[block_hash] = decoded
         self._progress.block()
         return decoded
+
+    def dataset(self, head: Multihash) -> DatasetId:
+        """What the chain up to `head` is a chain of. Raises `NoSeed`."""
+        seed = self.chain(head)[0].event
+        if not isinstance(seed, Seed):
+            raise NoSeed("the chain does not begin with a Seed")
+        return seed.dataset_id
 
     def before(self, block: HashedBlock) -> HashedBlock | None:
         """The block before this one, or None at the Seed."""

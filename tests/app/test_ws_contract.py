@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 from protocol.transfer import messages
 from protocol.transfer.phases import SPEAKER, Side
 
+ASYNCAPI = Path(__file__).parents[1] / "vectors" / "asyncapi-3.0.0.json"
+"""The schema of AsyncAPI documents, from the package `@asyncapi/specs` 6.11.1 (Apache-2.0)."""
 DOCUMENT = Path(__file__).parents[2] / "asyncapi" / "asyncapi.yaml"
 ACTIONS = {Side.CLIENT: "receive", Side.SERVER: "send"}
 
@@ -26,6 +30,22 @@ def _kinds():
     for _, kind in inspect.getmembers(messages, inspect.isclass):
         if issubclass(kind, messages.Message) and kind is not messages.Message:
             yield kind
+
+
+def test_the_document_is_one_by_the_schema_of_its_specification(written):
+    validator = Draft7Validator(json.loads(ASYNCAPI.read_text()))
+    assert [f"{bad.json_path}: {bad.message}" for bad in validator.iter_errors(written)] == []
+
+
+def test_the_schema_of_the_specification_would_notice(written):
+    validator = Draft7Validator(json.loads(ASYNCAPI.read_text()))
+    assert not validator.is_valid({**written, "chanels": {}})
+    assert not validator.is_valid({key: written[key] for key in written if key != "info"})
+
+
+def test_every_payload_is_described_by_a_schema(written):
+    for schema in written["components"]["schemas"].values():
+        Draft7Validator.check_schema(schema)
 
 
 def test_every_message_and_part_is_described(written):

@@ -1,0 +1,259 @@
+"""Names of repositories, where pushes go and pulls come from when little is said."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from chains import make_dataset
+from click.testing import CliRunner
+from service import serving, ten_rows
+from static_files import answering, send
+
+from app.cli.main import main
+from app.client.remotes import (
+    Repositories,
+    RepositoryExists,
+    RepositoryUnknown,
+    UnreadableConfig,
+    note_remotes,
+    remotes_of,
+)
+from app.client.targets import AmbiguousTarget, NotADataset, NoTarget, read_place, write_place
+from app.client.urls import Location, UnsupportedUrl
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
+from storage.values import Visibility
+
+DATASET = DatasetId(bytes(32))
+URL = "odf+http://node.example:8080/"
+
+
+@pytest.fixture
+def known(tmp_path) -> Repositories:
+    return Repositories(tmp_path / "config")
+
+
+@pytest.fixture(scope="module")
+def multi(tmp_path_factory):
+    settings = {"mirror_networks": ["127.0.0.0/8"], "mirror_poll_s": 0.05, "ingest_poll_s": 0.01}
+    with serving(tmp_path_factory.mktemp("multi"), tenancy="multi", **settings) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("single"), tenancy="single") as service:
+        yield service
+
+
+def run(config: Path, *words: object, code: int = 0, **env: str):
+    given = {"ODF_NODE_CONFIG": str(config), "ODF_NODE_TOKEN": "", **env}
+    done = CliRunner().invoke(main, [str(word) for word in words], env=given)
+    assert done.exit_code == code, f"{done.exit_code}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def target(text, folder, repositories, dataset=DATASET):
+    return str(write_place(text, folder, lambda: dataset, repositories).location)
+
+
+# --- repositories ---------------------------------------------------------------------------
+
+
+def test_repositories_are_kept_in_a_file_only_their_owner_reads(tmp_path):
+    Repositories(tmp_path / "c").add("Remote", URL, "secret")
+    kept = tmp_path / "c" / "repositories.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    again = Repositories(tmp_path / "c")
+    found = again.get("remote")
+    assert (found.url, found.token) == (URL, "secret")
+    assert "secret" not in repr(found)
+    with pytest.raises(RepositoryExists):
+        again.add("REMOTE", URL)
+    again.remove("remote")
+    with pytest.raises(RepositoryUnknown):
+        Repositories(tmp_path / "c").get("remote")
+
+
+def test_what_is_no_name_or_no_node_is_refused(known):
+    with pytest.raises(MalformedName):
+        known.add("a/b", URL)
+    for url in ("./folder", "ftp://x/", "http://user:pass@x/"):
+        with pytest.raises(UnsupportedUrl):
+            known.add("a", url)
+    assert known.all() == {}
+
+
+def test_a_file_that_is_not_ours_any_more_is_told(tmp_path):
+    (tmp_path / "repositories.json").write_text("{")
+    with pytest.raises(UnreadableConfig):
+        Repositories(tmp_path)
+
+
+def test_repositories_from_the_command_line(tmp_path):
+    run(tmp_path, "repo", "add", "mine", "http://localhost:1/x", "--token", "t")
+    run(tmp_path, "repo", "add", "mine", "http://localhost:1/", code=5)
+    listed = json.loads(run(tmp_path, "repo", "list", "--json").stdout)
+    assert listed == [{"name": "mine", "url": "http://localhost:1/x/", "hasToken": True}]
+    assert "(token)" in run(tmp_path, "repo", "list").stdout
+    run(tmp_path, "repo", "remove", "mine")
+    run(tmp_path, "repo", "remove", "mine", code=3)
+
+
+# --- where a push goes ----------------------------------------------------------------------
+
+
+def test_a_push_to_a_repository_goes_to_the_folders_name_there(known, single, tmp_path):
+    known.add("remote", "odf+" + single.url)
+    assert target("remote", tmp_path / "foo", known) == f"odf+{single.url}/foo/"
+
+
+def test_a_push_to_a_repository_goes_where_the_node_has_the_dataset(known, single, tmp_path):
+    chain = ten_rows()
+    single.keep(chain, "kamu/another-name")
+    known.add("remote", single.url)  # registered as plain HTTP, and pushed to by the smart protocol
+    assert target("remote", tmp_path / "foo", known, chain.id) == f"odf+{single.url}/another-name/"
+
+
+def test_a_push_to_a_url_uses_it_as_it_is(known, tmp_path):
+    assert target(URL + "bar", tmp_path, known) == URL + "bar/"
+    assert target("./mirror", tmp_path, known) == "mirror"
+
+
+def test_a_push_to_a_name_of_a_repository_goes_there(known, single, multi, tmp_path):
+    known.add("remote", "odf+" + single.url)
+    known.add("many", "odf+" + multi.url, multi.token("anna"))
+    known.add("nobody", "odf+" + multi.url)
+    assert target("remote/bar", tmp_path, known) == f"odf+{single.url}/bar/"
+    assert target("many/bar", tmp_path, known) == f"odf+{multi.url}/anna/bar/"
+    assert target("many/bert/bar", tmp_path, known) == f"odf+{multi.url}/bert/bar/"
+    assert target("nobody/bar", tmp_path, known) == f"odf+{multi.url}/bar/"
+    with pytest.raises(NotADataset):
+        target("many/a/b/c", tmp_path, known)
+
+
+def test_a_push_without_target_goes_where_the_last_one_went(known, tmp_path):
+    known.add("one", URL)
+    known.add("two", URL)
+    note_remotes(tmp_path, push=Location.parse(URL + "noted"))
+    assert target(None, tmp_path, known) == URL + "noted/"
+
+
+def test_a_push_without_target_goes_to_the_only_repository(known, single, tmp_path):
+    known.add("remote", "odf+" + single.url)
+    assert target(None, tmp_path / "foo", known) == f"odf+{single.url}/foo/"
+
+
+def test_a_push_without_target_and_with_several_repositories_is_ambiguous(known, tmp_path):
+    known.add("one", URL)
+    known.add("two", URL)
+    with pytest.raises(AmbiguousTarget):
+        target(None, tmp_path, known)
+
+
+def test_a_push_without_target_and_without_repository_has_no_target(known, tmp_path):
+    with pytest.raises(NoTarget):
+        target(None, tmp_path, known)
+
+
+def test_where_a_push_went_is_noted_unless_that_is_not_wanted(single, tmp_path):
+    mine = make_dataset(tmp_path / "mine", rows=[3], key=21)
+    url, token = f"odf+{single.url}/noted", single.token()
+    config = tmp_path / "config"
+    run(config, "push", mine.folder, url, "--token", token, "--no-alias")
+    assert remotes_of(mine.folder).push is None
+    run(config, "push", mine.folder, code=1)
+    run(config, "push", mine.folder, url, "--token", token)
+    assert remotes_of(mine.folder).push == url + "/"
+    mine.add_rows(2)
+    told = json.loads(run(config, "push", mine.folder, "--token", token, "--json").stdout)
+    assert (told["blocks"], told["target"]) == (1, url + "/")
+
+
+def test_a_push_that_must_not_create_finds_nothing(single, tmp_path):
+    mine = make_dataset(tmp_path / "mine", rows=[3], key=22)
+    url = f"odf+{single.url}/never-made"
+    words = (tmp_path, "push", mine.folder, url, "--token", single.token(), "--no-create")
+    run(*words, code=3)
+    run(tmp_path, "push", mine.folder, tmp_path / "nowhere", "--no-create", code=3)
+    alias = DatasetAlias.parse("kamu/never-made")
+    assert single.node.stores.registry.find(DatasetRef(alias=alias)) is None
+    run(*words[:-1])
+    run(*words)
+
+
+# --- where a pull comes from ----------------------------------------------------------------
+
+
+def test_a_pull_from_a_repository_speaks_as_it_was_registered(known, multi):
+    known.add("smart", "odf+" + multi.url, multi.token("anna"))
+    known.add("simple", multi.url)
+    smart, simple = (read_place(f"{name}/bar", known) for name in ("smart", "simple"))
+    assert str(smart.location) == f"odf+{multi.url}/anna/bar/"
+    assert str(simple.location) == f"{multi.url}/bar/"
+    assert str(read_place("simple/x/bar", known).location) == f"{multi.url}/x/bar/"
+    with pytest.raises(NotADataset):
+        read_place("smart", known)
+
+
+def test_a_folder_is_pulled_again_from_where_it_came(single, tmp_path):
+    chain = ten_rows()
+    single.keep(chain, "kamu/pulled")
+    config, folder = tmp_path / "config", tmp_path / "ours"
+    run(config, "repo", "add", "remote", "odf+" + single.url)
+    run(config, "pull", "remote/pulled", folder)
+    assert remotes_of(folder).pull == f"odf+{single.url}/pulled/"
+    assert "up to date" in run(config, "pull", folder).stdout
+    run(config, "pull", "remote/pulled", tmp_path / "other", "--no-alias")
+    run(config, "pull", tmp_path / "other", code=1)
+
+
+# --- tokens ---------------------------------------------------------------------------------
+
+
+def test_the_token_of_a_repository_goes_to_its_origin_only(tmp_path):
+    heard: dict[str, list[str | None]] = {"own": [], "other": []}
+
+    def listening(name):
+        def listen(handler):
+            heard[name].append(handler.headers.get("authorization"))
+            send(handler, 404)
+
+        return listen
+
+    with answering(listening("own")) as own, answering(listening("other")) as other:
+        config = tmp_path / "config"
+        run(config, "repo", "add", "own", own.url, "--token", "secret")
+        for source in ("own/foo", own.url + "/elsewhere/", other.url + "/foo/"):
+            run(config, "pull", source, tmp_path / "x", code=3)
+        assert set(heard["own"]) == {"Bearer secret"}
+        assert set(heard["other"]) == {None}
+        run(config, "pull", "own/foo", tmp_path / "x", code=3, ODF_NODE_TOKEN="of-another-node")
+        assert heard["own"][-1] == "Bearer secret"
+        run(config, "pull", "own/foo", tmp_path / "x", "--token", "given", code=3)
+        assert heard["own"][-1] == "Bearer given"
+
+
+# --- mirrors on nodes -----------------------------------------------------------------------
+
+
+def test_a_node_is_told_to_mirror(single, multi, tmp_path):
+    chain = ten_rows()
+    single.keep(chain, "kamu/mirrored", Visibility.PUBLIC)
+    words = (
+        *(tmp_path, "pull", "--mirror", f"odf+{single.url}/mirrored"),
+        *(f"odf+{multi.url}/anna/copy", "--token", multi.token("anna"), "--json"),
+    )
+    told = json.loads(run(*words).stdout)
+    assert told["newHead"] == str(chain.head)
+    alias = DatasetAlias.parse("anna/copy")
+    assert multi.node.stores.dataset(DatasetRef(alias=alias)).head() == chain.head
+    assert json.loads(run(*words).stdout)["outcome"] == "up-to-date"
+    run(tmp_path, "pull", "--mirror", tmp_path, f"odf+{multi.url}/anna/copy", code=1)
+    refreshed = run(
+        *(tmp_path, "refresh", f"{multi.url}/anna/copy", "--force"),
+        *("--token", multi.token("anna"), "--json"),
+    )
+    assert json.loads(refreshed.stdout)["outcome"] == "up-to-date"
