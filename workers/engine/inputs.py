@@ -40,6 +40,7 @@ class EngineInput:
     schema: pa.Schema
     path: Path
     rows: int
+    interval: OffsetInterval | None = None
     has_changes: bool = False
     """Whether any row is not an append."""
     watermark: Instant | None = None
@@ -80,6 +81,7 @@ def staged(given: TransformRequestInput, path: Path, *, carried: bool) -> Engine
         schema=schema,
         path=path,
         rows=rows,
+        interval=given.offset_interval,
         has_changes=changes,
     )
 

@@ -21,6 +21,8 @@ from protocol.metadata.transforms import SqlQueryStep, Transform
 
 INPUT = "input"
 """The view of a raw query's input."""
+QUERY_SECONDS = 3600.0
+"""How long one query may take, unless a setting says so."""
 _BEFORE_FIRST_WORD = re.compile(r"(?s)(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*")
 
 

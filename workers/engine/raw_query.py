@@ -29,11 +29,13 @@ from protocol.metadata.engine import (
 from ..merge.columns import quoted
 from .frames import read_parquet, written_batches
 from .port import INPUT, InvalidQuery, check_begins_as_query, steps_of
+from .spark_errors import reason
 
-SHOWN_CHARS = 2_000
 _FORBIDDEN = ("ScriptTransformation", "CallMethodViaReflection", "TryReflect", "PythonUDTF")
 """Parts of a plan that reach outside of the engine."""
-_FORBIDDEN_FUNCTIONS = re.compile(r"(?i)^(reflect|try_reflect|java_method|input_file_\w+)$")
+_FORBIDDEN_FUNCTIONS = re.compile(
+    r"(?i)^(reflect|try_reflect|java_method|input_file_\w+|(from|schema_of)_xml|(from|to)_protobuf)$"
+)
 
 
 def run_raw_query(request: RawQueryRequest, session: SparkSession) -> RawQueryResponse:
@@ -45,8 +47,6 @@ def run_raw_query(request: RawQueryRequest, session: SparkSession) -> RawQueryRe
             count = _write(written_batches(result, Path(scratch)), result, output)
     except InvalidQuery as bad:
         return RawQueryResponseInvalidQuery(message=bad.message)
-    except (PySparkException, Py4JJavaError) as bad:
-        return RawQueryResponseInvalidQuery(message=reason(bad))
     return RawQueryResponseSuccess(num_records=count)
 
 
@@ -133,9 +133,3 @@ def _write(batches: Iterator[pa.RecordBatch], result: DataFrame, output: Path) -
             writer.write_table(table)
             count += batch.num_rows
     return count
-
-
-def reason(bad: Exception) -> str:
-    """What Spark says is wrong, without its stack."""
-    text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
-    return text.strip()[:SHOWN_CHARS]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 from py4j.protocol import Py4JJavaError
 from pyspark import __version__ as spark_version
@@ -12,34 +14,64 @@ from pyspark.sql import SparkSession
 from protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponse,
+    RawQueryResponseInternalError,
+    RawQueryResponseInvalidQuery,
     TransformRequest,
     TransformResponse,
+    TransformResponseInternalError,
     TransformResponseInvalidQuery,
 )
 
-from .port import QUIET, Listener
-from .raw_query import reason, run_raw_query
+from .port import QUERY_SECONDS, QUIET, InvalidQuery, Listener
+from .raw_query import run_raw_query
+from .spark_errors import is_of_the_query, reason
+from .spark_limit import limited
 from .spark_transform import compute
 from .transform import execute
 
 
 class SparkEngine:
-    """Spark in this process."""
+    """Spark in this process. `seconds` is how long one query may take; `settings` are Spark's."""
 
     name = "spark"
     version = spark_version
 
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
+    def __init__(
+        self,
+        session: SparkSession,
+        *,
+        seconds: float = QUERY_SECONDS,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._spark, self._seconds, self._settings = session, seconds, settings
 
     def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
-        return run_raw_query(request, self._session.newSession())
+        try:
+            with limited(self._spark, self._seconds):
+                return run_raw_query(request, self._session())
+        except InvalidQuery as bad:
+            return RawQueryResponseInvalidQuery(message=bad.message)
+        except (PySparkException, Py4JJavaError) as bad:
+            if not is_of_the_query(bad):
+                return RawQueryResponseInternalError(message=reason(bad))
+            return RawQueryResponseInvalidQuery(message=reason(bad))
 
     def execute_transform(
         self, request: TransformRequest, listener: Listener = QUIET
     ) -> TransformResponse:
-        session = self._session.newSession()
         try:
-            return execute(request, partial(compute, session=session), listener, carried=True)
+            with limited(self._spark, self._seconds):
+                work = partial(compute, session=self._session())
+                return execute(request, work, listener, carried=True)
+        except InvalidQuery as bad:
+            return TransformResponseInvalidQuery(message=bad.message)
         except (PySparkException, Py4JJavaError) as bad:
+            if not is_of_the_query(bad):
+                return TransformResponseInternalError(message=reason(bad))
             return TransformResponseInvalidQuery(message=reason(bad))
+
+    def _session(self) -> SparkSession:
+        session = self._spark.newSession()
+        for name, value in self._settings.items():
+            session.conf.set(name, value)
+        return session

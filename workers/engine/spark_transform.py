@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -13,11 +15,12 @@ from protocol.metadata.transforms import Transform
 from ..merge.columns import col, quoted
 from .frames import read_parquet, written_batches
 from .inputs import EngineInput
-from .port import InvalidQuery, not_incremental, steps_of
+from .port import InvalidQuery, NotIncremental, not_incremental, steps_of
 from .raw_query import check_is_query
 from .result import ROW, ROW_BITS
 from .spark_plan import check_repeatable, check_row_by_row, check_text, parts_of
 from .spark_rows import in_total_order, inlined, with_rows
+from .spark_state import compute_with_state
 from .stateful.catalyst import Catalyst
 from .transform import ORDER_OF_CHANGES, Computed, Work
 
@@ -31,6 +34,17 @@ def compute(work: Work, session: SparkSession) -> Computed:
     Raises:
         InvalidQuery: the query is wrong, or may not run.
     """
+    try:
+        return _row_by_row(work, session)
+    except (NotIncremental, PySparkException, Py4JJavaError):
+        # Temporal joins are spelled in a way that Spark itself does not know.
+        computed = compute_with_state(work, session)
+        if computed is None:
+            raise
+        return computed
+
+
+def _row_by_row(work: Work, session: SparkSession) -> Computed:
     changes = any(item.has_changes for item in work.inputs)
     for at, item in enumerate(work.inputs):
         register(session, item, at if changes else None)

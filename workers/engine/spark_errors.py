@@ -1,0 +1,46 @@
+"""Failures of Spark: what they say, and whose fault they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+SHOWN_CHARS = 2_000
+_OURS = ("INTERNAL_ERROR", "TASK_WRITE_FAILED")
+_JAVA_OURS = ("java.lang.OutOfMemoryError", "java.io.IOException", "java.lang.InterruptedException")
+_MAX_CAUSES = 32
+
+
+def reason(bad: Exception) -> str:
+    """What Spark says is wrong, without its stack."""
+    text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
+    return text.strip()[:SHOWN_CHARS]
+
+
+def is_of_the_query(bad: PySparkException | Py4JJavaError) -> bool:
+    """Whether the query or its rows are to blame, rather than the machine or the engine.
+
+    The innermost cause tells: Spark names the condition of whatever a query does wrong.
+    """
+    if isinstance(bad, PySparkException):
+        return not str(bad.getCondition() or "").startswith(_OURS)
+    found: list[Any] = []
+    cause = bad.java_exception
+    while cause is not None and len(found) < _MAX_CAUSES:
+        found.append(cause)
+        cause = cause.getCause()
+    names = [each.getClass().getName() for each in found]
+    if any(name.startswith(_JAVA_OURS) for name in names):
+        return False
+    return any(_condition(each) for each in found) or names[-1] == "java.lang.StackOverflowError"
+
+
+def _condition(exception: Any) -> bool:
+    """Whether an exception names what the query did wrong."""
+    name = exception.getClass().getName()
+    if not name.startswith("org.apache.spark."):
+        return False
+    text = str(exception.getMessage() or "")
+    return text.startswith("[") and not text.startswith(tuple(f"[{each}" for each in _OURS))
