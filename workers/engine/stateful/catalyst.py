@@ -1,0 +1,195 @@
+"""Spark's plans and expressions as Python reads and builds them.
+
+Everything that reaches into the JVM's planner is here. Plans are only built from parts of
+analysed ones, so names were resolved and types settled by Spark itself. Exact for the pinned
+version of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+Node = Any
+"""A plan or an expression of the JVM."""
+
+
+def kind(node: Node) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def items(seq: Any) -> list[Node]:
+    return [seq.apply(at) for at in range(seq.size())]
+
+
+def children(node: Node) -> list[Node]:
+    return items(node.children())
+
+
+def expr_id(attribute: Node) -> int:
+    return int(attribute.exprId().id())
+
+
+def references(node: Node) -> set[int]:
+    """Ids of the attributes an expression reads."""
+    return {expr_id(attribute) for attribute in items(node.references().toSeq())}
+
+
+def walk(node: Node) -> Iterator[Node]:
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+_REPLACED = (
+    *("Between", "DatetimeSub", "ParseToDate", "ParseToTimestamp"),
+    *("CountIf", "BoolAnd", "BoolOr"),
+)
+
+
+def plain(expression: Node) -> Node:
+    """Without wrappers that change nothing: what a replaceable stands for, casts to the same."""
+    while True:
+        name = kind(expression)
+        if name in _REPLACED:
+            expression = expression.replacement()
+        elif name in ("KnownNullable", "KnownNotNull") or (
+            name == "Cast" and _same_type(expression, children(expression)[0])
+        ):
+            expression = children(expression)[0]
+        else:
+            return expression
+
+
+def option(value: Any) -> Node | None:
+    return value.get() if value.isDefined() else None
+
+
+def literal(expression: Node) -> Any:
+    """The value of a constant; None if it is none."""
+    return expression.eval(None) if expression.foldable() else None
+
+
+def type_of(node: Node) -> T.DataType:
+    return T._parse_datatype_json_value(json.loads(node.dataType().json()))
+
+
+def _same_type(one: Node, other: Node) -> bool:
+    return bool(one.dataType().equals(other.dataType()))
+
+
+class Catalyst:
+    """Plans of one session."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._jvm = session._jvm
+        self._logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
+        self._expressions = self._jvm.org.apache.spark.sql.catalyst.expressions
+        self._none = self._jvm.scala.Option.apply(None)
+
+    def parsed(self, text: str) -> Node:
+        return self.session._jsparkSession.sessionState().sqlParser().parseQuery(text)
+
+    def analysed(self, text: str) -> Node:
+        """The plan of a query, common table expressions put where they are used."""
+        plan = self.session.sql(text)._jdf.queryExecution().analyzed()
+        inline = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
+        return inline(True, False, False).apply(plan)
+
+    def empty(self, schema: T.StructType) -> DataFrame:
+        session = self.session._jsparkSession
+        rows = self._jvm.java.util.ArrayList()
+        return DataFrame(
+            session.createDataFrame(rows, session.parseDataType(schema.json())), self.session
+        )
+
+    def frame(self, plan: Node) -> DataFrame:
+        dataset = self._jvm.org.apache.spark.sql.classic.Dataset
+        return DataFrame(dataset.ofRows(self.session._jsparkSession, plan), self.session)
+
+    def plan(self, frame: DataFrame) -> Node:
+        return frame._jdf.queryExecution().analyzed()
+
+    def seq(self, nodes: Iterable[Node]) -> Node:
+        listed = self._jvm.java.util.ArrayList()
+        for node in nodes:
+            listed.add(node)
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
+
+    def project(self, columns: Iterable[Node], child: Node) -> Node:
+        return self._logical.Project(self.seq(columns), child)
+
+    def filter(self, condition: Node, child: Node) -> Node:
+        return self._logical.Filter(condition, child)
+
+    def union(self, plans: list[Node]) -> Node:
+        return self._logical.Union(self.seq(plans), False, False)
+
+    def all_of(self, parts: list[Node]) -> Node:
+        condition = parts[0]
+        for part in parts[1:]:
+            condition = self._expressions.And(condition, part)
+        return condition
+
+    def expand(self, node: Node, hidden: list[Node], child: Node) -> Node:
+        """The node over another child, whose hidden columns it lets pass."""
+        rows = [self.seq([*items(row), *hidden]) for row in items(node.projections())]
+        output = self.seq([*items(node.output()), *hidden])
+        return self._logical.Expand(self.seq(rows), output, child)
+
+    def alias(self, expression: Node, name: str, like: Node | None = None) -> Node:
+        """The expression under a name, and as the attribute `like` if one is given."""
+        ident = self._fresh_id() if like is None else like.exprId()
+        nothing = self.seq([])
+        return self._expressions.Alias(expression, name, ident, nothing, self._none, nothing)
+
+    def attribute(self, name: str, of: Node) -> Node:
+        """A new attribute of the type of an expression."""
+        metadata = self._jvm.org.apache.spark.sql.types.Metadata.empty()
+        return self._expressions.AttributeReference(
+            name, of.dataType(), True, metadata, self._fresh_id(), self.seq([])
+        )
+
+    def rewritten(self, expression: Node, change: Callable[[Node], Node | None]) -> Node:
+        """The expression with those parts exchanged for which `change` has an answer."""
+        changed = change(expression)
+        if changed is not None:
+            return changed
+        old = children(expression)
+        new = [self.rewritten(child, change) for child in old]
+        if all(a is b for a, b in zip(old, new, strict=True)):
+            return expression
+        return expression.withNewChildren(self.seq(new))
+
+    def conjuncts(self, condition: Node | None) -> list[Node]:
+        """The parts of a condition that all have to hold."""
+        if condition is None:
+            return []
+        condition = self._inlined(plain(condition))
+        if kind(condition) == "And":
+            return [part for child in children(condition) for part in self.conjuncts(child)]
+        return [condition]
+
+    def _inlined(self, expression: Node) -> Node:
+        """Without common parts: Spark has `x BETWEEN a AND b` read x once."""
+        if kind(expression) != "With":
+            return expression
+        defined = items(expression.defs())
+
+        def exchange(part: Node) -> Node | None:
+            if kind(part) != "CommonExpressionRef":
+                return None
+            return next((each.child() for each in defined if each.id().equals(part.id())), None)
+
+        return self.rewritten(expression.child(), exchange)
+
+    def sql(self, text: str) -> Node:
+        return self.session._jsparkSession.sessionState().sqlParser().parseExpression(text)
+
+    def _fresh_id(self) -> Node:
+        return self._expressions.NamedExpression.newExprId()

@@ -1,0 +1,66 @@
+"""Changes of the result as rows of the output: operations, pairs, one order.
+
+Equal rows that went and came cancel out. What is left is told per group: the first row that went
+and the first that came are a correction, and so on; the rest are retractions and appends. All is
+sorted by event time, then by all columns, nulls first; −C stands right before its +C and both take
+the place of the +C. Nothing depends on how Spark dealt with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ...merge.columns import Operation, col
+from .fold import difference_of
+from .pieces import GROUP, SIGN
+
+_NTH, _LEAD, _TIME, _PAIRED = "odf nth", "odf lead", "odf time", "odf paired"
+ORDER = (_TIME, _LEAD, GROUP, _NTH, SIGN)
+
+
+def told(frame: DataFrame, columns: Sequence[str], *, operation: str, event_time: str) -> DataFrame:
+    """Changes as rows with operations, and the columns of `ORDER` to sort them by."""
+    every = [col(name) for name in columns]
+    net = difference_of(frame.select(*every, col(GROUP), col(SIGN)))
+    nth = F.row_number().over(Over.partitionBy(col(GROUP), col(SIGN)).orderBy(*every))
+    together = Over.partitionBy(col(GROUP), col(_NTH))
+    row = F.struct(*every)
+    came = F.max(F.when(col(SIGN) > 0, row)).over(together)
+    went = F.max(F.when(col(SIGN) < 0, row)).over(together)
+    both = F.count(F.lit(1)).over(together) == 2
+    rows = net.withColumn(_NTH, nth).withColumn(_LEAD, F.coalesce(came, went))
+    rows = rows.withColumn(_PAIRED, both)
+    code = (
+        F.when(col(_PAIRED) & (col(SIGN) < 0), int(Operation.CORRECT_FROM))
+        .when(col(_PAIRED), int(Operation.CORRECT_TO))
+        .when(col(SIGN) < 0, int(Operation.RETRACT))
+        .otherwise(int(Operation.APPEND))
+    )
+    time = F.col(f"`{_LEAD}`.`{event_time}`") if event_time in columns else F.lit(0)
+    return rows.select(
+        code.cast("int").alias(operation), *every, time.alias(_TIME), *map(col, ORDER[1:])
+    )
+
+
+def schema_of(frame: DataFrame, columns: Sequence[str]) -> pa.Schema:
+    """Columns as they are written: everything may be null."""
+    known = to_arrow_schema(frame.select(*[col(c) for c in columns]).schema, timezone="UTC")
+    return pa.schema([field.with_nullable(True) for field in known])
+
+
+def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, to: Path) -> int:
+    """Write the rows in their order; their number."""
+    count = 0
+    with pq.ParquetWriter(to, schema, compression="lz4") as writer:
+        for batch in batches:
+            writer.write_table(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
+            count += batch.num_rows
+    return count

@@ -1,0 +1,323 @@
+"""Reads joins: equal keys and a bound on how far apart the two rows may be in event time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..port import NotIncremental
+from .catalyst import (
+    Node,
+    children,
+    expr_id,
+    items,
+    kind,
+    option,
+    plain,
+    references,
+    walk,
+)
+from .clock import Clock, Later, Least
+from .operators import AsOfJoin, IntervalJoin, Side
+from .pieces import Build, Part
+from .times import Times, WindowClock, clock_of, linear, time_of
+
+if TYPE_CHECKING:
+    from .recognise import Recogniser
+
+TYPES = ("Inner", "LeftOuter")
+NO_BOUND = (
+    "a join needs bounds on event time from both sides, or all rows have to be kept for ever: add "
+    "`AND r.event_time BETWEEN l.event_time AND l.event_time + INTERVAL '1' DAY`, or take the "
+    "newest row with `ASOF JOIN … MATCH_CONDITION (l.event_time >= r.event_time)`"
+)
+_STRICT = {"LessThan": 1, "LessThanOrEqual": 0, "GreaterThan": 1, "GreaterThanOrEqual": 0}
+
+
+Key = tuple[Node, Node, bool]
+"""Left and right expression, and whether nulls are equal."""
+Columns = list[tuple[str, Node]]
+
+
+@dataclass(slots=True)
+class _Condition:
+    """A condition of a join, taken apart. Times are those whose difference is bounded."""
+
+    keys: list[Key] = field(default_factory=list)
+    right_only: list[Node] = field(default_factory=list)
+    rest: list[Node] = field(default_factory=list)
+    times: tuple[Node, Node] | None = None
+    lower: int | None = None
+    upper: int | None = None
+
+
+class JoinReader:
+    """Joins of one query."""
+
+    def __init__(self, query: Recogniser) -> None:
+        self._query = query
+
+    def read(self, node: Node, wanted: set[int]) -> Part:
+        as_of = kind(node) == "AsOfJoin"
+        outer = self._outer(node)
+        tests = self._query.catalyst.conjuncts(option(node.condition()))
+        if as_of:
+            tests.append(plain(node.asOfCondition()))
+        left, right, found = self._sides(node, wanted, tests)
+        if found.times is None:
+            raise NotIncremental(NO_BOUND)
+        if as_of:
+            if found.lower is not None or found.upper != 0:
+                raise NotIncremental(
+                    "an as-of join takes the newest row not after: "
+                    "MATCH_CONDITION (l.event_time >= r.event_time)"
+                )
+            return self._as_of(left, right, found, found.times, outer, wanted)
+        if found.lower is None or found.upper is None:
+            raise NotIncremental(NO_BOUND)
+        bounds = (found.lower, found.upper)
+        return self._interval(left, right, found, found.times, bounds, outer, wanted)
+
+    def as_of(self, window: Node, wanted: set[int]) -> Part | None:
+        """The newest row not after, in plain SQL: the first by time of each left row's partners.
+
+        None if the ranking is something else.
+        """
+        order, partition = items(window.orderSpec()), items(window.partitionSpec())
+        if len(order) != 1 or str(order[0].direction().sql()) != "DESC":
+            return None
+        newest = plain(children(order[0])[0])
+        need = wanted.union(*[references(each) for each in (newest, *partition)])
+        between, join = [], window.child()
+        while kind(join) in ("Project", "SubqueryAlias"):
+            if kind(join) == "Project":
+                between.append({expr_id(e): e for e in items(join.projectList())})
+                need = set().union(*[references(e) for at, e in between[-1].items() if at in need])
+            join = children(join)[0]
+        if kind(join) != "Join":
+            return None
+        begun = len(self._query.operators)
+        left, right, found = self._sides(
+            join, need, self._query.catalyst.conjuncts(option(join.condition()))
+        )
+        by = {at for each in partition for at in references(each)}
+        fits = bool(by & left.fixed) and by <= left.ids()
+        fits = fits and found.lower is None and found.upper == 0
+        if not fits or found.times is None or not found.times[1].semanticEquals(newest):
+            del self._query.operators[begun:]
+            return None
+        part = self._as_of(left, right, found, found.times, self._outer(join), need)
+        for listed in reversed(between):
+            known = part.ids()
+            part = self._query.projected(
+                part, {at: e for at, e in listed.items() if references(e) <= known}
+            )
+        return part
+
+    def _outer(self, node: Node) -> bool:
+        name = str(node.joinType().toString())
+        if name not in TYPES:
+            raise NotIncremental(
+                f"{name} joins cannot be kept up to date: INNER and LEFT can; swap the sides of a "
+                "right join, write a full one as the union of two"
+            )
+        return name == "LeftOuter"
+
+    def _sides(
+        self, node: Node, wanted: set[int], tests: list[Node]
+    ) -> tuple[Part, Part, _Condition]:
+        need = wanted.union(*[references(test) for test in tests])
+        parts = []
+        for child in children(node):
+            own = {expr_id(each) for each in items(child.output())}
+            parts.append(self._query.read(child, need & own, {}))
+        left, right = parts
+        for test in tests:
+            self._query.check_operation(test, left)
+            self._query.check_operation(test, right)
+        found = _taken_apart(tests, left, right)
+        if found.right_only:
+            right = self._query.filtered(right, found.right_only)
+        return left, right, found
+
+    def _interval(
+        self,
+        left: Part,
+        right: Part,
+        found: _Condition,
+        moments: tuple[Node, Node],
+        bounds: tuple[int, int],
+        outer: bool,
+        wanted: set[int],
+    ) -> Part:
+        if found.rest and outer:
+            raise NotIncremental(
+                "a LEFT JOIN may bound keys and event time, and the right side by itself; filter "
+                "the left side below the join"
+            )
+        lower, upper = bounds
+        sides, keys, results = self._columns(left, right, found, moments, wanted)
+        operator = IntervalJoin(sides=sides, keys=keys, outer=outer, lower=lower, upper=upper)
+        build = self._query.made(operator, results)
+        one, other = (side.clock for side in sides)
+        times: dict[int, Clock | WindowClock] = {}
+        for at in _following(moments[0], left.times):
+            times[at] = _both(one, Later(other, -upper))
+        if not outer:
+            for at in _following(moments[1], right.times):
+                times[at] = _both(other, Later(one, lower))
+        base = Later(_both(left.base, right.base), -max(upper, -lower, 0))
+        part = _part(build, results, left, right, times, base)
+        return self._query.filtered(part, found.rest) if found.rest else part
+
+    def _as_of(
+        self,
+        left: Part,
+        right: Part,
+        found: _Condition,
+        moments: tuple[Node, Node],
+        outer: bool,
+        wanted: set[int],
+    ) -> Part:
+        if found.rest:
+            raise NotIncremental(
+                "an as-of join may ask for equal keys, and filter the right side by itself; other "
+                "conditions belong into WHERE"
+            )
+        self._check_temporal(right, found)
+        sides, keys, results = self._columns(left, right, found, moments, wanted)
+        build = self._query.made(AsOfJoin(sides=sides, keys=keys, outer=outer), results)
+        both = _both(sides[0].clock, sides[1].clock)
+        times: Times = dict.fromkeys(_following(moments[0], left.times), both)
+        return _part(build, results, left, right, times, _both(left.base, right.base))
+
+    def _check_temporal(self, right: Part, found: _Condition) -> None:
+        """A declared primary key is what the join has to ask for."""
+        name = right.source
+        declared = self._query.temporal.get(name) if name is not None else None
+        asked = {
+            str(each.name()) for _, each, _ in found.keys if kind(each) == "AttributeReference"
+        }
+        if declared is not None and asked != set(declared):
+            raise NotIncremental(
+                f"the temporal table {name} has the primary key ({', '.join(declared)}); "
+                "the join has to ask for equality of exactly these columns"
+            )
+
+    def _columns(
+        self,
+        left: Part,
+        right: Part,
+        found: _Condition,
+        moments: tuple[Node, Node],
+        wanted: set[int],
+    ) -> tuple[tuple[Side, ...], tuple[tuple[str, str, bool], ...], Columns]:
+        """Both sides, their keys side by side, and the columns of the pairs."""
+        need = wanted.union(*[references(test) for test in found.rest])
+        sides: list[Side] = []
+        results: Columns = []
+        for place, (part, mark) in enumerate(((left, "l"), (right, "r"))):
+            shown = [each for each in part.output if expr_id(each) in need]
+            own = [(f"{mark}{at}", each) for at, each in enumerate(shown)]
+            keys = [(f"{mark}k{at}", pair[place]) for at, pair in enumerate(found.keys)]
+            sides.append(
+                self._query.side(
+                    part,
+                    [*own, (f"{mark}t", moments[place]), *keys],
+                    time=f"{mark}t",
+                    clock=clock_of(moments[place], part.times),
+                    bucket=tuple(name for name, _ in keys),
+                )
+            )
+            results += own
+        pairs = tuple((f"lk{at}", f"rk{at}", safe) for at, (_, _, safe) in enumerate(found.keys))
+        return tuple(sides), pairs, results
+
+
+def _part(
+    build: Build, results: Columns, left: Part, right: Part, times: Times, base: Clock
+) -> Part:
+    return Part(
+        build=build,
+        output=tuple(each for _, each in results),
+        times=times,
+        base=base,
+        ledger=left.ledger | right.ledger,
+        operation=left.operation | right.operation,
+    )
+
+
+def _taken_apart(tests: Iterable[Node], left: Part, right: Part) -> _Condition:
+    found = _Condition()
+    for test in tests:
+        name = kind(test)
+        of = references(test)
+        if of <= right.ids():
+            found.right_only.append(test)
+        elif name in _STRICT and _bounded(found, test, left, right):
+            continue
+        elif (
+            name in ("EqualTo", "EqualNullSafe") and not _key(found, test, left, right)
+        ) or name not in ("EqualTo", "EqualNullSafe"):
+            found.rest.append(test)
+    return found
+
+
+def _key(found: _Condition, test: Node, left: Part, right: Part) -> bool:
+    one, other = (plain(child) for child in children(test))
+    if references(one) <= right.ids() and references(other) <= left.ids():
+        one, other = other, one
+    if not (references(one) <= left.ids() and references(other) <= right.ids()):
+        return False
+    if not references(one) or not references(other):
+        return False
+    clocks = (time_of(one, left.times), time_of(other, right.times))
+    if found.times is None and all(_is_clock(clock) for clock in clocks):
+        found.times, found.lower, found.upper = (one, other), 0, 0
+    found.keys.append((one, other, kind(test) == "EqualNullSafe"))
+    return True
+
+
+def _bounded(found: _Condition, test: Node, left: Part, right: Part) -> bool:
+    """Whether the test bounds right time − left time; then the bound is taken over."""
+    name = kind(test)
+    (one, plus_one), (other, plus_other) = (linear(child) for child in children(test))
+    if name.startswith("Less"):
+        one, plus_one, other, plus_other = other, plus_other, one, plus_one
+    # Now: one + plus_one >= other + plus_other, or > if strict.
+    strict = _STRICT[name]
+    if references(one) <= right.ids() and references(other) <= left.ids():
+        pair, lower, upper = (other, one), plus_other - plus_one + strict, None
+    elif references(one) <= left.ids() and references(other) <= right.ids():
+        pair, lower, upper = (one, other), None, plus_one - plus_other - strict
+    else:
+        return False
+    clocks = (time_of(pair[0], left.times), time_of(pair[1], right.times))
+    if not all(_is_clock(clock) for clock in clocks):
+        return False
+    if found.times is None:
+        found.times = pair
+    if not all(a.semanticEquals(b) for a, b in zip(found.times, pair, strict=True)):
+        return False
+    if lower is not None:
+        found.lower = lower if found.lower is None else max(lower, found.lower)
+    if upper is not None:
+        found.upper = upper if found.upper is None else min(upper, found.upper)
+    return True
+
+
+def _is_clock(clock: Clock | WindowClock | None) -> bool:
+    return clock is not None and not isinstance(clock, WindowClock)
+
+
+def _following(time: Node, times: Times) -> list[int]:
+    """Columns that are never before the time of the join: itself, or what it is the start of."""
+    time = plain(time)
+    if any(kind(part) == "TimestampAddInterval" for part in walk(time)):
+        return []
+    return [at for at in references(time) if at in times]
+
+
+def _both(one: Clock, other: Clock) -> Clock:
+    return one if one == other else Least((one, other))

@@ -1,0 +1,180 @@
+"""What is remembered and for how long: the operators as data, their rules as one table.
+
+Each side of an operator is a changelog of rows with a time (`odf at`, microseconds). All that
+depends on watermarks is said by four bounds on that time (None: no bound yet):
+
+    late(prev)        changes before it come to nothing: what they would change is final
+    wakes(prev, new)  kept rows in [from, to) whose results are due, or that can be let go
+    keeps(new)        rows from it on stay; older ones go, also of groups nobody touched
+
+`P` is what the watermarks promise, `H` the same behind the allowed lateness.
+
+| operator, side | wakes | keeps |
+|---|---|---|
+| window | P: the window has ended | at ≥ H |
+| ranking within a time | – | at ≥ H |
+| other ranking | H: rows can no longer change | at ≥ H, and the best N before |
+| interval join, left | P right − upper: no partner will come | at ≥ H, or a partner may change |
+| interval join, right | – | at ≥ H, or a partner may come or change |
+| as-of join, left | the lesser P: all older rows were seen | at ≥ the lesser H |
+| as-of join, right | the lesser H | at ≥ the lesser H, and per key the newest before |
+
+Late is what lies before H of its own side, for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .aggregates import Call
+from .clock import Clock, Least, Moments
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Bounds = tuple[int | None, int | None]
+NOTHING: Bounds = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Watermarks of a run: those it began with or ends with, and the same behind the lateness."""
+
+    watermarks: Moments
+    horizons: Moments
+
+    def promise(self, clock: Clock) -> int | None:
+        return clock.at(self.watermarks)
+
+    def horizon(self, clock: Clock) -> int | None:
+        return clock.at(self.horizons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One changelog an operator takes: named columns over what feeds it."""
+
+    rows: Callable[..., DataFrame]
+    """`rows(run)`: this run's changes: the columns, `odf at`, `odf sign`, `odf seq`."""
+    columns: tuple[str, ...]
+    matched: tuple[str, ...]
+    """Columns by which a retraction finds its row: all but those of the ledger itself."""
+    bucket: tuple[str, ...]
+    """Columns whose values decide which rows meet."""
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Rows of a group and a time become one row, once."""
+
+    sides: tuple[Side, ...]
+    keys: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+    @property
+    def from_sums(self) -> bool:
+        return all(call.from_sums() for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """The first `limit` rows of each partition; `visible`: the result tells the place."""
+
+    sides: tuple[Side, ...]
+    limit: int
+    order: tuple[tuple[str, str], ...]
+    """Columns with SQL of their direction."""
+    newest_first: bool
+    """Which of equally good rows is better."""
+    visible: bool
+    by_time: bool
+    """A partition lies within one time, and is final with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalJoin:
+    """Pairs with equal keys and lower ≤ right time − left time ≤ upper."""
+
+    sides: tuple[Side, ...]
+    keys: tuple[tuple[str, str, bool], ...]
+    """Left and right column, and whether nulls are equal."""
+    outer: bool
+    lower: int
+    upper: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsOfJoin:
+    """Each left row with the newest right row of its key that is not after it."""
+
+    sides: tuple[Side, ...]
+    keys: tuple[tuple[str, str, bool], ...]
+    outer: bool
+
+    @property
+    def both(self) -> Clock:
+        return Least(tuple(side.clock for side in self.sides))
+
+
+Operator = Window | Ranking | IntervalJoin | AsOfJoin
+
+
+def late(operator: Operator, side: int, prev: Moment) -> int | None:
+    return prev.horizon(operator.sides[side].clock)
+
+
+def wakes(operator: Operator, side: int, prev: Moment, new: Moment) -> Bounds:
+    clock = operator.sides[side].clock
+    match operator:
+        case Window():
+            return prev.promise(clock), new.promise(clock)
+        case Ranking():
+            return NOTHING if operator.by_time else (prev.horizon(clock), new.horizon(clock))
+        case IntervalJoin():
+            if side == 1 or not operator.outer:
+                return NOTHING
+            right = operator.sides[1].clock
+            return _moved(prev.promise(right), -operator.upper), _moved(
+                new.promise(right), -operator.upper
+            )
+        case AsOfJoin() if side == 0:
+            both = operator.both
+            # A row is due when both watermarks have reached it, not only when they passed it.
+            return _moved(prev.promise(both), 1), _moved(new.promise(both), 1)
+        case AsOfJoin():
+            return prev.horizon(operator.both), new.horizon(operator.both)
+
+
+def keeps(operator: Operator, side: int, new: Moment) -> int | None:
+    """None: everything stays, or more than a bound decides (rankings, as-of joins)."""
+    clock = operator.sides[side].clock
+    match operator:
+        case Window():
+            return new.horizon(clock)
+        case Ranking():
+            return new.horizon(clock) if operator.by_time else None
+        case IntervalJoin():
+            own, other = new.horizon(clock), new.horizon(operator.sides[1 - side].clock)
+            if side == 0:
+                return _least(own, _moved(other, -operator.upper))
+            stays = _least(own, _moved(other, operator.lower))
+            # A left row must not look alone while it is kept, so its partners stay as long.
+            return (
+                _least(stays, _moved(own, operator.lower - operator.upper))
+                if operator.outer
+                else stays
+            )
+        case AsOfJoin():
+            return new.horizon(operator.both) if side == 0 else None
+
+
+def _moved(at: int | None, by: int) -> int | None:
+    return None if at is None else at + by
+
+
+def _least(*bounds: int | None) -> int | None:
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if len(known) == len(bounds) else None

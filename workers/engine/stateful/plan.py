@@ -1,0 +1,122 @@
+"""From the text of a transform to what has to be kept and computed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from protocol.chain.state import Vocab
+from protocol.metadata.transforms import Transform
+
+from ..frames import spark_schema
+from ..port import InvalidQuery, NotIncremental, steps_of
+from .catalyst import Catalyst, Node, expr_id, items
+from .clock import Clock, InputClock, Least
+from .operators import Operator
+from .pieces import Part
+from .port import SESSION_SETTINGS, StatefulInput
+from .recognise import Recogniser
+from .text import as_of_joins, lateness_of
+
+SHOWN_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A query that keeps state, bound to the session it was analysed in."""
+
+    catalyst: Catalyst
+    inputs: tuple[StatefulInput, ...]
+    schemas: dict[str, T.StructType]
+    vocab: Vocab
+    operators: tuple[Operator, ...]
+    part: Part
+    columns: tuple[tuple[str, Node], ...]
+    """What the output has beside its operation column."""
+    watermark: Clock
+    lateness: int
+    """Microseconds."""
+    fingerprint: str
+
+
+def stateful_plan(
+    session: SparkSession, transform: Transform, inputs: Sequence[StatefulInput], vocab: Vocab
+) -> Plan | None:
+    """What to do for a transform; None if every row of the result comes from one input row.
+
+    Raises:
+        NotIncremental: the result needs state that cannot be kept from run to run.
+        InvalidQuery: anything else that is wrong with the query.
+    """
+    try:
+        return _planned(session.newSession(), transform, inputs, vocab)
+    except (PySparkException, Py4JJavaError) as bad:
+        text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
+        raise InvalidQuery(text.strip()[:SHOWN_CHARS]) from None
+
+
+def _planned(
+    session: SparkSession, transform: Transform, inputs: Sequence[StatefulInput], vocab: Vocab
+) -> Plan | None:
+    for name, value in SESSION_SETTINGS.items():
+        session.conf.set(name, value)
+    catalyst = Catalyst(session)
+    schemas = {given.alias: spark_schema(given.schema) for given in inputs}
+    for alias, schema in schemas.items():
+        catalyst.empty(schema).createTempView("`" + alias.replace("`", "``") + "`")
+    event_times = {given.alias: given.vocab.event_time_column for given in inputs}
+    texts, parsed, analysed = [], [], None
+    for step in steps_of(transform):
+        text = as_of_joins(step.query, event_times)
+        texts.append([step.alias, text])
+        parsed.append(catalyst.parsed(text))
+        analysed = catalyst.analysed(text)
+        if step.alias is not None:
+            session.sql(text).createTempView("`" + step.alias.replace("`", "``") + "`")
+    if analysed is None:
+        raise InvalidQuery("the transform has no query")
+    temporal = {table.name: table.primary_key for table in transform.temporal_tables or ()}
+    query = Recogniser(catalyst, inputs, temporal)
+    output = items(analysed.output())
+    part = query.read(analysed, {expr_id(each) for each in output}, {})
+    if not query.operators:
+        return None
+    if query.misuse is not None:
+        raise NotIncremental(query.misuse)
+    bases = [part.base, *(InputClock(i.alias) for i in inputs if i.alias not in query.used)]
+    shown = [each for each in output if expr_id(each) not in part.operation]
+    return Plan(
+        catalyst=catalyst,
+        inputs=tuple(inputs),
+        schemas=schemas,
+        vocab=vocab,
+        operators=tuple(query.operators),
+        part=part,
+        columns=tuple((str(each.name()), each) for each in _checked(shown)),
+        watermark=bases[0] if len(bases) == 1 else Least(tuple(bases)),
+        lateness=lateness_of(catalyst, parsed),
+        fingerprint=_fingerprint(texts, query.operators),
+    )
+
+
+def _checked(output: Sequence[Node]) -> Sequence[Node]:
+    names = [str(each.name()) for each in output]
+    for each, name in zip(output, names, strict=True):
+        if names.count(name) > 1:
+            raise InvalidQuery(f"the result has two columns `{name}`")
+        if "map<" in str(each.dataType().simpleString()):
+            raise NotIncremental(f"column `{name}`: maps cannot be compared, so not be corrected")
+    return output
+
+
+def _fingerprint(texts: Sequence[object], operators: Sequence[Operator]) -> str:
+    """Of all that decides what the sections of a checkpoint hold."""
+    kept = [[side.columns for side in operator.sides] for operator in operators]
+    return hashlib.sha256(json.dumps([texts, kept]).encode()).hexdigest()

@@ -1,0 +1,172 @@
+"""One run of a stateful query: new rows and watermarks in, changes of the result and state out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from protocol.instant import Instant
+
+from ...merge.columns import Operation, col
+from ..frames import read_parquet, sorted_batches
+from ..port import InvalidQuery
+from .clock import Moments, back
+from .emit import ORDER, schema_of, told, write
+from .operators import Moment
+from .pieces import GROUP, HIDDEN, SEQ, SIGN, framed
+from .plan import SHOWN_CHARS, Plan
+from .port import NewRows, Result
+from .state import open_state, write_state
+from .step import Work, advance
+
+SMALL_ROWS = 200_000
+"""Runs of fewer new rows are computed in one task, unless told otherwise."""
+LARGE_PARTITIONS = 16
+NANOS = 1_000
+
+
+def run(
+    plan: Plan,
+    new_rows: Sequence[NewRows],
+    *,
+    state: Path | None,
+    new_state: Path,
+    output: Path,
+    scratch: Path,
+    partitions: int | None = None,
+) -> Result:
+    """Take new rows into the state and write the changes of the result.
+
+    `partitions` is how finely Spark cuts its work; it never shows in the result.
+
+    Raises:
+        ForeignState: the state is that of another query.
+        InvalidQuery: Spark cannot compute the query over these rows.
+    """
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        try:
+            return _Run(plan, new_rows, state, Path(folder), partitions).finish(new_state, output)
+        except (PySparkException, Py4JJavaError) as bad:
+            text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
+            raise InvalidQuery(text.strip()[:SHOWN_CHARS]) from None
+
+
+class _Run:
+    """One run. Gives the parts of the plan their rows (`Changes`)."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        new_rows: Sequence[NewRows],
+        state: Path | None,
+        scratch: Path,
+        partitions: int | None,
+    ) -> None:
+        self._plan, self._scratch = plan, scratch
+        self._new = {given.alias: given for given in new_rows}
+        kept = open_state(state, plan.fingerprint, scratch / "old")
+        before = {given.alias: kept.watermarks.get(given.alias) for given in plan.inputs}
+        after = {alias: _newer(at, self._new.get(alias)) for alias, at in before.items()}
+        self._watermarks = after
+        rows = sum(_row_count(given) for given in new_rows)
+        small = rows <= SMALL_ROWS
+        cut = partitions or (1 if small else LARGE_PARTITIONS)
+        plan.catalyst.session.conf.set("spark.sql.shuffle.partitions", str(cut))
+        self._cut, self._one = cut, small and partitions is None
+        self._made: list[DataFrame] = []
+        self._work = Work(
+            catalyst=plan.catalyst,
+            changes=self,
+            state=kept,
+            scratch=scratch,
+            prev=self._moment(before),
+            new=self._moment(after),
+            small=small,
+            partitions=cut,
+            held=[],
+            sections=[],
+        )
+
+    def finish(self, new_state: Path, output: Path) -> Result:
+        plan, work = self._plan, self._work
+        try:
+            for place, operator in enumerate(plan.operators):
+                self._made.append(work.hold(advance(work, place, operator)))
+            names = [name for name, _ in plan.columns]
+            operation = plan.vocab.operation_type_column
+            changes = framed(plan.catalyst, plan.part, self, plan.columns)
+            rows = told(
+                changes, names, operation=operation, event_time=plan.vocab.event_time_column
+            )
+            schema = schema_of(rows, [operation, *names])
+            batches = sorted_batches(
+                rows, ORDER, self._scratch, small=work.small, partitions=work.partitions
+            )
+            count = write(batches, schema, output)
+        finally:
+            for frame in work.held:
+                frame.unpersist()
+        write_state(new_state, plan.fingerprint, self._watermarks, work.sections)
+        return Result(
+            rows=count,
+            schema=schema,
+            watermark=_instant(plan.watermark.at(self._watermarks)),
+            dropped=work.dropped,
+            state_rows=work.state_rows,
+        )
+
+    def input(self, alias: str) -> DataFrame:
+        given = self._new.get(alias)
+        schema = self._plan.schemas[alias]
+        vocab = next(each.vocab for each in self._plan.inputs if each.alias == alias)
+        if given is None or given.interval is None or not given.paths:
+            frame = self._plan.catalyst.empty(schema)
+        else:
+            arrow = next(each.schema for each in self._plan.inputs if each.alias == alias)
+            frame = read_parquet(self._plan.catalyst.session, given.paths, arrow)
+            offset = col(vocab.offset_column)
+            frame = frame.where(offset.between(given.interval.start, given.interval.end))
+            frame = frame.coalesce(1) if self._one else frame.repartition(self._cut)
+        code, offset = col(vocab.operation_type_column), col(vocab.offset_column).cast("bigint")
+        undoing = code.isin(int(Operation.RETRACT), int(Operation.CORRECT_FROM))
+        # Both rows of a correction belong together wherever rows are passed on as they came.
+        pair = F.when(code == int(Operation.CORRECT_TO), offset - 1).otherwise(offset)
+        return frame.select(
+            *[col(name) for name in frame.columns],
+            F.when(undoing, -1).otherwise(1).alias(SIGN),
+            offset.alias(SEQ),
+            F.xxhash64(pair).alias(GROUP),
+        )
+
+    def made(self, operator: int) -> DataFrame:
+        frame = self._made[operator]
+        return frame.select(
+            *[col(name) for name in frame.columns if name not in HIDDEN], *map(col, HIDDEN)
+        )
+
+    def _moment(self, watermarks: Moments) -> Moment:
+        return Moment(watermarks=watermarks, horizons=back(watermarks, self._plan.lateness))
+
+
+def _newer(before: int | None, given: NewRows | None) -> int | None:
+    """Watermarks never go back."""
+    now = None if given is None or given.watermark is None else given.watermark.ns // NANOS
+    known = [at for at in (before, now) if at is not None]
+    return max(known) if known else None
+
+
+def _instant(micros: int | None) -> Instant | None:
+    return None if micros is None else Instant(micros * NANOS)
+
+
+def _row_count(given: NewRows) -> int:
+    if given.interval is None:
+        return 0
+    return sum(pq.ParquetFile(path).metadata.num_rows for path in given.paths)
