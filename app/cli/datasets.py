@@ -39,19 +39,27 @@ def dataset() -> None:
     show_default=True,
     help="Who may read the dataset.",
 )
+@click.option("--dry-run", is_flag=True, help="Show what would be created, and create nothing.")
 @token_option
 @json_option
-def create(manifest: str, node: str, visibility: str, token: str | None, as_json: bool) -> None:
-    """Create the dataset a DatasetSnapshot MANIFEST describes (YAML or JSON; `-` is stdin)."""
+def create(
+    manifest: str, node: str, visibility: str, dry_run: bool, token: str | None, as_json: bool
+) -> None:
+    """Create the dataset a DatasetSnapshot MANIFEST describes (YAML or JSON; `-` is stdin).
+
+    The query of a derivative is looked at by the node first.
+    """
     text = read_file(manifest, MAX_TEXT_BYTES)
     if len(load_snapshots(text)) != 1:
         raise click.UsageError(f"{manifest} holds several datasets; create them one by one")
     with open_http() as http:
         created = NodeApi(node_base(node), token, http=http).create_dataset(
-            text, visibility=visibility
+            text, visibility=visibility, dry_run=dry_run
         )
     if as_json:
         print_json(created)
+    elif dry_run:
+        click.echo(to_yaml(created), nl=False)
     else:
         click.echo(f"created {created.get('alias')} at {created.get('url')}\n{created.get('id')}")
 
@@ -91,3 +99,25 @@ def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
         print_json(shown)
     else:
         click.echo(to_yaml(shown), nl=False)
+
+
+@dataset.command()
+@click.argument("url", metavar="URL|NAME")
+@_node_option(required=False)
+@token_option
+@json_option
+def dependencies(url: str, node: str | None, token: str | None, as_json: bool) -> None:
+    """Show what a dataset is computed from, and what is computed from it.
+
+    Names it by URL, or by --node and its name.
+    """
+    where = dataset_base(url if node is None else node_base(node) + url)
+    with open_http() as http:
+        found = NodeApi(where, token, http=http).dependencies()
+    if as_json:
+        print_json(found)
+        return
+    for way, sign in (("upstream", "<-"), ("downstream", "->")):
+        for item in found.get(way, ()):
+            step = "  " * (int(item.get("depth", 1)) - 1)
+            click.echo(one_line(f"{step}{sign} {item.get('alias')}  {item.get('id')}"))

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from protocol.codec.manifests import to_data
 from protocol.errors import BadInput
 from protocol.identity import DatasetRef
+from protocol.metadata.events import SetTransform
 
 from ..usecases import datasets as usecase
-from ..usecases import mirrors
+from ..usecases import definition, mirrors
 from ..usecases.access import parse_visibility
+from ..usecases.derivatives import derivation
 from ..usecases.metadata import Aspect, describe, parse_aspects
 from ..usecases.records import DataFormat, shaped
 from ..usecases.schema_formats import SchemaFormat, parse_format, written
 from ..usecases.tail import tail as read_tail
-from .answers import JsonAnswer
+from .answers import JsonAnswer, failed_answer
 from .bodies import small_body
 from .deps import ActorDep, BaseDep, NodeDep, OpenDep, ReadableDep
 
@@ -41,18 +44,36 @@ async def create(
     actor: ActorDep,
     base: BaseDep,
     visibility: str = "private",
+    dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
-    """The body is a manifest in YAML or JSON; that of a mirror is answered with a job as well."""
+    """The body is a manifest in YAML or JSON; that of a mirror is answered with a job as well.
+
+    The transform of a derivative is looked at by a worker first; a dry run ends there.
+    """
     asked = parse_visibility(visibility)
     manifest = await small_body(request, node.settings.max_manifest_bytes)
     mirror = await run_in_threadpool(mirrors.mirror_asked, manifest)
     if mirror is not None:
         entry, job = await run_in_threadpool(mirrors.create_mirror, node, actor, mirror, asked)
-        made = {**usecase.summary(node, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
-        return JsonAnswer(made, 201, {"location": made["url"]})
-    entry, head = await run_in_threadpool(usecase.create_dataset, node, actor, manifest, asked)
-    shown = usecase.summary(node, entry, base)
-    return JsonAnswer({**shown, "head": str(head)}, 201, {"location": shown["url"]})
+        shown = {**usecase.summary(node, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
+        return JsonAnswer(shown, 201, {"location": shown["url"]})
+    made = await run_in_threadpool(usecase.prepare_dataset, node, actor, manifest, asked)
+    transform, vocab = definition.transform_among(made.events)
+    checked: dict[str, Any] = {}
+    if transform is not None:
+        spec = await run_in_threadpool(definition.check_job, node, transform, vocab)
+        try:
+            checked = {"transform": (await definition.look(node, spec)).shown()}
+        except definition.TransformRefused as refused:
+            return failed_answer(refused.failed)
+    if dry_run:
+        events = [to_data(event) for event in made.events[1:]]
+        alias = usecase.shown_alias(node, made.entry)
+        plain = {"alias": alias, "kind": str(made.entry.kind), "dryRun": True, "events": events}
+        return JsonAnswer({**plain, **checked})
+    entry, head = await run_in_threadpool(usecase.create_prepared, node, made)
+    shown = {**usecase.summary(node, entry, base), "head": str(head), **checked}
+    return JsonAnswer(shown, 201, {"location": shown["url"]})
 
 
 @router.get("/datasets", summary="Visible datasets, by alias")
@@ -73,13 +94,23 @@ def listing(
 
 def info(node: NodeDep, entry: ReadableDep, base: BaseDep) -> Response:
     """What the dataset is: identity, head, sizes, schema, sources, watermark."""
-    return JsonAnswer(usecase.description(node, entry, base))
+    shown = usecase.description(node, entry, base)
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    return JsonAnswer({**shown, "derivation": derivation(node, entry, state)})
 
 
 async def append(request: Request, node: NodeDep, actor: ActorDep, entry: OpenDep) -> Response:
-    """The body is one MetadataEvent manifest in YAML or JSON."""
+    """The body is one MetadataEvent manifest in YAML or JSON. A transform is looked at first."""
     manifest = await small_body(request, node.settings.max_manifest_bytes)
-    state = await run_in_threadpool(usecase.append_event, node, actor, entry, manifest)
+    event = await run_in_threadpool(usecase.event_to_append, node, actor, manifest)
+    if isinstance(event, SetTransform):
+        before = await run_in_threadpool(node.stores.dataset(DatasetRef(id=entry.id)).state)
+        spec = await run_in_threadpool(definition.check_job, node, event, None, before)
+        try:
+            await definition.look(node, spec)
+        except definition.TransformRefused as refused:
+            return failed_answer(refused.failed)
+    state = await run_in_threadpool(usecase.append_event, node, entry, event)
     return JsonAnswer({"head": str(state.head), "blocks": state.num_blocks})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from protocol.chain.author import author
@@ -13,9 +14,17 @@ from protocol.errors import BadInput
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
 from protocol.instant import Instant
 from protocol.keys import SEED_BYTES, key_pair
-from protocol.metadata.events import AddData, ExecuteTransform, Seed
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import (
+    AddData,
+    ExecuteTransform,
+    MetadataEvent,
+    Seed,
+    SetTransform,
+)
 from protocol.multihash import Multihash
-from storage.errors import RefConflict
+from storage.dependencies import declared, refuse_cycle
+from storage.errors import AliasTaken, RefConflict
 from storage.values import DatasetEntry, Visibility
 
 from ..auth.access import SINGLE_OWNER, Action, Unauthenticated, grants, may_create
@@ -37,14 +46,22 @@ class EventNotAuthored(BadInput):
     """An event that only the node itself, or a push, may append."""
 
 
-def create_dataset(
-    node: Node, actor: Actor, manifest: bytes, visibility: Visibility
-) -> tuple[DatasetEntry, Multihash]:
-    """Create the dataset a `DatasetSnapshot` manifest describes: its entry and head.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A dataset that could be created: its events, `Seed` first, blocks made of them."""
+
+    entry: DatasetEntry
+    events: tuple[MetadataEvent, ...]
+    blocks: list[HashedBlock]
+    state: ChainState
+
+
+def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visibility) -> Prepared:
+    """The dataset a `DatasetSnapshot` manifest describes; nothing is written.
 
     Raises:
         Unauthenticated, Unauthorized, MalformedManifest, OneSnapshotExpected, InvalidSnapshot,
-        MissingInputs, ChainRuleBroken, AliasTaken.
+        MissingInputs, ChainRuleBroken.
     """
     if actor.account is None:
         raise Unauthenticated
@@ -59,9 +76,23 @@ def create_dataset(
     now = node.clock()
     blocks, state = author(EMPTY, events, system_time=now)
     entry = DatasetEntry(dataset, alias, snapshot.kind, visibility, now)
-    node.stores.create_dataset(entry, blocks)
-    remember_inputs(node, dataset, state)
-    return entry, blocks[-1].hash
+    if node.stores.registry.find(DatasetRef(alias=alias)) is not None:
+        raise AliasTaken(alias)
+    return Prepared(entry=entry, events=events, blocks=blocks, state=state)
+
+
+def create_prepared(node: Node, prepared: Prepared) -> tuple[DatasetEntry, Multihash]:
+    """Create it: its entry and head. Raises `AliasTaken`."""
+    node.stores.create_dataset(prepared.entry, prepared.blocks)
+    remember_inputs(node, prepared.entry.id, prepared.state)
+    return prepared.entry, prepared.blocks[-1].hash
+
+
+def create_dataset(
+    node: Node, actor: Actor, manifest: bytes, visibility: Visibility
+) -> tuple[DatasetEntry, Multihash]:
+    """Prepare and create. Raises as both."""
+    return create_prepared(node, prepare_dataset(node, actor, manifest, visibility))
 
 
 def new_alias(node: Node, actor: Actor, name: DatasetAlias) -> DatasetAlias:
@@ -86,23 +117,33 @@ def visible_inputs(node: Node, actor: Actor) -> Callable[[DatasetRef], DatasetId
 
 def remember_inputs(node: Node, dataset: DatasetId, state: ChainState) -> None:
     """Keep the dependency graph of derivative datasets up to date."""
-    inputs = [item for item in state.declared_inputs or () if item is not None]
-    if inputs:
+    if inputs := declared(state):
         node.stores.registry.set_inputs(dataset, inputs)
 
 
-def append_event(node: Node, actor: Actor, entry: DatasetEntry, manifest: bytes) -> ChainState:
-    """Append one authored event; the state with it as head.
+def event_to_append(node: Node, actor: Actor, manifest: bytes) -> MetadataEvent:
+    """The authored event of a manifest, as a chain holds it.
 
     Raises:
-        MalformedManifest, EventNotAuthored, ChainRuleBroken, RefConflict: others kept winning.
+        MalformedManifest, EventNotAuthored, MissingInputs.
     """
     event = load_event(manifest)
     if isinstance(event, AddData | ExecuteTransform | Seed):
         raise EventNotAuthored(
             f"{type(event).__name__} cannot be sent as a manifest; post data or push a chain"
         )
-    event = normalize_event(event, visible_inputs(node, actor))
+    return normalize_event(event, visible_inputs(node, actor))
+
+
+def append_event(node: Node, entry: DatasetEntry, event: MetadataEvent) -> ChainState:
+    """Append one authored event; the state with it as head.
+
+    Raises:
+        ChainRuleBroken, DependencyCycle, RefConflict: others kept winning.
+    """
+    if isinstance(event, SetTransform):
+        named = (item.dataset_ref.id for item in event.inputs)
+        refuse_cycle(node.stores, entry.id, [one for one in named if one is not None])
     dataset = node.stores.dataset(DatasetRef(id=entry.id))
     for attempt in range(1, APPEND_ATTEMPTS + 1):
         head = dataset.head()

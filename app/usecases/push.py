@@ -11,7 +11,7 @@ from protocol.chain.state import EMPTY, ChainState
 from protocol.errors import BadInput
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import Seed
+from protocol.metadata.events import Seed, SetTransform
 from protocol.multihash import Multihash
 from protocol.transfer import messages
 from protocol.transfer.bundle import BundleLimits, unpack
@@ -40,6 +40,7 @@ from protocol.transfer.messages import (
 )
 from protocol.transfer.phases import PHASES, PushState, State
 from storage.dataset import Dataset, SeedBlockOverwriteRestricted
+from storage.dependencies import refuse_cycle
 from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from storage.values import DatasetEntry, Visibility
 
@@ -198,6 +199,10 @@ class PushExchange:
             return
         dataset = self._dataset()
         force = self._asked().force_update_if_diverged
+        for block in self._blocks:
+            if isinstance(event := block.event, SetTransform):
+                named = (item.dataset_ref.id for item in event.inputs)
+                refuse_cycle(self._node.stores, dataset.id, [one for one in named if one])
         dataset.commit(self._blocks, expected=self._expected, force=force)
         remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))
 

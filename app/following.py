@@ -1,0 +1,43 @@
+"""A thread of the service that has derivatives follow their inputs, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from storage.bells.port import Topic
+
+from .usecases.follow import follow
+from .wiring import Node
+
+STOP_S = 5.0
+_log = logging.getLogger("odf.follow")
+
+
+class Follower:
+    """Looks whenever a job has ended, and now and then by itself: pushes ring no bell."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="follow", daemon=True)
+
+    def start(self) -> None:
+        if self._node.settings.follow_inputs:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._node.stores.bell.ring(Topic.ENDED)
+            self._thread.join(STOP_S)
+
+    def _work(self) -> None:
+        with self._node.stores.bell.listen(Topic.ENDED) as bell:
+            while not self._stop.is_set():
+                try:
+                    pause_s = follow(self._node)
+                except Exception:  # a busy or restarting database: the next look may get through
+                    _log.exception("derivatives were not looked after")
+                    pause_s = self._node.settings.follow_poll_s
+                bell.wait(pause_s)

@@ -1,0 +1,286 @@
+"""Derivatives of a node: defined, looked at, followed, paused, seen. The worker has DataFusion."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from service import serving
+
+from protocol.identity import DatasetRef
+from storage.values import Visibility
+from tests.workers.derivatives import add_rows, bench_of, commit, read, root
+
+PATIENCE_S = 20
+DAY = "2024-01-0{}T00:00:00Z"
+
+
+class Working:
+    """A worker of the service's node, in a thread."""
+
+    def __init__(self, service, scratch):
+        from workers.main import Worker
+
+        self.worker = Worker(
+            stores=service.node.stores,
+            bench=bench_of(service.node.stores, scratch),
+            name="here",
+            lease=timedelta(seconds=30),
+            longest_pause_s=0.05,
+        )
+        self._thread = threading.Thread(target=self.worker.work, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self.worker.stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def service(tmp_path):
+    quick = {"follow_poll_s": 0.05, "follow_debounce_s": 0.05, "ingest_poll_s": 0.01}
+    with serving(tmp_path / "node", **quick, query_check_s=PATIENCE_S) as service:
+        yield service
+
+
+@pytest.fixture
+def stores(service):
+    return service.node.stores
+
+
+@pytest.fixture
+def client(service):
+    with service.http(service.token()) as client:
+        yield client
+
+
+@pytest.fixture
+def working(service, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with Working(service, scratch):
+        yield
+
+
+@pytest.fixture
+def cities(stores):
+    made = root(stores, "cities")
+    stores.set_visibility(made.id, Visibility.PUBLIC)
+    return made
+
+
+def manifest(name, query, *inputs, engine="datafusion"):
+    given = [{"datasetRef": one, "alias": one.split("/")[-1]} for one in inputs]
+    transform = {"kind": "Sql", "engine": engine, "query": query}
+    event = {"kind": "SetTransform", "inputs": given, "transform": transform}
+    content = {"name": name, "kind": "Derivative", "metadata": [event]}
+    return {"kind": "DatasetSnapshot", "version": 1, "content": content}
+
+
+def create(client, name, query, *inputs, **more):
+    return client.post("/datasets", json=manifest(name, query, *inputs), params=more)
+
+
+def until(client, name, what):
+    """The derivation once it is as wanted."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = client.get(f"/{name}").json()["derivation"]
+        if what(found):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def up_to_date(found):
+    return found["status"] == "up-to-date"
+
+
+TENS = "select event_time, city, n * 10 as n from cities"
+
+
+def test_a_derivative_follows_its_input_by_itself(client, stores, cities, working, tmp_path):
+    answer = create(client, "tens", TENS, "cities")
+    assert answer.status_code == 201
+    assert answer.json()["transform"]["outcome"] == "valid"
+    until(client, "tens", up_to_date)
+    for n in (1, 2):
+        add_rows(stores, cities, [(DAY.format(n), "A", n)], tmp_path, at=10 + n)
+        until(client, "tens", up_to_date)
+    tens = stores.dataset(DatasetRef.parse("kamu/tens"))
+    assert [row["n"] for row in read(stores, tens)] == [10, 20]
+    found = client.get("/tens").json()["derivation"]
+    assert found["engine"]["name"] == "datafusion"
+    assert (found["behindBlocks"], found["problem"]) == (0, None)
+    assert client.get("/cities").json()["derivation"] is None
+
+
+def test_derivatives_of_derivatives_follow_over_a_diamond(
+    client, stores, cities, working, tmp_path
+):
+    create(client, "left", TENS, "cities")
+    create(client, "right", "select event_time, city, -n as n from cities", "cities")
+    until(client, "left", up_to_date)
+    until(client, "right", up_to_date)
+    both = 'select event_time, n from "left" union all select event_time, n from "right"'
+    assert create(client, "both", both, "left", "right").status_code == 201
+    add_rows(stores, cities, [(DAY.format(1), "A", 7)], tmp_path, at=10)
+    dataset = stores.dataset(DatasetRef.parse("kamu/both"))
+    deadline = time.monotonic() + PATIENCE_S
+    while len(read(stores, dataset)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert sorted(row["n"] for row in read(stores, dataset)) == [-7, 70]
+
+
+def test_a_wrong_query_is_refused_with_position_and_reason(client, stores, cities, working):
+    answer = create(client, "bad", "select event_time,\n nothing from cities", "cities")
+    assert answer.status_code == 400
+    problem = answer.json()
+    assert problem["type"].endswith("InvalidQuery")
+    assert "nothing" in problem["detail"]
+    assert client.get("/bad").status_code == 404
+
+
+def test_a_dry_run_shows_the_result_and_creates_nothing(client, stores, cities, working):
+    answer = create(client, "tens", TENS, "kamu/cities", dryRun="true")
+    assert answer.status_code == 200
+    shown = answer.json()
+    names = [field["name"] for field in shown["transform"]["schema"]["fields"]]
+    assert names == ["offset", "op", "system_time", "event_time", "city", "n"]
+    (event,) = shown["events"]
+    assert event["inputs"] == [{"datasetRef": str(cities.id), "alias": "cities"}]
+    assert "query" not in event["transform"]
+    assert client.get("/tens").status_code == 404
+
+
+def test_unknown_inputs_are_refused_by_name(client, cities):
+    answer = create(client, "tens", TENS, "cities", "towns")
+    assert answer.status_code == 400
+    assert answer.json()["missing"] == ["towns"]
+
+
+def test_without_a_worker_a_transform_is_taken_unseen(service, stores, cities, tmp_path):
+    with serving(tmp_path / "other", query_check_s=0.05) as lonely:
+        root(lonely.node.stores, "cities")
+        with lonely.http(lonely.token()) as client:
+            answer = create(client, "tens", TENS, "cities")
+            assert answer.status_code == 201
+            assert answer.json()["transform"]["outcome"] == "unknown"
+
+
+def test_a_renamed_input_is_still_followed(client, stores, cities, working, tmp_path):
+    from protocol.identity import DatasetAlias
+
+    create(client, "tens", TENS, "cities")
+    stores.rename_dataset(cities.id, DatasetAlias.parse("kamu/towns"))
+    add_rows(stores, cities, [(DAY.format(1), "A", 1)], tmp_path, at=10)
+    found = until(client, "tens", up_to_date)
+    assert found["problem"] is None
+    assert client.get("/tens").json()["records"] == 1
+    (given,) = client.get("/tens/dependencies").json()["inputs"]
+    assert (given["alias"], given["queryAlias"]) == ("towns", "cities")
+
+
+def test_a_cycle_is_refused(client, stores, cities, working):
+    create(client, "one", TENS, "cities")
+    until(client, "one", up_to_date)
+    create(client, "two", "select event_time, city, n from one", "one")
+    until(client, "two", up_to_date)
+    event = manifest("one", "select event_time, city, n from two", "two")["content"]["metadata"][0]
+    answer = client.post(
+        "/one/metadata", json={"kind": "MetadataEvent", "version": 1, "content": event}
+    )
+    assert answer.status_code == 409
+    assert answer.json()["type"].endswith("DependencyCycle")
+
+
+def test_a_rewritten_input_pauses_until_a_refresh_says_otherwise(
+    client, stores, cities, working, tmp_path
+):
+    before = cities.head()
+    create(client, "tens", TENS, "cities")
+    until(client, "tens", up_to_date)
+    add_rows(stores, cities, [(DAY.format(1), "A", 1)], tmp_path, at=10)
+    until(client, "tens", lambda found: client.get("/tens").json()["records"] == 1)
+    stores.refs.move(cities.id, expected=cities.head(), new=before)
+    add_rows(stores, cities, [(DAY.format(2), "B", 2)], tmp_path, at=20)
+    paused = until(client, "tens", lambda found: found["status"] == "paused")
+    assert paused["problem"]["error"] == "InvalidInputInterval"
+    assert paused["problem"]["input"] == "cities"
+    assert client.post("/tens/refresh").status_code == 409
+    until(client, "tens", lambda found: found["status"] == "paused")
+    answer = client.post("/tens/refresh", params={"resetOnDivergedInput": "true"})
+    assert answer.status_code == 200
+    assert answer.json()["wasReset"]
+    until(client, "tens", up_to_date)
+    add_rows(stores, cities, [(DAY.format(3), "C", 3)], tmp_path, at=30)
+    tens = stores.dataset(DatasetRef.parse("kamu/tens"))
+    until(client, "tens", lambda found: client.get("/tens").json()["records"] == 2)
+    assert [row["city"] for row in read(stores, tens)] == ["B", "C"]
+
+
+def test_another_transform_resumes_a_paused_derivative(client, stores, cities, working, tmp_path):
+    create(client, "tens", "select event_time, city, 10 / n as n from cities", "cities")
+    until(client, "tens", up_to_date)
+    add_rows(stores, cities, [(DAY.format(1), "A", 0)], tmp_path, at=10)
+    until(client, "tens", lambda found: found["status"] == "paused")
+    event = manifest("tens", TENS, "cities")["content"]["metadata"][0]
+    answer = client.post(
+        "/tens/metadata", json={"kind": "MetadataEvent", "version": 1, "content": event}
+    )
+    assert answer.status_code == 200, answer.text
+    until(client, "tens", up_to_date)
+    assert client.get("/tens").json()["records"] == 1
+
+
+def test_a_refresh_is_answered_with_the_receipt(client, stores, cities, working, tmp_path):
+    create(client, "tens", TENS, "cities")
+    create(client, "twenties", "select event_time, n * 2 as n from tens", "tens")
+    until(client, "tens", up_to_date)
+    add_rows(stores, cities, [(DAY.format(1), "A", 1)], tmp_path, at=10)
+    receipt = client.post("/twenties/refresh", params={"recursive": "true"}).json()
+    assert receipt["outcome"] in ("updated", "up-to-date")
+    assert client.get("/twenties").json()["records"] == 1
+
+
+def test_dependencies_show_what_the_caller_may_see(tmp_path):
+    with serving(tmp_path / "many", tenancy="multi", query_check_s=0.01) as service:
+        first = root(service.node.stores, "cities")
+        service.node.stores.set_visibility(first.id, Visibility.PUBLIC)
+        with service.http(service.token("kamu")) as client:
+            create(client, "one", TENS, "kamu/cities", visibility="public")
+            create(client, "hidden", "select 1", "kamu/one", visibility="private")
+            create(client, "beyond", "select 1", "kamu/hidden", visibility="public")
+            found = client.get("/kamu/cities/dependencies").json()
+            assert [(item["alias"], item["depth"]) for item in found["downstream"]] == [
+                ("kamu/one", 1),
+                ("kamu/hidden", 2),
+                ("kamu/beyond", 3),
+            ]
+            found = client.get("/kamu/beyond/dependencies").json()
+            assert [item["alias"] for item in found["upstream"]] == [
+                "kamu/hidden",
+                "kamu/one",
+                "kamu/cities",
+            ]
+        with service.http() as anybody:
+            found = anybody.get("/kamu/cities/dependencies").json()
+            assert [item["alias"] for item in found["downstream"]] == ["kamu/one"]
+            found = anybody.get("/kamu/beyond/dependencies").json()
+            assert found["upstream"] == []
+            assert [item["alias"] for item in found["inputs"]] == [None]
+
+
+def test_metadata_of_inputs_leaves_a_derivative_as_it_is(client, stores, cities, working):
+    from protocol.metadata.events import SetInfo
+
+    create(client, "tens", TENS, "cities")
+    until(client, "tens", up_to_date)
+    head = client.get("/tens").json()["head"]
+    commit(cities, SetInfo(description="cities"), at=50)
+    time.sleep(0.5)
+    assert client.get("/tens").json()["head"] == head
