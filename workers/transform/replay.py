@@ -34,6 +34,7 @@ from ..engine.port import UnsupportedEngine
 from ..ingest.run import Bench
 from ..plan.transform import (
     Consumed,
+    InputBlock,
     InputChain,
     InputPlan,
     TransformPlan,
@@ -142,19 +143,19 @@ def recorded_plan(
 def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -> InputPlan:
     """The blocks in the recorded interval, as the plan of that time had them."""
     upto = item.new_block_hash or item.prev_block_hash
-    if upto is not None:
-        _require_in_history(dataset, upto)
     consumed = Consumed(item.prev_block_hash, item.prev_offset)
-    blocks = []
-    if item.new_block_hash is not None:
-        try:
+    blocks: list[InputBlock] = []
+    try:
+        if upto is not None:
+            dataset.path(after=upto)  # still an ancestor of its head
+        if item.new_block_hash is not None:
             pages = dataset.pages(after=item.prev_block_hash, upto=item.new_block_hash)
             blocks = [input_block(one) for page in pages for one in page]
-        except InvalidInterval as gone:
-            raise NotVerifiable(
-                f"not verifiable here: the history of input {alias!r} was rewritten since",
-                **gone.facts,
-            ) from gone
+    except InvalidInterval as gone:
+        raise NotVerifiable(
+            f"not verifiable here: the history of input {alias!r} was rewritten since",
+            **gone.facts,
+        ) from gone
     chain = InputChain(
         id=dataset.id,
         alias=alias,
@@ -164,12 +165,6 @@ def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -
         watermark=newest_watermark(dataset, item.prev_block_hash),
     )
     return input_plan(chain, consumed, blocks)
-
-
-def _require_in_history(dataset: Dataset, block: Multihash) -> None:
-    """An input that was reset or compacted since has the block no more, or off its chain."""
-    found = dataset.block(block)
-    dataset.path(after=found.hash)
 
 
 def _first_schema_of(dataset: Dataset) -> Multihash:
