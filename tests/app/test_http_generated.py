@@ -1,0 +1,80 @@
+"""Requests made up from the published contract, good ones and bad ones: no answer is a crash,
+and each is one the contract knows, in status, media type, headers and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase
+from schemathesis import checks
+from service import Chain, Service, serving, ten_rows
+
+from storage.values import Visibility
+
+DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
+SCHEMA = schemathesis.openapi.from_path(DOCUMENT)
+OPERATIONS = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
+EXAMPLES = 8
+"""Requests per operation and kind of caller."""
+ALWAYS = (checks.not_a_server_error, checks.status_code_conformance)
+UNLESS_BARE = (
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+    checks.response_headers_conformance,
+)
+
+
+@pytest.fixture(scope="module")
+def chain() -> Chain:
+    return ten_rows()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory, chain) -> Iterator[Service]:
+    settings = {"ingest_wait_s": 0, "mirror_threads": 0, "password_work": 1}
+    with serving(tmp_path_factory.mktemp("node"), **settings) as running:
+        running.keep(chain, "kamu/foo", Visibility.PUBLIC)
+        yield running
+
+
+@pytest.mark.parametrize("caller", ["anybody", "owner"])
+@pytest.mark.parametrize("label", sorted(OPERATIONS))
+def test_every_answer_is_one_the_contract_knows(service, chain, label, caller):
+    token = service.token() if caller == "owner" else None
+    names = {"dataset": "foo", "hash": str(next(iter(chain.objects))[1]), "ref": "head"}
+    seen = 0
+
+    @hypothesis.settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @hypothesis.given(case=OPERATIONS[label].as_strategy())
+    def ask(case: Any) -> None:
+        nonlocal seen
+        seen += 1
+        if seen % 4:  # made-up names lead nowhere: most requests go to what is there
+            known = {name: names[name] for name in case.path_parameters or () if name in names}
+            case.path_parameters = {**(case.path_parameters or {}), **known}
+        case.headers.pop("authorization", None)  # made up as well, and of no form
+        if token is not None:
+            case.headers["authorization"] = f"Bearer {token}"
+        response = case.call(base_url=service.url, timeout=20)
+        bare = response.headers.get("content-type") is None or not response.content
+        case.validate_response(response, checks=ALWAYS if bare else (*ALWAYS, *UNLESS_BARE))
+
+    ask()
+
+
+def test_the_dataset_outlived_all_that(service, chain):
+    with service.http() as http:
+        assert http.get("/foo/refs/head").status_code == 200
+        assert http.get("/system/health").status_code == 200
