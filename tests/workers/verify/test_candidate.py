@@ -1,0 +1,147 @@
+"""Pushed blocks that are validated before the head moves: sound ones get in, others are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import ExecuteTransform, SetInfo
+from protocol.multihash import Multihash
+from storage.config import memory_stores
+from storage.dataset import Dataset, check_objects, put_blocks
+from storage.errors import ObjectNotFound, RefConflict
+from storage.history.reset import reset
+from storage.stores import Stores
+from storage.transform_job import TransformPayload
+from storage.verify_job import VerifyAnswer, VerifyPayload
+from storage.verify_note import read_note
+from tests.workers.derivatives import add_rows, bench_of, commit, derivative, moment, root
+from tests.workers.verify.test_verification import another_number, forged
+from workers.transform.run import run_transform
+from workers.verify.candidate import NotValidated, run_candidate
+
+COPY = "select event_time, city, n * 10 as n from cities"
+NOW = moment(5000)
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return memory_stores()
+
+
+@pytest.fixture
+def bench(stores: Stores, tmp_path: Path) -> Any:
+    return bench_of(stores, tmp_path)
+
+
+@pytest.fixture
+def made(stores: Stores, bench: Any, tmp_path: Path) -> Dataset:
+    """A derivative with one execution."""
+    source = root(stores, "cities")
+    add_rows(stores, source, [("2024-01-01T00:00:00Z", "a", 1)] * 3, tmp_path, at=10)
+    made = derivative(stores, "tenfold", [source], COPY)
+    run_transform(stores, made, TransformPayload(), bench, now=moment(100))
+    return made
+
+
+def pushed(stores: Stores, dataset: Dataset) -> list[HashedBlock]:
+    """Everything behind the definition is taken out of the chain; objects and blocks stay."""
+    first = next(b for b in dataset.blocks() if isinstance(b.event, ExecuteTransform))
+    before = dataset.block(first.prev)  # type: ignore[arg-type]
+    while before.prev is not None and type(before.event).__name__ == "SetDataSchema":
+        before = dataset.block(before.prev)
+    blocks = dataset.blocks(after=before.hash)
+    reset(stores, dataset.entry, target=before.hash)
+    stores.refs.prune(dataset.id, heads=[before.hash])
+    put_blocks(stores.objects, dataset.id, blocks)
+    check_objects(stores.objects, dataset.id, blocks)
+    return blocks
+
+
+def admitted(
+    stores: Stores, dataset: Dataset, bench: Any, blocks: list[HashedBlock], **more: Any
+) -> VerifyAnswer:
+    payload = VerifyPayload(
+        candidate=str(blocks[-1].hash), expected=str(more.pop("expected", blocks[0].prev)), **more
+    )
+    return run_candidate(stores, dataset, payload, bench, now=NOW)
+
+
+def test_sound_blocks_become_the_head_and_are_noted(
+    stores: Stores, made: Dataset, bench: Any
+) -> None:
+    head = made.head()
+    blocks = pushed(stores, made)
+    assert made.head() != head
+    answer = admitted(stores, made, bench, blocks)
+    assert (answer.ok, answer.head, made.head()) == (True, str(head), head)
+    assert answer.datasets[0].replayed == 1
+    note = read_note(stores.objects, made.id)
+    assert note is not None
+    assert (note.ok, note.block, note.replayed) == (True, str(head), 1)
+
+
+def test_a_repeated_job_finds_its_work_done(stores: Stores, made: Dataset, bench: Any) -> None:
+    blocks = pushed(stores, made)
+    admitted(stores, made, bench, blocks)
+    assert admitted(stores, made, bench, blocks).ok
+
+
+def test_forged_blocks_never_become_the_head(
+    stores: Stores, made: Dataset, bench: Any, tmp_path: Path
+) -> None:
+    block = forged(stores, made, tmp_path, another_number)
+    blocks = pushed(stores, made)
+    before = made.head()
+    with pytest.raises(NotValidated, match="DataNotReproducible") as refused:
+        admitted(stores, made, bench, blocks)
+    assert refused.value.facts["block"] == str(block.hash)
+    assert made.head() == before
+
+
+def test_blocks_that_cannot_be_verified_here_stay_out(
+    stores: Stores, made: Dataset, bench: Any
+) -> None:
+    blocks = pushed(stores, made)
+    [source] = [i for i in made.state().declared_inputs or () if i is not None]
+    stores.forget_dataset(source)
+    with pytest.raises(NotValidated, match="NotVerifiable"):
+        admitted(stores, made, bench, blocks)
+
+
+def test_the_head_that_was_pushed_onto_has_to_be_the_head_still(
+    stores: Stores, made: Dataset, bench: Any
+) -> None:
+    blocks = pushed(stores, made)
+    commit(made, SetInfo(description="meanwhile"), at=300)
+    with pytest.raises(RefConflict):
+        admitted(stores, made, bench, blocks)
+
+
+def test_blocks_that_were_in_the_chain_once_are_validated_again(
+    stores: Stores, made: Dataset, bench: Any, tmp_path: Path
+) -> None:
+    forged(stores, made, tmp_path, another_number)
+    first = next(b for b in made.blocks() if isinstance(b.event, ExecuteTransform))
+    head = made.head()
+    assert first.prev is not None
+    reset(stores, made.entry, target=first.prev)  # the index still has them
+    with pytest.raises(NotValidated):
+        run_candidate(
+            stores,
+            made,
+            VerifyPayload(candidate=str(head), expected=str(first.prev)),
+            bench,
+            now=NOW,
+        )
+
+
+def test_a_candidate_that_was_not_put_is_not_found(
+    stores: Stores, made: Dataset, bench: Any
+) -> None:
+    payload = VerifyPayload(candidate=str(Multihash.of(b"x")), expected=str(made.head()))
+    with pytest.raises(ObjectNotFound):
+        run_candidate(stores, made, payload, bench, now=NOW)

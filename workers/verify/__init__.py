@@ -1,0 +1,1 @@
+"""Verification that executes: recorded transformations are made again and compared."""
