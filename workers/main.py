@@ -20,7 +20,7 @@ from py4j.protocol import Py4JNetworkError
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
 from protocol.instant import Instant
-from storage import compact_job, ingest_job, poll_job, transform_job
+from storage import compact_job, ingest_job, poll_job, transform_job, verify_job
 from storage.bells.port import Topic
 from storage.dataset import Dataset
 from storage.errors import LeaseLost
@@ -37,6 +37,8 @@ from .log import LOGGER, line
 from .meter import Meter
 from .transform.check import run_check
 from .transform.run import run_transform
+from .verify.candidate import run_candidate
+from .verify.run import run_verification
 
 P = TypeVar("P")
 
@@ -214,6 +216,13 @@ class Worker:
         )
         return history_receipt.to_json(receipt)
 
+    def verify(self, job: Job) -> dict[str, Any]:
+        """Everything looked at, executions made again; or pushed blocks let in."""
+        dataset, payload = self._subject(job, verify_job.payload_of)
+        run = run_candidate if payload.candidate is not None else run_verification
+        answer = run(self.stores, dataset, payload, self.bench, now=now())
+        return verify_job.to_json(answer)
+
     def transform(self, job: Job) -> dict[str, Any]:
         """What the inputs of a derivative have that is new. A job that takes long leaves the
         rest to another one, behind those of other datasets."""
@@ -248,6 +257,7 @@ class Worker:
 HANDLERS: Mapping[str, Callable[[Worker, Job], dict[str, Any]]] = {
     poll_job.KIND: Worker.poll,
     compact_job.KIND: Worker.compact,
+    verify_job.KIND: Worker.verify,
     transform_job.KIND: Worker.transform,
     transform_job.CHECK: Worker.check,
 }
