@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from protocol.errors import NodeError
+from storage.context import current_trace, trace_id
 
 STATUS: dict[str, HTTPStatus] = {
     # the branches
@@ -27,7 +28,11 @@ STATUS: dict[str, HTTPStatus] = {
     "TokenInvalid": HTTPStatus.UNAUTHORIZED,
     "TokenRefused": HTTPStatus.UNAUTHORIZED,
     "CredentialsRejected": HTTPStatus.UNAUTHORIZED,
+    "QueueFull": HTTPStatus.TOO_MANY_REQUESTS,
+    "NodeBusy": HTTPStatus.SERVICE_UNAVAILABLE,
     "RequestKeyReused": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "UnsupportedEncoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "JobCancelled": HTTPStatus.CONFLICT,
     "TooManyAttempts": HTTPStatus.TOO_MANY_REQUESTS,
     "TooManyDeviceLogins": HTTPStatus.TOO_MANY_REQUESTS,
     "TooManyUploads": HTTPStatus.TOO_MANY_REQUESTS,
@@ -67,6 +72,7 @@ STATUS: dict[str, HTTPStatus] = {
     "InputTooLarge": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "JavaNotFound": HTTPStatus.INTERNAL_SERVER_ERROR,
     "JobAbandoned": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "NotValidated": HTTPStatus.CONFLICT,
     "SliceDamaged": HTTPStatus.INTERNAL_SERVER_ERROR,
     "JobLost": HTTPStatus.CONFLICT,
     # what keeps a worker from fetching a source; a refusal concerns the source, not the caller
@@ -138,8 +144,10 @@ def problem(
     name: str, status: HTTPStatus, message: str, facts: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The problem document of RFC 9457, with the `message` of the reference node beside it."""
+    trace = trace_id(current_trace())
     return {
         **(facts or {}),
+        **({"traceId": trace} if trace else {}),
         "type": "about:blank" if name == INTERNAL else PROBLEM_TYPE + name,
         "title": status.phrase,
         "status": int(status),

@@ -1,8 +1,8 @@
 """Builds the ASGI application out of its parts; nothing else.
 
-From the outside in: `QuickReads` (what is answered at once), what pages of other sites may ask
-(CORS), `Gate` (who asks), `ObjectPaths` (bytes, without a framework), `Transfers` (WebSockets),
-FastAPI (everything else).
+From the outside in: `QuickReads` (what is answered at once), `Watched` (counts, log, deeds),
+what pages of other sites may ask (CORS), `Gate` (who asks), `ObjectPaths` (bytes, without a
+framework), `Transfers` (WebSockets), FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from protocol.errors import BadInput, NodeError
 
 from .following import Follower
-from .http import datasets, identity, jobs, login, schemas, system, uploads
+from .http import audit, datasets, identity, jobs, login, schemas, system, uploads
 from .http.access import add_access_routes
 from .http.answers import error_answer, not_found_answer
 from .http.datasets import add_dataset_routes
@@ -33,6 +33,7 @@ from .http.files import add_file_routes
 from .http.gate import Gate
 from .http.history import add_history_routes
 from .http.ingest import add_ingest
+from .http.jobs import add_job_routes
 from .http.mirrors import add_mirror_routes
 from .http.object_uploads import MAX_UPLOADS
 from .http.objects import ObjectPaths
@@ -41,8 +42,11 @@ from .http.read import add_read_routes
 from .http.refresh import add_refresh
 from .http.system import app_version
 from .http.transfer import add_transfer_routes
+from .http.verify import add_verify_routes
 from .mirroring import MirrorRunner
+from .observe.watched import Watched
 from .settings import Tenancy
+from .usecases.audit import forget_old_deeds
 from .usecases.objects import AtHand
 from .usecases.uploaded_files import clear_away
 from .wiring import Node
@@ -84,7 +88,8 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
         allow_headers=["*"],
         expose_headers=CORS_EXPOSED,
     )
-    return QuickReads(guarded, node, at_hand)
+    watched = Watched(guarded, node, node.tally, node.scribe)
+    return watched if node.settings.access_log else QuickReads(watched, node, at_hand)
 
 
 def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastAPI:
@@ -95,6 +100,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         api.state.uploads = CapacityLimiter(MAX_UPLOADS)
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
         api.state.watchers = set()
+        node.watch.start()
         sweeping = asyncio.create_task(_sweep(node))
         mirrors = MirrorRunner(node)
         mirrors.start()
@@ -105,6 +111,8 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         await run_in_threadpool(mirrors.stop)
         for task in (sweeping, *api.state.watchers):
             task.cancel()
+        await node.watch.stop()
+        await run_in_threadpool(node.scribe.close)
         if on_stop is not None:
             on_stop()
 
@@ -116,15 +124,17 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         redoc_url=None,
     )
     api.state.node = node
-    for part in (system, schemas, identity, login, uploads, datasets, jobs):
+    for part in (system, audit, schemas, identity, login, uploads, datasets, jobs):
         api.include_router(part.router)
     routes = APIRouter()
     prefix = PREFIX[node.settings.tenancy]
     add_transfer_routes(routes, prefix)
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
+    add_job_routes(routes, prefix)
     add_history_routes(routes, prefix)
     add_read_routes(routes, prefix)
+    add_verify_routes(routes, prefix)
     add_mirror_routes(routes, prefix)
     add_dataset_routes(routes, prefix)
     add_derivative_routes(routes, prefix)
@@ -137,10 +147,11 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 
 
 async def _sweep(node: Node) -> None:
-    """Clear away what an earlier run left, and now and then old uploads; nothing depends on it."""
+    """Clear away what an earlier run left, and now and then what is old; nothing depends on it."""
     await _try_to(node.uploads.sweep, node.stores.jobs)
     while True:
         await _try_to(clear_away, node)
+        await _try_to(forget_old_deeds, node)
         await asyncio.sleep(SWEEP_PAUSE_S)
 
 
@@ -148,7 +159,7 @@ async def _try_to(sweep: Callable[..., int], of: object) -> None:
     try:
         await run_in_threadpool(sweep, of)
     except Exception:
-        _log.exception("uploads were not swept")
+        _log.exception("%s did not work", getattr(sweep, "__name__", sweep))
 
 
 async def _node_error(_: Request, error: Exception) -> Response:

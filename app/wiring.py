@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from protocol.identity import DatasetAlias, DatasetRef
 from storage.clock import Clock, system_clock
 from storage.config import StoreSettings, open_stores
+from storage.context import add_facts
 from storage.stores import Stores
 from storage.values import DatasetEntry
 
@@ -20,8 +21,12 @@ from .auth.roles import RoleMemory
 from .auth.sessions import SECRET_BYTES, SECRET_NAME
 from .auth.throttle import Throttle
 from .entries import EntryMemory
+from .job_watch import JobWatch
+from .observe.scribe import Scribe
+from .observe.tally import Tally
 from .settings import Settings, Tenancy
 from .usecases.accounts import ensure_account
+from .usecases.pressure import Pressure
 from .usecases.uploads import Uploads
 
 Random = Callable[[int], bytes]
@@ -39,6 +44,10 @@ class Node:
     roles: RoleMemory
     throttle: Throttle
     session_secret: bytes = field(repr=False)
+    watch: JobWatch
+    pressure: Pressure
+    tally: Tally
+    scribe: Scribe
     clock: Clock = system_clock
     random: Random = os.urandom
     mirror_bell: threading.Event = field(default_factory=threading.Event)
@@ -80,6 +89,8 @@ class Node:
             entry = self.entries.find(alias)
         else:
             entry = self.stores.registry.find(DatasetRef(alias=alias))
+        if entry is not None:
+            add_facts(dataset=str(entry.id))
         return alias, authorize(actor, entry, action, tenancy, creates=creates)
 
 
@@ -94,6 +105,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     )
     if settings.tenancy is Tenancy.SINGLE:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
+    tally = Tally()
     return Node(
         settings=settings,
         stores=stores,
@@ -102,5 +114,14 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         roles=RoleMemory(stores.roles),
         throttle=Throttle(settings.login_attempts, settings.login_window_s),
         session_secret=stores.accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES)),
+        watch=JobWatch(stores.jobs, stores.bell, pause_s=settings.ingest_poll_s),
+        pressure=Pressure(
+            stores.jobs,
+            dataset=settings.max_waiting_dataset,
+            account=settings.max_waiting_account,
+            node=settings.max_waiting_node,
+        ),
+        tally=tally,
+        scribe=Scribe(stores.audit, tally),
         clock=clock,
     )

@@ -1,19 +1,24 @@
-"""Posts of 1,000 rows to a warm node, from the request to the receipt, by merge strategy.
+"""Posts to a warm node, from the request to the receipt: 1,000 rows by merge strategy, one after
+the other, and single rows of 32 writers at once, on one dataset and on 32.
 
 A node with one worker runs as processes, as `make run` starts it. The limit it is held
 against, measured in the same run: the same rows parsed, written as Parquet and hashed by
-PyArrow and hashlib in this process, without a node, a queue, Spark or a commit.
+PyArrow and hashlib in this process, without a node, a queue, Spark or a commit. Single rows are
+held against as many bare commits of SQLite, each synced to disk: what one durable change costs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -23,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from nodes import RunningNode, served
 
 ROWS, POSTS, WARM_UP = 1000, 40, 3
+WRITERS, BURST_S = 32, 10.0
+ROW = b"id,at,city,value\n1,2024-01-01T00:00:00Z,here,1.5\n"
 FIELDS = [
     {"name": "id", "type": "Int64"},
     {"name": "at", "type": "Timestamp"},
@@ -82,12 +89,73 @@ def measure(node: RunningNode, strategy: str, limit: float) -> None:
     print(f"{strategy:<14} p50 {p50:6.3f} s   p95 {p95:6.3f} s   {p50 / limit:6.1f} × by hand")
 
 
+def bare_commits(folder: Path, count: int = 200) -> float:
+    """Commits per second of a small row into SQLite, by one writer, each synced."""
+    database = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    database.execute("PRAGMA journal_mode=WAL")
+    database.execute("PRAGMA synchronous=FULL")
+    database.execute("CREATE TABLE rows (content)")
+    began = time.perf_counter()
+    for _ in range(count):
+        database.execute("INSERT INTO rows VALUES (?)", (ROW,))
+    return count / (time.perf_counter() - began)
+
+
+async def burst(node: RunningNode, names: list[str], token: str, seconds: float) -> list[float]:
+    """Seconds of every post that `WRITERS` made within the time, one connection each."""
+    url = urlsplit(node.url)
+    until, took = time.perf_counter() + seconds, []
+
+    async def write(number: int) -> None:
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        path = f"/{names[number % len(names)]}/ingest"
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n"
+            f"content-type: text/csv\r\ncontent-length: {len(ROW)}\r\n\r\n"
+        )
+        request = head.encode() + ROW
+        while time.perf_counter() < until:
+            began = time.perf_counter()
+            writer.write(request)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = int(answer.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            body = await reader.readexactly(length)
+            if not answer.startswith(b"HTTP/1.1 200") or b'"rowsAdded":1' not in body:
+                raise SystemExit(f"a post failed: {answer + body!r}")
+            took.append(time.perf_counter() - began)
+        writer.close()
+
+    await asyncio.gather(*(write(number) for number in range(WRITERS)))
+    return took
+
+
+def single_rows(node: RunningNode, datasets: int, limit: float) -> None:
+    names = [f"single-{datasets}-{number}" for number in range(datasets)]
+    token = node.token()
+    with node.http(token) as http:
+        for name in names:
+            http.post("/datasets", json=snapshot(name, MERGES["Append"])).raise_for_status()
+    asyncio.run(burst(node, names, token, 2.0))
+    began = time.perf_counter()
+    took = sorted(asyncio.run(burst(node, names, token, BURST_S)))
+    rate = len(took) / (time.perf_counter() - began)
+    p50, p99 = statistics.median(took), took[int(len(took) * 0.99) - 1]
+    print(
+        f"1 row, {WRITERS} writers, {datasets:>2} dataset(s)   {rate:6.0f} posts/s   "
+        f"p50 {p50 * 1000:4.0f} ms   p99 {p99 * 1000:4.0f} ms   {rate / limit:5.2f} x bare commits"
+    )
+
+
 def main() -> None:
     limit = statistics.median(by_hand(batch(number)) for number in range(20))
     print(f"{ROWS} rows by hand: {limit * 1000:.1f} ms")
     with tempfile.TemporaryDirectory() as folder, served(Path(folder) / "node") as node:
         for strategy in MERGES:
             measure(node, strategy, limit)
+        commits = bare_commits(Path(folder))
+        print(f"bare commits of SQLite: {commits:.0f}/s")
+        for datasets in (1, WRITERS):
+            single_rows(node, datasets, commits)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from contextvars import ContextVar
 
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 _trace: ContextVar[str | None] = ContextVar("trace", default=None)
-_facts: ContextVar[Mapping[str, str]] = ContextVar("facts")
+_facts: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
+"""One dictionary for a piece of work, shared with the threads that help with it."""
 
 
 def new_trace(given: str | None = None) -> str:
@@ -37,7 +38,7 @@ def current_trace() -> str | None:
 
 def current_facts() -> Mapping[str, str]:
     """Everything known of the work at hand: `trace`, `actor`, `dataset`, `job`, …"""
-    known = _facts.get({})
+    known = _facts.get() or {}
     trace = trace_id(_trace.get())
     return {"trace": trace, **known} if trace else known
 
@@ -45,9 +46,9 @@ def current_facts() -> Mapping[str, str]:
 @contextmanager
 def part_of(trace: str | None, **facts: str | None) -> Iterator[None]:
     """Until the block ends, the work belongs to this trace, and these facts hold."""
-    known = {key: value for key, value in facts.items() if value is not None}
-    before, before_facts = _trace.set(trace), _facts.set({**_facts.get({}), **known})
+    before, before_facts = _trace.set(trace), _facts.set(dict(_facts.get() or {}))
     try:
+        add_facts(**facts)
         yield
     finally:
         _facts.reset(before_facts)
@@ -55,6 +56,7 @@ def part_of(trace: str | None, **facts: str | None) -> Iterator[None]:
 
 
 def add_facts(**facts: str | None) -> None:
-    """More is known by now; it holds until the block of `part_of` ends."""
-    known = {key: value for key, value in facts.items() if value is not None}
-    _facts.set({**_facts.get({}), **known})
+    """More is known by now, for all who work on this; outside of any work nothing happens."""
+    known = _facts.get()
+    if known is not None:
+        known.update({key: value for key, value in facts.items() if value is not None})

@@ -29,6 +29,8 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     dry_run: bool = False
     max_vanish_percent: int | None = None
     """Rows of a snapshot that may vanish at once; absent means all of them."""
+    on_bad_rows: Literal["fail", "quarantine"] = "fail"
+    """Whether rows that cannot be read fail the batch, or are set aside."""
 
 
 class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):

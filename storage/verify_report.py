@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
+
 from .values import ObjectKind
 
 BLOCK_MALFORMED, BLOCK_NOT_FOUND, BLOCK_VERSION = "BlockMalformed", "BlockNotFound", "BlockVersion"
@@ -90,6 +92,20 @@ def _camel(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_camel(item) for item in value]
     return value
+
+
+def report_of(data: dict[str, Any]) -> VerifyReport:
+    """From `VerifyReport.to_data`. Raises `msgspec.ValidationError`."""
+    plain = {_snake_key(key): value for key, value in data.items() if key != "ok"}
+    for name in ("problems", "notes", "data_blocks"):
+        plain[name] = [
+            {_snake_key(key): value for key, value in item.items()} for item in plain.get(name, ())
+        ]
+    return msgspec.convert(plain, VerifyReport)
+
+
+def _snake_key(key: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in key)
 
 
 def _camel_key(key: str) -> str:

@@ -61,7 +61,7 @@ def not_found_answer() -> Response:
 
 def _headers(error: NodeError) -> dict[str, str]:
     status = int(status_of(error))
-    if status == 429 and "retry_after_s" in error.facts:
+    if status in (429, 503) and "retry_after_s" in error.facts:
         return {"retry-after": str(error.facts["retry_after_s"])}
     if status == 401:
         return {"www-authenticate": "Bearer"}

@@ -1,4 +1,7 @@
-"""What handlers ask for: the node, the actor, the dataset of the address once authorized."""
+"""What handlers ask for: the node, the actor, the dataset of the address once authorized.
+
+What waits for nothing is a coroutine: it costs no thread.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,17 @@ from ..usecases.mirrors import refuse_mirror
 from ..wiring import Node
 
 
+async def at_node(request: Request) -> Node:
+    return node_of(request)
+
+
 def node_of(request: Request) -> Node:
     node: Node = request.app.state.node
     return node
+
+
+async def asking(request: Request) -> Actor:
+    return actor_of(request)
 
 
 def actor_of(request: Request) -> Actor:
@@ -51,13 +62,13 @@ def maintained_of(request: Request) -> DatasetEntry:
     return _resolve(request, Action.MAINTAIN)
 
 
-def public_base(request: Request) -> str:
+async def public_base(request: Request) -> str:
     """Where clients reach this node, with a slash at the end: the setting, else the request."""
     return node_of(request).settings.public_url or str(request.base_url)
 
 
-NodeDep = Annotated[Node, Depends(node_of)]
-ActorDep = Annotated[Actor, Depends(actor_of)]
+NodeDep = Annotated[Node, Depends(at_node)]
+ActorDep = Annotated[Actor, Depends(asking)]
 ReadableDep = Annotated[DatasetEntry, Depends(readable_of)]
 OpenDep = Annotated[DatasetEntry, Depends(open_of)]
 WritableDep = Annotated[DatasetEntry, Depends(writable_of)]

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import time
-from collections.abc import Coroutine, Iterable
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal
 
+import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from storage.values import Failed, Job, JobId, ObjectKey, Succeeded
+from storage.values import Job
 
 from ..auth.upload_tokens import MAX_CHARS
-from ..usecases.ingest import IngestRequest, check_ingest, look, spool, submit
-from ..usecases.ingest_files import check_uploaded
+from ..usecases.formats import media_type_of
+from ..usecases.ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
+from ..usecases.ingest_files import post_uploaded
+from ..usecases.request_keys import parse_key
 from ..wiring import Node
-from .answers import JsonAnswer, failed_answer
-from .bodies import Body, BodyTooLong
+from .bodies import Body, BodyBrokeOff, BodyTooLong, small_body
 from .deps import ActorDep, BaseDep, NodeDep, OpenDep
+from .encodings import decoded
+from .multipart import OVERHEAD_BYTES, UploadForm
+from .waiting import accepted, patience_of, receipt_answer
 
-SLOW_POLL_S = 1.0
-"""Seconds between two looks at a job whose client did not wait."""
+FORM = "multipart/form-data"
+REPLAYED = "idempotent-replayed"
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:
@@ -45,77 +48,93 @@ async def ingest(
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
     max_vanish_percent: Annotated[int | None, Query(alias="maxVanishPercent", ge=0, le=100)] = None,
+    on_bad_rows: Annotated[Literal["fail", "quarantine"], Query(alias="onBadRows")] = "fail",
     event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
+    idempotency_key: Annotated[str | None, Header(alias="idempotency-key")] = None,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
     """The receipt once the batch is in, 202 with the job if that takes too long."""
     asked = IngestRequest(
         source_name=source_name,
-        media_type=request.headers.get("content-type"),
         event_time=event_time,
         expected_head=expected_head,
         dry_run=dry_run,
         max_vanish_percent=max_vanish_percent,
+        on_bad_rows=on_bad_rows,
+        key=parse_key(idempotency_key),
     )
-    chunks: Iterable[bytes]
-    if upload_token is None:
-        checked = await run_in_threadpool(check_ingest, node, entry, asked)
-        chunks = _body(request, node).chunks()
-    else:
-        given = (node, actor, entry, asked, upload_token)
-        checked, chunks = await run_in_threadpool(check_uploaded, *given)
     limiter = request.app.state.uploads
-    upload = await to_thread.run_sync(spool, node, entry, chunks, limiter=limiter)
-    job = await run_in_threadpool(submit, node, entry, checked, upload)
-    patience = 0.0 if "respond-async" in prefer else node.settings.ingest_wait_s
-    ended = await _wait(node, job, upload, patience, node.settings.ingest_poll_s)
-    if ended is not None:
-        return receipt_answer(ended)
-    watch(request.app.state.watchers, _wait(node, job, upload, math.inf, SLOW_POLL_S))
-    return accepted(job, base)
+    given = (node, actor, entry, asked)
+    if upload_token is None:
+        content = await _content(request, node)
+        posted = await to_thread.run_sync(post, *given, content, limiter=limiter)
+    else:
+        posted = await to_thread.run_sync(post_uploaded, *given, upload_token, limiter=limiter)
+    patience = patience_of(prefer, node.settings.ingest_wait_s)
+    ended = await _ended(node, posted, patience)
+    if ended is None:
+        _go_on(request.app.state.watchers, node, posted)
+    answer = accepted(posted.job, base) if ended is None else receipt_answer(ended)
+    if posted.repeated:
+        answer.headers[REPLAYED] = "true"
+    return answer
 
 
-def watch(
-    watchers: set[asyncio.Task[Job | None]], waiting: Coroutine[Any, Any, Job | None]
-) -> None:
-    """Go on looking at a job nobody waits for, so that its upload is cleared away."""
-    task = asyncio.create_task(waiting)
-    watchers.add(task)
-    task.add_done_callback(watchers.discard)
+async def _ended(node: Node, posted: Posted, patience: float | None) -> Job | None:
+    """The job once it has ended, and its upload is cleared away; None if that takes too long."""
+    ended = await node.watch.ended(posted.job, patience)
+    if ended is not None and posted.upload is not None:
+        await run_in_threadpool(node.uploads.done_with, posted.upload)
+    return ended
 
 
-def _body(request: Request, node: Node) -> Body:
-    limit = node.settings.max_body_bytes
-    announced = request.headers.get("content-length", "0")
-    if announced.isdigit() and int(announced) > limit:
+def _go_on(watchers: set[asyncio.Task[Job | None]], node: Node, posted: Posted) -> None:
+    """Nobody waits any more, but the upload is to be cleared away."""
+    if posted.upload is not None:
+        task = asyncio.create_task(_ended(node, posted, None))
+        watchers.add(task)
+        task.add_done_callback(watchers.discard)
+
+
+async def _content(request: Request, node: Node) -> Content:
+    """The body of the request, unpacked, out of its form; bounded whatever it is packed in."""
+    headers, limit = request.headers, node.settings.max_body_bytes
+    media_type, encoding = headers.get("content-type"), headers.get("content-encoding", "")
+    announced = headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > limit + OVERHEAD_BYTES:
         raise BodyTooLong(limit)
-    return Body(request.receive, limit=limit, idle_s=node.settings.body_idle_s)
+    is_form = (media_type or "").lower().startswith(FORM)
+    if announced.isdigit() and int(announced) <= INLINE_BYTES and not (is_form or encoding):
+        return Content([await _at_once(request, node)], media_type)
+    sent = limit + OVERHEAD_BYTES if is_form else limit
+    body = Body(request.receive, limit=sent, idle_s=node.settings.body_idle_s)
+    ratio = node.settings.max_unpacked_ratio
+    chunks = decoded(body.chunks(), encoding, limit=sent, ratio=ratio)
+    if is_form:
+        return _Form(UploadForm(media_type or "", any_name=True), chunks, limit)
+    return Content(chunks, media_type)
 
 
-async def _wait(
-    node: Node, job: JobId, upload: ObjectKey, patience: float, pause: float
-) -> Job | None:
-    """The job once it has ended, None when patience ends first."""
-    deadline = time.monotonic() + patience
-    while True:
-        ended = await run_in_threadpool(look, node, job, upload)
-        if ended is not None or time.monotonic() >= deadline:
-            return ended
-        await asyncio.sleep(pause)
+async def _at_once(request: Request, node: Node) -> bytes:
+    """A body that is small, without a thread in between."""
+    try:
+        with anyio.fail_after(node.settings.body_idle_s):
+            return await small_body(request, INLINE_BYTES)
+    except TimeoutError:
+        raise BodyBrokeOff("the body stopped arriving") from None
 
 
-def accepted(job: JobId, base: str) -> Response:
-    """202 with where to look."""
-    url = f"{base}jobs/{job}"
-    return JsonAnswer({"job": job, "status": "waiting", "url": url}, 202, {"location": url})
+class _Form(Content):
+    """The file of a form. Its headers, or its name, say what it is."""
 
+    def __init__(self, form: UploadForm, chunks: Iterable[bytes], limit: int) -> None:
+        super().__init__(self._read(form, chunks, limit), None)
 
-def receipt_answer(job: Job) -> Response:
-    """What became of a job that has ended."""
-    match job.outcome:
-        case Succeeded(result=receipt):
-            return JsonAnswer(receipt)
-        case Failed() as failed:
-            return failed_answer(failed)
-        case None:
-            return failed_answer(Failed("JobCancelled", "the job was cancelled"))
+    def _read(self, form: UploadForm, chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
+        size = 0
+        for piece in form.file(chunks):
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLong(limit)
+            yield piece
+        self.media_type = media_type_of(form.content_type, form.file_name)

@@ -24,10 +24,15 @@ class NotTheUploadForm(BadInput):
 
 
 class UploadForm:
-    """Reads the part named `file`; any other part, and anything unreadable, is refused."""
+    """Reads the one part of the form, which is named `file` unless any name will do.
 
-    def __init__(self, content_type: str) -> None:
+    Any other part, and anything unreadable, is refused.
+    """
+
+    def __init__(self, content_type: str, *, any_name: bool = False) -> None:
         """Raises `NotTheUploadForm`: another kind of body."""
+        self._any_name = any_name
+        self.file_name, self.content_type = "", ""
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary")
         if kind != b"multipart/form-data" or not boundary:
@@ -80,12 +85,16 @@ class UploadForm:
     def _header(self) -> None:
         if self._name.lower() == b"content-disposition":
             self._disposition = bytes(self._content)
+        if self._name.lower() == b"content-type":
+            self.content_type = self._content.decode("latin-1")
         self._name, self._content = bytearray(), bytearray()
 
     def _headers(self) -> None:
         kind, options = parse_options_header(self._disposition)
-        if kind != b"form-data" or options.get(b"name") != FILE_PART.encode():
+        is_named = self._any_name or options.get(b"name") == FILE_PART.encode()
+        if kind != b"form-data" or not is_named:
             raise NotTheUploadForm
+        self.file_name = options.get(b"filename", b"").decode("utf-8", "replace")
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         self._pieces.append(data[start:end])

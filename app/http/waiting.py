@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
+import re
 
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from storage.values import JobId
+from storage.values import Failed, Job, JobId, Succeeded
 
-from ..usecases.refresh import ended
 from ..wiring import Node
-from .ingest import accepted, receipt_answer
+from .answers import JsonAnswer, failed_answer
+
+_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,9})")
+CANCELLED = Failed("JobCancelled", "the job was cancelled")
+
+
+def patience_of(prefer: str, most_s: float) -> float:
+    """Seconds to wait, by the `Prefer` header (RFC 7240): `respond-async`, `wait=SECONDS`."""
+    if asked := _WAIT.search(prefer):
+        return min(float(asked[1]), most_s)
+    return 0.0 if "respond-async" in prefer.lower() else most_s
 
 
 async def job_answer(node: Node, job: JobId, base: str, prefer: str) -> Response:
-    """What became of the job; `respond-async` does not wait at all."""
-    patience = 0.0 if "respond-async" in prefer else node.settings.ingest_wait_s
-    deadline = time.monotonic() + patience
-    while (done := await run_in_threadpool(ended, node, job)) is None:
-        if time.monotonic() >= deadline:
-            return accepted(job, base)
-        await asyncio.sleep(node.settings.ingest_poll_s)
-    return receipt_answer(done)
+    """What became of the job, as long as the caller and the node have patience."""
+    ended = await node.watch.ended(job, patience_of(prefer, node.settings.ingest_wait_s))
+    return accepted(job, base) if ended is None else receipt_answer(ended)
+
+
+def accepted(job: JobId, base: str) -> Response:
+    """202 with where to look."""
+    url = f"{base}jobs/{job}"
+    shown = {"job": job, "status": "waiting", "url": url, "events": f"{url}/events"}
+    return JsonAnswer(shown, 202, {"location": url})
+
+
+def receipt_answer(job: Job) -> Response:
+    """What became of a job that has ended."""
+    match job.outcome:
+        case Succeeded(result=receipt):
+            return JsonAnswer(receipt)
+        case Failed() as failed:
+            return failed_answer(failed)
+        case None:
+            return failed_answer(CANCELLED)

@@ -1,23 +1,39 @@
-"""Push ingest: check what can be checked at once, spool the body, leave the rest to a worker."""
+"""Push ingest: check what can be checked at once, keep the body, leave the rest to a worker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 from protocol.chain.state import ChainState
 from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 from protocol.instant import Instant, MalformedInstant
 from protocol.metadata.events import DatasetKind
+from protocol.multihash import Multihash
 from storage import ingest_job
 from storage.ingest_job import IngestPayload
-from storage.values import DatasetEntry, Job, JobId, JobSpec, ObjectKey, ObjectKind
+from storage.values import (
+    AccountId,
+    DatasetEntry,
+    JobId,
+    JobSpec,
+    ObjectKey,
+    ObjectKind,
+    RequestKey,
+)
 
+from ..auth.actors import Actor
 from ..wiring import Node
 from .formats import MEDIA_TYPES, UnsupportedMediaType, add_auto_source, takes_first_source
+from .request_keys import request_key
 from .spool import spooled
-from .uploads import FINISHED
+
+INLINE_BYTES = 64 * 1024
+"""Bodies up to this travel in their job: an object of their own costs more."""
+UNTOLD = frozenset({"application/x-www-form-urlencoded", "application/octet-stream"})
+"""What clients say that were not told what they send: the source's own format counts."""
 
 
 class InvalidEventTime(BadInput):
@@ -38,32 +54,115 @@ class IngestRequest:
     expected_head: str | None = None
     dry_run: bool = False
     max_vanish_percent: int | None = None
+    on_bad_rows: Literal["fail", "quarantine"] = "fail"
+    key: str | None = None
     creates_source: bool = False
 
+    def canonical(self) -> IngestRequest:
+        """Times and media type in the form they are compared by.
 
-def check_ingest(node: Node, entry: DatasetEntry, request: IngestRequest) -> IngestRequest:
-    """The request in canonical form, once nothing speaks against it before the body is read.
+        Raises:
+            UnsupportedMediaType, InvalidEventTime.
+        """
+        return replace(
+            self,
+            media_type=_media_type(self.media_type),
+            event_time=parsed_event_time(self.event_time),
+        )
 
-    With `creates_source` a dataset without a push source gets one for the media type.
+
+class Content:
+    """A body to be read once. What it is may show only while it is read."""
+
+    def __init__(self, chunks: Iterable[bytes], media_type: str | None) -> None:
+        self.chunks, self.media_type = chunks, media_type
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A batch that has a job. `upload` is to be cleared away once that has ended."""
+
+    job: JobId
+    upload: ObjectKey | None = None
+    repeated: bool = False
+
+
+def post(
+    node: Node, actor: Actor, entry: DatasetEntry, request: IngestRequest, content: Content
+) -> Posted:
+    """Queue a batch behind others of the same dataset; a repeated request gets its first job.
 
     Raises:
         UnsupportedMediaType, InvalidEventTime, SourceNotUsable.
+        QueueFull, NodeBusy: too much is waiting already.
+        RequestKeyReused: the key was used for something else.
+        What reading the content raises.
     """
-    media_type = _media_type(request.media_type)
-    event_time = parsed_event_time(request.event_time)
+    account = actor.account.id if actor.account is not None else AccountId("")
+    node.pressure.admit(entry.id, account)
+    asked = replace(request, media_type=content.media_type).canonical()
+    # A repeat is answered whatever has become of the source; who has no key cannot be one.
+    resolved = None if request.key else resolve_source(node, entry, asked)
+    with spooled(node.settings.data, content.chunks) as body:
+        asked = replace(request, media_type=content.media_type).canonical()
+        key = _key(node, entry, account, asked, body.hash)
+        if key is not None and (known := node.stores.jobs.repeated(key)) is not None:
+            return Posted(known, repeated=True)
+        resolved = resolve_source(node, entry, asked) if resolved is None else resolved
+        resolved = replace(resolved, media_type=asked.media_type)
+        small = b"".join(body.chunks()) if body.size <= INLINE_BYTES else None
+        spec = JobSpec(
+            ingest_job.KIND,
+            entry.id,
+            ingest_job.to_json(_payload(resolved, body.hash)),
+            lock=str(entry.id),
+            account=account or None,
+            body=small,
+        )
+        if small is not None:
+            return Posted(node.stores.jobs.submit(spec, request=key))
+        upload = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash)
+        node.uploads.need(upload)
+        try:
+            node.stores.objects.put(upload, body.chunks())
+            return Posted(node.stores.jobs.submit(spec, request=key), upload)
+        except BaseException:
+            node.uploads.done_with(upload)
+            raise
+
+
+def resolve_source(node: Node, entry: DatasetEntry, request: IngestRequest) -> IngestRequest:
+    """The request, once a source is meant; with `creates_source` the first one is made.
+
+    Raises:
+        SourceNotUsable, UnsupportedMediaType.
+    """
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    source_name = request.source_name
-    if request.creates_source and source_name is None and takes_first_source(state):
-        source_name = add_auto_source(node, entry, media_type)
-    else:
-        _check_source(state, source_name)
-    return IngestRequest(
-        source_name=source_name,
-        media_type=media_type,
-        event_time=event_time,
+    if request.creates_source and request.source_name is None and takes_first_source(state):
+        return replace(request, source_name=add_auto_source(node, entry, request.media_type))
+    _check_source(state, request.source_name)
+    return request
+
+
+def _key(
+    node: Node, entry: DatasetEntry, account: AccountId, asked: IngestRequest, body: Multihash
+) -> RequestKey | None:
+    if asked.key is None:
+        return None
+    told = {**asdict(asked), "body": str(body)}
+    return request_key(node, entry, account, asked.key, told)
+
+
+def _payload(request: IngestRequest, body: Multihash) -> IngestPayload:
+    return IngestPayload(
+        upload=str(body),
+        source_name=request.source_name,
+        media_type=request.media_type,
+        source_event_time=request.event_time,
         expected_head=request.expected_head,
         dry_run=request.dry_run,
         max_vanish_percent=request.max_vanish_percent,
+        on_bad_rows=request.on_bad_rows,
     )
 
 
@@ -72,6 +171,8 @@ def _media_type(given: str | None) -> str | None:
     if given is None or not given.strip():
         return None
     plain = given.partition(";")[0].strip().lower()
+    if plain in UNTOLD:
+        return None
     if plain not in MEDIA_TYPES:
         raise UnsupportedMediaType(plain[:100])
     return plain
@@ -105,48 +206,3 @@ def _check_source(state: ChainState, name: str | None) -> None:
             "Explicit source name is required to pick between several active push sources",
             active=sorted(sources),
         )
-
-
-def spool(node: Node, entry: DatasetEntry, chunks: Iterable[bytes]) -> ObjectKey:
-    """Keep a body as an `upload` object of the dataset, needed until `Uploads.done_with`.
-
-    The hash names the object, so the body waits in a temporary file until it is known.
-    """
-    with spooled(node.settings.data, chunks) as body:
-        key = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash)
-        node.uploads.need(key)
-        try:
-            node.stores.objects.put(key, body.chunks())
-        except BaseException:
-            node.uploads.done_with(key)
-            raise
-    return key
-
-
-def submit(node: Node, entry: DatasetEntry, request: IngestRequest, upload: ObjectKey) -> JobId:
-    """Queue the batch behind others of the same dataset."""
-    payload = IngestPayload(
-        upload=str(upload.hash),
-        source_name=request.source_name,
-        media_type=request.media_type,
-        source_event_time=request.event_time,
-        expected_head=request.expected_head,
-        dry_run=request.dry_run,
-        max_vanish_percent=request.max_vanish_percent,
-    )
-    try:
-        return node.stores.jobs.submit(
-            JobSpec(ingest_job.KIND, entry.id, ingest_job.to_json(payload), lock=str(entry.id))
-        )
-    except BaseException:
-        node.uploads.done_with(upload)
-        raise
-
-
-def look(node: Node, job: JobId, upload: ObjectKey) -> Job | None:
-    """The job once it has ended, and its upload gone; else None."""
-    found = node.stores.jobs.get(job)
-    if found.status not in FINISHED:
-        return None
-    node.uploads.done_with(upload)
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from storage.values import DatasetEntry
@@ -12,21 +11,21 @@ from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
 from ..wiring import Node
 from .formats import media_type_of
-from .ingest import IngestRequest, check_ingest
+from .ingest import Content, IngestRequest, Posted, post
 from .uploaded_files import LengthDiffers, arrived_file, content_of, expected_upload
 
 
-def check_uploaded(
+def post_uploaded(
     node: Node, actor: Actor, entry: DatasetEntry, request: IngestRequest, text: str
-) -> tuple[IngestRequest, Iterator[bytes]]:
-    """The request in canonical form, and the bytes it is about.
+) -> Posted:
+    """Queue the file of a token.
 
-    The token's media type, else the extension of its file name, says how to read them;
+    The token's media type, else the extension of its file name, says how to read it;
     a dataset without any push source gets one.
 
     Raises:
         InvalidUploadToken, Unauthorized, UploadNotFound, LengthDiffers, and what
-        `check_ingest` raises.
+        `post` raises.
     """
     token = UploadToken.parse(text)
     if actor.account is None:
@@ -35,10 +34,6 @@ def check_uploaded(
     file, size = arrived_file(node, token)
     if size != token.content_length:
         raise LengthDiffers(size, token.content_length)
-    content = content_of(node, file)
-    asked = replace(
-        request,
-        media_type=media_type_of(token.content_type, token.file_name),
-        creates_source=not request.dry_run,
-    )
-    return check_ingest(node, entry, asked), content
+    media_type = media_type_of(token.content_type, token.file_name)
+    asked = replace(request, creates_source=not request.dry_run)
+    return post(node, actor, entry, asked, Content(content_of(node, file), media_type))

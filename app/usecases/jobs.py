@@ -1,30 +1,90 @@
-"""Jobs as their submitters see them."""
+"""Jobs as their submitters see them: how far, what came of it, one's own to be cancelled."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 from storage.errors import JobNotFound
-from storage.values import Failed, Job, JobId, Succeeded
+from storage.values import DatasetEntry, Failed, Job, JobId, JobStatus, Succeeded
 
-from ..auth.access import Action, grants
+from ..auth.access import Action, ActionForbidden, grants
 from ..auth.actors import Actor
 from ..errors import problem, status_of_name
 from ..wiring import Node
 
 
-def find_job(node: Node, actor: Actor, job_id: str) -> Job:
-    """A job on a dataset the actor may read. Raises `JobNotFound` for all others."""
+class UnknownJobStatus(BadInput):
+    """A status no job has."""
+
+
+def find_job(node: Node, actor: Actor, job_id: str, action: Action = Action.READ) -> Job:
+    """A job on a dataset the actor may do that with.
+
+    Raises:
+        JobNotFound: no such job, or none that the actor may see.
+        ActionForbidden: one that may only be seen.
+    """
     job = node.stores.jobs.get(JobId(job_id))
     entry = node.stores.registry.find(DatasetRef(id=job.spec.dataset)) if job.spec.dataset else None
-    if entry is None or Action.READ not in grants(actor, entry, node.settings.tenancy):
+    allowed = grants(actor, entry, node.settings.tenancy) if entry is not None else frozenset()
+    if Action.READ not in allowed:
         raise JobNotFound(JobId(job_id))
+    if action not in allowed:
+        raise ActionForbidden
     return job
 
 
+def cancel_job(node: Node, actor: Actor, job_id: str) -> Job:
+    """A job that has not ended ends now, and whatever it does is not committed.
+
+    Raises as `find_job`.
+    """
+    job = find_job(node, actor, job_id, Action.WRITE)
+    node.stores.jobs.cancel(job.id)
+    return node.stores.jobs.get(job.id)
+
+
+def list_jobs(
+    node: Node,
+    entry: DatasetEntry,
+    *,
+    statuses: Collection[JobStatus] | None,
+    kinds: Collection[str] | None,
+    schedule: str | None = None,
+    after: str | None,
+    limit: int,
+) -> dict[str, Any]:
+    """Jobs of a dataset, newest first; `next` is the `after` of the next page."""
+    found = node.stores.jobs.page(
+        dataset=entry.id,
+        statuses=statuses,
+        kinds=kinds,
+        schedule=schedule,
+        after=after,
+        limit=limit,
+        newest_first=True,
+    )
+    more = str(found[-1].id) if len(found) == limit else None
+    return {"jobs": [shown(job) for job in found], "next": more}
+
+
+def parse_statuses(text: str | None) -> frozenset[JobStatus] | None:
+    """Names separated by commas. Raises `UnknownJobStatus`."""
+    if not text:
+        return None
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in list(JobStatus):
+            known = ", ".join(JobStatus)
+            raise UnknownJobStatus(f"no job is {name[:50]!r}; they are {known}")
+    return frozenset(JobStatus(name) for name in names)
+
+
 def shown(job: Job) -> dict[str, Any]:
-    """A job as JSON: status, times, and its result or problem once it has ended."""
+    """A job as JSON: status, times, how far, and its result or problem once it has ended."""
     document: dict[str, Any] = {
         "id": job.id,
         "kind": job.spec.kind,
@@ -33,6 +93,8 @@ def shown(job: Job) -> dict[str, Any]:
         "attempt": job.attempt,
         "submittedAt": str(job.submitted_at),
         "finishedAt": str(job.finished_at) if job.finished_at else None,
+        "schedule": job.spec.schedule,
+        "progress": job.progress,
     }
     match job.outcome:
         case Succeeded(result=result):

@@ -1,4 +1,4 @@
-"""Refresh: a dataset fetches what its polling source has; a worker does it."""
+"""Refresh: a dataset fetches what its source has, or computes what is new; a worker does it."""
 
 from __future__ import annotations
 
@@ -6,39 +6,37 @@ import json
 
 from msgspec.structs import replace
 
-from protocol.errors import BadInput
-from protocol.identity import DatasetRef
 from protocol.metadata.events import DatasetKind
 from storage import poll_job
 from storage.poll_job import PollPayload
-from storage.values import DatasetEntry, Job, JobId, JobSpec
+from storage.values import DatasetEntry, JobId, JobSpec
 
 from ..wiring import Node
 from .ingest import parsed_event_time
 from .mirrors import NotAMirror, submit_pull
-from .uploads import FINISHED
-
-
-class NotRefreshable(BadInput):
-    """The dataset has no data of its own to fetch."""
+from .refresh_derivative import submit_transform
 
 
 def submit_refresh(
-    node: Node, entry: DatasetEntry, payload: PollPayload, *, force: bool = False
+    node: Node,
+    entry: DatasetEntry,
+    payload: PollPayload,
+    *,
+    force: bool = False,
+    reset_on_diverged: bool | None = None,
 ) -> JobId:
-    """Queue a poll, or the pull of a mirror; one that waits already is joined.
+    """Queue a poll, the pull of a mirror, or a transform; one that waits already is joined.
 
     Raises:
-        NotRefreshable: a derivative dataset. NotAMirror: forced, and it follows nothing.
+        NotAMirror: forced, and it follows nothing.
         InvalidEventTime: the fallback event time is no instant.
     """
     if node.stores.mirrors.find(entry.id) is not None:
         return submit_pull(node, entry, force=force)
     if force:
         raise NotAMirror("only a mirror can be forced to follow: this dataset is none")
-    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    if state.kind is DatasetKind.Derivative:
-        raise NotRefreshable("Derivative datasets compute their data; only a root fetches data")
+    if entry.kind is DatasetKind.Derivative:
+        return submit_transform(node, entry, reset_on_diverged=reset_on_diverged)
     when = parsed_event_time(payload.source_event_time)
     asked = poll_job.to_json(replace(payload, source_event_time=when))
     lock = str(entry.id)
@@ -46,9 +44,3 @@ def submit_refresh(
     return node.stores.jobs.submit(
         JobSpec(poll_job.KIND, entry.id, asked, lock=lock, dedup_key=key)
     )
-
-
-def ended(node: Node, job: JobId) -> Job | None:
-    """The job once it has ended, else None."""
-    found = node.stores.jobs.get(job)
-    return found if found.status in FINISHED else None

@@ -14,9 +14,10 @@ from protocol.errors import BadInput
 from protocol.multihash import Multihash
 from storage import ingest_job
 from storage.ports import JobQueue, ObjectStore
-from storage.values import Job, JobStatus, ObjectKey, ObjectKind
+from storage.values import Job, ObjectKey, ObjectKind
 
-FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
+from ..job_watch import FINISHED
+
 SWEEP_PAGE = 500
 
 

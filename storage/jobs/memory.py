@@ -64,15 +64,19 @@ class MemoryJobQueue:
         self._bell.ring(Topic.WORK)
         return new
 
+    def repeated(self, request: RequestKey) -> JobId | None:
+        with self._lock:
+            before, job = self._requests.get(_name(request), (request, None))
+            if job is None or before.expires_at <= self._clock():
+                return None
+            if before.fingerprint != request.fingerprint:
+                raise RequestKeyReused(request.key)
+            return job if self._jobs[job].status in (*_OPEN, JobStatus.SUCCEEDED) else None
+
     def _known(self, spec: JobSpec, request: RequestKey | None) -> JobId | None:
         """The job this one would be a repeat of."""
-        if request is not None and _name(request) in self._requests:
-            before, job = self._requests[_name(request)]
-            if before.expires_at > self._clock():
-                if before.fingerprint != request.fingerprint:
-                    raise RequestKeyReused(request.key)
-                if self._jobs[job].status in (*_OPEN, JobStatus.SUCCEEDED):
-                    return job
+        if request is not None and (job := self.repeated(request)) is not None:
+            return job
         for waiting in self._where(lambda job: job.status is JobStatus.WAITING):
             if spec.dedup_key is not None and waiting.spec.dedup_key == spec.dedup_key:
                 return waiting.id

@@ -34,7 +34,7 @@ from ..values import (
 )
 from .memory import after_lease
 from .sql_rows import OPEN, SHOWN, change_held, end_jobs, get_job, is_job, job_of, parse_id
-from .sql_submit import Submitter
+from .sql_submit import Submitter, repeated_job
 
 CLAIM_TRIES = 20
 """Races lost against other workers before a claim comes back empty-handed."""
@@ -54,6 +54,10 @@ class SqlJobQueue:
 
     def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId:
         return self._submitter.submit(spec, request)
+
+    def repeated(self, request: RequestKey) -> JobId | None:
+        with reading(self._engine) as db:
+            return repeated_job(db, request, self._clock())
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None:
         return next(iter(self.claim_group(worker, kinds, lease=lease)), None)

@@ -107,25 +107,44 @@ def _request_job(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Ins
 
 def _submit_request(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant) -> JobId:
     """The job of the request's first time, unless that failed; else a new one."""
-    here = (
-        request_keys.c.dataset == request.dataset,
-        request_keys.c.account == request.account,
-        request_keys.c.key == request.key,
-    )
+    here = _is(request)
     values = {"fingerprint": request.fingerprint, "expires_at": request.expires_at}
     identity = {"dataset": request.dataset, "account": request.account, "key": request.key}
     new = insert_new(db, request_keys).values(**identity, **values, job=0)
     db.execute(new.on_conflict_do_nothing())
-    known = db.execute(sa.select(request_keys).where(*here).with_for_update()).mappings().one()
-    if known["job"] and known["expires_at"] > now:
-        if known["fingerprint"] != request.fingerprint:
-            raise RequestKeyReused(request.key)
-        query = sa.select(jobs.c.number, jobs.c.tag).where(
-            jobs.c.number == known["job"], jobs.c.status.not_in(_DEAD)
-        )
-        if (found := db.execute(query).one_or_none()) is not None:
-            return job_id(found.number, found.tag)
+    db.execute(sa.select(request_keys.c.job).where(*here).with_for_update())
+    if (before := repeated_job(db, request, now)) is not None:
+        return before
     row = row_of(spec, now)
     number = db.execute(sa.insert(jobs).values(**row).returning(jobs.c.number)).scalar_one()
     db.execute(sa.update(request_keys).where(*here).values(**values, job=number))
     return job_id(number, str(row["tag"]))
+
+
+def repeated_job(db: sa.Connection, request: RequestKey, now: Instant) -> JobId | None:
+    """The job of the request's first time, unless there is none or it failed.
+
+    Raises:
+        RequestKeyReused: that was another request.
+    """
+    query = (
+        sa.select(request_keys.c.fingerprint, jobs.c.number, jobs.c.tag, jobs.c.status)
+        .outerjoin(jobs, jobs.c.number == request_keys.c.job)
+        .where(*_is(request), request_keys.c.job != 0, request_keys.c.expires_at > now)
+    )
+    known = db.execute(query).one_or_none()
+    if known is None:
+        return None
+    if known.fingerprint != request.fingerprint:
+        raise RequestKeyReused(request.key)
+    if known.number is None or known.status in _DEAD:
+        return None
+    return job_id(known.number, known.tag)
+
+
+def _is(request: RequestKey) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        request_keys.c.dataset == request.dataset,
+        request_keys.c.account == request.account,
+        request_keys.c.key == request.key,
+    )

@@ -349,8 +349,10 @@ class RequestContract:
     def test_a_repeated_request_is_the_same_job_waiting_running_and_done(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
+        assert queue.repeated(request(clock)) is None
         first = queue.submit(spec(), request=request(clock))
         assert queue.submit(spec(), request=request(clock)) == first
+        assert queue.repeated(request(clock)) == first
         claim(queue)
         assert queue.submit(spec(), request=request(clock)) == first
         queue.finish(first, "w1", DONE)
@@ -363,6 +365,8 @@ class RequestContract:
         queue.submit(spec(), request=request(clock))
         with pytest.raises(RequestKeyReused):
             queue.submit(spec(), request=request(clock, b"other rows"))
+        with pytest.raises(RequestKeyReused):
+            queue.repeated(request(clock, b"other rows"))
         assert len(queue.page()) == 1
 
     def test_a_request_that_failed_or_was_cancelled_is_tried_again(
@@ -371,6 +375,7 @@ class RequestContract:
         first = queue.submit(spec(), request=request(clock))
         claim(queue)
         queue.finish(first, "w1", Failed("BadRow", "line 3"))
+        assert queue.repeated(request(clock)) is None
         second = queue.submit(spec(), request=request(clock))
         assert second != first
         queue.cancel(second)
