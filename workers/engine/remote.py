@@ -1,0 +1,133 @@
+"""An engine somewhere else, by its address: the engine protocol from the coordinator's side.
+
+Files are handed over by path, so both sides see the same folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import grpc
+
+from protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
+from protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponse,
+    RawQueryResponseInternalError,
+    RawQueryResponseProgress,
+    TransformRequest,
+    TransformResponse,
+    TransformResponseInternalError,
+    TransformResponseProgress,
+)
+
+from .port import QUERY_SECONDS, QUIET, Listener
+from .rpc import (
+    ABOUT_METHOD,
+    ABOUT_SERVICE,
+    MESSAGE_BYTES,
+    RAW_QUERY,
+    TRANSFORM,
+    WARNING_KEY,
+    Call,
+    unwrapped,
+    wrapped,
+)
+
+ABOUT_SECONDS = 10.0
+WARNINGS_SECONDS = 1.0
+UNKNOWN_VERSION = "unknown"
+_FAILURE = {RAW_QUERY: RawQueryResponseInternalError, TRANSFORM: TransformResponseInternalError}
+_PROGRESS = (RawQueryResponseProgress, TransformResponseProgress)
+
+
+class RemoteEngine:
+    """`Engine` at an address. The version is what the engine says, if it can say that."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        *,
+        seconds: float = QUERY_SECONDS,
+        message_bytes: int = MESSAGE_BYTES,
+    ) -> None:
+        self.name = name
+        self._address, self._seconds = address, seconds
+        self._options = [
+            ("grpc.max_receive_message_length", message_bytes),
+            ("grpc.max_send_message_length", message_bytes),
+        ]
+
+    @cached_property
+    def version(self) -> str:
+        """Asked for once; engines of others have no such call, and are pinned by their name."""
+        with self._channel() as channel:
+            ask = channel.unary_unary(f"/{ABOUT_SERVICE}/{ABOUT_METHOD}")
+            try:
+                _, _, version = ask(b"", timeout=ABOUT_SECONDS).decode().partition("\n")
+            except (grpc.RpcError, UnicodeDecodeError):
+                return UNKNOWN_VERSION
+        return version or UNKNOWN_VERSION
+
+    def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
+        answer: RawQueryResponse = self._ask(RAW_QUERY, request, QUIET)
+        return answer
+
+    def execute_transform(
+        self, request: TransformRequest, listener: Listener = QUIET
+    ) -> TransformResponse:
+        answer: TransformResponse = self._ask(TRANSFORM, request, listener)
+        return answer
+
+    def _ask(self, call: Call, request: RawQueryRequest | TransformRequest, to: Listener) -> Any:
+        failure = _FAILURE[call]
+        with self._channel() as channel:
+            message = wrapped(encode_message(call.request, request))
+            answers = channel.unary_stream(call.path)(message, timeout=self._seconds)
+            try:
+                answer = _final(call, answers, to)
+            except grpc.RpcError as failed:
+                return failure(message=f"{self.name} at {self._address}: {_told(failed)}")
+            except MalformedMessage as bad:
+                return failure(message=f"{self.name} at {self._address}: {bad.message}")
+            finally:
+                answers.cancel()
+        if answer is None:
+            return failure(message=f"{self.name} at {self._address} ended without an answer")
+        return answer
+
+    @contextlib.contextmanager
+    def _channel(self) -> Iterator[grpc.Channel]:
+        with grpc.insecure_channel(self._address, options=self._options) as channel:
+            yield channel
+
+
+def _final(call: Call, answers: Any, to: Listener) -> Any:
+    """The first answer that is not progress; what comes after it is not waited for."""
+    for message in answers:
+        answer = decode_message(call.response, unwrapped(message))
+        if not isinstance(answer, _PROGRESS):
+            for text in _warnings(answers):
+                to.warning(text)
+            return answer
+        to.progress()
+    return None
+
+
+def _warnings(answers: Any) -> list[str]:
+    """What an engine of ours adds as it ends the call, which it does at once."""
+    ended = threading.Event()
+    answers.add_done_callback(lambda _: ended.set())
+    if not ended.wait(WARNINGS_SECONDS):
+        return []
+    found = [value for key, value in answers.trailing_metadata() or () if key == WARNING_KEY]
+    return [value.decode("utf-8", "replace") for value in found]
+
+
+def _told(failed: Any) -> str:
+    return f"{failed.details() or 'no answer'} ({failed.code().name})"
