@@ -13,7 +13,7 @@ from storage.values import DatasetEntry
 
 from ..auth.access import Action
 from ..auth.actors import Actor
-from ..usecases.mirrors import refuse_mirror
+from ..usecases.remote_only import refuse_mirror
 from ..wiring import Node
 
 

@@ -19,7 +19,7 @@ from storage.mirror_job import MirrorPayload
 from storage.mirrors.values import Mirror
 from storage.values import DatasetEntry, JobId, Visibility
 
-from ..auth.access import IsRemote, Unauthenticated, may_create
+from ..auth.access import Unauthenticated, may_create
 from ..auth.actors import Actor
 from ..auth.sealing import open_sealer
 from ..client.limits import ClientLimits
@@ -129,12 +129,6 @@ def mirror_of(node: Node, entry: DatasetEntry) -> Mirror:
     if found is None:
         raise NotAMirror("the dataset is no mirror: it follows nothing")
     return found
-
-
-def refuse_mirror(node: Node, entry: DatasetEntry) -> None:
-    """Before anything is written by others than the remote. Raises `IsRemote`."""
-    if node.stores.mirrors.find(entry.id) is not None:
-        raise IsRemote
 
 
 def submit_pull(node: Node, entry: DatasetEntry, *, force: bool = False) -> JobId:

@@ -19,7 +19,7 @@ from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 from ..auth.access import Action, address, authorize, grants
 from ..auth.actors import ANONYMOUS, Actor
 from ..wiring import Node
-from .mirrors import refuse_mirror
+from .remote_only import refuse_mirror
 
 HEAD = "head"
 MAX_PLACES = 4096

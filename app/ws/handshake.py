@@ -25,9 +25,9 @@ from ..auth.access import Action, Unauthenticated, may_create
 from ..auth.actors import Actor
 from ..settings import Tenancy
 from ..usecases.links import Links
-from ..usecases.mirrors import refuse_mirror
 from ..usecases.pull import PullExchange
 from ..usecases.push import PushExchange
+from ..usecases.remote_only import refuse_mirror
 from ..wiring import Node
 
 SUBPROTOCOL = "odf/smart-transfer-protocol/v1"

@@ -105,11 +105,13 @@ def test_repositories_from_the_command_line(tmp_path):
 # --- where a push goes ----------------------------------------------------------------------
 
 
+@pytest.mark.scenario("F01")
 def test_a_push_to_a_repository_goes_to_the_folders_name_there(known, single, tmp_path):
     known.add("remote", "odf+" + single.url)
     assert target("remote", tmp_path / "foo", known) == f"odf+{single.url}/foo/"
 
 
+@pytest.mark.scenario("F01")
 def test_a_push_to_a_repository_goes_where_the_node_has_the_dataset(known, single, tmp_path):
     chain = ten_rows()
     single.keep(chain, "kamu/another-name")
@@ -117,11 +119,13 @@ def test_a_push_to_a_repository_goes_where_the_node_has_the_dataset(known, singl
     assert target("remote", tmp_path / "foo", known, chain.id) == f"odf+{single.url}/another-name/"
 
 
+@pytest.mark.scenario("F02")
 def test_a_push_to_a_url_uses_it_as_it_is(known, tmp_path):
     assert target(URL + "bar", tmp_path, known) == URL + "bar/"
     assert target("./mirror", tmp_path, known) == "mirror"
 
 
+@pytest.mark.scenario("F03")
 def test_a_push_to_a_name_of_a_repository_goes_there(known, single, multi, tmp_path):
     known.add("remote", "odf+" + single.url)
     known.add("many", "odf+" + multi.url, multi.token("anna"))
@@ -134,6 +138,7 @@ def test_a_push_to_a_name_of_a_repository_goes_there(known, single, multi, tmp_p
         target("many/a/b/c", tmp_path, known)
 
 
+@pytest.mark.scenario("F04")
 def test_a_push_without_target_goes_where_the_last_one_went(known, tmp_path):
     known.add("one", URL)
     known.add("two", URL)
@@ -141,11 +146,13 @@ def test_a_push_without_target_goes_where_the_last_one_went(known, tmp_path):
     assert target(None, tmp_path, known) == URL + "noted/"
 
 
+@pytest.mark.scenario("F05")
 def test_a_push_without_target_goes_to_the_only_repository(known, single, tmp_path):
     known.add("remote", "odf+" + single.url)
     assert target(None, tmp_path / "foo", known) == f"odf+{single.url}/foo/"
 
 
+@pytest.mark.scenario("F06")
 def test_a_push_without_target_and_with_several_repositories_is_ambiguous(known, tmp_path):
     known.add("one", URL)
     known.add("two", URL)
@@ -153,11 +160,13 @@ def test_a_push_without_target_and_with_several_repositories_is_ambiguous(known,
         target(None, tmp_path, known)
 
 
+@pytest.mark.scenario("F07")
 def test_a_push_without_target_and_without_repository_has_no_target(known, tmp_path):
     with pytest.raises(NoTarget):
         target(None, tmp_path, known)
 
 
+@pytest.mark.scenario("F08")
 def test_where_a_push_went_is_noted_unless_that_is_not_wanted(single, tmp_path):
     mine = make_dataset(tmp_path / "mine", rows=[3], key=21)
     url, token = f"odf+{single.url}/noted", single.token()
@@ -172,6 +181,7 @@ def test_where_a_push_went_is_noted_unless_that_is_not_wanted(single, tmp_path):
     assert (told["blocks"], told["target"]) == (1, url + "/")
 
 
+@pytest.mark.scenario("D03")
 def test_a_push_that_must_not_create_finds_nothing(single, tmp_path):
     mine = make_dataset(tmp_path / "mine", rows=[3], key=22)
     url = f"odf+{single.url}/never-made"

@@ -49,6 +49,7 @@ def local(tmp_path) -> Path:
     return tmp_path / "local"
 
 
+@pytest.mark.scenario("D16")
 def test_a_static_file_server_over_a_dataset_folder_is_a_repository(remote, local):
     with static_files(remote.folder) as server:
         outcome = pull(server.url, local)
@@ -70,6 +71,7 @@ def test_a_folder_is_a_repository_and_can_be_pushed_to(remote, local):
     assert files_of(local) == remote.files()
 
 
+@pytest.mark.scenario("E03")
 def test_only_what_is_new_is_fetched(remote, local):
     with static_files(remote.folder) as server:
         pull(server.url, local)
@@ -85,6 +87,7 @@ def test_only_what_is_new_is_fetched(remote, local):
     assert files_of(local) == remote.files()
 
 
+@pytest.mark.scenario("E05")
 def test_a_missing_source_is_not_found_and_leaves_nothing_behind(tmp_path, local):
     (tmp_path / "empty").mkdir()
     with static_files(tmp_path / "empty") as server, pytest.raises(DatasetMissing):
@@ -94,6 +97,7 @@ def test_a_missing_source_is_not_found_and_leaves_nothing_behind(tmp_path, local
     assert not local.exists()
 
 
+@pytest.mark.scenario("E02")
 def test_a_destination_that_is_ahead_is_told_by_how_much(remote, local):
     ours = remote.fork(local)
     ours.add_info("one")
@@ -106,6 +110,8 @@ def test_a_destination_that_is_ahead_is_told_by_how_much(remote, local):
     assert files_of(local) == before
 
 
+@pytest.mark.scenario("D14")
+@pytest.mark.scenario("E04")
 def test_diverged_chains_are_told_how_far_on_each_side(remote, local):
     ours = remote.fork(local)
     common = remote.blocks[-1]

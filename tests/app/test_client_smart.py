@@ -79,6 +79,7 @@ def ours(tmp_path) -> FolderDataset:
     return make_dataset(tmp_path / "ours", rows=[10], checkpoint=b"state", key=next(keys))
 
 
+@pytest.mark.scenario("D04")
 def test_what_is_pushed_is_pulled_byte_for_byte_by_both_protocols(place, ours, tmp_path):
     pushed = place.push(ours)
     assert (pushed.outcome, pushed.old_head, pushed.new_head) == ("updated", None, ours.head)
@@ -99,6 +100,7 @@ def test_a_seed_alone_travels_without_objects(place, tmp_path):
     assert head == str(seed.head)
 
 
+@pytest.mark.scenario("E01")
 def test_equal_heads_are_up_to_date_without_a_websocket(place, ours, tmp_path, monkeypatch):
     place.push(ours)
     place.pull(tmp_path / "copy")
@@ -112,6 +114,7 @@ def test_equal_heads_are_up_to_date_without_a_websocket(place, ours, tmp_path, m
     assert place.pull(tmp_path / "copy").outcome == "up-to-date"
 
 
+@pytest.mark.scenario("D07")
 def test_only_what_is_new_travels(place, ours, tmp_path):
     place.push(ours)
     place.pull(tmp_path / "copy")
@@ -150,6 +153,7 @@ def test_a_pull_into_a_folder_that_is_ahead_or_diverged_changes_nothing(place, o
     assert files_of(ahead.folder) == before
 
 
+@pytest.mark.scenario("D11")
 def test_force_replaces_diverged_history_on_either_side(place, ours, tmp_path):
     place.push(ours)
     theirs = ours.fork(tmp_path / "theirs")
@@ -164,6 +168,7 @@ def test_force_replaces_diverged_history_on_either_side(place, ours, tmp_path):
     assert (pulled.old_head, pulled.new_head, pulled.blocks) == (ours.head, theirs.head, 4)
 
 
+@pytest.mark.scenario("D10")
 def test_a_push_behind_the_node_is_refused_here(place, ours):
     behind = ours.fork(ours.folder.parent / "behind")
     ours.add_info("new")
@@ -209,6 +214,7 @@ def test_a_missing_dataset_is_not_found(place, tmp_path):
     assert not (tmp_path / "copy").exists()
 
 
+@pytest.mark.scenario("D01")
 def test_a_folder_without_dataset_cannot_be_pushed(place, tmp_path):
     with pytest.raises(DatasetMissing):
         place.push(FolderDataset(tmp_path / "nothing"))

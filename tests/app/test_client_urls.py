@@ -9,6 +9,7 @@ import pytest
 from app.client.urls import Location, Transfer, UnsupportedUrl, node_base
 
 
+@pytest.mark.scenario("F02")
 @pytest.mark.parametrize(
     ("text", "transfer", "base"),
     [
