@@ -19,8 +19,8 @@ from storage.values import DatasetEntry, JobId, JobSpec
 
 from ..auth.actors import Actor
 from ..wiring import Node
-from .mirrors import refuse_mirror
 from .objects import parse_hash
+from .remote_only import refuse_mirror
 
 _log = logging.getLogger("odf.node")
 
