@@ -238,6 +238,13 @@ class Settings(BaseSettings):
         description="Most records answered (skipped ones included) by one tail request.",
     )
     shutdown_s: int = Field(
+    validate_pushed_derivatives: bool = Field(
+        False,
+        description="Whether a worker has to reproduce pushed executions before they count.",
+    )
+    validation_wait_s: float = Field(
+        600.0, gt=0, description="Seconds a push waits for its blocks to be validated."
+    )
         10, gt=0, description="Seconds open requests and workers get to end when the node stops."
     )
     log_level: str = Field("info", description="Least severe log lines written: debug … critical.")

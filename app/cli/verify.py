@@ -5,16 +5,17 @@ from __future__ import annotations
 import click
 
 from protocol.multihash import Multihash
-from storage.verify import Interval, Problem, VerifyReport, verify_chain
-from storage.verify_report import CheckedBlock
+from storage.verify import Interval, verify_chain
+from storage.verify_job import answer_of
+from storage.verify_text import answer_text, report_text
 
+from ..client.http import open_http
+from ..client.node_api import NodeApi
 from ..client.sync import opened
-from ..client.text import one_line
 from ..client.urls import Location
+from .ingest import dataset_base
 from .output import DAMAGED, json_option, print_json, token_option
 from .watch import verifying
-
-MAX_LINE = 1000
 
 
 @click.command()
@@ -23,6 +24,10 @@ MAX_LINE = 1000
 @click.option("--no-rows", is_flag=True, help="Files by their bytes only, not by their rows.")
 @click.option("--after", metavar="BLOCK", help="Look only at data behind this block.")
 @click.option("--upto", metavar="BLOCK", help="Look only at data up to this block.")
+@click.option(
+    "--replay", is_flag=True, help="Have the node make the executions of a derivative again."
+)
+@click.option("--recursive", is_flag=True, help="With --replay: the datasets it is made of, too.")
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each data block.")
 @token_option
 @json_option
@@ -34,6 +39,8 @@ def verify(
     no_rows: bool,
     after: str | None,
     upto: str | None,
+    replay: bool,
+    recursive: bool,
     verbose: bool,
     token: str | None,
     as_json: bool,
@@ -41,8 +48,20 @@ def verify(
     """Check every block, rule, file and row of the dataset in DIR or at URL.
 
     Ends with exit code 6 when something is wrong; each problem names block, file and reason.
-    Nothing is executed: `odf-worker verify` also repeats the transformations of a derivative.
+    Nothing is executed unless asked for with --replay, which a node does, for datasets it has.
     """
+    if replay:
+        asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
+        with open_http() as http:
+            api = NodeApi(dataset_base(where), token, http=http)
+            answer = api.act("verify", after=after, upto=upto, **asked)
+        if as_json:
+            print_json(answer)
+        else:
+            click.echo(answer_text(answer_of(answer), verbose=verbose))
+        ctx.exit(0 if answer.get("ok") else DAMAGED)
+    if recursive:
+        raise click.UsageError("--recursive goes with --replay: a folder does not know its inputs")
     interval = Interval(
         after=None if after is None else Multihash.parse(after),
         upto=None if upto is None else Multihash.parse(upto),
@@ -63,31 +82,3 @@ def verify(
     else:
         click.echo(report_text(report, verbose=verbose))
     ctx.exit(0 if report.ok else DAMAGED)
-
-
-def report_text(report: VerifyReport, *, verbose: bool = False) -> str:
-    """One line per data block if asked for, one per problem, then the totals."""
-    lines = [_block_line(block) for block in reversed(report.data_blocks)] if verbose else []
-    lines += [_line(problem) for problem in report.problems]
-    lines += ["note: " + _line(note) for note in report.notes]
-    verdict = "valid" if report.ok else f"NOT VALID, {len(report.problems)} problem(s)"
-    lines.append(
-        f"{verdict}: {report.blocks} block(s), {report.objects} object(s), "
-        f"{report.records} record(s), {report.size} bytes\nhead {report.head}"
-    )
-    return "\n".join(lines)
-
-
-def _block_line(block: CheckedBlock) -> str:
-    verdicts = " ".join(part for part in (block.objects, block.replay) if part) or "not looked at"
-    return (
-        f"#{block.sequence_number} {block.block} {block.event}: {verdicts}, "
-        f"{block.records} record(s), {block.size} bytes"
-    )
-
-
-def _line(problem: Problem) -> str:
-    number = "" if problem.sequence_number is None else f"#{problem.sequence_number} "
-    parts = [part for part in (problem.block, problem.path) if part]
-    kinds = (problem.kind,) if problem.kind == problem.reason else (problem.kind, problem.reason)
-    return one_line(f"{', '.join(kinds)}: {number}{' '.join(parts)}: {problem.message}", MAX_LINE)

@@ -31,6 +31,7 @@ from ..auth.access import SINGLE_OWNER, Action, Unauthenticated, grants, may_cre
 from ..auth.actors import Actor
 from ..settings import Tenancy
 from ..wiring import Node
+from .validation import validation_of
 
 APPEND_ATTEMPTS = 5
 """How often an authored event is put on top of a head that somebody else moved."""
@@ -221,6 +222,7 @@ def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
         "pushSources": sorted(state.push_sources),
         "pollingSource": state.polling_source is not None,
         "schema": None if schema is None else to_data(schema),
+        "validation": validation_of(node, entry.id),
         "isMirror": node.stores.mirrors.find(entry.id) is not None,
     }
 

@@ -45,6 +45,12 @@ from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from storage.values import DatasetEntry, Visibility
 
 from ..wiring import Node
+from .admission import (
+    PushBeingValidated,
+    PushNotValidated,
+    commit_validated,
+    needs_validation,
+)
 from .datasets import remember_inputs
 from .links import Links
 
@@ -125,6 +131,9 @@ class PushExchange:
                 alias = NameCollision(dataset_alias=str(self._alias))
                 return DatasetPushObjectsTransferResponse(result=alias)
         phase = PHASES[state]
+        if isinstance(error, PushNotValidated | PushBeingValidated):
+            said = Internal(phase=phase, error_message=error.message)
+            return DatasetPushResponse(result=said)
         if isinstance(error, FirstBlockIsNoSeed):
             phase = TransferPhase(push=PushPhase.ObjectsUploadProgress)
         return DatasetPushResponse(result=Internal(phase=phase, error_message=INTERNAL_ERROR))
@@ -203,7 +212,12 @@ class PushExchange:
             if isinstance(event := block.event, SetTransform):
                 named = (item.dataset_ref.id for item in event.inputs)
                 refuse_cycle(self._node.stores, dataset.id, [one for one in named if one])
-        dataset.commit(self._blocks, expected=self._expected, force=force)
+        if needs_validation(self._node, dataset, self._blocks):
+            commit_validated(
+                self._node, dataset, self._blocks, expected=self._expected, force=force
+            )
+        else:
+            dataset.commit(self._blocks, expected=self._expected, force=force)
         remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))
 
     def _dataset_id(self) -> DatasetId:

@@ -1,0 +1,92 @@
+"""Pushed executions that are let in only once they were made again here with the same result.
+
+A policy of the node (`validate_pushed_derivatives`). The blocks are stored where nobody sees
+them as a part of the dataset; a worker validates them and moves the head. The push waits: to
+the peer this is a commit that takes long. When the wait ends before the work does, the push
+fails and the work goes on, and a later push finds the dataset up to date.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from protocol.errors import Conflict
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import DatasetKind, ExecuteTransform
+from protocol.multihash import Multihash
+from storage import verify_job
+from storage.dataset import Dataset, check_objects, put_blocks
+from storage.values import Failed, Job, JobId, JobSpec, Succeeded
+from storage.verify_job import VerifyPayload
+
+from ..job_watch import FINISHED
+from ..wiring import Node
+
+MAX_REASON_CHARS = 55
+"""A Close frame holds 123 bytes, with the message around it."""
+
+
+class PushNotValidated(Conflict):
+    """The pushed blocks are not what they claim, or that cannot be told here."""
+
+
+class PushBeingValidated(Conflict):
+    """The pushed blocks are kept, and get in when a worker has validated them."""
+
+
+def needs_validation(node: Node, dataset: Dataset, blocks: Sequence[HashedBlock]) -> bool:
+    """Whether the node wants these blocks made again before they count."""
+    return (
+        node.settings.validate_pushed_derivatives
+        and dataset.entry.kind is DatasetKind.Derivative
+        and any(isinstance(block.event, ExecuteTransform) for block in blocks)
+    )
+
+
+def commit_validated(
+    node: Node,
+    dataset: Dataset,
+    blocks: Sequence[HashedBlock],
+    *,
+    expected: Multihash,
+    force: bool,
+) -> None:
+    """Hand the blocks to a worker and wait until it moved the head.
+
+    Raises:
+        PushNotValidated: it did not, and why. PushBeingValidated: it is still at work.
+        ObjectMissing, SizeMismatch: as in a commit.
+    """
+    check_objects(node.stores.objects, dataset.id, blocks)
+    put_blocks(node.stores.objects, dataset.id, blocks)
+    head = blocks[-1].hash
+    payload = VerifyPayload(candidate=str(head), expected=str(expected), force=force)
+    job = node.stores.jobs.submit(
+        JobSpec(
+            verify_job.KIND,
+            dataset.id,
+            verify_job.to_json(payload),
+            lock=str(dataset.id),
+            dedup_key=f"{verify_job.KIND}:{dataset.id}:{head}",
+        )
+    )
+    match _ended(node, job).outcome:
+        case Succeeded():
+            return
+        case Failed(error=error, facts=facts):
+            block = facts.get("sequence_number")
+            where = "" if block is None else f"block {block}: "
+            reason = f"not validated: {where}{facts.get('kind', error)}"
+            raise PushNotValidated(reason[:MAX_REASON_CHARS], job=job, **facts)
+        case None:
+            raise PushNotValidated("not validated: cancelled", job=job)
+
+
+def _ended(node: Node, job: JobId) -> Job:
+    deadline = time.monotonic() + node.settings.validation_wait_s
+    while (found := node.stores.jobs.get(job)).status not in FINISHED:
+        if time.monotonic() >= deadline:
+            raise PushBeingValidated("still being validated: push again later", job=job)
+        time.sleep(node.settings.ingest_poll_s)
+    return found

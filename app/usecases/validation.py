@@ -1,0 +1,22 @@
+"""What the last complete verification of a dataset found, as it is shown with the dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol.identity import DatasetId
+from storage.verify_note import read_note
+
+from ..wiring import Node
+
+
+def validation_of(node: Node, dataset: DatasetId) -> dict[str, Any] | None:
+    """Validated up to which block, by which engines, when; None if that never happened."""
+    note = read_note(node.stores.objects, dataset)
+    if note is None:
+        return None
+    shown: dict[str, Any] = msgspec.to_builtins(note)
+    shown.pop("version", None)
+    return shown
