@@ -11,12 +11,8 @@ from servers import S3Server, postgres, s3_server
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests that play a scenario carry its number in their name, in reports and for `-k`."""
-    numbers = [str(mark.args[0]) for mark in item.iter_markers("scenario")]
-    new = [number for number in dict.fromkeys(numbers) if number not in item.name]
-    if new:
-        item._nodeid += "".join(f"[{number}]" for number in new)
-    item.extra_keyword_matches.update(numbers)
+    """Tests that play a scenario are found by its number: `-k B08`."""
+    item.extra_keyword_matches.update(str(mark.args[0]) for mark in item.iter_markers("scenario"))
 
 
 @pytest.fixture(scope="session")
