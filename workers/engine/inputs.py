@@ -95,7 +95,8 @@ def _write(
     given: TransformRequestInput, schema: pa.Schema, stored: pa.Schema, vocab: Vocab, path: Path
 ) -> tuple[int, bool]:
     rows, changes = 0, False
-    with pq.ParquetWriter(path, stored, compression="lz4") as writer:
+    # Snappy: dictionary pages that Arrow writes as lz4, Spark cannot always read.
+    with pq.ParquetWriter(path, stored, compression="snappy") as writer:
         for batch in _selected(given, schema, vocab.offset_column):
             if batch.num_rows == 0:
                 continue

@@ -59,7 +59,7 @@ def schema_of(frame: DataFrame, columns: Sequence[str]) -> pa.Schema:
 def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, to: Path) -> int:
     """Write the rows in their order; their number."""
     count = 0
-    with pq.ParquetWriter(to, schema, compression="lz4") as writer:
+    with pq.ParquetWriter(to, schema, compression="snappy") as writer:
         for batch in batches:
             writer.write_table(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
             count += batch.num_rows

@@ -98,7 +98,7 @@ def extract(section: Path, buckets: Buckets, to: Path) -> int:
     """Write the rows of some buckets to a file of their own; their number."""
     count = 0
     file = pq.ParquetFile(section)
-    with pq.ParquetWriter(to, file.schema_arrow, compression="lz4") as writer:
+    with pq.ParquetWriter(to, file.schema_arrow, compression="snappy") as writer:
         for batch in file.iter_batches(BATCH_ROWS):
             hit = batch.filter(pa.array(_among(batch, buckets)))
             if hit.num_rows:
