@@ -14,7 +14,7 @@ COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help run test dev demo check fmt test-fast test-spark bench fuzz lock clean
+.PHONY: help run test dev demo check fmt test-fast test-spark bench torture fuzz lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -51,15 +51,19 @@ test-spark: $(V)/.dev-ok ## only the tests on Spark
 bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
 	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
 
+torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step
+	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/torment.py --spark --seconds $(SECONDS)
+	ODF_TORTURE=1 $(BIN)/python -m pytest -q --timeout 1800 tests/torture/test_crash_points.py
+
 fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block, bundle, ddl, engine_message, manifest, message, multihash or reference
 	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)
 
 lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
-	$(COMPILE) --extra spark --extra datafusion --extra s3 --extra postgres --extra dev pyproject.toml -o requirements/test.txt
+	$(COMPILE) --extra spark --extra datafusion --extra s3 --extra postgres --extra telemetry --extra dev pyproject.toml -o requirements/test.txt
 	$(COMPILE) --extra fuzz -c requirements/test.txt pyproject.toml -o requirements/fuzz.txt
 	$(COMPILE) --extra spark --extra datafusion -c requirements/test.txt pyproject.toml -o requirements/run.txt
-	$(COMPILE) --extra s3 --extra postgres -c requirements/test.txt pyproject.toml -o requirements/node.txt
-	$(COMPILE) --extra spark --extra datafusion --extra s3 --extra postgres -c requirements/test.txt \
+	$(COMPILE) --extra s3 --extra postgres --extra telemetry -c requirements/test.txt pyproject.toml -o requirements/node.txt
+	$(COMPILE) --extra spark --extra datafusion --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
 	  pyproject.toml -o requirements/worker.txt
 	$(COMPILE) -c requirements/test.txt requirements/build.in -o requirements/build.txt
 

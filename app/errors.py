@@ -42,7 +42,11 @@ STATUS: dict[str, HTTPStatus] = {
     # another node did not do its part
     "TransferFailed": HTTPStatus.BAD_GATEWAY,
     # the node's own object store does not do its part
+    "Unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "DatabaseUnavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "StoreUnavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "StorageFull": HTTPStatus.INSUFFICIENT_STORAGE,
+    "StorageReadOnly": HTTPStatus.INSUFFICIENT_STORAGE,
     "StoreMisconfigured": HTTPStatus.INTERNAL_SERVER_ERROR,
     # what a worker refuses, by name: its classes are not imported here
     "BadInputSchema": HTTPStatus.BAD_REQUEST,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -25,6 +26,7 @@ from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict
 from .info import read_info, write_info
 from .layout import HEAD
 from .locks import Locks, ProcessLocks
+from .objects.local import LocalObjectStore
 from .ports import (
     AccountStore,
     AuditLog,
@@ -37,9 +39,12 @@ from .ports import (
     ObjectStore,
     RefIndex,
     RoleStore,
+    Schedules,
     UploadedFiles,
+    Variables,
 )
 from .states import StateCache
+from .trouble import folder_trouble
 from .values import DatasetEntry, Visibility
 
 REPAIR_PAGE = 500
@@ -72,6 +77,8 @@ class Stores:
     mirrors: MirrorStore
     derivations: DerivationStore
     audit: AuditLog
+    schedules: Schedules
+    variables: Variables
     bell: Bell = field(default_factory=MemoryBell)
     """Wakes who waits for jobs, in every process of the node."""
     engine: sa.Engine | None = None
@@ -179,6 +186,14 @@ class Stores:
                 if (entry := self.registry.find(DatasetRef(id=dataset))) is not None:
                     yield entry
             after = page[-1].number
+
+    def write_trouble(self) -> str | None:
+        """Why nothing can be stored in the folders of this node; None when it can."""
+        folders = [self.objects.root] if isinstance(self.objects, LocalObjectStore) else []
+        if self.engine is not None and self.engine.dialect.name == "sqlite":
+            folders.append(Path(str(self.engine.url.database)).parent)
+        found = (folder_trouble(folder) for folder in dict.fromkeys(folders))
+        return next((trouble for trouble in found if trouble is not None), None)
 
     def close(self) -> None:
         """Give back all connections."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from protocol.multihash import SHA3_256, Multihash
+from storage.trouble import storing
 
 MEMORY_BYTES = 4 * 1024 * 1024
 READ_BYTES = 1024 * 1024
@@ -37,11 +38,13 @@ class Spooled:
 def spooled(data: Path, chunks: Iterable[bytes]) -> Iterator[Spooled]:
     """The body while the block lasts; large ones lie in the node's data folder meanwhile."""
     folder = data / "uploads"
-    folder.mkdir(parents=True, exist_ok=True)
+    with storing("the data folder"):
+        folder.mkdir(parents=True, exist_ok=True)
     digest, size = hashlib.sha3_256(), 0
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES, dir=str(folder)) as file:
         for chunk in chunks:
             digest.update(chunk)
-            file.write(chunk)
+            with storing("the data folder"):
+                file.write(chunk)
             size += len(chunk)
         yield Spooled(Multihash(SHA3_256, digest.digest()), size, file)

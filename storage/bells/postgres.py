@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..trouble import Unavailable
 from .port import Closing, Listener, Topic
 
 CHANNEL = "odf_node_"
@@ -35,7 +36,7 @@ class _PostgresListener(Closing):
     def __init__(self, engine: sa.Engine, channel: str) -> None:
         self._engine, self._channel = engine, channel
         self._connection: Any = None
-        with contextlib.suppress(sa.exc.DBAPIError):
+        with contextlib.suppress(sa.exc.DBAPIError, Unavailable):
             self._open()
 
     def wait(self, seconds: float) -> bool:

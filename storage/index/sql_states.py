@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from protocol.chain.state import ChainState
 from protocol.chain.summary import read_summary, summarize
-from protocol.errors import BadInput
+from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetId
 
 from ..sql.engine import reading, writing
@@ -38,6 +38,9 @@ class SqlStates:
         if content is None:
             return
         row = {"dataset": dataset, "hash": state.head, "content": content}
-        with suppress(sa.exc.DBAPIError), writing(self._engine) as db:  # forgotten, or locked
+        with (
+            suppress(sa.exc.DBAPIError, NodeError),
+            writing(self._engine) as db,
+        ):  # forgotten, or locked
             db.execute(sa.delete(states).where(states.c.dataset == dataset))
             db.execute(sa.insert(states).values(row))

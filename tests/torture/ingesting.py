@@ -1,0 +1,114 @@
+"""A worker that ingests without Spark: all of it but the merge, which leaves no trace outside.
+
+Appended rows come out of the merge as they went in, so PyArrow stands in for Spark; claiming,
+reading, staging, writing, committing and finishing are the worker's own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import workers.ingest.run
+from protocol.chain.author import author
+from protocol.chain.state import EMPTY
+from protocol.instant import Instant
+from protocol.metadata.events import AddPushSource, DatasetKind, Seed
+from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from protocol.multihash import Multihash
+from storage import ingest_job
+from storage.config import open_stores
+from storage.ingest_job import IngestPayload
+from storage.stores import Stores
+from storage.values import DatasetEntry, JobSpec, JobStatus, ObjectKey, ObjectKind
+from workers.ingest.run import Bench
+from workers.main import Worker
+from workers.merge.columns import POSITION
+
+ROWS_OF_A_BATCH = 3
+BATCHES = 2
+LEASE = timedelta(seconds=0.1)
+"""Short, so that the jobs of a killed worker are free again at once."""
+
+
+def appended(run: Any, *_: Any, **__: Any) -> Iterator[pa.RecordBatch]:
+    """As `merged` with Append."""
+    rows = pq.read_table(run.staged.path).drop_columns([POSITION])
+    operations = pa.array([0] * rows.num_rows, pa.int32())
+    rows = rows.add_column(0, run.vocab.operation_type_column, operations)
+    yield from rows.to_batches()
+
+
+def begin(stores: Stores, entry: DatasetEntry) -> None:
+    """A dataset with a push source, and batches that wait for a worker."""
+    events = [
+        Seed(dataset_id=entry.id, dataset_kind=DatasetKind.Root),
+        AddPushSource(source_name="default", read=ReadStepNdJson(), merge=MergeStrategyAppend()),
+    ]
+    now = Instant(time.time_ns())
+    stores.create_dataset(entry, author(EMPTY, events, system_time=now)[0])
+    for batch in range(BATCHES):
+        submit(stores, entry, batch)
+
+
+def submit(stores: Stores, entry: DatasetEntry, batch: int) -> None:
+    rows = range(batch * ROWS_OF_A_BATCH, (batch + 1) * ROWS_OF_A_BATCH)
+    body = "".join(f'{{"text": "{entry.alias} {row}"}}\n' for row in rows).encode()
+    content = Multihash.of(body)
+    stores.objects.put(ObjectKey(entry.id, ObjectKind.UPLOAD, content), [body])
+    payload = ingest_job.to_json(IngestPayload(upload=str(content)))
+    stores.jobs.submit(JobSpec(ingest_job.KIND, entry.id, payload, lock=str(entry.id)))
+
+
+def work(stores: Stores) -> None:
+    """Run what waits, as a worker does."""
+    workers.ingest.run.merged = appended
+    with tempfile.TemporaryDirectory() as scratch:
+        none: Any = None
+        bench = Bench(session=none, engine=none, objects=stores.objects, scratch=Path(scratch))
+        worker = Worker(
+            stores=stores, bench=bench, name="torture", lease=LEASE, longest_pause_s=0.01
+        )
+        worker.work(once=True)
+
+
+def finish(stores: Stores, entry: DatasetEntry) -> int:
+    """Another worker takes over; how many rows there are when no job is left."""
+    deadline = time.monotonic() + 20
+    while any(
+        job.status in (JobStatus.WAITING, JobStatus.RUNNING)
+        for job in stores.jobs.page(dataset=entry.id)
+    ):
+        assert time.monotonic() < deadline, "a job is never done"
+        time.sleep(LEASE.total_seconds() / 4)
+        work(stores)
+    assert {job.status for job in stores.jobs.page(dataset=entry.id)} == {JobStatus.SUCCEEDED}
+    return BATCHES * ROWS_OF_A_BATCH
+
+
+def main() -> None:
+    """A worker as a process: told where the stores are, it works until it is killed."""
+    from crash_work import settings_of
+
+    while True:
+        try:
+            stores = open_stores(settings_of(json.loads(sys.argv[1])), migrate=False, repair=False)
+            while True:
+                work(stores)
+                time.sleep(0.05)
+        except Exception as problem:  # a server is being killed: look again
+            print(type(problem).__name__, problem, flush=True)
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()
