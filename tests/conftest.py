@@ -10,9 +10,12 @@ import pytest
 from servers import S3Server, postgres, s3_server
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests that play a scenario are found by its number: `-k B08`."""
-    item.extra_keyword_matches.update(str(mark.args[0]) for mark in item.iter_markers("scenario"))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that play a scenario carry its number in their name: in reports, and for `-k`."""
+    numbers = [str(mark.args[0]) for mark in metafunc.definition.iter_markers("scenario")]
+    if numbers and "check" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("played")
+        metafunc.parametrize("played", [None], ids=[" ".join(sorted(numbers))])
 
 
 @pytest.fixture(scope="session")
