@@ -40,14 +40,17 @@ from .http.objects import ObjectPaths
 from .http.quick_reads import QuickReads
 from .http.read import add_read_routes
 from .http.refresh import add_refresh
+from .http.schedules import add_schedule_routes
 from .http.system import app_version
 from .http.transfer import add_transfer_routes
+from .http.variables import add_variable_routes
 from .http.verify import add_verify_routes
 from .mirroring import MirrorRunner
 from .observe.watched import Watched
 from .settings import Tenancy
 from .usecases.audit import forget_old_deeds
 from .usecases.objects import AtHand
+from .ticking import Ticker
 from .usecases.uploaded_files import clear_away
 from .wiring import Node
 from .ws.sockets import Transfers
@@ -101,6 +104,8 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
         api.state.watchers = set()
         node.watch.start()
+        ticker = Ticker(node)
+        ticker.start()
         sweeping = asyncio.create_task(_sweep(node))
         mirrors = MirrorRunner(node)
         mirrors.start()
@@ -111,6 +116,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         await run_in_threadpool(mirrors.stop)
         for task in (sweeping, *api.state.watchers):
             task.cancel()
+        await run_in_threadpool(ticker.stop)
         await node.watch.stop()
         await run_in_threadpool(node.scribe.close)
         if on_stop is not None:
@@ -132,6 +138,8 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
     add_job_routes(routes, prefix)
+    add_schedule_routes(routes, prefix)
+    add_variable_routes(routes, prefix)
     add_history_routes(routes, prefix)
     add_read_routes(routes, prefix)
     add_verify_routes(routes, prefix)

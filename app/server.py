@@ -24,15 +24,6 @@ SWITCHING_PROTOCOLS = 101
 KEEP_ALIVE_S = 30
 BACKLOG = 2048
 
-LOGGING: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": "WARNING"},
-    "loggers": {"odf": {"level": "INFO"}, "uvicorn": {"level": "WARNING"}},
-}
-
 
 class FragmentingWebSocket(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket, with long messages cut into frames and a shorter goodbye."""

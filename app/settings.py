@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, IPvAnyNetwork, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -26,6 +26,8 @@ FOREIGN = frozenset(
         "TOKEN",
         "SPARK_MASTER",
         "SPARK_DRIVER_MEMORY",
+        "QUERY_S",
+        "ENGINES",
         "SCRATCH",
         "LEASE_S",
         "POLL_MS",
@@ -56,6 +58,7 @@ FOREIGN = frozenset(
         "CONTAINER_RUNTIME",
         "CONTAINER_MEMORY",
         "DATAFUSION_MEMORY_BYTES",
+        "METRICS_PORT",
     )
 )
 """Variables that the command line and the worker read; they mean nothing here."""
@@ -219,6 +222,9 @@ class Settings(BaseSettings):
     job_keep_s: int = Field(
         30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."
     )
+    schedule_tick_s: float = Field(
+        1.0, gt=0, le=60, description="Seconds between two looks for schedules that are due."
+    )
     max_unpacked_ratio: int = Field(
         200, gt=0, description="How often larger a compressed body may become when it is unpacked."
     )
@@ -237,7 +243,6 @@ class Settings(BaseSettings):
         gt=0,
         description="Most records answered (skipped ones included) by one tail request.",
     )
-    shutdown_s: int = Field(
     validate_pushed_derivatives: bool = Field(
         False,
         description="Whether a worker has to reproduce pushed executions before they count.",
@@ -245,7 +250,17 @@ class Settings(BaseSettings):
     validation_wait_s: float = Field(
         600.0, gt=0, description="Seconds a push waits for its blocks to be validated."
     )
+    shutdown_s: int = Field(
         10, gt=0, description="Seconds open requests and workers get to end when the node stops."
+    )
+    access_log: bool = Field(
+        False, description="Whether every request is logged; otherwise those that change something."
+    )
+    audit_keep_days: int = Field(
+        400, gt=0, description="Days the audit log remembers who did what."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How log lines are written: `text`, or `json`, one object a line."
     )
     log_level: str = Field("info", description="Least severe log lines written: debug … critical.")
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,17 @@ import click
 from protocol.errors import NodeError
 from storage.config import StoreSettings, open_stores
 from storage.stores import Stores
+from storage.tracing import start_tracing, stop_tracing
 
 from .log import LOGGER, line, set_up
+from .serve import engine
 from .settings import CONTAINER_ENVIRONMENT, WorkerSettings, environment
+from .verify.command import verify
 
 SCRATCH_PREFIX = "odf-worker-"
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--data", type=click.Path(path_type=Path), help="Directory of the local stores.")
 @click.option("--database-url", help="Database of the node; default SQLite in the directory.")
 @click.option("--objects-url", help="Object store of the node; default the directory.")
@@ -34,10 +38,15 @@ SCRATCH_PREFIX = "odf-worker-"
 @click.option("--once", is_flag=True, help="Run the jobs that wait, then end.")
 @click.option("--no-warm-up", is_flag=True, help="Be ready sooner, with a slow first job.")
 @click.option("--parent-pid", type=int, help="End when this process is gone.")
-def main(*, once: bool, no_warm_up: bool, parent_pid: int | None, **given: Any) -> None:
-    """Run the jobs of a node: ingest what producers post, on Spark."""
+@click.pass_context
+def main(
+    context: click.Context, /, *, once: bool, no_warm_up: bool, parent_pid: int | None, **given: Any
+) -> None:
+    """Run the jobs of a node: ingest what producers post, compute derivatives, on Spark."""
+    if context.invoked_subcommand is not None:
+        return
     settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
-    set_up(settings.log_level)
+    set_up(settings.log_level, settings.log_format)
     try:
         code = _run(settings, once=once, warm=not no_warm_up and not once, parent_pid=parent_pid)
     except NodeError as error:
@@ -50,7 +59,8 @@ def _run(settings: WorkerSettings, *, once: bool, warm: bool, parent_pid: int | 
     from .main import EngineGone, Worker, watch_parent
 
     began = time.monotonic()
-    scratch = _scratch(settings)
+    start_tracing("odf-worker", version("odf-node"))
+    scratch = scratch_of(settings)
     stores = open_stores(
         StoreSettings(
             data=settings.data,
@@ -60,12 +70,13 @@ def _run(settings: WorkerSettings, *, once: bool, warm: bool, parent_pid: int | 
         repair=False,
     )
     try:
-        worker = _worker(settings, stores, scratch, Worker)
+        worker = worker_of(settings, stores, scratch, Worker)
         _stop_on_signals(worker.stop.set)
         if parent_pid is not None:
             watch_parent(parent_pid, worker.stop)
         if warm:
             _warm_up(worker)
+        _count(worker, settings.metrics_port)
         LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
         worker.work(once=once)
         LOGGER.info(line("worker ends", worker=worker.name))
@@ -75,13 +86,14 @@ def _run(settings: WorkerSettings, *, once: bool, warm: bool, parent_pid: int | 
         return 1
     finally:
         stores.close()
+        stop_tracing()
         shutil.rmtree(scratch, ignore_errors=True)
     return 0
 
 
-def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
+def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
+    from .engine.available import engines
     from .engine.spark import SparkOptions, start_spark
-    from .engine.spark_engine import SparkEngine
     from .ingest.frame import Limits
     from .ingest.run import Bench
     from .plan.transform import IterationLimits
@@ -94,10 +106,11 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
             master=settings.spark_master, memory=settings.spark_driver_memory, scratch=scratch
         )
     )
+    first, *others = engines(settings, session)
     bench = Bench(
         session=session,
-        engine=SparkEngine(session),
-        more_engines=_more_engines(settings),
+        engine=first,
+        more_engines=tuple(others),
         objects=stores.objects,
         scratch=scratch,
         limits=Limits(
@@ -138,15 +151,6 @@ def _worker(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) 
     )
 
 
-def _more_engines(settings: WorkerSettings) -> tuple[Any, ...]:
-    """Engines that are installed beside Spark."""
-    try:
-        from .engine.datafusion import DataFusionEngine
-    except ImportError:
-        return ()
-    return (DataFusionEngine(memory_bytes=settings.datafusion_memory_bytes),)
-
-
 def _merge_states(settings: WorkerSettings) -> Any:
     from storage.merge_state.store import MergeStates, states_folder
 
@@ -170,6 +174,16 @@ def _fetch_rules(settings: WorkerSettings) -> Any:
     )
 
 
+def _count(worker: Any, port: int) -> None:
+    """Have ended jobs counted, for Prometheus."""
+    if port:
+        from .metrics import WorkerMetrics
+
+        metrics = WorkerMetrics()
+        metrics.serve(port)
+        worker.on_end = metrics.ended
+
+
 def _warm_up(worker: Any) -> None:
     from .main import now
     from .warmup import warm_up
@@ -185,7 +199,7 @@ def _stop_on_signals(stop: Any) -> None:
         signal.signal(number, lambda *_: stop())
 
 
-def _scratch(settings: WorkerSettings) -> Path:
+def scratch_of(settings: WorkerSettings) -> Path:
     """A folder of this process; those of workers that were killed are cleared away."""
     base = settings.scratch or Path(tempfile.gettempdir())
     base.mkdir(parents=True, exist_ok=True)
@@ -207,6 +221,9 @@ def _is_alive(pid: int) -> bool:
         return True
     return True
 
+
+main.add_command(engine)
+main.add_command(verify)
 
 if __name__ == "__main__":
     main()

@@ -22,10 +22,12 @@ from protocol.identity import DatasetRef
 from protocol.instant import Instant
 from storage import compact_job, ingest_job, poll_job, transform_job, verify_job
 from storage.bells.port import Topic
+from storage.context import part_of
 from storage.dataset import Dataset
 from storage.errors import LeaseLost
 from storage.history import receipt as history_receipt
 from storage.stores import Stores
+from storage.tracing import span
 from storage.values import Failed, Job, JobEnd, JobOutcome, Succeeded
 
 from .compact.run import run_compaction
@@ -63,6 +65,10 @@ class EngineGone(Exception):
     """Spark is not there any more; the process has to be started anew."""
 
 
+def _nothing(job: Job, outcome: JobOutcome, seconds: float) -> None:
+    """Nobody counts."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Worker:
     """One worker. `name` tells leases apart; `stop` ends the loop between two jobs."""
@@ -72,6 +78,8 @@ class Worker:
     name: str
     lease: timedelta
     longest_pause_s: float
+    on_end: Callable[[Job, JobOutcome, float], None] = _nothing
+    """Told of every job that ended, and how long it took in seconds."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def work(self, *, once: bool = False) -> None:
@@ -98,6 +106,14 @@ class Worker:
 
     def run(self, group: Sequence[Job]) -> None:
         """Run claimed jobs of one dataset and report their outcome. Raises `EngineGone` only."""
+        first = group[0]
+        with (
+            span(f"job {first.spec.kind}", "consumer", first.spec.trace) as trace,
+            part_of(trace or first.spec.trace, dataset=str(first.spec.dataset), job=first.id),
+        ):
+            self._run(group)
+
+    def _run(self, group: Sequence[Job]) -> None:
         began = time.monotonic()
         with held(self.stores.jobs, group, self.name, lease=self.lease) as meters:
             ends: Iterable[JobEnd]
@@ -187,6 +203,11 @@ class Worker:
             raise MalformedJob(f"the payload of the {kind} job cannot be read: {bad}") from None
 
     def _log(self, job: Job, outcome: JobOutcome, seconds: float) -> None:
+        self.on_end(job, outcome, seconds)
+        with part_of(job.spec.trace):
+            self._say(job, outcome, seconds)
+
+    def _say(self, job: Job, outcome: JobOutcome, seconds: float) -> None:
         facts = {"job": job.id, "dataset": job.spec.dataset, "seconds": seconds}
         if isinstance(outcome, Succeeded):
             result = {key: outcome.result.get(key) for key in ("outcome", "rowsAdded", "head")}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, IPvAnyNetwork
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -37,6 +38,12 @@ class WorkerSettings(BaseSettings):
     spark_driver_memory: str = Field("1g", description="Heap of the Spark driver.")
     datafusion_memory_bytes: int = Field(
         512 << 20, gt=0, description="Memory of a query on DataFusion; more spills to disk."
+    )
+    query_s: float = Field(3600.0, gt=0, description="How long one query may take.")
+    engines: dict[str, str] = Field(
+        {},
+        description="More query engines by name, as JSON: an address (`host:port`) that sees the "
+        "same files, or `image:` and the name of an image that `container_runtime` runs.",
     )
     scratch: Path | None = Field(
         None, description="Where jobs keep temporary files; default: the system's temporary folder."
@@ -109,4 +116,10 @@ class WorkerSettings(BaseSettings):
         None, description="Runs images of sources: podman, docker or a path; none: no images."
     )
     container_memory: str = Field("1g", description="Memory of a container.")
+    metrics_port: int = Field(
+        0, ge=0, le=65535, description="Port a worker answers Prometheus on; 0: none."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How log lines are written: `text`, or `json`, one object a line."
+    )
     log_level: str = Field("INFO", description="Least severe level that is logged.")

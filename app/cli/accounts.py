@@ -16,6 +16,7 @@ from protocol.instant import Instant
 from storage.values import Account
 
 from .admin import node_stores, store_options
+from .deeds import record_command
 
 PAGE = 500
 
@@ -51,6 +52,7 @@ def create(
         made = create_account(stores.accounts, name, os.urandom, is_admin=admin)
         if password is not None:
             _set(stores, settings, made, password)
+        record_command(stores, "create_account", account=made.name, admin=admin)
     shown = {"accountName": made.name, "accountId": made.id, "isAdmin": made.is_admin}
     click.echo(json.dumps(shown) if as_json else f"{made.name}  {made.id}")
 
@@ -95,6 +97,7 @@ def password(
             ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
         found = find_account(stores.accounts, name)
         _set(stores, settings, found, chosen)
+        record_command(stores, "set_password", account=found.name)
     click.echo(json.dumps({"accountName": found.name}) if as_json else f"{found.name} has it")
 
 

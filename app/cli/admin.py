@@ -17,6 +17,8 @@ from protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
 from protocol.instant import NANOS, Instant
 from storage.values import Reach, Scope, Token
 
+from .deeds import record_command
+
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MAX_DAYS = 36_500
 
@@ -106,6 +108,7 @@ def create(
             reach=_reach(only, account_scope=account_scope),
             dataset=only,
         )
+        record_command(stores, "create_token", account=owner.name, token=made.stored_id)
     if not as_json:
         click.echo(str(made))
         return
@@ -137,6 +140,7 @@ def revoke(token_id: str, data: Path | None, database_url: str | None, as_json: 
     """Revoke a token by its id (see `token list`); at once and for good."""
     with node_stores(data, database_url) as (stores, _):
         stores.accounts.revoke_token(token_id)
+        record_command(stores, "revoke_token", token=token_id)
     click.echo(json.dumps({"revoked": token_id}) if as_json else f"revoked {token_id}")
 
 

@@ -83,6 +83,7 @@ COMMANDS = {
     "fsck": ("app.cli.upkeep:fsck", "Check a node's stores: every object there and whole."),
     "gc": ("app.cli.upkeep:gc", "Remove what no chain of a node names."),
     "index": ("app.cli.upkeep:index", "Make a node's index again from its objects."),
+    "audit": ("app.cli.audit:audit", "Show who did what on a node."),
     "db": ("app.cli.upkeep:db", "Bring a node's database up to date."),
     "read": ("app.cli.read:read", "Print rows of a dataset, as of some time if asked."),
     "log": ("app.cli.log:log", "Show the blocks of a dataset, newest first."),

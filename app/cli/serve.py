@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging.config
 import shutil
 import signal
 import sys
@@ -12,6 +11,8 @@ from typing import Any
 import click
 
 from protocol.errors import NodeError
+from storage.logs import set_up
+from storage.tracing import start_tracing, stop_tracing
 
 from ..settings import Settings, Tenancy, load_settings
 
@@ -43,13 +44,14 @@ def serve(**given: Any) -> None:
 
 def run(settings: Settings) -> None:
     """Serve until a signal arrives; workers end with the service."""
+    from ..http.system import app_version
     from ..main import build_app
-    from ..server import LOGGING, NodeServer, server_config
+    from ..server import NodeServer, server_config
     from ..supervisor import Supervisor, worker_command
     from ..wiring import open_node
 
-    logging.config.dictConfig(LOGGING)
-    logging.getLogger("odf").setLevel(settings.log_level.upper())
+    set_up(settings.log_level, settings.log_format)
+    start_tracing("odf-node", app_version())
     node = open_node(settings)
     workers = Supervisor(worker_command(settings), settings.workers, patience_s=settings.shutdown_s)
     server = NodeServer(server_config(build_app(node), settings))
@@ -68,6 +70,7 @@ def run(settings: Settings) -> None:
     finally:
         workers.stop()
         node.stores.close()
+        stop_tracing()
     if not server.started:
         raise AddressInUse(
             f"cannot listen on {settings.host}:{settings.port}; choose another --port",

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from protocol.errors import NodeError
+from storage.context import add_facts
 
 from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor, bearer_of
@@ -66,6 +67,7 @@ class Gate:
         actor = ANONYMOUS
         if bearer is not None:
             actor = await run_in_threadpool(self.node.identify, bearer)
+            add_facts(actor=actor.account.name if actor.account else None)
         path = scope["path"]
         if path not in OPEN_TO_ALL and not path.startswith(OPEN_FOLDER):
             admit(actor, allow_anonymous=self.node.settings.allow_anonymous)

@@ -35,3 +35,8 @@ class ObjectPath(NamedTuple):
         if (folder != REFS and folder not in KINDS) or not name or not parts[-3]:
             return None
         return cls(None if tenancy is Tenancy.SINGLE else parts[1], parts[-3], folder, name)
+
+
+def route_of_objects(folder: str) -> str:
+    """What all addresses of a folder have in common, for those who count them."""
+    return f"/{{dataset}}/{folder}/{{name}}"

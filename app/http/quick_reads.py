@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from storage.values import ObjectKind
-
 from ..usecases.objects import HEAD, AtHand, Place, is_usual_hash
 from ..wiring import Node
 from .object_answer import Headers, whole_headers
-from .object_path import KINDS, REFS, ObjectPath
+from .object_path import KINDS, REFS, ObjectPath, route_of_objects
 from .objects import ref_headers
 from .source import read_small
 
@@ -23,8 +21,8 @@ _LONG_WAY = frozenset(
 )
 """Headers that change the answer."""
 _VARY = (b"vary", b"Origin")
-Found = tuple[Headers, bytes]
-"""Headers and body of an answer."""
+Found = tuple[str, Headers, bytes]
+"""Folder of an object, headers and body of the answer."""
 
 
 class QuickReads:
@@ -34,12 +32,17 @@ class QuickReads:
         self.inner, self.at_hand = inner, at_hand
         self.tenancy = node.settings.tenancy
         self.is_open = node.settings.allow_anonymous
+        self.counters = {
+            folder: node.tally.answered("GET", route_of_objects(folder), 200)
+            for folder in (REFS, *KINDS)
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.is_open and scope["type"] == "http" and scope["method"] == "GET":
             found = self._find(scope)
             if found is not None:
-                headers, body = found
+                folder, headers, body = found
+                self.counters[folder].add(len(body))
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 await send({"type": "http.response.body", "body": body})
                 return
@@ -55,20 +58,20 @@ class QuickReads:
             return None
         if path.folder == REFS:
             return self._head(place) if path.name == HEAD else None
-        return self._object(place, KINDS[path.folder], path.name)
+        return self._object(place, path.folder, path.name)
 
     def _head(self, place: Place) -> Found | None:
         head = self.at_hand.head(place)
         if head is None:
             return None
         body = str(head).encode()
-        return [*ref_headers(len(body)), _VARY], body
+        return REFS, [*ref_headers(len(body)), _VARY], body
 
-    def _object(self, place: Place, kind: ObjectKind, name: str) -> Found | None:
+    def _object(self, place: Place, folder: str, name: str) -> Found | None:
         if not is_usual_hash(name):
             return None
-        local = self.at_hand.object(place, kind, name)
+        local = self.at_hand.object(place, KINDS[folder], name)
         body = read_small(local.path) if local is not None else None
         if local is None or body is None:
             return None
-        return [*whole_headers(local.name, len(body), public=local.public), _VARY], body
+        return folder, [*whole_headers(local.name, len(body), public=local.public), _VARY], body

@@ -20,13 +20,19 @@ DISTRIBUTION = "odf-node"
 
 @router.get("/health", summary="Liveness, readiness and startup checks")
 async def health(node: NodeDep, type: str = "liveness") -> Response:  # noqa: A002
-    """Liveness is an answer at all; readiness and startup also need the database."""
+    """Liveness is an answer at all; readiness and startup also need the database.
+
+    A node that cannot store anything goes on serving what it has, so that it is ready, and says so.
+    """
     if type == "liveness":
         return JsonAnswer({"ok": True})
     try:
         await run_in_threadpool(touch_database, node)
     except Exception as failure:  # whatever the driver raises: the answer is "not ready"
         return JsonAnswer({"ok": False, "reason": type_name(failure)}, 503)
+    trouble = await run_in_threadpool(node.stores.write_trouble)
+    if trouble is not None:
+        return JsonAnswer({"ok": True, "writable": False, "reason": trouble})
     return JsonAnswer({"ok": True})
 
 
@@ -39,6 +45,14 @@ async def info(node: NodeDep) -> Response:
             "tenancy": node.settings.tenancy.value,
         }
     )
+
+
+@router.get("/metrics", summary="Counts and durations, for Prometheus")
+async def metrics(node: NodeDep) -> Response:
+    """In the text format of Prometheus; of this process, and of the node's queue."""
+    from ..observe.metrics import CONTENT_TYPE, page  # which imports this module
+
+    return Response(await run_in_threadpool(page, node), media_type=CONTENT_TYPE)
 
 
 def touch_database(node: Node) -> None:

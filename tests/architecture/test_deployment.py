@@ -116,10 +116,9 @@ def test_an_image_holds_only_what_is_pinned_by_hash_and_no_secret(name: str) -> 
 def test_the_build_context_holds_nothing_but_the_source() -> None:
     lines = (ROOT / ".dockerignore").read_text().split()
     assert lines[0] == "*"
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
-        "packages"
-    ]
-    assert {f"!{name.partition('.')[0]}" for name in packages} <= set(lines)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    rooms = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {f"!{room.removesuffix('*')}" for room in rooms} <= set(lines)
 
 
 def pinned(name: str) -> dict[str, str]:

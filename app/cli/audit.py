@@ -1,0 +1,48 @@
+"""`odf-node audit`: who did what, read on the machine of the node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from protocol.instant import Instant
+from storage.audit.values import Deed
+
+from .admin import node_stores, store_options
+
+PAGE = 500
+
+
+@click.command()
+@click.option("--actor", help="Only deeds of this account.")
+@click.option("--action", help="Only this action, such as "POST /datasets" or push.")
+@click.option("--dataset", help="Only deeds on the dataset of this id (did:odf:…).")
+@click.option("--since", help="Only deeds from this RFC 3339 instant on.")
+@click.option("--until", help="Only deeds before this RFC 3339 instant.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@store_options
+def audit(
+    data: Path | None, database_url: str | None, as_json: bool, limit: int, **wanted: str | None
+) -> None:
+    """Who did what, newest first. With --json, one object a line."""
+    from ..usecases.audit import filter_of, shown
+
+    which = filter_of(wanted)
+    with node_stores(data, database_url) as (stores, _):
+        before = None
+        while limit > 0 and (
+            deeds := stores.audit.page(which, before=before, limit=min(limit, PAGE))
+        ):
+            for deed in deeds:
+                click.echo(json.dumps(shown(deed)) if as_json else _line(deed))
+            before, limit = deeds[-1].number, limit - len(deeds)
+
+
+def _line(deed: Deed) -> str:
+    return f"{_short(deed.at)}  {deed.actor:16}  {deed.outcome:>4}  {deed.action}  {deed.subject}"
+
+
+def _short(at: Instant) -> str:
+    return str(at)[:19] + "Z"

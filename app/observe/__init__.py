@@ -1,0 +1,1 @@
+"""What operators see of requests: counts, log lines, deeds, traces."""

@@ -1,0 +1,107 @@
+"""The page that Prometheus reads: what this process did, and what waits in the node.
+
+Built from plain numbers when it is asked for; the client library is imported by then only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from storage.gauges import Gauges, read_gauges
+
+from ..http.system import app_version
+from ..wiring import Node
+from .tally import BUCKETS_S, Tally
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Collector:
+    """What the client library asks for metrics."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _of_process(self._node)
+        yield from _of_requests(self._node.tally)
+        if self._node.stores.engine is not None:
+            gauges = read_gauges(self._node.stores.engine)
+            yield from _of_node(gauges, self._node.clock().ns / 1e9)
+
+
+def page(node: Node) -> bytes:
+    """The page, in Prometheus' text format."""
+    from prometheus_client import (
+        CollectorRegistry,
+        GCCollector,
+        PlatformCollector,
+        ProcessCollector,
+        generate_latest,
+    )
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    registry.register(_Collector(node))
+    return generate_latest(registry)
+
+
+def _of_process(node: Node) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+    tally = node.tally
+    about = {"version": app_version(), "tenancy": node.settings.tenancy.value}
+    yield InfoMetricFamily("odf_node", "This node.", value=about)
+    yield GaugeMetricFamily(
+        "odf_requests_in_flight", "Requests being answered.", value=tally.in_flight
+    )
+    yield CounterMetricFamily(
+        "odf_deeds_lost", "Deeds that could not be recorded.", value=tally.deeds_lost
+    )
+
+
+def _of_requests(tally: Tally) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    labels = ["method", "route", "status"]
+    answers = CounterMetricFamily("odf_requests", "Requests answered.", labels=labels)
+    sent = CounterMetricFamily("odf_sent_bytes", "Bytes of bodies sent.", labels=labels)
+    for (method, route, status), answered in list(tally.answers.items()):
+        answers.add_metric([method, route, str(status)], answered.count)
+        sent.add_metric([method, route, str(status)], answered.body_bytes)
+    took = HistogramMetricFamily(
+        "odf_request_seconds", "From the request to the end of its answer.", labels=labels[:2]
+    )
+    ends = [*map(str, BUCKETS_S), "+Inf"]
+    for (method, route), durations in list(tally.durations.items()):
+        classes = list(zip(ends, accumulate(durations.counts), strict=True))
+        took.add_metric([method, route], classes, durations.total_s)
+    ended = CounterMetricFamily("odf_transfers", "Transfers ended.", labels=["exchange", "code"])
+    for (exchange, code), count in list(tally.transfers.items()):
+        ended.add_metric([exchange, str(code)], count)
+    yield from (answers, sent, took, ended)
+
+
+def _of_node(gauges: Gauges, now_s: float) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    yield GaugeMetricFamily("odf_datasets", "Datasets registered.", value=gauges.datasets)
+    yield CounterMetricFamily(
+        "odf_head_moves", "Moves of heads since the node began.", value=gauges.last_move
+    )
+    jobs = GaugeMetricFamily("odf_jobs", "Jobs that wait or run.", labels=["kind", "status"])
+    for (kind, status), count in gauges.jobs.items():
+        jobs.add_metric([kind, status], count)
+    oldest = GaugeMetricFamily(
+        "odf_oldest_job_wait_seconds", "How long the first of the queue waits.", labels=["kind"]
+    )
+    for kind, since in gauges.waiting_since.items():
+        oldest.add_metric([kind], max(0.0, now_s - since.ns / 1e9))
+    yield from (jobs, oldest)

@@ -1,0 +1,271 @@
+"""What operators see: counts, deeds, traces and log lines of requests."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from service import Service, seeded, ten_rows
+
+from app.cli.main import main
+from app.observe.scribe import Scribe
+from app.observe.tally import Tally
+from protocol.identity import DatasetRef
+from storage.audit.values import DeedFilter
+from storage.context import current_trace, new_trace, part_of, trace_id
+from storage.logs import JsonLines, TextLines, line
+from storage.tracing import is_wanted, start_tracing, stop_tracing
+
+TRACE = "a" * 32
+TRACEPARENT = f"00-{TRACE}-{'b' * 16}-01"
+
+
+def metrics(service: Service) -> dict[tuple[str, ...], float]:
+    with service.http() as client:
+        text = client.get("/system/metrics").text
+    return {
+        (sample.name, *(sample.labels.get(k, "") for k in ("method", "route", "status"))): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def deeds(service: Service, **which):
+    """Deeds so far; the scribe needs a moment."""
+    time.sleep(0.3)
+    return service.node.stores.audit.page(DeedFilter(**which))
+
+
+def test_requests_are_counted_by_route_and_status(single):
+    before = metrics(single)
+    with single.http() as client:
+        client.get("/datasets")
+        client.get("/nobody/knows/this")
+        client.get("/foo/refs/head")
+    after = metrics(single)
+
+    def more(*key: str) -> float:
+        return after.get(key, 0) - before.get(key, 0)
+
+    assert more("odf_requests_total", "GET", "/datasets", "200") == 1
+    assert more("odf_requests_total", "GET", "other", "404") == 1
+    assert more("odf_requests_total", "GET", "/{dataset}/refs/{name}", "404") == 1
+    assert more("odf_request_seconds_count", "GET", "/datasets") == 1
+
+
+def test_reads_that_are_answered_at_once_are_counted_as_well(single):
+    chain = ten_rows()
+    single.keep(chain, "kamu/counted")
+    with single.http() as client:
+        for _ in range(9):
+            assert client.get("/counted/refs/head").status_code == 200
+    key = ("odf_requests_total", "GET", "/{dataset}/refs/{name}", "200")
+    assert metrics(single)[key] >= 9
+
+
+def test_the_queue_shows_in_the_metrics(single):
+    single.keep(seeded(), "kamu/queued")
+    with single.http(single.token()) as client:
+        answer = client.post(
+            "/queued/ingest",
+            content=b'{"a": 1}\n',
+            headers={"content-type": "application/x-ndjson", "prefer": "respond-async, wait=0"},
+        )
+        assert answer.status_code in (202, 400), answer.text
+    text = single.http().get("/system/metrics").text
+    assert "odf_datasets" in text
+    assert "process_cpu_seconds_total" in text
+
+
+def test_who_asks_for_a_change_is_written_down(single):
+    with single.http(single.token()) as client:
+        answer = client.post("/datasets", json={"nonsense": True})
+    found = deeds(single, action="POST /datasets")[0]
+    assert (found.actor, found.outcome) == ("kamu", str(answer.status_code))
+    assert found.subject == "POST /datasets"
+    assert trace_id(found.trace) == answer.headers["x-trace-id"]
+    assert found.address == "127.0.0.1"
+
+
+def test_what_was_refused_is_written_down_too(single):
+    with single.http("ka_nobody") as client:
+        client.put("/foo/data/f1620" + "0" * 64, content=b"x")
+        client.post("/datasets", json={})
+    assert {deed.actor for deed in deeds(single)[:2]} >= {"anonymous"}
+
+
+def test_reading_is_no_deed(single):
+    before = len(deeds(single))
+    with single.http() as client:
+        client.get("/datasets")
+        client.head("/datasets")
+    assert len(deeds(single)) == before
+
+
+def test_the_dataset_of_a_deed_is_known_by_its_id(single):
+    chain = ten_rows()
+    single.keep(chain, "kamu/shown")
+    with single.http(single.token()) as client:
+        client.post("/shown/ingest", content=b"x", headers={"content-encoding": "nonsense"})
+    assert deeds(single, dataset=chain.id)[0].subject == "POST /shown/ingest"
+
+
+def test_administrators_read_the_audit_log_and_nobody_else(multi):
+    with multi.http(multi.token("anna")) as client:
+        client.post("/datasets", json={})
+        assert client.get("/system/audit").status_code == 403
+    with multi.http() as client:
+        assert client.get("/system/audit").status_code == 401
+    token = multi.token("boss")
+    boss = multi.node.stores.accounts.find_account("boss")
+    from dataclasses import replace
+
+    multi.node.stores.accounts.put_account(replace(boss, is_admin=True))
+    time.sleep(0.3)
+    with multi.http(token) as client:
+        page = client.get("/system/audit", params={"actor": "anna", "limit": 1}).json()
+        assert page["deeds"][0]["action"] == "POST /datasets"
+        assert client.get("/system/audit", params={"since": "yesterday"}).status_code == 400
+
+
+def test_the_command_prints_deeds_and_commands_are_deeds(tmp_path, capsys):
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--data", str(tmp_path)])
+        assert ended.value.code in (0, None)
+        return capsys.readouterr().out
+
+    run("token", "create", "--account", "kamu")
+    told = [json.loads(text) for text in run("audit", "--json").splitlines()]
+    assert told[0]["action"] == "create_token"
+    assert told[0]["actor"].startswith("local:")
+    assert "create_token" in run("audit", "--action", "create_token")
+    assert run("audit", "--action", "no_such_action") == ""
+
+
+def test_a_request_continues_the_trace_it_is_part_of(single):
+    with single.http() as client:
+        given = client.get("/datasets", headers={"traceparent": TRACEPARENT})
+        fresh = client.get("/datasets", headers={"traceparent": "nonsense"})
+    assert given.headers["x-trace-id"] == TRACE
+    assert len(fresh.headers["x-trace-id"]) == 32
+    assert fresh.headers["x-trace-id"] != TRACE
+
+
+def test_a_problem_says_its_trace(single):
+    with single.http() as client:
+        answer = client.get("/datasets", params={"limit": "many"})
+    assert answer.json()["traceId"] == answer.headers["x-trace-id"]
+
+
+def test_a_job_is_part_of_the_trace_of_its_request(single):
+    chain = ten_rows()
+    entry = single.keep(chain, "kamu/traced")
+    with part_of(TRACEPARENT):
+        from storage.values import JobSpec
+
+        job = single.node.stores.jobs.submit(JobSpec("none", entry.id, {}))
+    assert single.node.stores.jobs.get(job).spec.trace == TRACEPARENT
+    single.node.stores.jobs.cancel(job)
+    assert single.node.stores.registry.find(DatasetRef(id=entry.id)) is not None
+
+
+@pytest.mark.parametrize("bad", ["", "x", "00-" + "0" * 32 + "-" + "b" * 16 + "-01"])
+def test_an_unusable_trace_begins_a_new_one(bad):
+    assert trace_id(new_trace(bad)) not in (None, "0" * 32)
+
+
+def _logged(formatter: logging.Formatter, message, **more) -> str:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    logger = logging.Logger("odf.test")
+    logger.addHandler(handler)
+    logger.error(message, **more)
+    return stream.getvalue()
+
+
+def test_a_line_for_machines_is_one_object_with_its_fields_and_origin():
+    with part_of(TRACEPARENT, dataset="did:odf:x", actor="anna"):
+        told = json.loads(_logged(JsonLines(), line("job done", rows=3, nothing=None)))
+    assert told["message"] == "job done"
+    assert told["rows"] == 3
+    assert (told["trace"], told["dataset"], told["actor"]) == (TRACE, "did:odf:x", "anna")
+    assert "nothing" not in told
+
+
+def test_a_line_for_people_says_where_it_belongs():
+    with part_of(TRACEPARENT, job="7"):
+        told = _logged(TextLines(), line("job done", job="7", note="two words"))
+    assert told.endswith(f'job done job=7 note="two words" trace={TRACE}\n')
+
+
+def test_an_exception_stays_on_the_line_of_its_object():
+    try:
+        raise ValueError("broken\nin two")
+    except ValueError:
+        told = _logged(JsonLines(), "failed", exc_info=True)
+    assert told.count("\n") == 1
+    assert "broken" in json.loads(told)["exception"]
+
+
+def test_deeds_that_cannot_be_recorded_go_to_the_log(caplog):
+    class Away:
+        def record(self, deeds):
+            raise OSError("no database")
+
+    tally = Tally()
+    scribe = Scribe(Away(), tally)  # type: ignore[arg-type]
+    from tests.conformance.audit_log import DEED
+
+    scribe.write(DEED)
+    scribe.close()
+    assert tally.deeds_lost == 1
+    assert "POST /datasets" in caplog.text
+
+
+def test_traces_are_sent_where_the_environment_says(monkeypatch, tmp_path):
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    received = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            received.append(ExportTraceServiceRequest.FromString(body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Collector)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    from service import serving
+
+    start_tracing("odf-node", "test")
+    try:
+        with serving(tmp_path, tenancy="single") as service, service.http() as client:
+            client.get("/datasets", headers={"traceparent": TRACEPARENT})
+    finally:
+        stop_tracing()
+        server.shutdown()
+        server.server_close()
+    spans = [s for r in received for g in r.resource_spans for c in g.scope_spans for s in c.spans]
+    assert [span.name for span in spans if span.trace_id.hex() == TRACE] == ["GET /datasets"]
+
+
+def test_without_an_endpoint_there_are_no_traces():
+    assert not is_wanted({})
+    assert not is_wanted({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"})
+    assert is_wanted({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"})
+    assert current_trace() is None
