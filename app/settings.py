@@ -108,6 +108,12 @@ class Settings(BaseSettings):
     objects_url: str | None = Field(
         None, description="Where objects are kept, such as s3://bucket/prefix; none: data folder."
     )
+    objects_public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^/@?#\s]+/?$",
+        description="Address clients reach the bucket's server at, such as https://s3.example.com; "
+        "none means the one the node uses.",
+    )
     public_url: str | None = Field(
         None,
         description="Address clients reach the node at; none means the Host header of the request.",
@@ -221,6 +227,12 @@ class Settings(BaseSettings):
     )
     job_keep_s: int = Field(
         30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."
+    )
+    secrets_keys: str | None = Field(
+        None,
+        repr=False,
+        description="Keys of secrets of sources, 32 bytes in base64, separated by commas: the "
+        "first seals, all open; none: one in the data folder.",
     )
     schedule_tick_s: float = Field(
         1.0, gt=0, le=60, description="Seconds between two looks for schedules that are due."

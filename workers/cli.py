@@ -19,6 +19,7 @@ import click
 
 from protocol.errors import NodeError
 from storage.config import StoreSettings, open_stores
+from storage.sealing import open_keys
 from storage.stores import Stores
 from storage.tracing import start_tracing, stop_tracing
 
@@ -98,6 +99,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
     from .ingest.run import Bench
     from .plan.transform import IterationLimits
     from .prepare.limits import PrepareLimits
+    from .secrets import Secrets
     from .slices import Cut
     from .transform.options import TransformOptions
 
@@ -148,6 +150,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
         lease=timedelta(seconds=settings.lease_s),
         longest_pause_s=settings.poll_ms / 1000,
+        secrets=Secrets(stores, open_keys(settings.secrets_keys, settings.data)).of,
     )
 
 

@@ -112,6 +112,12 @@ class WorkerSettings(BaseSettings):
     reset_derivatives_on_diverged_input: bool = Field(
         False, description="Compute a derivative anew when the history of an input was rewritten."
     )
+    secrets_keys: str | None = Field(
+        None,
+        repr=False,
+        description="Keys of secrets of sources, 32 bytes in base64, separated by commas: the "
+        "first seals, all open; none: one in the data folder.",
+    )
     container_runtime: str | None = Field(
         None, description="Runs images of sources: podman, docker or a path; none: no images."
     )

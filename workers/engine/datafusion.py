@@ -8,6 +8,7 @@ is what was registered, nothing else), no network; memory is bounded, the rest s
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from .datafusion_rows import CannotFollow, has_order, in_total_order, quoted, wi
 from .inputs import EngineInput
 from .port import (
     INPUT,
+    QUERY_SECONDS,
     QUIET,
     InvalidQuery,
     Listener,
@@ -76,16 +78,20 @@ class DataFusionEngine:
     version = datafusion_version
 
     def __init__(
-        self, *, memory_bytes: int = MEMORY_BYTES, output_bytes: int = OUTPUT_BYTES
+        self,
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+        output_bytes: int = OUTPUT_BYTES,
+        seconds: float = QUERY_SECONDS,
     ) -> None:
-        self._memory, self._output = memory_bytes, output_bytes
+        self._memory, self._output, self._seconds = memory_bytes, output_bytes, seconds
 
     def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
         output = Path(request.output_data_path)
         with tempfile.TemporaryDirectory(dir=output.parent) as spill:
             try:
                 result = _query(request, self._context(spill))
-                count = _write(result, output, self._output)
+                count = _write(result, output, self._output, self._seconds)
             except InvalidQuery as bad:
                 return RawQueryResponseInvalidQuery(message=bad.message)
             except Exception as bad:  # the library has no type of its own for wrong queries
@@ -120,7 +126,7 @@ class DataFusionEngine:
         check_row_by_row(result)
         schema = pa.schema([_plain(field) for field in result.schema()])
         follows = changes and work.vocab.operation_type_column in schema.names
-        return _computed(context, result, schema, follows=follows)
+        return _computed(context, result, schema, self._seconds, follows=follows)
 
     def _context(self, spill: str) -> SessionContext:
         runtime = RuntimeEnvBuilder().with_disk_manager_specified(spill)
@@ -138,7 +144,7 @@ def _register(context: SessionContext, item: EngineInput, number: int | None) ->
 
 
 def _computed(
-    context: SessionContext, result: DataFrame, schema: pa.Schema, *, follows: bool
+    context: SessionContext, result: DataFrame, schema: pa.Schema, seconds: float, *, follows: bool
 ) -> Computed:
     """The rows, in an order made total or with the input rows they come from."""
     ordered = has_order(result)
@@ -153,7 +159,8 @@ def _computed(
             schema = schema.append(pa.field(ROW, pa.int64()))
         except CannotFollow:
             splits = True
-    return Computed(schema=schema, batches=_batches(result, schema), splits_corrections=splits)
+    batches = _batches(result, schema, seconds)
+    return Computed(schema=schema, batches=batches, splits_corrections=splits)
 
 
 def _query(request: RawQueryRequest, context: SessionContext) -> DataFrame:
@@ -182,11 +189,11 @@ def _union(inputs: list[str], context: SessionContext) -> DataFrame:
     return read
 
 
-def _write(result: DataFrame, output: Path, limit: int) -> int:
+def _write(result: DataFrame, output: Path, limit: int, seconds: float) -> int:
     schema = pa.schema([_plain(field) for field in result.schema()])
     count = 0
     with pq.ParquetWriter(output, schema, compression="lz4") as writer:
-        for batch in _batches(result, schema):
+        for batch in _batches(result, schema, seconds):
             writer.write_batch(batch)
             count += batch.num_rows
             if output.stat().st_size > limit:
@@ -194,10 +201,13 @@ def _write(result: DataFrame, output: Path, limit: int) -> int:
     return count
 
 
-def _batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(result: DataFrame, schema: pa.Schema, seconds: float) -> Iterator[pa.RecordBatch]:
+    deadline = time.monotonic() + seconds
     # One after the other: a single stream would take what comes first of the parts of a union.
     for part in result.execute_stream_partitioned():
         for given in part:
+            if time.monotonic() > deadline:
+                raise InvalidQuery(f"the query did not end within {seconds:g} seconds")
             batch = given.to_pyarrow()
             columns = [each.cast(to.type) for each, to in zip(batch.columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)

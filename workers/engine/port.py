@@ -62,8 +62,11 @@ QUIET = Listener()
 class Engine(Protocol):
     """One query engine. `name` and `version` are what an execution is pinned to."""
 
-    name: str
-    version: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
 
     def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
         """Query the input files as the view `input`; write the rows to the output path.

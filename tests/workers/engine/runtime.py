@@ -1,0 +1,109 @@
+"""A stand-in for a container runtime, whose one image is DataFusion behind the engine protocol.
+
+Containers cannot be run everywhere tests are. It takes `run`, `port`, `stop` and `rm` as podman
+does; what is mounted is found by exchanging the paths inside for those outside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+
+
+def installed(folder: Path, **told: Any) -> Path:
+    """The command; `told` may have it fail (`fails`) or never answer (`silent`)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "told.json").write_text(json.dumps(told))
+    path = folder / "runtime"
+    path.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        f"from tests.workers.engine.runtime import command\ncommand({str(folder)!r})\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def calls(folder: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+
+
+def command(folder: str) -> None:
+    base, arguments = Path(folder), sys.argv[1:]
+    told = json.loads((base / "told.json").read_text())
+    with (base / "calls").open("a") as log:
+        log.write(json.dumps(arguments) + "\n")
+    match arguments[0]:
+        case "run":
+            if told.get("fails"):
+                sys.exit("no such image")
+            if not told.get("silent"):
+                _start(base, arguments)
+        case "port":
+            port = base / "port"
+            if not port.exists():
+                sys.exit("no public port")
+            sys.stdout.write(f"127.0.0.1:{port.read_text()}\n")
+        case "stop":
+            os.kill(int((base / "pid").read_text()), signal.SIGTERM)
+
+
+def _start(base: Path, arguments: list[str]) -> None:
+    mounts = [a.removeprefix("--volume=") for a in arguments if a.startswith("--volume=")]
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+        f"from tests.workers.engine.runtime import inside; inside({str(base)!r}, {mounts!r})"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    (base / "pid").write_text(str(process.pid))
+
+
+def inside(base: str, mounts: list[str]) -> None:
+    """What runs in the container: an engine that knows its own paths only."""
+    from workers.engine.datafusion import DataFusionEngine
+    from workers.engine.server import serve
+
+    prefixes = {mount.split(":")[1]: mount.split(":")[0] for mount in mounts}
+
+    class Inside(DataFusionEngine):
+        def execute_transform(self, request: Any, listener: Any = None) -> Any:
+            return super().execute_transform(_outside(request, prefixes), listener)
+
+        def execute_raw_query(self, request: Any) -> Any:
+            return super().execute_raw_query(_outside(request, prefixes))
+
+    _, port = serve(Inside(), "127.0.0.1:0")
+    partial = Path(base, "port.part")
+    partial.write_text(str(port))
+    partial.replace(Path(base, "port"))
+    time.sleep(120)
+
+
+def _outside(value: Any, prefixes: dict[str, str]) -> Any:
+    """Every text of a request that is a path inside, as it is outside."""
+    from msgspec.structs import replace
+
+    if isinstance(value, str):
+        for there, here in prefixes.items():
+            if value.startswith(there + "/"):
+                return here + value[len(there) :]
+        return value
+    if isinstance(value, tuple):
+        return tuple(_outside(item, prefixes) for item in value)
+    if type(value).__name__ in ("TransformRequest", "TransformRequestInput", "RawQueryRequest"):
+        names = value.__struct_fields__
+        return replace(value, **{n: _outside(getattr(value, n), prefixes) for n in names})
+    return value

@@ -1,0 +1,58 @@
+"""The engines of a worker, by name: those in its process, and those its settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..settings import CONTAINER_ENVIRONMENT, WorkerSettings, environment
+from .port import Engine
+
+IMAGE = "image:"
+"""What the value of a setting begins with if it is an image; else it is an address."""
+
+
+def _spark(settings: WorkerSettings, session: Any) -> Engine:
+    from .spark_engine import SparkEngine
+
+    return SparkEngine(session, seconds=settings.query_s)
+
+
+def _datafusion(settings: WorkerSettings, _session: Any) -> Engine | None:
+    try:
+        from .datafusion import DataFusionEngine
+    except ImportError:  # not installed
+        return None
+    return DataFusionEngine(memory_bytes=settings.datafusion_memory_bytes, seconds=settings.query_s)
+
+
+IN_PROCESS: Mapping[str, Callable[[WorkerSettings, Any], Engine | None]] = {
+    "spark": _spark,
+    "datafusion": _datafusion,
+}
+
+
+def engines(settings: WorkerSettings, session: Any) -> tuple[Engine, ...]:
+    """All of them; one that is configured takes the place of one in the process."""
+    found = [configured(settings, name.lower()) for name in settings.engines]
+    named = {engine.name for engine in found}
+    for name, make in IN_PROCESS.items():
+        if name not in named and (engine := make(settings, session)) is not None:
+            found.append(engine)
+    return tuple(found)
+
+
+def configured(settings: WorkerSettings, name: str) -> Engine:
+    """An engine of the settings: at an address, or in an image."""
+    from .container import ContainerEngine, ContainerRules
+    from .remote import RemoteEngine
+
+    given = {key.lower(): value for key, value in settings.engines.items()}[name]
+    if not given.startswith(IMAGE):
+        return RemoteEngine(name, given, seconds=settings.query_s)
+    rules = ContainerRules(
+        runtime=settings.container_runtime,
+        environment=environment(CONTAINER_ENVIRONMENT),
+        memory=settings.container_memory,
+    )
+    return ContainerEngine(name, given.removeprefix(IMAGE), rules, seconds=settings.query_s)

@@ -1,0 +1,89 @@
+"""`odf-worker engine`: one of our engines as a process of its own, for any coordinator."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protocol.errors import NodeError
+
+from .log import LOGGER, line, set_up
+from .settings import WorkerSettings
+
+STOP_SECONDS = 5.0
+
+
+@click.command("engine")
+@click.option("--engine", "name", default="spark", show_default=True, help="spark or datafusion.")
+@click.option("--port", default=5544, show_default=True, help="Port; 0 takes any free one.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen at; there is no login.",
+)
+@click.option("--at-once", default=1, show_default=True, help="Queries that run at once.")
+@click.option(
+    "--folder",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Only files below are read and written; repeatable. Default: any a request names.",
+)
+@click.option("--master", "spark_master", help="Spark master URL; default local[2].")
+def engine(
+    *, name: str, port: int, host: str, at_once: int, folders: tuple[Path, ...], **given: Any
+) -> None:
+    """Serve an engine over gRPC (engine protocol of ODF)."""
+    settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
+    set_up(settings.log_level, settings.log_format)
+    scratch = Path(tempfile.mkdtemp(prefix="odf-engine-", dir=settings.scratch))
+    try:
+        _serve(settings, name.lower(), f"{host}:{port}", at_once, folders, scratch)
+    except (NodeError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _serve(
+    settings: WorkerSettings,
+    name: str,
+    address: str,
+    at_once: int,
+    folders: tuple[Path, ...],
+    scratch: Path,
+) -> None:
+    from .engine.available import IN_PROCESS
+    from .engine.server import serve
+
+    if name not in IN_PROCESS:
+        raise click.BadParameter(f"there is no engine {name!r}; one of {', '.join(IN_PROCESS)}")
+    session = None
+    if name == "spark":
+        from .engine.spark import SparkOptions, start_spark
+
+        session = start_spark(
+            SparkOptions(
+                master=settings.spark_master, memory=settings.spark_driver_memory, scratch=scratch
+            )
+        )
+    made = IN_PROCESS[name](settings, session)
+    if made is None:
+        raise click.ClickException(f"the engine {name} is not installed")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server, port = serve(made, address, at_once=at_once, roots=folders)
+    LOGGER.info(line("engine ready", engine=name, version=made.version, port=port))
+    stop.wait()
+    server.stop(STOP_SECONDS).wait()
+    LOGGER.info(line("engine ends", engine=name))
+    if session is not None:
+        session.stop()
