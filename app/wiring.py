@@ -11,6 +11,7 @@ from protocol.identity import DatasetAlias, DatasetRef
 from storage.clock import Clock, system_clock
 from storage.config import StoreSettings, open_stores
 from storage.context import add_facts
+from storage.sealing import SecretKeys, open_keys
 from storage.stores import Stores
 from storage.values import DatasetEntry
 
@@ -44,6 +45,7 @@ class Node:
     roles: RoleMemory
     throttle: Throttle
     session_secret: bytes = field(repr=False)
+    secret_keys: SecretKeys = field(repr=False)
     watch: JobWatch
     pressure: Pressure
     tally: Tally
@@ -101,6 +103,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
             data=settings.data,
             database_url=settings.database_url,
             objects_url=settings.objects_url,
+            objects_public_url=settings.objects_public_url,
         )
     )
     if settings.tenancy is Tenancy.SINGLE:
@@ -114,6 +117,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         roles=RoleMemory(stores.roles),
         throttle=Throttle(settings.login_attempts, settings.login_window_s),
         session_secret=stores.accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES)),
+        secret_keys=open_keys(settings.secrets_keys, settings.data),
         watch=JobWatch(stores.jobs, stores.bell, pause_s=settings.ingest_poll_s),
         pressure=Pressure(
             stores.jobs,

@@ -34,6 +34,8 @@ from .mirrors.sql import SqlMirrorStore
 from .objects.local import LocalObjectStore
 from .objects.memory import MemoryObjectStore
 from .ports import ObjectStore
+from .publishing.memory import MemorySchedules, MemoryVariables
+from .publishing.sql import SqlSchedules, SqlVariables
 from .sql.engine import open_engine, sqlite_url
 from .sql.migrate import migrate as migrate_database
 from .states import StateCache
@@ -59,6 +61,8 @@ class StoreSettings:
     """`file:///path`, `s3://bucket/prefix`, or `s3+http://host:port/bucket/prefix` for a server
     of one's own (also `s3+https`); absent: `data`. Credentials, region and further settings of S3
     come from where boto3 finds them: `AWS_ACCESS_KEY_ID`, profiles, roles."""
+    objects_public_url: str | None = None
+    """Where clients reach the server of the bucket, `https://host[:port]`; absent: where we do."""
     durable: bool = True
     """Sync to disk before saying it is done. Off only for tests."""
 
@@ -96,6 +100,8 @@ def open_stores(
         mirrors=SqlMirrorStore(engine),
         derivations=SqlDerivationStore(engine),
         audit=SqlAuditLog(engine),
+        schedules=SqlSchedules(engine, bell),
+        variables=SqlVariables(engine),
         bell=bell,
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
@@ -124,6 +130,8 @@ def memory_stores(*, clock: Clock = system_clock) -> Stores:
         mirrors=MemoryMirrorStore(tables),
         derivations=MemoryDerivationStore(tables),
         audit=MemoryAuditLog(),
+        schedules=MemorySchedules(jobs),
+        variables=MemoryVariables(),
         bell=bell,
     )
 
@@ -158,7 +166,8 @@ def _open_bucket(settings: StoreSettings) -> ObjectStore:
         raise UnknownObjectStore(
             f"objects in S3 need the package {missing.name}: install odf-node[s3]"
         ) from None
-    bucket = Bucket(S3Location.parse(str(settings.objects_url)))
+    location = S3Location.parse(str(settings.objects_url))
+    bucket = Bucket(location, public_endpoint=settings.objects_public_url)
     bucket.check()
     return S3ObjectStore(bucket)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -142,10 +142,20 @@ class Found:
 class Bucket:
     """A bucket, seen below a prefix. Safe to use from several threads."""
 
-    def __init__(self, location: S3Location, *, limits: S3Limits | None = None) -> None:
+    def __init__(
+        self,
+        location: S3Location,
+        *,
+        limits: S3Limits | None = None,
+        public_endpoint: str | None = None,
+    ) -> None:
+        """`public_endpoint`: where clients reach the server, if not where this process does."""
         self.location = location
         self.limits = limits or S3Limits()
         self.client = _connect(location, self.limits)
+        self._signer = self.client
+        if public_endpoint is not None:  # the host is part of what is signed
+            self._signer = _connect(replace(location, endpoint=public_endpoint), self.limits)
 
     def check(self) -> None:
         """Fail early: the bucket is there and ours to use."""
@@ -230,7 +240,7 @@ class Bucket:
         """A URL for one call on one key; every argument given is part of the signature."""
         arguments |= {"Bucket": self.location.bucket, "Key": self.location.prefix + name}
         try:
-            url: str = self.client.generate_presigned_url(
+            url: str = self._signer.generate_presigned_url(
                 operation, Params=arguments, ExpiresIn=int(ttl.total_seconds())
             )
         except FAILURES as error:

@@ -230,6 +230,26 @@ def test_an_object_is_fetched_by_its_url_alone(store: S3ObjectStore) -> None:
     assert httpx.delete(url.url).status_code == 403
 
 
+def test_urls_may_be_of_another_address_than_the_one_the_node_uses(
+    s3_bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host is signed: it has to be the one that is asked."""
+    log_in(monkeypatch, s3)
+    location = fresh_location(s3_bucket_url)
+    assert location.endpoint is not None
+    outside = location.endpoint.replace("127.0.0.1", "localhost")
+    assert outside != location.endpoint
+    store = S3ObjectStore(Bucket(location, public_endpoint=outside))
+    assert put_by(upload_url(store), CONTENT) == 200
+    assert store.settle(KEY) is not None
+    url = store.download_url(KEY, ttl=MINUTE)
+    assert url is not None
+    assert url.url.startswith(outside)
+    assert httpx.get(url.url).content == CONTENT
+    inside = url.url.replace(outside, location.endpoint)
+    assert httpx.get(inside).status_code == 403
+
+
 def test_what_was_put_by_url_is_invisible_until_it_was_looked_at(store: S3ObjectStore) -> None:
     url = upload_url(store)
     assert put_by(url, CONTENT) == 200
