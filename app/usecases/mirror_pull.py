@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from protocol.errors import NodeError, Refused
-from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
 from storage.mirror_job import MirrorReceipt
 from storage.mirrors.values import Mirror, MirrorState, MirrorStatus
-from storage.values import DatasetEntry
+from storage.values import DatasetEntry, Variable
 
-from ..auth.sealing import open_sealer
 from ..client.first_block import first_block
 from ..client.http import DatasetMissing
 from ..client.progress import UNWATCHED, Progress
@@ -25,7 +23,7 @@ from ..client.sync import pull_into
 from ..client.urls import Location
 from ..wiring import Node
 from .mirror_target import NodeTarget
-from .mirrors import MirrorAsked, RemoteUnusable, limits_of, mirror_of, use_of_token
+from .mirrors import TOKEN, MirrorAsked, RemoteUnusable, limits_of, mirror_of, owner_of_token
 
 
 def first_look(node: Node, asked: MirrorAsked) -> tuple[HashedBlock, Seed]:
@@ -78,9 +76,12 @@ def _opened(node: Node, mirror: Mirror) -> str | None:
     """The token; it opens only for the dataset and the remote it was given for."""
     if mirror.sealed_token is None:
         return None
-    entry = node.stores.registry.get(DatasetRef(id=mirror.dataset))
-    use = use_of_token(entry, Location.parse(mirror.remote))
-    return open_sealer(node.settings.data).open(mirror.sealed_token, use=use)
+    key_id, _, sealed = mirror.sealed_token.partition(b":")
+    secret = Variable(
+        name=TOKEN, is_secret=True, value=sealed, updated_at=node.clock(), key_id=key_id.decode()
+    )
+    owner = owner_of_token(mirror.dataset, Location.parse(mirror.remote))
+    return node.secret_keys.opened(owner, secret)
 
 
 def _note(

@@ -12,7 +12,7 @@ from typing import Any
 
 from protocol.codec.manifests import MalformedManifest, load_documents
 from protocol.errors import BadInput
-from protocol.identity import DatasetAlias, DatasetRef
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from storage import mirror_job
 from storage.errors import AliasTaken, DatasetIdTaken
 from storage.mirror_job import MirrorPayload
@@ -21,13 +21,13 @@ from storage.values import DatasetEntry, JobId, Visibility
 
 from ..auth.access import Unauthenticated, may_create
 from ..auth.actors import Actor
-from ..auth.sealing import open_sealer
 from ..client.limits import ClientLimits
 from ..client.urls import Location, Transfer
 from ..wiring import Node
 from .datasets import new_alias
 
 KIND = "DatasetMirror"
+TOKEN = "token"  # noqa: S105 - the name of a secret, not one
 _ENVELOPE = frozenset({"kind", "version", "content"})
 _FIELDS = frozenset({"name", "remote", "token"})
 
@@ -165,12 +165,13 @@ def limits_of(node: Node) -> ClientLimits:
 def _keep(node: Node, entry: DatasetEntry, remote: Location, token: str | None) -> None:
     sealed = None
     if token:
-        sealer = open_sealer(node.settings.data)
-        sealed = sealer.seal(token, use=use_of_token(entry, remote), random=node.random)
+        owner = owner_of_token(entry.id, remote)
+        secret = node.secret_keys.sealed(owner, TOKEN, token, at=node.clock())
+        sealed = f"{secret.key_id}:".encode() + secret.value
     kept = Mirror(dataset=entry.id, remote=str(remote), sealed_token=sealed)
     node.stores.mirrors.put(kept)
 
 
-def use_of_token(entry: DatasetEntry, remote: Location) -> str:
+def owner_of_token(dataset: DatasetId, remote: Location) -> str:
     """What a token is sealed for: it opens for this dataset and this remote alone."""
-    return f"mirror {entry.id} {remote}"
+    return f"mirror:{dataset}:{remote}"
