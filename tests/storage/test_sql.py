@@ -11,8 +11,11 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from chain_maker import chain, entry
 
+from protocol.identity import DatasetRef
 from protocol.instant import Instant
+from storage.index.sql import SqlDatasetRegistry
 from storage.sql.engine import UnknownDatabase, open_engine, reading, sqlite_url, storable, writing
 from storage.sql.migrate import LATEST, current, migrate, revert
 from storage.sql.tables import InstantColumn, metadata, moves
@@ -57,6 +60,19 @@ def test_the_newest_migration_is_the_one_a_start_looks_for(empty: str) -> None:
     assert current(engine) is None
     migrate(engine, "heads")  # not the short cut of an ordinary start
     assert current(engine) == LATEST
+    engine.dispose()
+
+
+def test_a_schema_of_a_later_version_is_left_as_it_is(empty: str) -> None:
+    engine = open_engine(empty)
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.text("update alembic_version set version_num = '9999'"))
+        connection.execute(sa.text("alter table datasets add column later varchar(10)"))
+    migrate(engine)
+    assert current(engine) == "9999"
+    SqlDatasetRegistry(engine).create(made := entry("kamu/foo"), blocks=chain(made.id)[0])
+    assert SqlDatasetRegistry(engine).get(DatasetRef(id=made.id)) == made
     engine.dispose()
 
 

@@ -53,6 +53,8 @@ capabilities:
       key: database-url
 - name: ODF_NODE_OBJECTS_URL
   value: {{ .Values.objectsUrl | quote }}
+- name: ODF_NODE_LOG_FORMAT
+  value: {{ .Values.logFormat }}
 - name: AWS_REGION
   value: {{ .Values.awsRegion | quote }}
 {{- if .Values.secret.awsKeys }}
