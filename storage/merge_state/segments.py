@@ -29,6 +29,7 @@ SEGMENT_BYTES = 128 << 20
 READ_BYTES = 1 << 20
 RETRACT = 1
 Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 class StateDamaged(Damaged):
@@ -127,7 +128,7 @@ def latest(
     return rows.filter(pa.array(keep)), hashes[keep]
 
 
-def same_rows(one: pa.Table, other: pa.Table, columns: list[str]) -> npt.NDArray[np.bool_]:
+def same_rows(one: pa.Table, other: pa.Table, columns: list[str]) -> Mask:
     """Row by row: whether all the columns are equal, nulls being equal."""
     same = np.ones(one.num_rows, bool)
     for name in columns:
@@ -135,7 +136,7 @@ def same_rows(one: pa.Table, other: pa.Table, columns: list[str]) -> npt.NDArray
     return same
 
 
-def same_values(one: Any, other: Any) -> npt.NDArray[np.bool_]:
+def same_values(one: Any, other: Any) -> Mask:
     """Value by value, nulls being equal, as keys are compared."""
     left, right = canonical(_whole(one)), canonical(_whole(other))
     equal = pc.equal(left, right).fill_null(False)

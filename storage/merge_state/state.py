@@ -7,7 +7,7 @@ runs. What a look-up gives is a superset: older versions of a row may still be a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from .key_hash import Hashes, key_hashes
-from .segments import SEGMENT_ROWS, Rows, Segment, SegmentInfo, latest, write_segments
+from .segments import SEGMENT_ROWS, Mask, Rows, Segment, SegmentInfo, latest, write_segments
 
 GROWTH = 2
 """A run is merged with the ones after it unless it is so many times larger."""
@@ -60,7 +60,7 @@ class Candidates:
     segment: Rows
     row: Rows
 
-    def where(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Candidates:
+    def where(self, mask: Mask) -> Candidates:
         return Candidates(self.asked[mask], self.segment[mask], self.row[mask])
 
 
@@ -122,6 +122,23 @@ class MergeState:
         back[order] = np.arange(len(order))
         return whole.take(back)
 
+    def standing(self, spec: StateSpec, needed: Sequence[Mask]) -> Iterator[tuple[pa.Table, bool]]:
+        """The needed rows of each segment, by ranges of hashes: per key the last, if it stands.
+
+        The second value tells whether that is so; where different keys share a hash, all their
+        rows are given.
+        """
+        key = list(spec.key)
+        for low, high in _ranges(segment.info for segment in self.segments):
+            parts = [
+                part
+                for segment, mask in zip(self.segments, needed, strict=True)
+                if (part := _between(segment, low, high, mask)) is not None
+            ]
+            if parts:
+                rows, hashes = latest(*_in_order(parts), key, dropped=spec.operation)
+                yield rows, not (hashes[1:] == hashes[:-1]).any()
+
 
 def sorted_rows(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, Hashes]:
     """Rows in the order of segments; rows come oldest first."""
@@ -136,17 +153,13 @@ def merged_runs(
     """One run of several, which come older first. `oldest`: nothing is older than they are, so
     that what is retracted may be forgotten."""
     dropped = spec.operation if oldest else None
-    bounds = sorted({s.info.last for run in runs for s in run})
     pending: list[tuple[pa.Table, Hashes]] = []
     waiting = 0
-    for low, high in zip([-1, *bounds[:-1]], bounds, strict=True):
+    for low, high in _ranges(s.info for run in runs for s in run):
         parts = [part for run in runs for s in run if (part := _between(s, low, high)) is not None]
         if not parts:
             continue
-        rows = pa.concat_tables([table for table, _ in parts])
-        hashes = np.concatenate([each for _, each in parts])
-        order = np.argsort(hashes, kind="stable")
-        kept = latest(rows.take(order), hashes[order], list(spec.key), dropped=dropped)
+        kept = latest(*_in_order(parts), list(spec.key), dropped=dropped)
         pending.append(kept)
         waiting += len(kept[1])
         if waiting >= SEGMENT_ROWS:
@@ -161,8 +174,26 @@ def _flush(folder: Path, pending: list[tuple[pa.Table, Hashes]]) -> Iterator[Seg
         yield from write_segments(folder, rows, np.concatenate([each for _, each in pending]))
 
 
-def _between(segment: Segment, low: int, high: int) -> tuple[pa.Table, Hashes] | None:
-    """Rows with hashes above `low`, up to `high`."""
+def _ranges(infos: Iterable[SegmentInfo]) -> Iterator[tuple[int, int]]:
+    """Ranges of hashes (above the first, up to the second) that meet a segment of each run."""
+    bounds = sorted({info.last for info in infos})
+    return zip([-1, *bounds[:-1]], bounds, strict=True) if bounds else iter(())
+
+
+def _in_order(parts: Sequence[tuple[pa.Table, Hashes]]) -> tuple[pa.Table, Hashes]:
+    """Rows of several runs, older runs first, sorted."""
+    rows = pa.concat_tables([table for table, _ in parts])
+    if len(parts) == 1:
+        return rows, parts[0][1]
+    hashes = np.concatenate([each for _, each in parts])
+    order = np.argsort(hashes, kind="stable")
+    return rows.take(order), hashes[order]
+
+
+def _between(
+    segment: Segment, low: int, high: int, mask: Mask | None = None
+) -> tuple[pa.Table, Hashes] | None:
+    """Rows with hashes above `low`, up to `high`, of those in the mask."""
     if segment.info.last <= low or segment.info.first > high:
         return None
     start = 0 if low < 0 else int(np.searchsorted(segment.hashes, np.uint64(low), "right"))
@@ -170,7 +201,11 @@ def _between(segment: Segment, low: int, high: int) -> tuple[pa.Table, Hashes] |
     if start == end:
         return None
     rows = pa.Table.from_batches([segment.batch.slice(start, end - start)])
-    return rows, segment.hashes[start:end]
+    hashes = segment.hashes[start:end]
+    if mask is None or mask[start:end].all():
+        return rows, hashes
+    some = mask[start:end]
+    return (rows.filter(pa.array(some)), hashes[some]) if some.any() else None
 
 
 def to_merge(sizes: Sequence[int]) -> int:

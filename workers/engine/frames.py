@@ -102,9 +102,18 @@ def sorted_batches(
 
 def written_batches(frame: DataFrame, scratch: Path) -> Iterator[pa.RecordBatch]:
     """The frame's rows through files, in the order of its partitions."""
+    for part in written_files(frame, scratch):
+        with pq.ParquetFile(part) as file:
+            yield from file.iter_batches(BATCH_ROWS)
+        part.unlink()
+
+
+def written_files(frame: DataFrame, scratch: Path) -> list[Path]:
+    """The frame's rows as one file per partition, in the order of the partitions.
+
+    Snappy: what Spark writes as lz4 in several blocks, Arrow cannot read.
+    """
     folder = scratch / "sorted"
     shutil.rmtree(folder, ignore_errors=True)
-    frame.write.option("compression", "lz4").parquet(str(folder))
-    for part in sorted(folder.glob("part-*.parquet")):
-        yield from pq.ParquetFile(part).iter_batches(BATCH_ROWS)
-        part.unlink()
+    frame.write.option("compression", "snappy").parquet(str(folder))
+    return sorted(folder.glob("part-*.parquet"))

@@ -1,18 +1,17 @@
 """Rows of a staged batch, merged with the history and in their final order.
 
 At most one Spark action. Where every row of the batch passes, the merge has nothing to do but
-to put them in order of event time: rows that come in order are taken as they lie, and what
-fits memory is sorted there, since an action costs more than either.
+to put them in order: rows that come in order are taken as they lie. What fits memory is sorted
+there, since sorting by range has Spark compute the merge twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -22,18 +21,24 @@ from protocol.instant import Instant
 from protocol.metadata.reading import MergeStrategy
 
 from ..conform import carrier
-from ..engine.frames import BATCH_ROWS, UnsupportedByEngine, read_parquet, sorted_batches
+from ..engine.frames import (
+    UnsupportedByEngine,
+    read_parquet,
+    sorted_batches,
+    written_files,
+)
 from ..merge.columns import POSITION, Merging, Operation, col
 from ..merge.table import MERGE, Strategy, check_key, merging_of
 from ..slice_schema import MILLIS
+from .ordering import as_they_lie, orders_alike, sorted_rows
 from .stage import Staged
 
 SMALL_ROWS = 200_000
 """Up to so many rows one task sorts and memory holds the result."""
-
-
 SORT_BYTES = 256 << 20
 """Up to so many bytes are sorted in memory; sorting takes three times as much."""
+ROW_BYTES = 256
+"""What a row of the history is taken for when the batch has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,9 @@ class MergeRun:
     """Of the slice to be."""
     history: Sequence[Path] = ()
     history_rows: int = 0
+    projected: bool = False
+    distinct: bool = False
+    """What is known of history and batch, see `Merging`."""
     partitions: int = 4
     small_rows: int = SMALL_ROWS
     sort_bytes: int = SORT_BYTES
@@ -61,13 +69,16 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
         UnsupportedByEngine: a column type Spark cannot carry.
     """
     rule = MERGE[type(run.strategy)]
-    merging = merging_of(run.strategy, run.vocab)
-    if rule.by_event_time and not (rule.reads and run.history):
+    merging = replace(
+        merging_of(run.strategy, run.vocab), projected=run.projected, distinct=run.distinct
+    )
+    order = rule.order(merging)
+    if rule.passes and not (rule.reads and run.history):
         check_key(merging, run.staged.schema.names, rule)
-        if run.staged.ordered:
-            return _as_they_lie(run, merging)
-        if run.staged.size <= run.sort_bytes:
-            return _sorted_here(run, merging)
+        if run.staged.ordered and order[0] == run.vocab.event_time_column:
+            return _appended(as_they_lie(run.staged.path), merging)
+        if _fits(run, order):
+            return _appended(_sorted_here([run.staged.path], order, run), merging)
     touched = run.staged.rows + (run.history_rows if rule.reads else 0)
     small = touched <= run.small_rows
     session = session.newSession()
@@ -76,7 +87,8 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
     new = read_parquet(session, [run.staged.path], run.staged.schema.append(position))
     prev = _history(run, rule, merging, session) if run.history else None
     result = rule.merge(merging, prev, new)
-    order = rule.order(merging)
+    if not small and _fits(run, order):
+        return _sorted_here(written_files(result, scratch), order, run)
     if run.staged.event_time_nulls and run.vocab.event_time_column in order:
         result = _with_event_time(result, run)
     return sorted_batches(
@@ -88,27 +100,33 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
     )
 
 
-def _as_they_lie(run: MergeRun, merging: Merging) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(run.staged.path) as file:
-        for batch in file.iter_batches(BATCH_ROWS):
-            yield _appended(batch, merging)
+def _fits(run: MergeRun, order: Sequence[str]) -> bool:
+    """Whether the result may be sorted in memory: by its size at worst, and its columns."""
+    row = run.staged.size // max(1, run.staged.rows) or ROW_BYTES
+    rows = 2 * run.staged.rows + run.history_rows if run.history else run.staged.rows
+    own = {name: run.schema.field(name).type for name in order if name in run.schema.names}
+    return rows * row <= run.sort_bytes and orders_alike(list(own.values()))
 
 
-def _sorted_here(run: MergeRun, merging: Merging) -> Iterator[pa.RecordBatch]:
-    """Sorted by event time; the sort is stable, so that the position decides ties."""
-    table = pq.read_table(run.staged.path)
-    times = table.column(run.vocab.event_time_column)
-    if times.null_count:
+def _sorted_here(
+    paths: Sequence[Path], order: Sequence[str], run: MergeRun
+) -> Iterator[pa.RecordBatch]:
+    tables = [pq.read_table(path) for path in paths]
+    if not tables:
+        return
+    table = pa.concat_tables(tables)
+    keys = {name: table.column(name) for name in order if name in table.column_names}
+    times = keys.get(run.vocab.event_time_column)
+    if times is not None and times.null_count:
         fallback = pa.scalar(run.source_event_time.millis, MILLIS).cast(times.type, safe=False)
-        times = times.fill_null(fallback)
-    order = pc.sort_indices(pa.table([times], ["t"]), sort_keys=[("t", "ascending")])
-    for batch in table.take(order).to_batches(BATCH_ROWS):
-        yield _appended(batch, merging)
+        keys[run.vocab.event_time_column] = times.fill_null(fallback)
+    yield from sorted_rows(table, list(keys.values()))
 
 
-def _appended(batch: pa.RecordBatch, merging: Merging) -> pa.RecordBatch:
-    codes = pa.repeat(pa.scalar(int(Operation.APPEND), pa.int32()), batch.num_rows)
-    return batch.append_column(merging.op, codes)
+def _appended(batches: Iterator[pa.RecordBatch], merging: Merging) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        codes = pa.repeat(pa.scalar(int(Operation.APPEND), pa.int32()), batch.num_rows)
+        yield batch.append_column(merging.op, codes)
 
 
 def reads_history(strategy: MergeStrategy) -> bool:

@@ -36,6 +36,8 @@ class Met:
     history: Sequence[Path] = ()
     rows: int = 0
     """Of the history."""
+    projected: bool = False
+    distinct: bool = False
 
 
 def relevant(
@@ -81,4 +83,10 @@ def _narrowed(
     state = states.at(dataset, plan.head, spec, stored, local)
     left = narrow(staged, plan.merge, merging, state, scratch)
     history = () if left.history is None else (left.history,)
-    return Met(staged=left.staged, history=history, rows=left.history_rows)
+    return Met(
+        staged=left.staged,
+        history=history,
+        rows=left.history_rows,
+        projected=left.projected,
+        distinct=left.distinct,
+    )

@@ -284,6 +284,8 @@ def _written(
         schema=schema,
         history=met.history,
         history_rows=met.rows,
+        projected=met.projected,
+        distinct=met.distinct,
         partitions=bench.partitions,
         small_rows=bench.small_rows,
     )

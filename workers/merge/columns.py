@@ -41,6 +41,10 @@ class Merging:
     vocab: Vocab
     key: tuple[str, ...] = ()
     compare: tuple[str, ...] | None = None
+    projected: bool = False
+    """The history given is what stands already: one row per key, none of them retracted."""
+    distinct: bool = False
+    """No key occurs twice in the batch."""
 
     @property
     def op(self) -> str:

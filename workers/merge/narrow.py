@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,14 +23,12 @@ from protocol.metadata.reading import (
     MergeStrategySnapshot,
 )
 from storage.merge_state.key_hash import Hashes, key_hashes
-from storage.merge_state.segments import same_values
+from storage.merge_state.segments import Mask, same_values
 from storage.merge_state.state import Candidates, MergeState, StateSpec
 
 from ..conform import conform
 from ..ingest.stage import Staged
 from .columns import POSITION, Merging, Operation, check_columns
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +38,10 @@ class Narrowed:
     staged: Staged
     history: Path | None = None
     history_rows: int = 0
+    projected: bool = False
+    """The history is one row per key, and all of them stand."""
+    distinct: bool = False
+    """No key occurs twice in the batch."""
 
 
 def state_of(strategy: MergeStrategy, merging: Merging, schema: pa.Schema) -> StateSpec:
@@ -100,10 +101,13 @@ def _by_rows(
             needed[at][here.row] = not snapshot
         settled.append(stands)
     path = scratch / "relevant.parquet"
+    rows, exact = _write_needed(state, state_of(strategy, merging, state.schema), needed, path)
     return Narrowed(
         staged=_without(staged, settled, merging, scratch),
         history=path,
-        history_rows=_write_needed(state, needed, path),
+        history_rows=rows,
+        projected=exact,
+        distinct=not len(several),
     )
 
 
@@ -190,14 +194,16 @@ def _without(staged: Staged, gone: list[Mask], merging: Merging, scratch: Path) 
     return replace(staged, path=path, rows=rows, event_time_nulls=nulls, size=size)
 
 
-def _write_needed(state: MergeState, needed: list[Mask], path: Path) -> int:
-    rows = 0
+def _write_needed(
+    state: MergeState, spec: StateSpec, needed: list[Mask], path: Path
+) -> tuple[int, bool]:
+    """How many rows there are, and whether they are one per key."""
+    count, exact = 0, True
     with pq.ParquetWriter(
         path, state.schema, compression="lz4", use_dictionary=False, store_schema=False
     ) as writer:
-        for segment, mask in zip(state.segments, needed, strict=True):
-            if mask.any():
-                rest = segment.batch.filter(pa.array(mask))
-                writer.write_table(pa.Table.from_batches([rest]).cast(state.schema))
-                rows += rest.num_rows
-    return rows
+        for rows, alone in state.standing(spec, needed):
+            if rows.num_rows:
+                writer.write_table(rows.cast(state.schema))
+            count, exact = count + rows.num_rows, exact and alone
+    return count, exact

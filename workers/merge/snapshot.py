@@ -60,10 +60,12 @@ def snapshot(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFr
 
 def _marked(merging: Merging, new: DataFrame) -> DataFrame:
     """The batch, with a problem on rows whose key occurs more than once."""
+    rows = [quoted(name) for name in new.columns]
+    if merging.distinct:
+        return new.selectExpr(*rows, f"cast(null as string) as {quoted(PROBLEM)}")
     key = listed(merging.key)
     problem = f"""
         case when count(1) over (partition by {key}) > 1
         then concat('the snapshot holds the key more than once: ', to_json(struct({key}))) end
     """
-    rows = [quoted(name) for name in new.columns]
     return new.selectExpr(*rows, f"{problem} as {quoted(PROBLEM)}")

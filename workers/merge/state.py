@@ -16,5 +16,7 @@ def last_per_key(frame: DataFrame, key: tuple[str, ...], order: str) -> DataFram
 
 def project(merging: Merging, prev: DataFrame) -> DataFrame:
     """Rows that stand after all of `prev`, with the offsets and codes they were written with."""
+    if merging.projected:
+        return prev
     last = last_per_key(prev, merging.key, merging.vocab.offset_column)
     return last.where(f"{quoted(merging.op)} != {int(Operation.RETRACT)}")

@@ -38,8 +38,8 @@ class Strategy:
     merge: Merge
     order: Callable[[Merging], tuple[str, ...]]
     takes_operations: bool = False
-    by_event_time: bool = False
-    """Rows pass as they are, in order of event time, those the history knows aside."""
+    passes: bool = False
+    """Without a history, every row of the batch is appended as it is."""
     reads: Callable[[Merging], tuple[str, ...] | None] | None = None
     """Columns of the history it reads: None for the function means nothing, its None all."""
 
@@ -57,11 +57,13 @@ def _by_key_in_input_order(merging: Merging) -> tuple[str, ...]:
 
 
 MERGE: dict[type, Strategy] = {
-    MergeStrategyAppend: Strategy(merge=append, order=_by_event_time, by_event_time=True),
+    MergeStrategyAppend: Strategy(merge=append, order=_by_event_time, passes=True),
     MergeStrategyLedger: Strategy(
-        merge=ledger, order=_by_event_time, by_event_time=True, reads=lambda m: m.key
+        merge=ledger, order=_by_event_time, passes=True, reads=lambda m: m.key
     ),
-    MergeStrategySnapshot: Strategy(merge=snapshot, order=_by_key, reads=lambda _: None),
+    MergeStrategySnapshot: Strategy(
+        merge=snapshot, order=_by_key, passes=True, reads=lambda _: None
+    ),
     MergeStrategyChangelogStream: Strategy(
         merge=changelog_stream, order=_by_key_in_input_order, takes_operations=True
     ),
@@ -72,9 +74,11 @@ MERGE: dict[type, Strategy] = {
 
 
 def check_key(merging: Merging, columns: Sequence[str], rule: Strategy) -> None:
-    """Raises `CannotMerge` if the strategy has a key and the batch lacks a column of it."""
+    """Raises `CannotMerge` if the strategy names columns that the batch lacks."""
     if rule.reads is not None or rule.takes_operations:
         check_columns(columns, merging.key, "primary key")
+    if merging.compare is not None:
+        check_columns(columns, merging.compare, "compared")
 
 
 def merging_of(strategy: MergeStrategy, vocab: Vocab) -> Merging:

@@ -28,7 +28,9 @@ from .state import last_per_key, project
 def upsert_stream(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFrame:
     check_columns(new.columns, merging.key, "primary key")
     columns = [name for name in new.columns if name not in (merging.op, POSITION)]
-    wanted = last_per_key(_with_code(merging, new), merging.key, POSITION)
+    wanted = _with_code(merging, new)
+    if not merging.distinct:
+        wanted = last_per_key(wanted, merging.key, POSITION)
     if prev is None:
         kept = wanted.where(f"{quoted(merging.op)} != {int(Operation.RETRACT)}")
         rows = [quoted(name) for name in [*columns, POSITION]]
