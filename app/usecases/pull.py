@@ -77,10 +77,7 @@ class PullExchange:
             case DatasetPullRequest():
                 return self._plan(message)
             case DatasetPullMetadataRequest():
-                pages = self._dataset.raw_pages(self._path)
-                archive = archive_of(chain.from_iterable(pages))
-                self._path = []
-                return Batch(archive, self._encoding)
+                return self._batch()
             case DatasetPullObjectsTransferRequest(object_files=files):
                 strategies = (self._links.pull(self._dataset.id, file) for file in files)
                 return DatasetPullObjectsTransferResponse(
@@ -96,6 +93,14 @@ class PullExchange:
         return DatasetPullResponse(
             result=Internal(phase=PHASES[state], error_message=INTERNAL_ERROR)
         )
+
+    def _batch(self) -> Batch:
+        """The blocks that were announced, all of them. Raises `BlockNotFound`."""
+        archive = archive_of(chain.from_iterable(self._dataset.raw_pages(self._path)))
+        if archive.num_blocks != len(self._path):  # the dataset was forgotten since
+            raise BlockNotFound(self._path[0])
+        self._path = []
+        return Batch(archive, self._encoding)
 
     def _plan(self, request: DatasetPullRequest) -> DatasetPullResponse:
         """The interval, pinned; force falls back to the whole chain if histories differ."""

@@ -53,6 +53,7 @@ from .admission import (
 )
 from .datasets import remember_inputs
 from .links import Links
+from .remote_only import refuse_mirror
 
 
 class PlanBroken(BadInput):
@@ -80,6 +81,7 @@ class PushExchange:
         self._node, self._alias, self._links = node, alias, links
         self._encoding = encoding
         self._entry = entry
+        self._granted = None if entry is None else entry.id
         self._request: DatasetPushRequest | None = None
         self._blocks: list[HashedBlock] = []
         self._expected: Multihash | None = None
@@ -140,7 +142,7 @@ class PushExchange:
 
     def _compare_heads(self, request: DatasetPushRequest) -> DatasetPushResponse:
         """The client must have seen the head that is. Mind the names in `InvalidHead`."""
-        self._entry = self._node.stores.registry.find(DatasetRef(alias=self._alias))
+        self._entry = self._found()
         head = self._head()
         if request.current_head != head:
             return DatasetPushResponse(
@@ -148,6 +150,16 @@ class PushExchange:
             )
         self._request, self._expected = request, head
         return DatasetPushResponse(result=Accepted())
+
+    def _found(self) -> DatasetEntry | None:
+        """What the address leads to by now: that for which rights were checked, or what the
+        caller's own account has got since. Raises `DatasetNotFound`, `IsRemote`."""
+        found = self._node.stores.registry.find(DatasetRef(alias=self._alias))
+        if self._granted is not None and (found is None or found.id != self._granted):
+            raise DatasetNotFound(DatasetRef(alias=self._alias))
+        if found is not None:
+            refuse_mirror(self._node, found)
+        return found
 
     def _head(self) -> Multihash | None:
         if self._entry is None:
