@@ -26,6 +26,7 @@ from storage.tracing import start_tracing, stop_tracing
 from .log import LOGGER, line, set_up
 from .serve import engine
 from .settings import CONTAINER_ENVIRONMENT, WorkerSettings, environment
+from .transform.command import deprecate
 from .verify.command import verify
 
 SCRATCH_PREFIX = "odf-worker-"
@@ -227,6 +228,7 @@ def _is_alive(pid: int) -> bool:
 
 main.add_command(engine)
 main.add_command(verify)
+main.add_command(deprecate)
 
 if __name__ == "__main__":
     main()

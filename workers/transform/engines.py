@@ -22,16 +22,23 @@ def note_engine(objects: ObjectStore, dataset: Dataset, engine: Engine, block: H
 
 
 def engine_of(
-    transform: Transform, engines: Sequence[Engine], recorded: EngineRun | None
+    transform: Transform,
+    engines: Sequence[Engine],
+    recorded: EngineRun | None,
+    note: EngineNote = EngineNote(),
 ) -> Engine:
-    """The engine for a replay: the recorded version if it is here. Raises `UnsupportedEngine`."""
+    """The engine for a replay: the recorded version if it is here, or one that stands for it.
+
+    Raises:
+        UnsupportedEngine: no version of it is here.
+    """
+    newest = engine_for(transform, engines)
+    if is_trusted(note, recorded, newest):
+        return newest
     for engine in engines:
-        if recorded is not None and (engine.name, engine.version) == (
-            recorded.engine,
-            recorded.version,
-        ):
+        if recorded and (engine.name, engine.version) == (recorded.engine, recorded.version):
             return engine
-    return engine_for(transform, engines)
+    return newest
 
 
 def is_trusted(note: EngineNote, recorded: EngineRun | None, engine: Engine) -> bool:

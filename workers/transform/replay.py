@@ -74,8 +74,15 @@ class Replayed:
         return tuple(n for n in names if getattr(self.expected, n) != getattr(self.actual, n))
 
 
-def replay(stores: Stores, dataset: Dataset, block: HashedBlock, bench: Bench) -> Replayed:
-    """Make an execution again.
+def replay(
+    stores: Stores,
+    dataset: Dataset,
+    block: HashedBlock,
+    bench: Bench,
+    *,
+    newest_engine: bool = False,
+) -> Replayed:
+    """Make an execution again; by the engine version that made it, unless told otherwise.
 
     Raises:
         NotVerifiable: an input is not here, was rewritten since, or lacks a slice; or no
@@ -87,10 +94,12 @@ def replay(stores: Stores, dataset: Dataset, block: HashedBlock, bench: Bench) -
     if not isinstance(event, ExecuteTransform) or block.prev is None:
         raise NotVerifiable(f"block {block.hash} is no execution of a transform")
     before = dataset.state(block.prev)
-    recorded = read_note(stores.objects, dataset.id).at(block.sequence_number)
+    note = read_note(stores.objects, dataset.id)
+    recorded = note.at(block.sequence_number)
     try:
         plan, inputs = recorded_plan(stores, before, block, event)
-        engine = engine_of(plan.transform, engines_of(bench), recorded)
+        wanted = None if newest_engine else recorded
+        engine = engine_of(plan.transform, engines_of(bench), wanted, note)
         with tempfile.TemporaryDirectory(prefix="replay-", dir=bench.scratch) as name:
             files = input_files(Path(name), bench)
             done = execute(dataset, plan, inputs, engine, files, Path(name) / "out")

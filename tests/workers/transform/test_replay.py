@@ -156,6 +156,7 @@ def test_the_recorded_engine_is_preferred() -> None:
     note = EngineNote().with_compatible(Compatible("spark", "1.0", "2.0"))
     recorded = EngineRun(1, "spark", "1.0")
     assert is_trusted(note, recorded, engines[0])
+    assert engine_of(query, engines, recorded, note).version == "2.0"
     assert not is_trusted(EngineNote(), recorded, engines[0])
 
 
@@ -189,3 +190,40 @@ def test_notes_survive_with_the_objects(stores: Stores, bench: Any, tmp_path: Pa
     _, tens = computed(stores, bench, tmp_path)
     (run,) = read_note(stores.objects, tens.id).runs
     assert (run.since, run.engine) == (3, "datafusion")
+
+
+def test_a_new_engine_version_stands_for_the_old_one_once_all_comes_out_the_same(
+    stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workers.transform.deprecate import deprecate
+
+    _, tens = computed(stores, bench, tmp_path)
+    old = bench.engine.version
+    assert deprecate(stores, tens, bench).compatible == []
+    monkeypatch.setattr(bench.engine, "version", "99.0", raising=False)
+    found = deprecate(stores, tens, bench)
+    assert (found.ok, found.same) == (True, 3)
+    note = read_note(stores.objects, tens.id)
+    assert note.compatible == (Compatible("datafusion", old, "99.0"),)
+    assert is_trusted(note, note.runs[0], bench.engine)
+
+
+def test_an_engine_that_gives_other_rows_is_not_noted(
+    stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workers.transform.deprecate import deprecate
+
+    _, tens = computed(stores, bench, tmp_path)
+    real = bench.engine.execute_transform
+
+    def other(request: Any, *more: Any) -> Any:
+        from msgspec.structs import replace
+
+        query = transform([], COPY.replace("10", "11"), engine="datafusion").transform
+        return real(replace(request, transform=query), *more)
+
+    monkeypatch.setattr(bench.engine, "execute_transform", other)
+    monkeypatch.setattr(bench.engine, "version", "99.0", raising=False)
+    found = deprecate(stores, tens, bench)
+    assert len(found.differing) == 3
+    assert read_note(stores.objects, tens.id).compatible == ()

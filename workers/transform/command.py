@@ -1,0 +1,84 @@
+"""`odf-worker deprecate`: retire old versions of an engine for a derivative."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protocol.errors import NodeError
+from protocol.identity import DatasetRef
+from storage.config import StoreSettings, open_stores
+
+from ..settings import WorkerSettings
+
+DIFFERENT = 6
+
+
+@click.command("deprecate")
+@click.argument("dataset", metavar="DATASET")
+@click.option("--data", type=click.Path(path_type=Path), help="Directory of the local stores.")
+@click.option("--database-url", help="Database of the node; default SQLite in the directory.")
+@click.option("--objects-url", help="Object store of the node; default the directory.")
+@click.option("--master", "spark_master", help="Spark master URL; default local[2].")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def deprecate(*, dataset: str, as_json: bool, **given: Any) -> None:
+    """Let this engine version stand for older ones in DATASET, a derivative of this node.
+
+    Every execution is made again by the version at hand; if all rows come out the same, that is
+    noted. Exit code 6: they do not, or something cannot be made again, and nothing is noted.
+    """
+    settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
+    try:
+        found = _deprecated(settings, dataset)
+    except NodeError as error:
+        raise click.ClickException(error.message) from None
+    if as_json:
+        click.echo(json.dumps(found.to_data(), indent=2))
+    else:
+        click.echo(f"{found.same} executions of older versions come out the same")
+        for block in found.differing:
+            click.echo(f"differs: {block}")
+        for block in found.not_verifiable:
+            click.echo(f"not verifiable here: {block}")
+        for line in found.compatible:
+            click.echo(f"noted as compatible: {line}")
+    sys.exit(0 if found.ok else DIFFERENT)
+
+
+def _deprecated(settings: WorkerSettings, name: str) -> Any:
+    # Spark is imported late: `--help` and wrong names need none.
+    from ..cli import scratch_of, worker_of
+    from ..main import Worker
+    from .deprecate import deprecate as make_again
+
+    stores = open_stores(
+        StoreSettings(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+        ),
+        repair=False,
+    )
+    scratch = scratch_of(settings)
+    try:
+        dataset = stores.dataset(DatasetRef.parse(name))
+        bench = worker_of(settings, stores, scratch, Worker).bench
+        show = sys.stderr.isatty()
+        found = make_again(
+            stores,
+            dataset,
+            bench,
+            progress=lambda n: (
+                click.echo(f"\r{n} executions", nl=False, err=True) if show else None
+            ),
+        )
+        bench.session.stop()
+        return found
+    finally:
+        stores.close()
+        shutil.rmtree(scratch, ignore_errors=True)
