@@ -78,8 +78,8 @@ def pull(
 ) -> None:
     """Copy a dataset, or what is new in it, into the folder DIR.
 
-    SOURCE is odf+http(s)://… (smart protocol), http(s)://… (simple protocol), another folder,
-    or REPOSITORY/[ACCOUNT/]NAME (see `odf-node repo`). It may be left out for a folder that was
+    SOURCE is odf+http(s)://… (smart protocol), http(s)://… (simple protocol), s3://…, another
+    folder, or REPOSITORY/[ACCOUNT/]NAME (see `odf-node repo`). It may be left out for a folder that was
     pulled before. Every block and object is checked against its hash before anything becomes
     visible; what an interrupted pull has fetched is not fetched again.
 
@@ -163,7 +163,7 @@ def push(
 ) -> None:
     """Publish the dataset in the folder DIR, or what is new in it, at TARGET.
 
-    TARGET is odf+http(s)://…, a folder, REPOSITORY or REPOSITORY/[ACCOUNT/]NAME (see
+    TARGET is odf+http(s)://…, s3://…, a folder, REPOSITORY or REPOSITORY/[ACCOUNT/]NAME (see
     `odf-node repo`); by default where the folder was pushed before, else the only repository.
     A dataset that is not there yet is created.
     """

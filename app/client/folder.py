@@ -25,9 +25,8 @@ from storage.values import ObjectKind
 
 from .http import CHUNK_BYTES, DatasetMissing
 from .limits import LIMITS, ClientLimits, TooMuch
-from .receive import begins_anew, check_continues, check_same_seed
+from .receive import check_follows
 from .repositories import malformed_head
-from .walk import ChainReader
 
 LOCK = ".pull-lock"
 KNOWN_ENTRIES = frozenset({*KIND_FOLDERS.values(), "info", "refs"})
@@ -108,11 +107,7 @@ class FolderRepository:
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
     ) -> None:
         """As `Target` has it."""
-        local = [] if old is None else ChainReader(self, limits=self._limits).chain(old)
-        if force and local and begins_anew(new):
-            check_same_seed(local[0], new[0])
-            local = []
-        check_continues(local, new)
+        check_follows(self, new, old=old, force=force, limits=self._limits)
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
         """Write the blocks, then the head. Call it under `locked()`.

@@ -144,6 +144,18 @@ class NodeApi:
         answer = self._call("POST", "refresh", query=given)
         return self._wait_for(str(answer["url"])) if "job" in answer else answer
 
+    def lineage(
+        self, *, upstream: int, downstream: int, columns: bool, form: str
+    ) -> dict[str, Any]:
+        """The graph around the dataset at `base`, or OpenLineage events."""
+        query = {
+            "upstream": str(upstream),
+            "downstream": str(downstream),
+            "columns": str(columns).lower(),
+            "format": form,
+        }
+        return self._call("GET", "lineage", query=query)
+
     def act(self, action: str, **given: str | int | bool | None) -> dict[str, Any]:
         """Have something done with the dataset at `base`; what came of it, waited for if need be.
 

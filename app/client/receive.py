@@ -14,7 +14,8 @@ from protocol.multihash import Multihash
 from storage.values import ObjectKind
 
 from .limits import LIMITS, ClientLimits, TooMuch
-from .walk import Comparison, Relation
+from .repositories import Repository
+from .walk import ChainReader, Comparison, Relation
 
 
 class DestinationAhead(Conflict):
@@ -154,6 +155,23 @@ def check_same_seed(local: HashedBlock, received: HashedBlock) -> None:
 def check_continues(local: Sequence[HashedBlock], new: Sequence[HashedBlock]) -> None:
     """The whole chain by all rules. Raises `ChainRuleBroken`."""
     fold(new, fold(local))
+
+
+def check_follows(
+    local: Repository,
+    new: Sequence[HashedBlock],
+    *,
+    old: Multihash | None,
+    force: bool,
+    limits: ClientLimits,
+) -> None:
+    """Whether `new` may follow the chain up to `old` that is read from `local`; with `force` a
+    whole chain may replace it. Raises `SeedOverwrite`, `ChainRuleBroken`."""
+    known = [] if old is None else ChainReader(local, limits=limits).chain(old)
+    if force and known and begins_anew(new):
+        check_same_seed(known[0], new[0])
+        known = []
+    check_continues(known, new)
 
 
 def begins_anew(new: Sequence[HashedBlock]) -> bool:

@@ -1,8 +1,8 @@
 """Pull and push between any two locations: picks the protocol, opens what it needs.
 
-source \\ target     folder             odf+http(s)          http(s)
+source \\ target     folder, bucket      odf+http(s)          http(s)
 odf+http(s)         smart pull          not supported        read-only
-http(s)             simple pull         not supported        read-only
+http(s), bucket     simple pull         not supported        read-only
 folder              simple pull         smart push           read-only
 """
 
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from storage.values import Visibility
 
+from .bucket import BucketRepository
 from .folder import FolderRepository
 from .http import open_http
 from .limits import LIMITS, ClientLimits
@@ -31,11 +32,22 @@ def opened(
     location: Location, token: str | None = None, *, limits: ClientLimits = LIMITS
 ) -> Iterator[Repository]:
     """Any location for reading, by the simple protocol."""
-    if location.path is not None:
-        yield FolderRepository(location.path, limits=limits)
+    if location.path is not None or location.bucket:
+        yield target_at(location, limits)
         return
     with open_http(limits) as http:
         yield HttpRepository(location.base, token, http=http, limits=limits)
+
+
+def target_at(location: Location, limits: ClientLimits) -> Target:
+    """A place that is written to without a node. Raises `UnsupportedUrl`."""
+    if location.bucket:
+        return BucketRepository(location.bucket, limits=limits)
+    if location.path is None:
+        raise UnsupportedUrl(
+            f"a pull writes into a folder or bucket, not to {location}", url=str(location)
+        )
+    return FolderRepository(location.path, limits=limits)
 
 
 def pull(
@@ -47,11 +59,9 @@ def pull(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring the folder `target` to the head of `source`. Errors: see the two pulls."""
-    if target.path is None:
-        raise UnsupportedUrl(f"a pull writes into a folder, not to {target}", url=str(target))
-    folder = FolderRepository(target.path, limits=limits)
-    return pull_into(source, folder, token=token, force=force, limits=limits, progress=progress)
+    """Bring the folder or bucket `target` to the head of `source`. Errors: see the two pulls."""
+    into = target_at(target, limits)
+    return pull_into(source, into, token=token, force=force, limits=limits, progress=progress)
 
 
 def pull_into(
@@ -89,8 +99,8 @@ def push(
     folder = FolderRepository(source.path, limits=limits)
     if target.transfer is Transfer.SIMPLE:
         raise UnsupportedUrl(f"{target} can only be read; push to odf+{target}", url=str(target))
-    if target.path is not None:
-        mirror = FolderRepository(target.path, limits=limits)
+    if target.path is not None or target.bucket:
+        mirror = target_at(target, limits)
         if not create:
             mirror.head()
         return pull_simple(folder, mirror, force=force, limits=limits, progress=progress)

@@ -2,6 +2,7 @@
 
     odf+http://…  odf+https://…   smart transfer (reading and writing)
     http://…      https://…       simple transfer (reading)
+    s3://…  s3+http(s)://host/…   a bucket (reading and writing)
     file://…      a plain path    a dataset folder (reading and writing)
 
 A missing trailing slash is added. There is no probing: nothing is asked to find out.
@@ -30,14 +31,16 @@ class Transfer(Enum):
     SMART = "smart"
     SIMPLE = "simple"
     FOLDER = "folder"
+    BUCKET = "bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """A parsed dataset location. Exactly one of `base` (ends in `/`) and `path` is set."""
+    """A parsed dataset location. One of `base` (HTTP, ends in `/`), `bucket` and `path` is set."""
 
     transfer: Transfer
     base: str = ""
+    bucket: str = ""
     path: Path | None = None
 
     @classmethod
@@ -59,8 +62,11 @@ class Location:
                 return cls(transfer=Transfer.SIMPLE, base=http_base(text))
             case "odf+http" | "odf+https":
                 return cls(transfer=Transfer.SMART, base=http_base(text[len(ODF) :]))
+            case "s3" | "s3+http" | "s3+https":
+                return cls(transfer=Transfer.BUCKET, bucket=text.rstrip("/") + "/")
         raise UnsupportedUrl(
-            f"cannot reach {scheme}:// locations; use odf+http(s)://, http(s)://, file://, a path",
+            f"cannot reach {scheme}:// locations; use odf+http(s)://, http(s)://, s3://, file://, "
+            "a path",
             url=text,
         )
 
@@ -73,6 +79,8 @@ class Location:
     def __str__(self) -> str:
         if self.path is not None:
             return str(self.path)
+        if self.bucket:
+            return self.bucket
         return (ODF if self.transfer is Transfer.SMART else "") + self.base
 
 

@@ -45,7 +45,6 @@ def test_anything_else_is_a_folder(text, path):
     "text",
     [
         "",
-        "s3://bucket/prefix/",
         "ipfs://cid/",
         "odf+file:///tmp/x",
         "ftp://host/",
