@@ -22,6 +22,13 @@ from .java import java_home
 
 LOCAL_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """Quick start and small jobs; measured a third faster to start than the defaults."""
+SAME_EVERYWHERE_FLAGS = (
+    "-Duser.language=en",
+    "-Duser.country=US",
+    "-Duser.timezone=UTC",
+    "-Dfile.encoding=UTF-8",
+)
+"""Results must not depend on where a worker runs."""
 QUIET = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -38,6 +45,7 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.catalogImplementation": "in-memory",
     # A query may name views only: without this, any file of the machine is a table.
     "spark.sql.runSQLOnFiles": "false",
@@ -100,6 +108,7 @@ def _prepare_environment(options: SparkOptions, scratch: Path) -> None:
     logging_file = scratch / "log4j2.properties"
     logging_file.write_text(QUIET.strip() + "\n")
     flags = [f"-Dlog4j2.configurationFile=file:{logging_file}", f"-Djava.io.tmpdir={scratch}"]
+    flags += SAME_EVERYWHERE_FLAGS
     if options.master.startswith("local"):
         flags += LOCAL_JVM_FLAGS
     arguments = ["--driver-memory", options.memory, "--driver-java-options", " ".join(flags)]

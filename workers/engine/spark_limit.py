@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from .port import InvalidQuery
@@ -25,7 +26,8 @@ def limited(session: SparkSession, seconds: float) -> Iterator[None]:
 
     def expire() -> None:
         expired.set()
-        spark._jsc.sc().cancelJobGroupAndFutureJobs(group)
+        with suppress(Py4JError, ConnectionError):  # Spark is gone, and the query with it
+            spark._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     timer = threading.Timer(seconds, expire)
     timer.daemon = True
@@ -39,4 +41,4 @@ def limited(session: SparkSession, seconds: float) -> Iterator[None]:
         raise
     finally:
         timer.cancel()
-        spark.setLocalProperty("spark.jobGroup.id", None)
+        spark._jsc.clearJobGroup()

@@ -1,0 +1,157 @@
+"""Queries on Spark reach nothing but their inputs, and end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from protocol.metadata.engine import TransformResponseInvalidQuery, TransformResponseSuccess
+from tests.workers.engine.changes import APPEND, CITIES, cities
+from tests.workers.engine.requests import Derivative, sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def answer(spark: SparkSession, folder: Path, query: str, **engine: Any) -> Any:
+    from workers.engine.spark_engine import SparkEngine
+
+    derivative = Derivative(
+        engine=SparkEngine(spark, **engine),
+        folder=folder,
+        transform=sql(query),
+        schemas={"cities": CITIES},
+    )
+    return derivative.run({"cities": cities((APPEND, "a", 1))})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "timestamp'now'",
+        "date 'today'",
+        "timestamp /* the */ 'yesterday'",
+        "cast('now' as timestamp)",
+        "to_date('tomorrow')",
+        "to_timestamp('now')",
+        "unix_timestamp()",
+        "curdate()",
+        "current_user",
+        "session_user",
+        "current_database()",
+        "current_timezone()",
+        "rand()",
+        "randn(1)",
+        "randstr(3)",
+        "uniform(1, 5)",
+        "shuffle(array(1, 2))",
+        "monotonically_increasing_id()",
+        "spark_partition_id()",
+        "input_file_name()",
+        "aes_encrypt(city, '0000111122223333')",
+        "reflect('java.lang.System', 'getProperty', 'user.home')",
+        "try_reflect('java.lang.System', 'getProperty', 'user.home')",
+        "java_method('java.util.UUID', 'randomUUID')",
+        "from_xml(city, 'a int', map('rowValidationXSDPath', '/etc/passwd'))",
+        "schema_of_xml('<a/>')",
+    ],
+)
+def test_what_differs_from_run_to_run_or_reaches_outside_is_refused(
+    expression: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    response = answer(spark, tmp_path, f"select event_time, {expression} as x from cities")
+    assert isinstance(response, TransformResponseInvalidQuery), response
+    assert "not available" in response.message or "another result" in response.message
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select /*+ REPARTITION(3) */ event_time from cities",
+        "select event_time from cities distribute by n",
+        "select event_time from cities sort by n",
+        "select event_time from cities tablesample (50 percent)",
+        "select transform(n) using 'cat' as (event_time timestamp) from cities",
+        "select event_time from parquet.`/etc`",
+        "select event_time from (select event_time from cities order by n)",
+        "set spark.sql.ansi.enabled = false",
+        "refresh table cities",
+        "cache table cities",
+        "explain select event_time from cities",
+        "describe cities",
+        "begin select 1; end",
+        "create temporary function f as 'java.lang.String'",
+        "add jar '/tmp/x.jar'",
+    ],
+)
+def test_how_rows_are_spread_and_other_statements_are_none_of_a_querys_business(
+    query: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    response = answer(spark, tmp_path, query)
+    assert isinstance(response, TransformResponseInvalidQuery), response
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("upper('ıi')", "II"),
+        ("date_format(timestamp'2020-03-01 12:00:00', 'MMMM EEEE')", "March Sunday"),
+        ("cast(timestamp'2020-01-01 00:00:00' as string)", "2020-01-01 00:00:00"),
+        ("'now'", "now"),
+    ],
+)
+def test_zone_and_language_are_fixed(
+    expression: str, value: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    derivative = Derivative(
+        engine=SparkEngine(spark),
+        folder=tmp_path,
+        transform=sql(f"select event_time, {expression} as x from cities"),
+        schemas={"cities": CITIES},
+    )
+    assert isinstance(
+        derivative.run({"cities": cities((APPEND, "a", 1))}), TransformResponseSuccess
+    )
+    assert derivative.table()["x"].to_pylist() == [value]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["cast(city as int)", "n / 0", "cast(n + 9223372036854775807 as bigint)", "array(1)[5]"],
+)
+def test_wrong_values_are_errors_not_nulls(
+    expression: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    response = answer(spark, tmp_path, f"select event_time, {expression} as x from cities")
+    assert isinstance(response, TransformResponseInvalidQuery)
+
+
+def test_a_query_that_takes_too_long_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
+    endless = "select event_time, explode(sequence(1, 100000000)) as x from cities"
+    began = time.monotonic()
+    response = answer(
+        spark,
+        tmp_path / "long",
+        f"select event_time, x from ({endless}) where length(sha2(cast(x as string), 512)) < 0",
+        seconds=3.0,
+    )
+    assert isinstance(response, TransformResponseInvalidQuery), response
+    assert "within 3 seconds" in response.message
+    assert time.monotonic() - began < 60
+    again = answer(spark, tmp_path / "next", "select event_time from cities")
+    assert isinstance(again, TransformResponseSuccess)
+
+
+def test_unpivot_is_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
+    query = (
+        "select op, event_time, k, v from "
+        "(select * from cities unpivot (v for k in (n as `number`, offset as `place`)))"
+    )
+    assert isinstance(answer(spark, tmp_path, query), TransformResponseSuccess)
