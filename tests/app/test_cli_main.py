@@ -74,7 +74,7 @@ def test_wrong_usage_is_a_json_document_when_json_is_asked_for():
 
 
 def test_a_location_nobody_can_reach_is_wrong_usage(tmp_path):
-    done = CliRunner().invoke(main, ["log", "s3://bucket/x"])
+    done = CliRunner().invoke(main, ["log", "ipfs://bucket/x"])
     assert done.exit_code == 2
 
 
