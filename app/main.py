@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from protocol.errors import BadInput, NodeError
 
 from .following import Follower
-from .http import audit, datasets, identity, jobs, login, schemas, system, uploads
+from .http import audit, datasets, identity, jobs, login, schemas, system, uploads, variables
 from .http.access import add_access_routes
 from .http.answers import error_answer, not_found_answer
 from .http.datasets import add_dataset_routes
@@ -34,6 +34,7 @@ from .http.gate import Gate
 from .http.history import add_history_routes
 from .http.ingest import add_ingest
 from .http.jobs import add_job_routes
+from .http.lineage import add_lineage_routes
 from .http.mirrors import add_mirror_routes
 from .http.object_uploads import MAX_UPLOADS
 from .http.objects import ObjectPaths
@@ -48,9 +49,9 @@ from .http.verify import add_verify_routes
 from .mirroring import MirrorRunner
 from .observe.watched import Watched
 from .settings import Tenancy
+from .ticking import Ticker
 from .usecases.audit import forget_old_deeds
 from .usecases.objects import AtHand
-from .ticking import Ticker
 from .usecases.uploaded_files import clear_away
 from .wiring import Node
 from .ws.sockets import Transfers
@@ -130,7 +131,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         redoc_url=None,
     )
     api.state.node = node
-    for part in (system, audit, schemas, identity, login, uploads, datasets, jobs):
+    for part in (system, audit, schemas, identity, login, uploads, datasets, jobs, variables):
         api.include_router(part.router)
     routes = APIRouter()
     prefix = PREFIX[node.settings.tenancy]
@@ -143,6 +144,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     add_history_routes(routes, prefix)
     add_read_routes(routes, prefix)
     add_verify_routes(routes, prefix)
+    add_lineage_routes(routes, prefix)
     add_mirror_routes(routes, prefix)
     add_dataset_routes(routes, prefix)
     add_derivative_routes(routes, prefix)

@@ -32,3 +32,9 @@ def threaded(threads: int = THREADS) -> Iterator[Run]:
                 raise failures[0]
 
         yield run
+
+
+def in_turn(jobs: Iterable[Callable[[], None]]) -> None:
+    """A `run` for digests of a few rows: one job after the other."""
+    for job in jobs:
+        job()

@@ -29,8 +29,6 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     dry_run: bool = False
     max_vanish_percent: int | None = None
     """Rows of a snapshot that may vanish at once; absent means all of them."""
-    on_bad_rows: Literal["fail", "quarantine"] = "fail"
-    """Whether rows that cannot be read fail the batch, or are set aside."""
 
 
 class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -67,6 +65,10 @@ class IngestReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     """Bytes of the new data slice."""
     slices: tuple[SliceReceipt, ...] = ()
     """All new slices, in order of their rows."""
+    dry_run: bool = False
+    """Whether this is what would have become of it: nothing was committed."""
+    schema: dict[str, Any] | None = None
+    """Of a dry run: the schema the dataset would have, as ODF has it."""
 
 
 def slice_receipt(data: DataSlice) -> SliceReceipt:

@@ -36,10 +36,12 @@ from .values import (
     ObjectKey,
     RequestKey,
     Role,
+    Schedule,
     StoredPassword,
     Token,
     TransferUrl,
     UploadedFile,
+    Variable,
     Visibility,
 )
 
@@ -442,3 +444,39 @@ class AuditLog(Protocol):
 
     def prune(self, *, before: Instant) -> int:
         """Forget what was done before then; returns how many deeds."""
+
+
+class Schedules(Protocol):
+    """Work that begins by itself. Those of a dataset go with it.
+
+    `put` adds or replaces; unknown dataset → `DatasetNotFound`.
+    """
+
+    def put(self, schedule: Schedule) -> None: ...
+    def find(self, schedule: str) -> Schedule | None: ...
+    def of_dataset(self, dataset: DatasetId) -> Sequence[Schedule]:
+        """In the order they were made."""
+
+    def remove(self, schedule: str) -> bool: ...
+    def due(self, now: Instant, *, limit: int = 100) -> Sequence[Schedule]:
+        """Those whose time has come, longest overdue first."""
+
+    def next_due(self) -> Instant | None: ...
+    def start(
+        self, schedule: Schedule, spec: JobSpec, *, now: Instant, next_at: Instant | None
+    ) -> JobId | None:
+        """Queue the job and move on to the next time, both or neither.
+
+        None: another process did, or the schedule was changed since.
+        """
+
+
+class Variables(Protocol):
+    """Variables and sealed secrets of datasets and accounts, by the id of their owner."""
+
+    def put(self, owner: str, variable: Variable) -> None: ...
+    def of_owner(self, owner: str) -> Mapping[str, Variable]:
+        """By name, in the order of names."""
+
+    def remove(self, owner: str, name: str) -> bool: ...
+    def owners(self) -> Sequence[str]: ...

@@ -263,3 +263,36 @@ class UploadedFile:
     created_at: Instant
     hash: Multihash | None = None
     size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Work on a dataset that begins by itself, by a cron expression or every so many seconds.
+
+    `next_at` is None while it is paused, and when there is no time to come.
+    """
+
+    id: str
+    dataset: DatasetId
+    kind: str
+    payload: dict[str, Any]
+    cron: str | None
+    every_s: int | None
+    time_zone: str
+    paused: bool
+    created_at: Instant
+    created_by: AccountId | None = None
+    last_at: Instant | None = None
+    next_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """What templates of sources may read by its name. That of a secret is encrypted."""
+
+    name: str
+    is_secret: bool
+    value: bytes = field(repr=False)
+    updated_at: Instant
+    key_id: str | None = None
+    """Which key a secret is encrypted with."""

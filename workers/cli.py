@@ -110,6 +110,13 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         )
     )
     first, *others = engines(settings, session)
+    archives = PrepareLimits(
+        max_bytes=settings.max_fetched_bytes,
+        max_ratio=settings.max_unpack_ratio,
+        max_entries=settings.max_archive_entries,
+        commands=frozenset(settings.pipe_commands),
+        command_seconds=settings.pipe_s,
+    )
     bench = Bench(
         session=session,
         engine=first,
@@ -120,6 +127,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
             columns=settings.max_columns,
             cell_bytes=settings.max_cell_bytes,
             row_bytes=settings.max_row_bytes,
+            archives=archives,
         ),
         cut=Cut(
             rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
@@ -127,13 +135,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         states=_merge_states(settings),
         commit_attempts=settings.commit_attempts,
         fetch=_fetch_rules(settings),
-        preparation=PrepareLimits(
-            max_bytes=settings.max_fetched_bytes,
-            max_ratio=settings.max_unpack_ratio,
-            max_entries=settings.max_archive_entries,
-            commands=frozenset(settings.pipe_commands),
-            command_seconds=settings.pipe_s,
-        ),
+        preparation=archives,
         poll_max_vanish_percent=settings.poll_max_vanish_percent,
         max_fetches=settings.max_fetches,
         transforms=TransformOptions(

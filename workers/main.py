@@ -28,7 +28,7 @@ from storage.errors import LeaseLost
 from storage.history import receipt as history_receipt
 from storage.stores import Stores
 from storage.tracing import span
-from storage.values import Failed, Job, JobEnd, JobOutcome, Succeeded
+from storage.values import DatasetEntry, Failed, Job, JobEnd, JobOutcome, Succeeded
 
 from .compact.run import run_compaction
 from .ingest.group import Batch, IngestGroup
@@ -81,6 +81,8 @@ class Worker:
     on_end: Callable[[Job, JobOutcome, float], None] = _nothing
     """Told of every job that ended, and how long it took in seconds."""
     stop: threading.Event = field(default_factory=threading.Event)
+    secrets: Callable[[DatasetEntry], Mapping[str, str]] = lambda _: {}
+    """What templates of a dataset's sources may read, beside what the administrator allows."""
 
     def work(self, *, once: bool = False) -> None:
         """Run jobs until asked to stop; with `once`, until none is left."""
@@ -220,8 +222,15 @@ class Worker:
     def poll(self, job: Job) -> dict[str, Any]:
         """Fetches of a polling source; the job's submission is the time of all its blocks."""
         dataset, payload = self._subject(job, poll_job.payload_of)
+        self.bench.meter.phase("fetch")
+        variables = {**self.bench.fetch.variables, **self.secrets(dataset.entry)}
+        fetch = replace(self.bench.fetch, variables=variables)
         receipt = run_poll(
-            dataset, payload, self.bench, now=job.submitted_at, repeated=job.attempt > 1
+            dataset,
+            payload,
+            replace(self.bench, fetch=fetch),
+            now=job.submitted_at,
+            repeated=job.attempt > 1,
         )
         return poll_job.to_json(receipt)
 

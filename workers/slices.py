@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,9 +48,15 @@ def write_slices(
     nulls = NullCounts(plan.schema)
     done: list[Written] = []
     running: deque[Future[Written]] = deque()
+    waiting = pieces(complete(batches, plan, nulls), cut.rows, cut.size)
+    start = plan.start
+    first, second = next(waiting, None), next(waiting, None)
+    if first is not None and second is None:  # threads for one cost more than they bring
+        done.append(_write(first, plan, folder / f"slice-{start}.parquet", start))
+        nulls.check()
+        return done
     with ThreadPoolExecutor(cut.threads, thread_name_prefix="slices") as pool:
-        start = plan.start
-        for piece in pieces(complete(batches, plan, nulls), cut.rows, cut.size):
+        for piece in chain(filter(None, (first, second)), waiting):
             if len(running) >= cut.threads:
                 done.append(running.popleft().result())
             path = folder / f"slice-{start}.parquet"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -24,7 +25,7 @@ from protocol.chain.state import Vocab
 from protocol.instant import Instant
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.multihash import SHA3_256, Multihash
-from storage.hashing import threaded
+from storage.hashing import in_turn, threaded
 
 from .conform import NullCounts, conform
 from .merge.columns import PROBLEM, CannotMerge, Operation
@@ -37,6 +38,8 @@ WINDOW_VALUES = 4 << 20
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 256 << 20
 READ_BYTES = 1 << 20
+SMALL_BYTES = 1 << 18
+"""A file that is hashed sooner than threads are started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +177,8 @@ def tallied(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordB
 
 def described(path: Path, start: int) -> DataSlice:
     """Hashes, size and offsets from `start`, taken from the file as it lies there."""
-    with pq.ParquetFile(path) as file, threaded() as run:
+    small = path.stat().st_size < SMALL_BYTES
+    with pq.ParquetFile(path) as file, nullcontext(in_turn) if small else threaded() as run:
         logical = digest_of(file, run=run).finish()
         rows = file.metadata.num_rows
     return DataSlice(

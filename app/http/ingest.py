@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 import anyio
 from anyio import to_thread
@@ -48,7 +48,6 @@ async def ingest(
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
     max_vanish_percent: Annotated[int | None, Query(alias="maxVanishPercent", ge=0, le=100)] = None,
-    on_bad_rows: Annotated[Literal["fail", "quarantine"], Query(alias="onBadRows")] = "fail",
     event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
     idempotency_key: Annotated[str | None, Header(alias="idempotency-key")] = None,
     prefer: Annotated[str, Header()] = "",
@@ -60,7 +59,6 @@ async def ingest(
         expected_head=expected_head,
         dry_run=dry_run,
         max_vanish_percent=max_vanish_percent,
-        on_bad_rows=on_bad_rows,
         key=parse_key(idempotency_key),
     )
     limiter = request.app.state.uploads

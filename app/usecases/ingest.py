@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
 
 from protocol.chain.state import ChainState
 from protocol.errors import BadInput
@@ -54,7 +53,6 @@ class IngestRequest:
     expected_head: str | None = None
     dry_run: bool = False
     max_vanish_percent: int | None = None
-    on_bad_rows: Literal["fail", "quarantine"] = "fail"
     key: str | None = None
     creates_source: bool = False
 
@@ -162,7 +160,6 @@ def _payload(request: IngestRequest, body: Multihash) -> IngestPayload:
         expected_head=request.expected_head,
         dry_run=request.dry_run,
         max_vanish_percent=request.max_vanish_percent,
-        on_bad_rows=request.on_bad_rows,
     )
 
 

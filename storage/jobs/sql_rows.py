@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,6 +19,23 @@ from .memory import job_id
 OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
 SHOWN = tuple(column for column in jobs.c if column.name != "body")
 """What is read of a job, unless it is to be run."""
+_END = (
+    sa.update(jobs)
+    .where(
+        jobs.c.number == sa.bindparam("its_number"),
+        jobs.c.tag == sa.bindparam("its_tag"),
+        jobs.c.worker == sa.bindparam("its_worker"),
+        jobs.c.status == JobStatus.RUNNING.value,
+    )
+    .values(
+        status=sa.bindparam("status"),
+        finished_at=sa.bindparam("finished_at"),
+        outcome=sa.bindparam("outcome"),
+        lease_until=None,
+        leader=None,
+        body=None,
+    )
+)
 _SPEC = ("kind", "dataset", "payload", "lock", "dedup_key", "account", "schedule", "trace")
 
 
@@ -53,21 +70,40 @@ def change_held(db: sa.Connection, job: JobId, worker: str, **values: Any) -> No
         raise LeaseLost(job, worker)
 
 
-def end_jobs(db: sa.Connection, ends: Iterable[JobEnd], now: Instant) -> None:
+def end_jobs(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
     """Give jobs their outcome, in the transaction of what they did. Raises as `change_held`."""
+    if not ends:
+        return
+    rows = []
     for end in ends:
+        number, tag = parse_id(end.job)
         succeeded = isinstance(end.outcome, Succeeded)
-        change_held(
-            db,
-            end.job,
-            end.worker,
-            status=(JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED).value,
-            finished_at=now,
-            lease_until=None,
-            leader=None,
-            body=None,
-            outcome=outcome_to_json(end.outcome),
+        rows.append(
+            {
+                "its_number": number,
+                "its_tag": tag,
+                "its_worker": end.worker,
+                "status": (JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED).value,
+                "finished_at": now,
+                "outcome": outcome_to_json(end.outcome),
+            }
         )
+    _require_held(db, ends)
+    db.execute(_END, rows)
+
+
+def _require_held(db: sa.Connection, ends: Sequence[JobEnd]) -> None:
+    """Raises `LeaseLost`, `JobNotFound` for the first job that is not its worker's."""
+    numbers = [parse_id(end.job)[0] for end in ends]
+    query = sa.select(jobs.c.number, jobs.c.tag, jobs.c.worker).where(
+        jobs.c.number.in_(numbers), jobs.c.status == JobStatus.RUNNING.value
+    )
+    rows = db.execute(query.with_for_update())
+    held = {(job_id(row.number, row.tag), row.worker) for row in rows}
+    for end in ends:
+        if (end.job, end.worker) not in held:
+            get_job(db, end.job)
+            raise LeaseLost(end.job, end.worker)
 
 
 def row_of(spec: JobSpec, now: Instant) -> dict[str, object]:

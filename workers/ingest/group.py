@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from protocol.chain.author import author
 from protocol.chain.state import ChainState
+from protocol.codec.manifests import to_data
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from storage import ingest_job
@@ -30,7 +33,7 @@ from ..write import Written
 from .merged import reads_history
 from .run import Bench, prepare, push_extras, put_slices, receipt
 
-TOGETHER_S = 0.25
+TOGETHER_S = 1.0
 """Seconds after which batches that are ready are committed, though more wait."""
 
 Failure = Callable[[Job, Exception], Failed]
@@ -127,8 +130,11 @@ class IngestGroup:
         path = self._input(batch, scratch)
         outcome = prepare(self._dataset, plan, path, bench, scratch, push_extras(state, payload))
         blocks, after = author(state, outcome.events, system_time=plan.system_time)
-        done = Succeeded(ingest_job.to_json(receipt(plan, outcome, blocks)))
-        ready.ends.append(self._end(batch, done))
+        told = receipt(plan, outcome, blocks)
+        if payload.dry_run:
+            schema = None if after.data_schema is None else to_data(after.data_schema)
+            told = structs.replace(told, dry_run=True, schema=schema)
+        ready.ends.append(self._end(batch, Succeeded(ingest_job.to_json(told))))
         if payload.dry_run:
             return state
         ready.blocks += blocks

@@ -1,0 +1,1 @@
+"""What publishers leave with a node beside their data: schedules, variables of sources."""
