@@ -1,4 +1,4 @@
-"""The story of a dataset: created, posted to, pulled, verified, pushed on, and a forgery found.
+"""The story of a dataset: created, posted to, pulled, verified, pushed on, derived from.
 
 Plays on two real nodes with the `odf-node` command, as a person would. The first node keeps
 running at the end unless DEMO_KEEP_RUNNING=0. Everything lives below `.odf-node/demo`.
@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PLACE = Path(os.environ.get("DEMO_DIR", HERE.parent / ".odf-node" / "demo"))
@@ -212,6 +213,41 @@ def exchange(first: Node, second: Node, simple: str, smart: str) -> str:
     return copy
 
 
+def derive(first: Node) -> None:
+    """A derivative is defined, computed, and follows when more rows are posted."""
+    say("Another dataset is derived from it by SQL: the coldest and warmest hour of each day")
+    manifest = str(HERE / "weather" / "daily.yaml")
+    words = ["dataset", "create", manifest, "--node", first.url, "--visibility", "public"]
+    print(odf(*words, token=first.token))
+    daily = f"{first.url}/weather-daily"
+    before = up_to_date(daily)
+    print(f"{before['records']} days of three airports, block {before['head']}")
+    say("One more hour is posted; the derivative follows by itself")
+    hour = "EWR,2014,1,8,1,20.0,10.0,60.0,270,10.0,NA,0,1020,10,2014-01-08T06:00:00Z\n"
+    text = gzip.decompress((HERE / "weather" / "weather.csv.gz").read_bytes()).decode()
+    path = PLACE / "one-more.csv"
+    path.write_text(text[: text.index("\n") + 1] + hour)
+    odf("ingest", path.name, f"{first.url}/weather", token=first.token)
+    after = up_to_date(daily, behind=before["head"])
+    print(f"{after['records'] - before['records']} more days came out, block {after['head']}")
+    print(odf("log", daily, "--limit", "1"))
+
+
+def up_to_date(dataset: str, *, behind: str | None = None) -> dict[str, Any]:
+    """The description of a derivative once it has read all there is, on another head than that."""
+    started = time.monotonic()
+    while True:
+        with urllib.request.urlopen(dataset, timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+        status = found["derivation"]["status"]
+        if status == "up-to-date" and found["head"] != behind:
+            print(f"up to date after {time.monotonic() - started:.1f} s")
+            return found
+        if status == "paused" or time.monotonic() - started > 180:
+            raise SystemExit(f"{dataset} does not follow: {found['derivation']}")
+        time.sleep(0.2)
+
+
 def forge(second: Node, copy: str) -> None:
     """One flipped bit at the second node: found by verification, refused by a pull."""
     path = flip_a_byte(stored(second))
@@ -248,6 +284,7 @@ def main() -> None:
         first, second = nodes
         simple, smart = publish(first)
         forge(second, exchange(first, second, simple, smart))
+        derive(first)
         say("Done: what was posted is what everybody holds, and what was forged was found")
         kept = KEEP_RUNNING
         if kept:
