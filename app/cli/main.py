@@ -85,6 +85,7 @@ COMMANDS = {
     "index": ("app.cli.upkeep:index", "Make a node's index again from its objects."),
     "audit": ("app.cli.audit:audit", "Show who did what on a node."),
     "db": ("app.cli.upkeep:db", "Bring a node's database up to date."),
+    "lineage": ("app.cli.lineage:lineage", "Show what a dataset is made of, and what of it."),
     "read": ("app.cli.read:read", "Print rows of a dataset, as of some time if asked."),
     "log": ("app.cli.log:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("app.cli.blocks:inspect", "Show a block file as a manifest."),

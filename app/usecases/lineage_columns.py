@@ -1,0 +1,90 @@
+"""Which columns of the inputs a column of a derivative is made of, read from its SQL.
+
+Values only: what decides whether a row is there (filters, joins, grouping) is not counted. SQL
+that cannot be followed gives no answer rather than half of one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from protocol.metadata.transforms import SqlQueryStep, Transform
+
+DIALECTS = {
+    "spark": "spark, normalization_strategy=case_sensitive",
+    "datafusion": "postgres",
+    "risingwave": "risingwave",
+}
+"""Dialects by engine; DataFusion speaks that of PostgreSQL, near enough for names."""
+MAX_SQL_CHARS = 100_000
+
+Origins = dict[str, list[tuple[str, str]]]
+"""For each output column, pairs of the name of an input and of a column of it."""
+
+
+def column_origins(transform: Transform, inputs: Mapping[str, Sequence[str]]) -> Origins | None:
+    """Origins of every output column; `inputs` are columns by the name the query uses.
+
+    None when the query cannot be followed: another dialect, or columns that nobody knows.
+    """
+    dialect = DIALECTS.get(transform.engine.lower())
+    steps = transform.queries or ()
+    if dialect is None or not steps or sum(len(s.query) for s in steps) > MAX_SQL_CHARS:
+        return None
+    try:
+        return _followed(steps, inputs, dialect)
+    except Exception as problem:  # whatever a parser makes of a stranger's text
+        logging.getLogger("odf.node").debug("no lineage of columns: %s", str(problem)[:200])
+        return None
+
+
+def _followed(
+    steps: Sequence[SqlQueryStep], inputs: Mapping[str, Sequence[str]], dialect: str
+) -> Origins:
+    """Each step in terms of the inputs, the last one is the output."""
+    known: dict[str, Origins] = {
+        name: {column: [(name, column)] for column in columns}
+        for name, columns in inputs.items()
+        if columns
+    }
+    found: Origins = {}
+    for step in steps:
+        found = _origins(step.query, known, dialect)
+        if step.alias is not None:
+            known[step.alias] = found
+    return found
+
+
+def _origins(sql: str, known: Mapping[str, Origins], dialect: str) -> Origins:
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.lineage import lineage
+    from sqlglot.optimizer.qualify import qualify
+
+    schema: dict[str, Any] = {
+        name: dict.fromkeys(columns, "unknown") for name, columns in known.items()
+    }
+    parsed = sqlglot.parse_one(sql, dialect=dialect)
+    qualified: Any = qualify(parsed, schema=schema, dialect=dialect)
+    ours = {part.alias_or_name for part in qualified.find_all(exp.CTE)}
+    for table in qualified.find_all(exp.Table):
+        if table.name not in known and table.name not in ours:
+            raise LookupError(f"the columns of {table.name!r} are not known")
+    return {
+        name: _leaves(lineage(name, sql, schema=schema, dialect=dialect), known)
+        for name in qualified.named_selects
+    }
+
+
+def _leaves(root: Any, known: Mapping[str, Origins]) -> list[tuple[str, str]]:
+    from sqlglot import exp
+
+    found: dict[tuple[str, str], None] = {}
+    for node in root.walk():
+        if isinstance(node.expression, exp.Table):
+            column = exp.to_column(node.name).name
+            for origin in known.get(node.expression.name, {}).get(column, ()):
+                found[origin] = None
+    return list(found)

@@ -1,0 +1,304 @@
+"""Lineage of datasets and columns, private ones hidden; OpenLineage as its own client has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from openlineage.client import event_v2
+from openlineage.client.facet_v2 import (
+    column_lineage_dataset,
+    dataset_version_dataset,
+    documentation_dataset,
+    schema_dataset,
+    sql_job,
+)
+from openlineage.client.serde import Serde
+from service import SCHEMA, Service, serving
+
+from app.cli.main import main
+from app.usecases.lineage_columns import column_origins
+from protocol.chain.author import author
+from protocol.chain.state import EMPTY
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.instant import Instant
+from protocol.metadata.events import DatasetKind, Seed, SetDataSchema, SetInfo, SetTransform
+from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from storage.values import DatasetEntry, Visibility
+
+NOON = Instant.parse("2050-01-01T12:00:00Z")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path, tenancy="multi") as service:
+        yield service
+
+
+def made(
+    service: Service,
+    name: str,
+    *inputs: DatasetEntry,
+    sql: str = "select 1",
+    hidden: bool = False,
+) -> DatasetEntry:
+    """A dataset of anna's: a root, or a derivative of these."""
+    service.token("anna")
+    dataset = DatasetId(name.encode().ljust(32, b"."))
+    kind = DatasetKind.Derivative if inputs else DatasetKind.Root
+    events: list[Any] = [Seed(dataset_id=dataset, dataset_kind=kind), SetInfo(description=name)]
+    if inputs:
+        events.append(
+            SetTransform(
+                inputs=tuple(
+                    TransformInput(dataset_ref=DatasetRef(id=one.id), alias=str(one.alias.name))
+                    for one in inputs
+                ),
+                transform=TransformSql(engine="spark", queries=(SqlQueryStep(query=sql),)),
+            )
+        )
+    blocks, _ = author(EMPTY, [*events, SetDataSchema(schema=SCHEMA)], system_time=NOON)
+    entry = DatasetEntry(
+        dataset,
+        DatasetAlias.parse(f"anna/{name}"),
+        kind,
+        Visibility.PRIVATE if hidden else Visibility.PUBLIC,
+        NOON,
+    )
+    service.node.stores.create_dataset(entry, blocks)
+    service.node.stores.registry.set_inputs(dataset, [one.id for one in inputs])
+    return entry
+
+
+@pytest.fixture
+def family(service: Service) -> dict[str, DatasetEntry]:
+    """root, other (hidden) → mid → top; root → aside (hidden) → behind."""
+    root = made(service, "root")
+    other = made(service, "other", hidden=True)
+    sql = "select r.event_time, upper(r.city) as city, r.population + 1 as population from root r"
+    mid = made(service, "mid", root, other, sql=sql)
+    top = made(service, "top", mid, sql="select event_time, city from mid")
+    aside = made(service, "aside", root, hidden=True)
+    behind = made(service, "behind", aside)
+    made_ones = (root, other, mid, top, aside, behind)
+    return {str(one.alias.name): one for one in made_ones}
+
+
+def graph(service: Service, name: str, token: str | None = None, **params: Any) -> dict[str, Any]:
+    with service.http(token) as client:
+        answer = client.get(f"/anna/{name}/lineage", params=params)
+    assert answer.status_code == 200
+    return dict(answer.json())
+
+
+def names(found: dict[str, Any]) -> set[str | None]:
+    return {one["alias"] for one in found["datasets"]}
+
+
+def test_inputs_and_users_are_found_and_private_ones_are_hidden(
+    service: Service, family: dict[str, DatasetEntry]
+) -> None:
+    found = graph(service, "mid")
+    assert names(found) == {"anna/mid", "anna/root", "anna/top", None}
+    [unknown] = [one for one in found["datasets"] if one["alias"] is None]
+    assert unknown == {
+        "id": str(family["other"].id),
+        "alias": None,
+        "kind": None,
+        "columns": None,
+    }
+    assert {(e["input"], e["output"]) for e in found["edges"]} == {
+        (str(family["root"].id), str(family["mid"].id)),
+        (str(family["other"].id), str(family["mid"].id)),
+        (str(family["mid"].id), str(family["top"].id)),
+    }
+    # neither the private user of the root nor what lies behind it
+    assert names(graph(service, "root")) == {"anna/root", "anna/mid", "anna/top"}
+
+
+def test_the_owner_sees_everything(service: Service, family: dict[str, DatasetEntry]) -> None:
+    token = service.token("anna")
+    assert names(graph(service, "root", token)) == {
+        f"anna/{name}" for name in ("root", "mid", "top", "aside", "behind")
+    }
+    assert names(graph(service, "behind", token)) == {"anna/behind", "anna/aside", "anna/root"}
+
+
+def test_steps_are_limited(service: Service, family: dict[str, DatasetEntry]) -> None:
+    near = graph(service, "root", downstream=1)
+    assert (names(near), near["isCut"]) == ({"anna/root", "anna/mid"}, True)
+    assert names(graph(service, "top", upstream=0, downstream=0)) == {"anna/top"}
+    with service.http() as client:
+        assert client.get("/anna/top/lineage", params={"upstream": 1000}).status_code == 400
+        assert client.get("/anna/aside/lineage").status_code == 404
+
+
+def test_columns_are_followed_through_the_sql(
+    service: Service, family: dict[str, DatasetEntry]
+) -> None:
+    found = graph(service, "top", columns="true")
+    columns = {one["alias"]: one["columns"] for one in found["datasets"]}
+    mid = str(family["mid"].id)
+    assert columns["anna/top"]["city"] == [{"dataset": mid, "column": "city"}]
+    root = str(family["root"].id)
+    assert columns["anna/mid"]["population"] == [{"dataset": root, "column": "population"}]
+    assert columns["anna/root"] is None
+
+
+def test_openlineage_events_are_those_its_own_client_makes(
+    service: Service, family: dict[str, DatasetEntry]
+) -> None:
+    found = graph(service, "mid", format="openlineage", downstream=0)["events"]
+    assert [event["schemaURL"].rpartition("/")[2] for event in found] == [
+        "JobEvent",
+        "DatasetEvent",
+    ]
+    for event in found:
+        assert without_empty(Serde.to_dict(rebuilt(event))) == without_empty(event)
+    job = found[0]
+    assert job["job"]["facets"]["sql"]["dialect"] == "spark"
+    assert [one["name"] for one in job["inputs"]] == [
+        str(family["root"].id),
+        str(family["other"].id),
+    ]
+    fields = job["outputs"][0]["facets"]["columnLineage"]["fields"]
+    assert fields["city"]["inputFields"] == [
+        {"namespace": service.url, "name": str(family["root"].id), "field": "city"}
+    ]
+
+
+def rebuilt(event: dict[str, Any]) -> Any:
+    """The same event by the classes of the OpenLineage client, which check what they are given."""
+    plain = {"eventTime": event["eventTime"], "producer": event["producer"]}
+    if "dataset" in event:
+        return event_v2.DatasetEvent(
+            **plain, dataset=_dataset(event_v2.StaticDataset, event["dataset"])
+        )
+    job = event["job"]
+    return event_v2.JobEvent(
+        **plain,
+        job=event_v2.Job(
+            namespace=job["namespace"], name=job["name"], facets=_facets(job["facets"])
+        ),
+        inputs=[_dataset(event_v2.InputDataset, one) for one in event["inputs"]],
+        outputs=[_dataset(event_v2.OutputDataset, one) for one in event["outputs"]],
+    )
+
+
+def _dataset(kind: Any, given: dict[str, Any]) -> Any:
+    return kind(namespace=given["namespace"], name=given["name"], facets=_facets(given["facets"]))
+
+
+def _facets(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: _facet(name, facet) for name, facet in given.items()}
+
+
+def _facet(name: str, given: dict[str, Any]) -> Any:
+    said = {key: value for key, value in given.items() if not key.startswith("_")}
+    producer = given["_producer"]
+    match name:
+        case "schema":
+            fields = [schema_dataset.SchemaDatasetFacetFields(**one) for one in said["fields"]]
+            return schema_dataset.SchemaDatasetFacet(fields=fields, producer=producer)
+        case "columnLineage":
+            columns = {
+                column: column_lineage_dataset.Fields(
+                    inputFields=[
+                        column_lineage_dataset.InputField(**one) for one in part["inputFields"]
+                    ]
+                )
+                for column, part in said["fields"].items()
+            }
+            return column_lineage_dataset.ColumnLineageDatasetFacet(
+                fields=columns, producer=producer
+            )
+        case "version":
+            return dataset_version_dataset.DatasetVersionDatasetFacet(**said, producer=producer)
+        case "documentation":
+            return documentation_dataset.DocumentationDatasetFacet(**said, producer=producer)
+        case _:
+            return sql_job.SQLJobFacet(**said, producer=producer)
+
+
+def without_empty(value: Any) -> Any:
+    """Absent and empty are the same to OpenLineage."""
+    if isinstance(value, dict):
+        parts = {key: without_empty(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part not in ({}, [], None)}
+    return [without_empty(part) for part in value] if isinstance(value, list) else value
+
+
+def test_the_command_line_draws_trees_and_prints_events(
+    service: Service, family: dict[str, DatasetEntry]
+) -> None:
+    url = f"{service.url}/anna/mid"
+    drawn = CliRunner().invoke(main, ["lineage", url, "--columns"])
+    assert drawn.exit_code == 0
+    assert drawn.stdout.splitlines()[:6] == [
+        "anna/mid",
+        "  made of",
+        "    anna/root",
+        f"    {family['other'].id}",
+        "  used by",
+        "    anna/top",
+    ]
+    assert "anna/mid.city ← anna/root.city" in drawn.stdout
+    events = CliRunner().invoke(main, ["lineage", url, "--openlineage"])
+    assert len([json.loads(line) for line in events.stdout.splitlines()]) == 3
+    as_json = CliRunner().invoke(main, ["lineage", url, "--json"])
+    assert json.loads(as_json.stdout)["dataset"] == str(family["mid"].id)
+
+
+ORDERS = {"orders": ["event_time", "city", "n"], "acc/cities": ["id", "name"]}
+STEPS = (
+    ("spark", ["select * from orders"], {"city": ["orders.city"]}),
+    ("spark", ["select count(*) as c, 1 as one from orders"], {"c": [], "one": []}),
+    (
+        "spark",
+        ["select o.n * 2 as m, c.name as name from orders o join `acc/cities` c on c.id = o.city"],
+        {"m": ["orders.n"], "name": ["acc/cities.name"]},
+    ),
+    (
+        "datafusion",
+        ['step=select name || id as x from "acc/cities"', "select max(x) as x from step"],
+        {"x": ["acc/cities.name", "acc/cities.id"]},
+    ),
+    (
+        "spark",
+        ["select n from orders union all select id as n from `acc/cities`"],
+        {"n": ["orders.n", "acc/cities.id"]},
+    ),
+    (
+        "spark",
+        ["select sum(n) over (partition by city order by event_time) as s from orders"],
+        {"s": ["orders.n", "orders.city", "orders.event_time"]},
+    ),
+)
+
+
+@pytest.mark.parametrize(("engine", "queries", "expected"), STEPS)
+def test_columns_of_queries_are_followed(
+    engine: str, queries: list[str], expected: dict[str, list[str]]
+) -> None:
+    steps = [q.partition("=") if q.startswith("step=") else ("", "", q) for q in queries]
+    transform = TransformSql(
+        engine=engine,
+        queries=tuple(SqlQueryStep(alias=name or None, query=sql) for name, _, sql in steps),
+    )
+    found = column_origins(transform, ORDERS)
+    assert found is not None
+    for column, origins in expected.items():
+        assert sorted(f"{name}.{part}" for name, part in found[column]) == sorted(origins)
+
+
+@pytest.mark.parametrize(
+    ("engine", "sql"),
+    [("spark", "select from where"), ("flink", "select 1"), ("spark", "select x from nobody")],
+)
+def test_what_cannot_be_followed_has_no_answer(engine: str, sql: str) -> None:
+    transform = TransformSql(engine=engine, queries=(SqlQueryStep(query=sql),))
+    assert not (column_origins(transform, ORDERS) or {}).get("x")
