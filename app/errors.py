@@ -32,7 +32,6 @@ STATUS: dict[str, HTTPStatus] = {
     "NodeBusy": HTTPStatus.SERVICE_UNAVAILABLE,
     "RequestKeyReused": HTTPStatus.UNPROCESSABLE_ENTITY,
     "UnsupportedEncoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    "JobCancelled": HTTPStatus.CONFLICT,
     "TooManyAttempts": HTTPStatus.TOO_MANY_REQUESTS,
     "TooManyDeviceLogins": HTTPStatus.TOO_MANY_REQUESTS,
     "TooManyUploads": HTTPStatus.TOO_MANY_REQUESTS,

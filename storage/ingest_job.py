@@ -65,10 +65,14 @@ class IngestReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     """Bytes of the new data slice."""
     slices: tuple[SliceReceipt, ...] = ()
     """All new slices, in order of their rows."""
-    dry_run: bool = False
-    """Whether this is what would have become of it: nothing was committed."""
+
+
+class DryRunReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel"):
+    """What would become of the batch; nothing was committed."""
+
+    dry_run: bool = True
     schema: dict[str, Any] | None = None
-    """Of a dry run: the schema the dataset would have, as ODF has it."""
+    """Which the dataset would have, as ODF has it."""
 
 
 def slice_receipt(data: DataSlice) -> SliceReceipt:

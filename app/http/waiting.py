@@ -6,13 +6,20 @@ import re
 
 from starlette.responses import Response
 
+from protocol.errors import Conflict
 from storage.values import Failed, Job, JobId, Succeeded
 
 from ..wiring import Node
-from .answers import JsonAnswer, failed_answer
+from .answers import JsonAnswer, error_answer, failed_answer
 
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,9})")
-CANCELLED = Failed("JobCancelled", "the job was cancelled")
+
+
+class JobCancelled(Conflict):
+    """The job was cancelled before it ended."""
+
+    def __init__(self) -> None:
+        super().__init__("the job was cancelled")
 
 
 def patience_of(prefer: str, most_s: float) -> float:
@@ -43,4 +50,4 @@ def receipt_answer(job: Job) -> Response:
         case Failed() as failed:
             return failed_answer(failed)
         case None:
-            return failed_answer(CANCELLED)
+            return error_answer(JobCancelled())

@@ -128,10 +128,10 @@ def test_a_dry_run_within_a_group_leaves_nothing(worker: Worker, stores: Stores)
     worker.work(once=True)
     assert offsets(stores, [first, dry, last]) == [(0, 0), (1, 1), (1, 1)]
     assert dataset.state().num_records == 2
-    told = receipt(stores, dry)
-    assert told.dry_run
-    assert told.schema is not None
-    assert "n" in [field["name"] for field in told.schema["fields"]]
+    outcome = stores.jobs.get(dry).outcome
+    assert isinstance(outcome, Succeeded)
+    assert outcome.result["dryRun"] is True
+    assert "n" in [field["name"] for field in outcome.result["schema"]["fields"]]
 
 
 @pytest.mark.parametrize(

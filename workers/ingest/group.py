@@ -23,7 +23,7 @@ from protocol.multihash import Multihash
 from storage import ingest_job
 from storage.dataset import Dataset
 from storage.errors import LeaseLost, RefConflict
-from storage.ingest_job import IngestPayload
+from storage.ingest_job import DryRunReceipt, IngestPayload
 from storage.values import Failed, Job, JobEnd, JobOutcome, ObjectKind, Succeeded
 
 from ..history import local_file
@@ -133,7 +133,7 @@ class IngestGroup:
         told = receipt(plan, outcome, blocks)
         if payload.dry_run:
             schema = None if after.data_schema is None else to_data(after.data_schema)
-            told = structs.replace(told, dry_run=True, schema=schema)
+            told = DryRunReceipt(**structs.asdict(told), schema=schema)
         ready.ends.append(self._end(batch, Succeeded(ingest_job.to_json(told))))
         if payload.dry_run:
             return state
