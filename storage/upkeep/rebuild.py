@@ -12,7 +12,7 @@ lead to is left out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -20,8 +20,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from protocol.codec.blocks import decode_block, peek_block
-from protocol.errors import BadInput, Conflict, NodeError, NotFound
+from protocol.codec.blocks import decode_block
+from protocol.errors import Conflict, NodeError
 from protocol.identity import DatasetAlias, DatasetId, Name
 from protocol.metadata.events import DatasetKind, ExecuteTransform, Seed, SetTransform
 from protocol.multihash import Multihash
@@ -36,18 +36,16 @@ from ..ports import ObjectStore
 from ..sql.engine import reading, writing
 from ..sql.tables import blocks, datasets, inputs, refs
 from ..stores import SeedMismatch
-from ..values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+from ..values import DatasetEntry, Visibility
+from .block_files import Row, batches
 
 DEFAULT_OWNER = "kamu"
 """Whose datasets are that lie there under a name without account."""
 _DECLARING = (SetTransform.__name__, ExecuteTransform.__name__)
-BATCH = 250
 AHEAD = 32
 """Batches that are being read or wait to be taken in."""
-MAX_BLOCK_BYTES = 64 << 20
+READ_ROWS = 5000
 
-Row = tuple[bytes, bytes, int, bytes | None, str, bytes]
-"""A block as the driver takes it: dataset, hash, sequence number, prev, kind, raw."""
 _COLUMNS = "INSERT INTO blocks (dataset, hash, sequence_number, prev, kind, raw) VALUES "
 _INSERT = {
     "sqlite": _COLUMNS + "(?, ?, ?, ?, ?, ?)",
@@ -141,7 +139,8 @@ class _Loader:
                 db.exec_driver_sql(_INSERT[db.dialect.name], rows)
                 progress(str(dataset), before + len(rows))
                 before += len(rows)
-            delete_unreached(db, dataset, [head])
+            if not _is_one_chain(db, dataset, head):
+                delete_unreached(db, dataset, [head])
             seed = _first_block(db, dataset, head)
             entry = self._entry(db, dataset, seed)
             db.execute(
@@ -159,19 +158,13 @@ class _Loader:
 
     def _rows(self, dataset: DatasetId) -> Iterator[list[Row]]:
         """Rows of all blocks that are listed and whole, in batches, read ahead by the pool."""
-        found = (
-            (info.key.hash.raw, info.size)
-            for info in self.objects.list(dataset)
-            if info.key.kind is ObjectKind.BLOCK
-        )
+        waiting = batches(self.objects, dataset)
         if self.pool is None:
-            while batch := list(islice(found, BATCH)):
-                yield read_rows(self.objects, dataset.key, batch)
+            yield from (read() for read in waiting)
             return
         ahead: deque[Future[list[Row]]] = deque()
         while True:
-            while len(ahead) < AHEAD and (batch := list(islice(found, BATCH))):
-                ahead.append(self.pool.submit(read_rows, self.objects, dataset.key, batch))
+            ahead.extend(self.pool.submit(read) for read in islice(waiting, AHEAD - len(ahead)))
             if not ahead:
                 return
             yield ahead.popleft().result()
@@ -214,26 +207,23 @@ def _placeholder(dataset: DatasetId) -> DatasetEntry:
     return DatasetEntry(dataset, name, DatasetKind.Root, Visibility.PRIVATE, system_clock())
 
 
-def read_rows(
-    objects: ObjectStore, dataset: bytes, batch: Sequence[tuple[bytes, int]]
-) -> list[Row]:
-    """Rows of the blocks of these hashes and sizes, without those whose bytes are others.
-
-    Takes and gives plain values, so that it may run in another process.
-    """
-    rows, owner = list[Row](), DatasetId(dataset)
-    for raw_hash, size in batch:
-        key = ObjectKey(owner, ObjectKind.BLOCK, Multihash.decode(raw_hash))
-        try:
-            with objects.open(key) as stream:
-                raw = stream.read(min(size, MAX_BLOCK_BYTES))
-            frame = peek_block(raw)
-        except (BadInput, NotFound):  # damaged, or removed since it was listed
-            continue
-        if frame.hash == key.hash:
-            prev = None if frame.prev is None else frame.prev.raw
-            rows.append((dataset, raw_hash, frame.sequence_number, prev, frame.event, raw))
-    return rows
+def _is_one_chain(db: sa.Connection, dataset: DatasetId, head: Multihash) -> bool:
+    """Whether the blocks are the chain of `head` and nothing else, as nearly all datasets are."""
+    query = (
+        sa.select(
+            blocks.c.sequence_number,
+            sa.type_coerce(blocks.c.hash, sa.LargeBinary),
+            sa.type_coerce(blocks.c.prev, sa.LargeBinary),
+        )
+        .where(blocks.c.dataset == dataset)
+        .order_by(blocks.c.sequence_number)
+    )
+    last, streamed = None, query.execution_options(stream_results=True, yield_per=READ_ROWS)
+    for expected, (number, block, prev) in enumerate(db.execute(streamed)):
+        if number != expected or prev != last:
+            return False
+        last = block
+    return last == head.raw
 
 
 def _first_block(db: sa.Connection, dataset: DatasetId, head: Multihash) -> bytes:

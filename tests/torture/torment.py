@@ -47,19 +47,27 @@ class Outcome:
     failures: dict[str, int]
 
 
-def torment(folder: Path, shape: Shape, *, seconds: float, seed: int, pause: float) -> Outcome:
-    """Raises `AssertionError` when anything acknowledged is lost, or anything is damaged."""
+def torment(
+    folder: Path, shape: Shape, *, seconds: float, seed: int, pause: float, kills: int = 10**9
+) -> Outcome:
+    """Until the time is over or so many were killed. Raises `AssertionError` when anything acknowledged is lost, or anything is damaged."""
     with world(folder, shape) as here:
-        stop = threading.Event()
+        stop, over = threading.Event(), threading.Event()
         started = clients.run(here.url, _token(here), folder, stop, each=2)
         killing = threading.Thread(
-            target=here.torment, args=(random.Random(seed), stop), kwargs={"pause": pause}
+            target=here.torment, args=(random.Random(seed), over), kwargs={"pause": pause}
         )
         time.sleep(2)
         killing.start()
-        time.sleep(seconds)
-        stop.set()
+        deadline = time.monotonic() + seconds
+        while len(here.kills) < kills and time.monotonic() < deadline and here.trouble is None:
+            time.sleep(0.2)
+        over.set()
         killing.join(SETTLE_S)
+        while sum(len(each.heads) for each, _ in started) < len(started):  # all get through
+            assert time.monotonic() < deadline + SETTLE_S, "nothing works any more"
+            time.sleep(0.2)
+        stop.set()
         if here.trouble is not None:
             raise here.trouble
         wait_for_answers(here)

@@ -24,7 +24,7 @@ from servers import Program, S3Server, free_port, postgres_program, s3_program, 
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join(map(str, (HERE.parents[1], HERE.parents[0] / "support", HERE)))
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 @dataclass
@@ -109,6 +109,7 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
         if shape.postgres:
             (folder / "postgres").mkdir()
             here.stores["database_url"], program = postgres_program(folder / "postgres")
+            program.command.extend(("-c", "fsync=off"))  # what a kill leaves, the system keeps
             _add(here, "postgres", program)
         if shape.bucket:
             (folder / "s3").mkdir()
