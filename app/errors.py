@@ -61,6 +61,7 @@ STATUS: dict[str, HTTPStatus] = {
     "UnreadableCheckpoint": HTTPStatus.INTERNAL_SERVER_ERROR,
     "MalformedJob": HTTPStatus.BAD_REQUEST,
     "MalformedParquet": HTTPStatus.BAD_REQUEST,
+    "MalformedShapefile": HTTPStatus.BAD_REQUEST,
     "NotARootDataset": HTTPStatus.BAD_REQUEST,
     "NotVerifiable": HTTPStatus.BAD_REQUEST,
     "SourceNotFound": HTTPStatus.BAD_REQUEST,

@@ -7,11 +7,13 @@ where the record is and what is wrong with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from protocol.errors import BadInput, LimitExceeded
+
+from ..prepare.limits import PrepareLimits
 
 BATCH_ROWS = 10_000
 INFER_ROWS = 1_000
@@ -57,11 +59,13 @@ class InputTooLarge(LimitExceeded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Most columns of a batch, longest value and longest record (bytes)."""
+    """Most columns of a batch, longest value and longest record (bytes), and what may come out
+    of files that are archives."""
 
     columns: int = 2_000
     cell_bytes: int = 16 << 20
     row_bytes: int = 32 << 20
+    archives: PrepareLimits = field(default_factory=PrepareLimits)
 
     def check_columns(self, count: int) -> None:
         if count > self.columns:

@@ -103,7 +103,7 @@ def _frame(path: Path, schema: pa.Schema | None, limits: Limits, records: Record
             return None
         schema = _infer(head)
     check_names(schema.names, limits)
-    return Frame(schema, _batches(chain(head, rows), schema, limits))
+    return Frame(schema, typed_batches(chain(head, rows), schema, limits))
 
 
 def _quick_then_scanned(path: Path, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch]:
@@ -117,7 +117,7 @@ def _quick_then_scanned(path: Path, schema: pa.Schema, limits: Limits) -> Iterat
     except NotAgreed:
         pass
     rows = _rows(path, limits, _sequence)
-    yield from _batches(islice(rows, done, None), schema, limits)
+    yield from typed_batches(islice(rows, done, None), schema, limits)
 
 
 def _infer(head: list[Record]) -> pa.Schema:
@@ -129,7 +129,9 @@ def _rows(path: Path, limits: Limits, records: Records) -> Iterator[Record]:
         yield from records(JsonScanner(stream, limits))
 
 
-def _batches(rows: Iterator[Record], schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch]:
+def typed_batches(
+    rows: Iterator[Record], schema: pa.Schema, limits: Limits
+) -> Iterator[pa.RecordBatch]:
     convert = [converter(field.type, column=field.name) for field in schema]
     while chunk := list(islice(rows, BATCH_ROWS)):
         columns = []
@@ -240,17 +242,17 @@ def _feature(line: int, record: dict[str, Any]) -> Record:
     properties, geometry = record.get("properties"), record.get("geometry")
     if record.get("type") != "Feature" or not isinstance(properties, dict) or geometry is None:
         raise BadRow("not a Feature with properties and geometry", line=line)
-    return line, {**properties, "geometry": _compact(geometry)}
+    return line, {**properties, "geometry": compact_json(geometry)}
 
 
-def _compact(value: Any) -> str:
+def compact_json(value: Any) -> str:
     """JSON with keys in alphabetical order and numbers as they came."""
     match value:
         case dict():
-            parts = (f"{json.dumps(key)}:{_compact(value[key])}" for key in sorted(value))
+            parts = (f"{json.dumps(key)}:{compact_json(value[key])}" for key in sorted(value))
             return "{" + ",".join(parts) + "}"
         case list():
-            return "[" + ",".join(map(_compact, value)) + "]"
+            return "[" + ",".join(map(compact_json, value)) + "]"
         case NumberText():
             return str(value)
         case _:

@@ -26,6 +26,7 @@ from .csv import read_csv
 from .frame import Frame, Limits, Unsupported
 from .json import read_geojson, read_json, read_ndgeojson, read_ndjson
 from .parquet import read_parquet
+from .shapefile import read_shapefile
 
 Reader = Callable[[Any, Path, pa.Schema | None, Limits], Frame | None]
 READERS: dict[type, Reader] = {
@@ -35,6 +36,7 @@ READERS: dict[type, Reader] = {
     ReadStepGeoJson: read_geojson,
     ReadStepNdGeoJson: read_ndgeojson,
     ReadStepParquet: read_parquet,
+    ReadStepEsriShapefile: read_shapefile,
 }
 MEDIA_TYPES: dict[str, type[ReadStep]] = {
     "text/csv": ReadStepCsv,

@@ -66,6 +66,13 @@ def unzip(path: Path, sub_path: str | None, limits: PrepareLimits) -> Iterator[b
         yield from within(_content(archive, entry), limits, read=[entry.compress_size])
 
 
+def entry_names(path: Path, limits: PrepareLimits) -> list[str]:
+    """Names of the files in an archive. Raises `MalformedArchive`, `DecompressionTooLarge`."""
+    with path.open("rb") as stream:
+        archive = _opened(stream, limits)
+        return [entry.filename for entry in archive.filelist if not entry.is_dir()]
+
+
 def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(cast("BinaryIO", _Bounded(stream)))

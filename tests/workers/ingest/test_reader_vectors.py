@@ -19,7 +19,6 @@ from workers.ingest.frame import Frame, Limits, SubPathNotFound, Unsupported
 from workers.ingest.read import open_frame
 
 KINDS = {"BadInput": BadInput, "Unsupported": Unsupported, None: BadInput}
-SHAPEFILES = "EsriShapefile"
 
 
 def write_input(given: dict[str, Any], folder: Path) -> Path:
@@ -45,7 +44,7 @@ def read_all(given: dict[str, Any], folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, id=c["id"]) for c in tables.cases("reader") if SHAPEFILES not in c["tags"]],
+    [pytest.param(c, id=c["id"]) for c in tables.cases("reader")],
 )
 def test_a_known_input_reads_as_the_answer_says(case: dict[str, Any], tmp_path: Path) -> None:
     expect = case["expect"]
@@ -61,11 +60,6 @@ def test_a_known_input_reads_as_the_answer_says(case: dict[str, Any], tmp_path: 
     assert frame is not None
     assert tables.schema_rows(frame.schema) == expect["schema"]
     assert tables.rows_of(frame.table()) == expect["rows"]
-
-
-def test_a_shapefile_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="EsriShapefile"):
-        read({"read": {"kind": "EsriShapefile"}, "input": {"text": "x"}}, tmp_path)
 
 
 def test_a_missing_sub_path_is_named(tmp_path: Path) -> None:
