@@ -54,18 +54,26 @@ class Pressure:
     def admit(self, dataset: DatasetId, account: AccountId | None) -> None:
         """One more job is to wait. Raises `QueueFull`, `NodeBusy`."""
         with self._lock:
-            if time.monotonic() >= self._until:
-                self._known = self._jobs.backlog()
+            if time.monotonic() >= self._until or self._refusal(dataset, account) is not None:
+                self._known = self._jobs.backlog()  # nobody is refused by an old count
                 self._added = 0
                 self._until = time.monotonic() + FRESH_S
-            known = self._known
-            if known.total + self._added >= self._node:
-                raise NodeBusy(self._node)
-            if known.by_dataset.get(dataset, 0) >= self._dataset:
-                raise QueueFull("dataset", self._dataset)
-            if account is not None and known.by_account.get(account, 0) >= self._account:
-                raise QueueFull("account", self._account)
+            refusal = self._refusal(dataset, account)
+            if refusal is not None:
+                raise refusal
             self._added += 1
-            known.by_dataset[dataset] = known.by_dataset.get(dataset, 0) + 1
+            counts = self._known.by_dataset, self._known.by_account
+            counts[0][dataset] = counts[0].get(dataset, 0) + 1
             if account is not None:
-                known.by_account[account] = known.by_account.get(account, 0) + 1
+                counts[1][account] = counts[1].get(account, 0) + 1
+
+    def _refusal(self, dataset: DatasetId, account: AccountId | None) -> LimitExceeded | None:
+        """Why no more is taken, as far as is known."""
+        known = self._known
+        if known.total + self._added >= self._node:
+            return NodeBusy(self._node)
+        if known.by_dataset.get(dataset, 0) >= self._dataset:
+            return QueueFull("dataset", self._dataset)
+        if account is not None and known.by_account.get(account, 0) >= self._account:
+            return QueueFull("account", self._account)
+        return None

@@ -1,0 +1,309 @@
+"""Publishing over HTTP: repeats, packed bodies, forms, limits, jobs that are followed and ended.
+
+The worker is a thread that claims from the real queue and says what the test says.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+import zlib
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+import zstandard
+from service import seeded, serving
+
+from protocol.codec.manifests import load_event
+from storage import ingest_job
+from storage.values import Failed, JobId, Succeeded
+
+CSV = {"content-type": "text/csv"}
+BODY = b"city\nA\nB\n"
+SOURCE = """
+kind: MetadataEvent
+version: 1
+content:
+  kind: AddPushSource
+  sourceName: default
+  read: {kind: Csv, header: true, schema: {fields: [{name: city, type: String}]}}
+  merge: {kind: Append}
+"""
+LEASE = timedelta(seconds=30)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    settings = {"max_waiting_dataset": 3, "max_body_bytes": 1 << 20, "max_unpacked_ratio": 50}
+    with serving(tmp_path_factory.mktemp("node"), **settings) as service:
+        for name in ("foo", "busy", "other"):
+            service.keep(seeded().add(load_event(SOURCE)), f"kamu/{name}")
+        yield service
+
+
+@pytest.fixture
+def client(service):
+    with service.http(service.token()) as client:
+        yield client
+
+
+@contextmanager
+def worker(service, outcome=lambda job: Succeeded({"body": job.spec.body.decode()})):
+    """Claims jobs and finishes each with what `outcome(job)` gives; yields the jobs seen."""
+    seen, stop = [], threading.Event()
+    jobs = service.node.stores.jobs
+
+    def work():
+        while not stop.is_set():
+            job = jobs.claim("w", [ingest_job.KIND], lease=LEASE)
+            if job is None:
+                stop.wait(0.01)
+                continue
+            seen.append(job)
+            jobs.finish(job.id, "w", outcome(job))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+
+
+def post(client, content=BODY, *, key=None, to="foo", params=None, **headers):
+    given = {**CSV, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    if key is not None:
+        given["idempotency-key"] = key
+    return client.post(f"/{to}/ingest", content=content, headers=given, params=params)
+
+
+def test_a_repeat_under_the_same_key_has_the_same_receipt_and_runs_once(service, client):
+    with worker(service) as seen:
+        first = post(client, key='"one"')
+        again = post(client, key="one")
+    assert first.status_code == again.status_code == 200
+    assert first.content == again.content
+    assert "idempotent-replayed" not in first.headers
+    assert again.headers["idempotent-replayed"] == "true"
+    assert len(seen) == 1
+
+
+def test_repeats_at_the_same_time_wait_for_the_first(service):
+    answers = []
+
+    def send(token):
+        with service.http(token) as client:
+            answers.append(post(client, key="together"))
+
+    token = service.token()
+    senders = [threading.Thread(target=send, args=(token,)) for _ in range(6)]
+    with worker(service, lambda job: time.sleep(0.2) or Succeeded({"n": 1})) as seen:
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+    assert {answer.content for answer in answers} == {b'{"n":1}'}
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    "other", [{"content": b"city\nC\n"}, {"params": {"dryRun": "true"}}, {"to": "foo"}]
+)
+def test_another_request_under_the_key_is_refused(service, client, other):
+    key = f"other-{sorted(other)}"
+    with worker(service):
+        assert post(client, key=key).status_code == 200
+        again = post(client, key=key, **other)
+    assert again.status_code == (200 if "to" in other else 422)
+
+
+def test_keys_are_those_of_an_account_on_a_dataset(service, client):
+    with worker(service) as seen:
+        post(client, key="mine")
+        post(client, key="mine", to="other")
+        assert len(seen) == 2
+
+
+def test_what_failed_may_be_tried_again(service, client):
+    outcomes = [Failed("BadRow", "line 3"), Succeeded({"rowsAdded": 2})]
+    with worker(service, lambda job: outcomes.pop(0)):
+        assert post(client, key="again").status_code == 400
+        assert post(client, key="again").json() == {"rowsAdded": 2}
+        assert post(client, key="again").json() == {"rowsAdded": 2}
+
+
+def test_a_key_is_known_after_a_restart(tmp_path):
+    answers = []
+    for _ in range(2):
+        with serving(tmp_path) as service:
+            if not answers:
+                service.keep(seeded().add(load_event(SOURCE)))
+                token = service.token()
+            with service.http(token) as client, worker(service) as seen:
+                answers.append(post(client, key="k").content)
+    assert answers[0] == answers[1]
+    assert seen == []
+
+
+def test_a_repeat_is_answered_though_the_source_is_gone(tmp_path):
+    with serving(tmp_path) as service, service.http(service.token()) as client:
+        service.keep(seeded().add(load_event(SOURCE)))
+        with worker(service):
+            assert post(client, key="k").status_code == 200
+            event = {"kind": "DisablePushSource", "sourceName": "default"}
+            manifest = {"kind": "MetadataEvent", "version": 1, "content": event}
+            client.post("/foo/metadata", json=manifest).raise_for_status()
+            assert post(client, key="k").status_code == 200
+            assert post(client, key="new").status_code == 400
+
+
+@pytest.mark.parametrize("key", ["", '""', "x" * 256])
+def test_a_key_that_is_none_is_refused(client, key):
+    assert post(client, key=key).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("GZIP", lambda data: gzip.compress(data) + gzip.compress(b"C\n")),
+        ("deflate", zlib.compress),
+        ("deflate", lambda data: zlib.compress(data)[2:-4]),
+        ("zstd", zstandard.compress),
+        ("identity", bytes),
+    ],
+)
+def test_packed_bodies_are_unpacked(service, client, encoding, pack):
+    with worker(service):
+        answer = post(client, pack(BODY), content_encoding=encoding)
+    assert answer.json()["body"].encode().startswith(BODY)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content", "status"),
+    [
+        ("br", BODY, 415),
+        ("gzip", BODY, 400),
+        ("gzip", gzip.compress(BODY)[:-4], 400),
+        ("zstd", zstandard.compress(BODY)[:-2], 400),
+        ("gzip", gzip.compress(b"\0" * (1 << 21)), 413),
+    ],
+)
+def test_what_cannot_be_unpacked_or_is_too_large_then_is_refused(client, encoding, content, status):
+    assert post(client, content, content_encoding=encoding).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("rows.csv", "application/octet-stream", "text/csv"),
+        ("rows.ndjson", "application/octet-stream", "application/x-ndjson"),
+        ("rows.bin", "application/json", "application/json"),
+        ("rows", "application/octet-stream", None),
+    ],
+)
+def test_the_file_of_a_form_is_what_its_header_or_its_name_says(
+    service, client, name, kind, expected
+):
+    with worker(service) as seen:
+        answer = client.post("/foo/ingest", files={"data": (name, BODY, kind)})
+    assert answer.json()["body"].encode() == BODY
+    assert ingest_job.payload_of(seen[0].spec.payload).media_type == expected
+
+
+def test_a_form_of_two_files_is_refused(client):
+    files = [("a", ("a.csv", BODY)), ("b", ("b.csv", BODY))]
+    assert client.post("/foo/ingest", files=files).status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "application/octet-stream"])
+def test_a_client_that_does_not_know_what_it_sends_is_read_as_the_source_says(
+    service, client, kind
+):
+    with worker(service) as seen:
+        assert post(client, content_type=kind).status_code == 200
+    assert ingest_job.payload_of(seen[0].spec.payload).media_type is None
+
+
+def test_a_page_of_another_site_may_post(client):
+    headers = {
+        "origin": "https://elsewhere.example",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,idempotency-key,content-type",
+    }
+    answer = client.options("/foo/ingest", headers=headers)
+    assert answer.status_code == 200
+    assert "idempotency-key" in answer.headers["access-control-allow-headers"]
+
+
+def test_more_than_may_wait_is_refused_with_a_time_to_come_back(service, client):
+    answers = [post(client, to="busy", prefer="respond-async") for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [202] * 3 + [429] * 2
+    assert int(answers[-1].headers["retry-after"]) > 0
+    assert answers[-1].json()["limit"] == "max_waiting_dataset"
+    for answer in answers[:3]:
+        client.delete(f"/jobs/{answer.json()['job']}").raise_for_status()
+
+
+def test_a_job_is_followed_as_it_gets_on(service, client):
+    job = post(client, prefer="respond-async").json()
+    told = []
+
+    def follow():
+        with service.http(service.token()) as other, other.stream("GET", job["events"]) as stream:
+            for line in stream.iter_lines():
+                told.extend([json.loads(line[6:])] if line.startswith("data: ") else [])
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    jobs = service.node.stores.jobs
+    _until(lambda: [each["status"] for each in told] == ["waiting"])
+    jobs.claim("w", [ingest_job.KIND], lease=LEASE)
+    jobs.extend(JobId(job["job"]), "w", lease=LEASE, progress={"phase": "read", "rows": 5})
+    _until(lambda: told[-1]["progress"] == {"phase": "read", "rows": 5})
+    jobs.finish(JobId(job["job"]), "w", Succeeded({"rowsAdded": 2}))
+    follower.join(20)
+    assert (told[-1]["status"], told[-1]["result"]) == ("succeeded", {"rowsAdded": 2})
+
+
+def _until(ready):
+    deadline = time.monotonic() + 20
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_job_is_cancelled_by_who_may_write_only(service, client):
+    job = post(client, prefer="respond-async").json()["job"]
+    with service.http() as stranger:
+        assert stranger.delete(f"/jobs/{job}").status_code in (401, 403)
+    answer = client.delete(f"/jobs/{job}")
+    assert answer.json()["status"] == "cancelled"
+    with worker(service) as seen:
+        time.sleep(0.1)
+    assert seen == []
+
+
+def test_jobs_of_a_dataset_are_listed_newest_first_in_pages(service, client):
+    with worker(service):
+        made = [post(client, to="other", prefer="respond-async").json()["job"] for _ in range(3)]
+        _until(lambda: service.node.stores.jobs.get(JobId(made[-1])).outcome is not None)
+    page = client.get("/other/jobs", params={"limit": 2}).json()
+    assert [each["id"] for each in page["jobs"]] == made[::-1][:2]
+    more = client.get("/other/jobs", params={"limit": 2, "after": page["next"]}).json()
+    assert more["jobs"][0]["id"] == made[0]
+    assert client.get("/other/jobs", params={"status": "waiting"}).json()["jobs"] == []
+    assert client.get("/other/jobs", params={"kind": "poll"}).json()["jobs"] == []
+    assert client.get("/other/jobs", params={"status": "odd"}).status_code == 400
+
+
+def test_a_client_waits_as_long_as_it_likes(client):
+    began = time.monotonic()
+    answer = post(client, prefer="wait=1")
+    assert answer.status_code == 202
+    assert 0.9 < time.monotonic() - began < 20
+    client.delete(f"/jobs/{answer.json()['job']}")
