@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -22,6 +24,8 @@ from storage.ports import ObjectStore
 from storage.values import ObjectKey, ObjectKind
 
 KINDS = {ObjectType.DataSlice: ObjectKind.DATA, ObjectType.Checkpoint: ObjectKind.CHECKPOINT}
+AT_ONCE = 16
+"""Objects a bucket is asked for at a time."""
 FOLDERS = {ObjectType.DataSlice: "data", ObjectType.Checkpoint: "checkpoints"}
 
 
@@ -36,8 +40,18 @@ class Links:
     """The caller's own token, handed back for the way through the node."""
     ttl: timedelta
 
+    def missing(self, dataset: DatasetId, files: Sequence[ObjectFileReference]) -> list[ObjectKey]:
+        """Those that are not here."""
+        keys = [_key(dataset, file) for file in files]
+        if len(keys) < AT_ONCE:
+            found = [self.objects.stat(key) for key in keys]
+        else:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                found = list(pool.map(self.objects.stat, keys))
+        return [key for key, info in zip(keys, found, strict=True) if info is None]
+
     def pull(self, dataset: DatasetId, file: ObjectFileReference) -> PullStrategy:
-        """How to fetch it. Whether it exists shows when it is fetched."""
+        """How to fetch it; whether it exists is asked by `missing`."""
         url = self.objects.download_url(_key(dataset, file), ttl=self.ttl)
         return PullStrategy(object_file=file, download_from=self._given(url, file))
 

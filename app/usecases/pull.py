@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from msgspec import Raw
@@ -24,6 +24,7 @@ from protocol.transfer.messages import (
     Internal,
     InvalidInterval,
     Message,
+    ObjectFileReference,
     PullPhase,
     Reply,
     TransferPhase,
@@ -35,7 +36,9 @@ from protocol.transfer.phases import PHASES, PullState, State
 from protocol.transfer.plan import transfer_plan
 from storage import dataset as storage_dataset
 from storage.dataset import BlockNotFound, Dataset
-from storage.values import DatasetEntry
+from storage.errors import ObjectNotFound
+from storage.named import named_objects
+from storage.values import DatasetEntry, ObjectKind
 
 from ..wiring import Node
 from .links import Links
@@ -71,6 +74,8 @@ class PullExchange:
         self._links, self._encoding = links, encoding
         self._dataset: Dataset = node.stores.dataset(DatasetRef(id=entry.id))
         self._path: list[Multihash] = []
+        self._upto: Multihash | None = None
+        self._named: set[tuple[ObjectKind, Multihash]] | None = None
 
     def answer(self, message: Message) -> Message | Batch | None:
         match message:
@@ -79,6 +84,7 @@ class PullExchange:
             case DatasetPullMetadataRequest():
                 return self._batch()
             case DatasetPullObjectsTransferRequest(object_files=files):
+                self._refuse_unknown(files)
                 strategies = (self._links.pull(self._dataset.id, file) for file in files)
                 return DatasetPullObjectsTransferResponse(
                     object_transfer_strategies=tuple(strategies)
@@ -102,9 +108,28 @@ class PullExchange:
         self._path = []
         return Batch(archive, self._encoding)
 
+    def _refuse_unknown(self, files: Sequence[ObjectFileReference]) -> None:
+        """No URLs for what is not here. What a block names and was lost is no stranger: when
+        its URL leads nowhere, peers say that the source is corrupted, and they are right.
+
+        Raises:
+            ObjectNotFound
+        """
+        missing = self._links.missing(self._dataset.id, files)
+        if not missing:
+            return
+        if self._named is None:
+            blocks = chain.from_iterable(self._dataset.along(self._dataset.path(upto=self._upto)))
+            named = chain.from_iterable(named_objects(block.event) for block in blocks)
+            self._named = {(one.kind, one.hash) for one in named}
+        for key in missing:
+            if (key.kind, key.hash) not in self._named:
+                raise ObjectNotFound(key.kind, key.hash)
+
     def _plan(self, request: DatasetPullRequest) -> DatasetPullResponse:
         """The interval, pinned; force falls back to the whole chain if histories differ."""
         upto, after = request.stop_at or self._dataset.head(), request.begin_after
+        self._upto = upto
         try:
             self._path = self._dataset.path(after=after, upto=upto)
         except storage_dataset.InvalidInterval as differ:

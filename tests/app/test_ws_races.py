@@ -153,3 +153,27 @@ def test_a_push_by_force_while_somebody_else_moves_the_head_is_whole(multi):
     assert head_of(multi, "/anna/forced", token) == str(ours.head)
     dataset = multi.node.stores.dataset(DatasetRef(id=base.id))
     assert dataset.state().num_blocks == 2
+
+
+def test_no_url_is_given_for_what_neither_is_here_nor_named(multi):
+    chain, stranger = ten_rows(), ten_rows()
+    multi.keep(chain, "anna/asked")
+    with talking(multi, "/anna/asked/pull") as peer:
+        request_pull(peer)
+        peer.ask({})
+        assert len(peer.ask({"object_files": files_of(chain)})["object_transfer_strategies"]) == 2
+        peer.say({"object_files": files_of(stranger)})
+        code, reason = peer.close_frame()
+    assert code == 1011
+    assert json.loads(reason)["Err"]["Internal"]["phase"] == {"Pull": "ObjectsRequest"}
+
+
+def test_what_a_block_names_and_was_lost_is_for_the_client_to_miss(multi):
+    chain = ten_rows()
+    multi.keep(chain, "anna/lost")
+    for kind, name in chain.objects:
+        multi.node.stores.objects.delete(ObjectKey(chain.id, kind, name))
+    with talking(multi, "/anna/lost/pull") as peer:
+        request_pull(peer)
+        peer.ask({})
+        assert len(peer.ask({"object_files": files_of(chain)})["object_transfer_strategies"]) == 2

@@ -98,6 +98,7 @@ def test_only_the_settings_modules_read_the_environment():
 
 ENVIRONMENT_READERS = SETTINGS_MODULES | {
     "app/cli/output.py",  # the token a person keeps in the environment of the shell
+    "app/client/remotes.py",  # and the folder of their own settings
     "app/cli/serve.py",  # hands its own environment on to the worker it starts
     "storage/tracing.py",  # the variables of OpenTelemetry are its own
     "workers/engine/java.py",  # JAVA_HOME
