@@ -98,11 +98,9 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
     from .engine.spark import SparkOptions, start_spark
     from .ingest.frame import Limits
     from .ingest.run import Bench
-    from .plan.transform import IterationLimits
     from .prepare.limits import PrepareLimits
     from .secrets import Secrets
     from .slices import Cut
-    from .transform.options import TransformOptions
 
     session = start_spark(
         SparkOptions(
@@ -138,14 +136,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         preparation=archives,
         poll_max_vanish_percent=settings.poll_max_vanish_percent,
         max_fetches=settings.max_fetches,
-        transforms=TransformOptions(
-            limits=IterationLimits(
-                rows=settings.transform_max_rows, bytes=settings.transform_max_bytes
-            ),
-            seconds=settings.transform_s,
-            reset_on_diverged=settings.reset_derivatives_on_diverged_input,
-            cache_bytes=settings.transform_cache_bytes,
-        ),
+        transforms=_transforms(settings),
     )
     return make(
         stores=stores,
@@ -154,6 +145,20 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         lease=timedelta(seconds=settings.lease_s),
         longest_pause_s=settings.poll_ms / 1000,
         secrets=Secrets(stores, open_keys(settings.secrets_keys, settings.data)).of,
+    )
+
+
+def _transforms(settings: WorkerSettings) -> Any:
+    from .plan.transform import IterationLimits
+    from .transform.options import TransformOptions
+
+    return TransformOptions(
+        limits=IterationLimits(
+            rows=settings.transform_max_rows, bytes=settings.transform_max_bytes
+        ),
+        seconds=settings.transform_s,
+        reset_on_diverged=settings.reset_derivatives_on_diverged_input,
+        cache_bytes=settings.transform_cache_bytes,
     )
 
 
