@@ -5,6 +5,8 @@ A hidden column goes along from the inputs to the result. Who wrote the query do
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 
 from .port import InvalidQuery
@@ -14,16 +16,23 @@ from .stateful.catalyst import Catalyst, Node, children, items, kind
 ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
 
 
-def inlined(catalyst: Catalyst, frame: DataFrame) -> Node:
+def analysed(catalyst: Catalyst, frame: DataFrame, parts: frozenset[str]) -> Node:
     """The frame's plan, common table expressions put where they are used."""
+    plan = catalyst.plan(frame)
+    if "WithCTE" not in parts:
+        return plan
     inline = catalyst.session._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
-    return inline(True, False, False).apply(catalyst.plan(frame))
+    return inline(True, False, False).apply(plan)
 
 
 def with_rows(catalyst: Catalyst, plan: Node) -> DataFrame:
-    """The columns of the plan and `ROW`, which the views of its inputs hide."""
-    below, row = _carried(catalyst, plan)
-    return catalyst.frame(catalyst.project([*items(plan.output()), row], below))
+    """The columns of the plan and `ROW`, which the views of its inputs hide.
+
+    Every call into the JVM costs as much as the work of many rows, so lists stay there.
+    """
+    logical = catalyst.session._jvm.org.apache.spark.sql.catalyst.plans.logical
+    below, row = _carried(catalyst, logical, plan)
+    return catalyst.frame(logical.Project(plan.output().appended(row), below))
 
 
 def in_total_order(catalyst: Catalyst, plan: Node) -> DataFrame:
@@ -40,28 +49,29 @@ def in_total_order(catalyst: Catalyst, plan: Node) -> DataFrame:
     return catalyst.frame(total)
 
 
-def _carried(catalyst: Catalyst, node: Node) -> tuple[Node, Node]:
+def _carried(catalyst: Catalyst, logical: Any, node: Node) -> tuple[Node, Node]:
     """The node with `ROW` among its columns, and that column."""
-    for column in items(node.output()):
-        if column.name() == ROW:
-            return node, column
-    below = [_carried(catalyst, child) for child in children(node)]
-    plans = [plan for plan, _ in below]
-    row = below[0][1]
-    match kind(node):
+    name = kind(node)
+    if name == "Project":
+        last = node.output().last()
+        if last.name() == ROW:
+            return node, last
+    below = [_carried(catalyst, logical, child) for child in children(node)]
+    plan, row = below[0]
+    match name:
         case "Project":
-            return catalyst.project([*items(node.projectList()), row], plans[0]), row
+            return logical.Project(node.projectList().appended(row), plan), row
         case "Expand":
-            return catalyst.expand(node, [row], plans[0]), row
+            return catalyst.expand(node, [row], plan), row
         case "Union":
             branches = [
-                catalyst.project([*items(child.output()), column], plan)
-                for child, (plan, column) in zip(children(node), below, strict=True)
+                logical.Project(child.output().appended(column), branch)
+                for child, (branch, column) in zip(children(node), below, strict=True)
             ]
             union = node.withNewChildren(catalyst.seq(branches))
-            return union, items(union.output())[-1]
+            return union, union.output().last()
         case _:
-            return node.withNewChildren(catalyst.seq(plans)), row
+            return node.withNewChildren(catalyst.seq([plan])), row
 
 
 def _ascending(catalyst: Catalyst, column: Node) -> Node:

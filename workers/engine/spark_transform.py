@@ -12,14 +12,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from protocol.metadata.transforms import Transform
 
-from ..merge.columns import col, quoted
+from ..merge.columns import quoted
 from .frames import read_parquet, written_batches
 from .inputs import EngineInput
 from .port import InvalidQuery, NotIncremental, not_incremental, steps_of
 from .raw_query import check_is_query
 from .result import ROW, ROW_BITS
 from .spark_plan import check_repeatable, check_row_by_row, check_text, parts_of
-from .spark_rows import in_total_order, inlined, with_rows
+from .spark_rows import analysed, in_total_order, with_rows
 from .spark_state import compute_with_state
 from .stateful.catalyst import Catalyst
 from .transform import ORDER_OF_CHANGES, Computed, Work
@@ -48,7 +48,7 @@ def _row_by_row(work: Work, session: SparkSession) -> Computed:
     changes = any(item.has_changes for item in work.inputs)
     for at, item in enumerate(work.inputs):
         register(session, item, at if changes else None)
-    result = analysed(session, work.transform)
+    result = last_of(session, work.transform)
     parts = parts_of(result)
     check_repeatable(parts)
     if work.transform.temporal_tables:
@@ -71,11 +71,11 @@ def register(session: SparkSession, item: EngineInput, number: int | None = None
     if number is not None:
         offset = quoted(item.vocab.offset_column)
         numbered = frame.selectExpr("*", f"{offset} + {number << ROW_BITS} as {quoted(ROW)}")
-        frame = numbered.select(*[col(name) for name in frame.columns])
+        frame = numbered.select(*[quoted(name) for name in item.schema.names])
     frame.createTempView(quoted(item.alias))
 
 
-def analysed(session: SparkSession, transform: Transform) -> DataFrame:
+def last_of(session: SparkSession, transform: Transform) -> DataFrame:
     """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
     *named, last = steps_of(transform)
     for step in named:
@@ -96,7 +96,7 @@ def _prepared(
     if "Sort" not in parts and not follows:
         return result
     catalyst = Catalyst(session)
-    plan = inlined(catalyst, result)
+    plan = analysed(catalyst, result, parts)
     if "Sort" not in parts:
         return with_rows(catalyst, plan)
     if follows:
