@@ -197,6 +197,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "newHead": str(outcome.new_head),
         "blocks": outcome.blocks,
         "objects": outcome.objects,
+        "linkedObjects": outcome.linked,
         "bytes": outcome.bytes,
     }
 

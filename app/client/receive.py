@@ -114,6 +114,8 @@ class Outcome:
     new_head: Multihash
     blocks: int = 0
     objects: int = 0
+    linked: int = 0
+    """Objects that came because rows link to them."""
     bytes: int = 0
 
 

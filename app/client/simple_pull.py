@@ -21,6 +21,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from .limits import LIMITS, ClientLimits
+from .linked import fetch_links
 from .objects import Fetcher, missing_in
 from .progress import UNWATCHED, Progress
 from .receive import (
@@ -58,6 +59,7 @@ def pull_simple(
             return Outcome(outcome="up-to-date", old_head=old, new_head=head)
         target.check(new, old=old, force=force)
         missing = _fetch_objects(source, target, new, limits=limits, progress=progress)
+        come = fetch_links(source, target, new, old=old, limits=limits, progress=progress)
         target.move_head(expected=old, new=new)
     return Outcome(
         outcome="updated",
@@ -65,6 +67,7 @@ def pull_simple(
         new_head=head,
         blocks=len(new),
         objects=len(missing),
+        linked=come,
         bytes=sum(one.size for one in missing),
     )
 

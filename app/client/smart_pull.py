@@ -36,6 +36,7 @@ from protocol.transfer.messages import (
 from .batches import blocks_of, check_plan, reference_to, success_of, targets_for
 from .http import TransferFailed, Unauthenticated, Unauthorized, open_http
 from .limits import LIMITS, ClientLimits
+from .linked import fetch_links
 from .objects import Fetcher, UrlExpired, missing_in
 from .progress import UNWATCHED, Progress
 from .receive import (
@@ -81,7 +82,7 @@ def pull_smart(
             exchange = _Exchange(target, old, force, http, limits, progress)
             try:
                 with conversation(source, "pull", token, limits=limits) as talk:
-                    return exchange.run(talk)
+                    return exchange.run(talk, remote)
             except Diverged:
                 raise exchange.how_diverged(remote, head) from None
 
@@ -101,7 +102,7 @@ class _Exchange:
         self._target, self._old, self._force = target, old, force
         self._http, self._limits, self._progress = http, limits, progress
 
-    def run(self, talk: Conversation) -> Outcome:
+    def run(self, talk: Conversation, remote: HttpRepository) -> Outcome:
         new = self._receive_blocks(talk)
         if not new:
             talk.close(PULL_SUCCEEDED)
@@ -113,6 +114,14 @@ class _Exchange:
             self._target, objects_of(new, self._limits), parallel=self._limits.parallel_smart
         )
         self._receive_objects(talk, missing)
+        come = fetch_links(
+            remote,
+            self._target,
+            new,
+            old=self._old,
+            limits=self._limits,
+            progress=self._progress,
+        )
         self._target.move_head(expected=self._old, new=new)
         talk.close(PULL_SUCCEEDED)
         return Outcome(
@@ -121,6 +130,7 @@ class _Exchange:
             new_head=new[-1].hash,
             blocks=len(new),
             objects=len(missing),
+            linked=come,
             bytes=sum(one.size for one in missing),
         )
 

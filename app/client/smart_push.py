@@ -49,6 +49,7 @@ from .http import (
     open_http,
 )
 from .limits import LIMITS, ClientLimits
+from .linked import links_to_push
 from .objects import run_all
 from .progress import UNWATCHED, Progress
 from .receive import (
@@ -107,6 +108,8 @@ def push_smart(
             return Outcome(outcome="up-to-date", old_head=there, new_head=head)
         needed = objects_of(new)
         _check_present(folder, needed)
+        named = {one.hash for one in needed}
+        needed += [one for one in links_to_push(folder, chain, new) if one.hash not in named]
         progress.expect_blocks(len(new))
         exchange = _Exchange(folder, remote, http, limits, progress)
         with conversation(target, "push", token, limits=limits) as talk:

@@ -213,6 +213,8 @@ def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
         "records": state.num_records,
         "dataSize": state.data_size,
         "checkpointsSize": state.checkpoints_size,
+        "linkedObjects": state.linked_objects,
+        "linkedObjectsSize": state.linked_size,
         "lastOffset": state.last_offset,
         "watermark": None if state.watermark is None else str(state.watermark),
         "updatedAt": str(state.system_time),

@@ -96,6 +96,8 @@ def _summary(dataset: Dataset, end: Multihash) -> dict[str, Any]:
         "sequenceNumber": state.sequence_number,
         "records": state.num_records,
         "size": state.data_size,
+        "linkedObjects": state.linked_objects,
+        "linkedObjectsSize": state.linked_size,
         "lastOffset": state.last_offset,
         "watermark": _text(state.watermark),
         "schema": None if schema is None else to_data(schema),

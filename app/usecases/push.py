@@ -42,7 +42,8 @@ from protocol.transfer.phases import PHASES, PushState, State
 from storage.dataset import Dataset, SeedBlockOverwriteRestricted
 from storage.dependencies import refuse_cycle
 from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
-from storage.values import DatasetEntry, Visibility
+from storage.named import named_objects
+from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 from ..wiring import Node
 from .admission import (
@@ -86,6 +87,8 @@ class PushExchange:
         self._blocks: list[HashedBlock] = []
         self._expected: Multihash | None = None
         self._unsettled = False
+        self._offered: set[Multihash] = set()
+        """Data the client has for us, what rows link to among them."""
 
     def answer(self, message: Message) -> Message | None:
         match message:
@@ -96,6 +99,11 @@ class PushExchange:
                 return DatasetPushMetadataResponse(result=Accepted())
             case DatasetPushObjectsTransferRequest(object_files=files):
                 dataset = self._dataset_id()
+                self._offered |= {
+                    file.physical_hash
+                    for file in files
+                    if file.object_type is messages.ObjectType.DataSlice
+                }
                 strategies = tuple(self._links.push(dataset, file) for file in files)
                 return DatasetPushObjectsTransferResponse(
                     result=ObjectsTransferStrategies(object_transfer_strategies=strategies)
@@ -220,6 +228,9 @@ class PushExchange:
             return
         dataset = self._dataset()
         force = self._asked().force_update_if_diverged
+        sliced = {one.hash for block in self._blocks for one in named_objects(block.event)}
+        for name in self._offered - sliced:
+            self._node.stores.objects.settle(ObjectKey(dataset.id, ObjectKind.DATA, name))
         for block in self._blocks:
             if isinstance(event := block.event, SetTransform):
                 named = (item.dataset_ref.id for item in event.inputs)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from ..identity import DatasetId
 from ..instant import Instant
+from ..linked import LinkedObjects, linked_objects
 from ..metadata.block import HashedBlock, NotUnderstood, UnknownEvent
 from ..metadata.data import SourceState
 from ..metadata.events import (
@@ -77,6 +78,8 @@ class Vocab(Struct, frozen=True, kw_only=True):
 class ChainState(Struct, frozen=True, kw_only=True):
     """A chain as of its `head`. Sizes are bytes; `num_records` counts rows of all slices.
 
+    Links to objects are counted as the blocks tell, an object as often as it is linked.
+
     Whatever is added here goes into `summary.py` as well.
     """
 
@@ -110,6 +113,8 @@ class ChainState(Struct, frozen=True, kw_only=True):
     num_records: int = 0
     data_size: int = 0
     checkpoints_size: int = 0
+    linked_objects: int = 0
+    linked_size: int = 0
 
     not_understood: tuple[Multihash, ...] = ()
     clouded: frozenset[str] = frozenset()
@@ -179,7 +184,12 @@ def _seeded(_state: ChainState, event: Seed) -> Changes:
 
 
 def _data_added(state: ChainState, event: AddData) -> Changes:
-    return {"last_add_data": event, **_data_block(state, event)}
+    changes = {"last_add_data": event, **_data_block(state, event)}
+    if event.extra is not None:
+        so_far = LinkedObjects(state.linked_objects, state.linked_size)
+        linked = so_far + linked_objects(event.extra)
+        changes |= {"linked_objects": linked.count, "linked_size": linked.size}
+    return changes
 
 
 def _executed(state: ChainState, event: ExecuteTransform) -> Changes:

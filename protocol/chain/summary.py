@@ -21,7 +21,7 @@ from ..metadata.events import DatasetKind
 from ..multihash import Multihash
 from .state import ChainState, Vocab
 
-FORM = 1
+FORM = 2
 """Changes whenever states, or what events do to them, change."""
 _EPOCH = Instant(0)
 _EVENTS = (
@@ -45,6 +45,8 @@ _PLAIN = (
     "num_records",
     "data_size",
     "checkpoints_size",
+    "linked_objects",
+    "linked_size",
 )
 
 

@@ -20,12 +20,12 @@ from msgspec.structs import replace
 from protocol.attributes import Attributes
 from protocol.errors import BadInput
 from protocol.instant import Instant
+from protocol.linked import SUMMARY_KEY
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import DataSlice
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, MetadataEvent
 from protocol.multihash import Multihash
 
-LINKED_OBJECTS = "opendatafabric.org/linkedObjects"
 COUNTS = ("numObjectsNaive", "sizeNaive")
 
 
@@ -162,16 +162,14 @@ def _merged_extra(events: Sequence[AddData]) -> Attributes | None:
     if not given:
         return None
     newest = dict(events[-1].extra.value) if events[-1].extra is not None else {}
-    counts = [value[LINKED_OBJECTS] for value in given if isinstance(_linked(value), dict)]
+    counts = [value[SUMMARY_KEY] for value in given if isinstance(_linked(value), dict)]
     if counts:
-        newest[LINKED_OBJECTS] = {
-            name: sum(_count(each, name) for each in counts) for name in COUNTS
-        }
+        newest[SUMMARY_KEY] = {name: sum(_count(each, name) for each in counts) for name in COUNTS}
     return Attributes.of(newest) if newest else None
 
 
 def _linked(value: dict[str, Any]) -> Any:
-    return value.get(LINKED_OBJECTS)
+    return value.get(SUMMARY_KEY)
 
 
 def _count(counts: dict[str, Any], name: str) -> int:

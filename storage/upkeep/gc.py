@@ -32,6 +32,7 @@ from ..info import read_info
 from ..layout import HEAD
 from ..stores import Stores
 from ..values import DatasetEntry, JobStatus, ObjectInfo, ObjectKind
+from .links import LinkMarker, LinksUnreadable
 from .marks import Marks
 from .walk import entries, is_kept_file, walk_back
 
@@ -187,7 +188,7 @@ def _collect(run: _Run, entry: DatasetEntry) -> None:
             continue
         except DatasetNotFound:  # forgotten meanwhile
             return
-        except (BlockNotFound, BlockDamaged, TooManyHeads) as problem:
+        except (BlockNotFound, BlockDamaged, TooManyHeads, LinksUnreadable) as problem:
             reason = problem.message
             break
     run.report.left_alone.append(f"{entry.alias}: {reason}")
@@ -200,8 +201,10 @@ class TooManyHeads(LimitExceeded):
 def _mark(run: _Run, dataset: DatasetId, head: Multihash) -> tuple[Marks, list[Multihash]]:
     """What the head leads to, and former heads; those of them the head does not lead to."""
     marks, heads = Marks(), [head]
+    links = LinkMarker(run.stores, dataset, head)
     for block in walk_back(run.stores.blocks, dataset, head):
         marks.add_block(block)
+        links.mark(block, marks)
     marks.settle()
     for former in sorted(run.former.get(dataset, ()), key=lambda item: item.digest):
         if marks.has(ObjectKind.BLOCK, former):
@@ -226,8 +229,11 @@ def _mark_branch(run: _Run, dataset: DatasetId, head: Multihash, marks: Marks) -
             fresh.append(block)
     except BlockNotFound:
         pass
+    links = LinkMarker(run.stores, dataset, head) if fresh else None
     for block in fresh:
         marks.add_block(block)
+        if links is not None:
+            links.mark(block, marks)
     marks.settle()
 
 

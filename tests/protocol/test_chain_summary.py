@@ -47,7 +47,9 @@ def test_states_of_the_examples_come_back():
     states = []
     for path in sorted(EXAMPLES.rglob("*.yaml")):
         for snapshot in load_snapshots(path.read_bytes()):
-            events = prepare(snapshot, dataset_id=some_id(path.name), resolve=lambda _: some_id())
+            events = prepare(
+                snapshot, dataset_id=some_id(path.name), resolve=lambda ref: some_id(str(ref))
+            )
             states.append(author(EMPTY, events, system_time=NOON)[1])
     assert states
     for state in states:

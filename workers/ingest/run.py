@@ -20,11 +20,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from protocol.arrow_schema import from_arrow, to_arrow
+from protocol.attributes import Attributes
 from protocol.chain.author import author
 from protocol.chain.errors import ChainRuleBroken
 from protocol.chain.state import ChainState
 from protocol.errors import BadInput
 from protocol.instant import Instant
+from protocol.linked import link_columns, summary_of
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import SourceState
 from protocol.metadata.engine import (
@@ -39,6 +41,7 @@ from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.errors import RefConflict
 from storage.ingest_job import IngestPayload, IngestReceipt, slice_receipt
+from storage.linked import check_links, links_in
 from storage.merge_state.store import MergeStates
 from storage.ports import ObjectStore
 from storage.values import ObjectKey, ObjectKind
@@ -192,7 +195,7 @@ def prepare(
     events: list[MetadataEvent] = []
     if plan.schema is None:
         events.append(SetDataSchema(schema=from_arrow(schema)))
-    events += _data_events(plan, slices, extras)
+    events += _data_events(plan, slices, extras, links=_links(dataset, plan, slices, bench))
     return Outcome(events=events, slices=slices, rows_read=staged.rows)
 
 
@@ -325,8 +328,23 @@ def check_vanished(
         )
 
 
+def _links(
+    dataset: Dataset, plan: IngestPlan, slices: Sequence[Written], bench: Bench
+) -> list[Attributes | None]:
+    """For each slice what it links to. Raises `InvalidValue`, `DanglingReference`."""
+    columns = link_columns(plan.schema)
+    if not columns:
+        return [None] * len(slices)
+    found = [links_in(written.path, columns) for written in slices]
+    return [summary_of(check_links(bench.objects, dataset.id, links)) for links in found]
+
+
 def _data_events(
-    plan: IngestPlan, slices: Sequence[Written], extras: Extras
+    plan: IngestPlan,
+    slices: Sequence[Written],
+    extras: Extras,
+    *,
+    links: Sequence[Attributes | None] = (),
 ) -> list[MetadataEvent]:
     """An `AddData` per slice; without rows one if the watermark or the source state changed.
 
@@ -335,7 +353,7 @@ def _data_events(
     """
     events: list[MetadataEvent] = []
     offset, watermark = plan.prev_offset, plan.watermark
-    for written in slices:
+    for written, linked in zip(slices, links, strict=True):
         last = written is slices[-1]
         watermark = next_watermark(watermark, written, extras.watermark if last else None)
         events.append(
@@ -344,6 +362,7 @@ def _data_events(
                 new_data=written.data,
                 new_watermark=watermark,
                 new_source_state=extras.source_state if last else plan.source_state,
+                extra=linked,
             )
         )
         offset = written.data.offset_interval.end if written.data else offset

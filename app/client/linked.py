@@ -1,0 +1,161 @@
+"""Linked objects travel with the rows that link to them, between peers that know of them.
+
+The protocols speak of slices and checkpoints only. So a push offers linked objects as further
+data, which any node takes, and a pull asks for them at `data/…` afterwards. Those a peer does
+not have are missing here as well; nobody is worse off than without them.
+Source: RFC-017; transfer protocol, section 17.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from protocol.chain.schema_evolution import odf_schema
+from protocol.errors import BadInput, NotFound
+from protocol.linked import link_columns, linked_objects
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import AddData, ExecuteTransform, SetDataSchema
+from protocol.multihash import HashMismatch, Multihash
+from storage.linked import read_anywhere, readable_links
+from storage.values import ObjectKind
+
+from .folder import FolderRepository, chunks_of
+from .http import with_retries
+from .limits import LIMITS, ClientLimits, TooMuch
+from .objects import run_all
+from .progress import UNWATCHED, Progress
+from .receive import NeededObject
+from .repositories import Repository
+from .target import Target
+from .walk import ChainReader, mismatch
+
+
+def links_to_push(
+    folder: FolderRepository, chain: Sequence[HashedBlock], new: Sequence[HashedBlock]
+) -> list[NeededObject]:
+    """What the new rows link to, as far as it is in the folder. `chain` ends with `new`."""
+    columns = _columns(reversed(chain)) if _any_links(new) else ()
+    found: dict[Multihash, NeededObject] = {}
+    for name in _links(folder, new, columns):
+        size = None if name in found else folder.size_of(ObjectKind.DATA, name)
+        if size is not None:
+            found[name] = NeededObject(ObjectKind.DATA, name, size)
+    return list(found.values())
+
+
+def fetch_links(
+    source: Repository,
+    target: Target,
+    new: Sequence[HashedBlock],
+    *,
+    old: Multihash | None,
+    limits: ClientLimits = LIMITS,
+    progress: Progress = UNWATCHED,
+) -> int:
+    """Bring what the new rows link to, before their head moves; returns how many objects came.
+
+    The slices are in the target by now.
+
+    Raises:
+        HashMismatch, TooMuch, TransferFailed
+    """
+    if not _any_links(new):
+        return 0
+    columns = _columns([*reversed(new), *_before(target, old, limits)])
+    names = dict.fromkeys(_links(target, new, columns))
+    missing = [name for name in names if not _is_in(target, name)]
+    progress.expect_objects(len(missing), 0)
+
+    def fetch(name: Multihash) -> bool:
+        come = with_retries(
+            partial(_fetch, source, target, name, limits, progress), attempts=limits.attempts
+        )
+        progress.object_done()
+        return come
+
+    tasks = [partial(fetch, name) for name in missing]
+    return sum(run_all(tasks, limits.parallel_simple, threading.Event())) if tasks else 0
+
+
+def _fetch(
+    source: Repository, target: Target, name: Multihash, limits: ClientLimits, progress: Progress
+) -> bool:
+    what = f"linked object {name}"
+    try:
+        stream = source.open_object(ObjectKind.DATA, name)
+    except NotFound:
+        return False
+    received = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal received
+        for chunk in chunks_of(stream):
+            received += len(chunk)
+            if limits.object_bytes is not None and received > limits.object_bytes:
+                raise TooMuch(what, limits.object_bytes)
+            progress.object_bytes(len(chunk))
+            yield chunk
+
+    with stream:
+        try:
+            target.put(ObjectKind.DATA, name, counted())
+        except HashMismatch as error:
+            raise mismatch(error, what, object=what) from error
+    return True
+
+
+def _any_links(blocks: Sequence[HashedBlock]) -> bool:
+    return any(
+        isinstance(block.event, AddData) and linked_objects(block.event.extra).count
+        for block in blocks
+    )
+
+
+def _columns(newest_first: Sequence[HashedBlock] | Iterator[HashedBlock]) -> tuple[str, ...]:
+    """Columns of links in the newest schema."""
+    for block in newest_first:
+        if isinstance(block.event, SetDataSchema):
+            try:
+                return link_columns(odf_schema(block.event))
+            except BadInput:  # a schema in a form that has no links
+                return ()
+    return ()
+
+
+def _before(target: Target, old: Multihash | None, limits: ClientLimits) -> Iterator[HashedBlock]:
+    if old is None:
+        return
+    reader = ChainReader(target, limits=limits)
+    at: HashedBlock | None = reader.block(old)
+    while at is not None:
+        yield at
+        at = reader.before(at)
+
+
+def _links(
+    place: Repository, blocks: Sequence[HashedBlock], columns: Sequence[str]
+) -> Iterator[Multihash]:
+    """Links of all slices; one that cannot be read is somebody else's complaint."""
+    for block in blocks if columns else ():
+        event = block.event
+        data = event.new_data if isinstance(event, AddData | ExecuteTransform) else None
+        if data is None:
+            continue
+        try:
+            stream = place.open_object(ObjectKind.DATA, data.physical_hash)
+            with stream, read_anywhere(stream) as file:
+                yield from readable_links(file, columns)
+        except (pa.ArrowException, NotFound, OSError):
+            continue
+
+
+def _is_in(target: Target, name: Multihash) -> bool:
+    try:
+        target.open_object(ObjectKind.DATA, name).close()
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,89 @@
+"""Linked objects: files beside the rows, which point to them by hash (RFC-017).
+
+A text column declared as a link holds multihashes of objects under `data/` of the same dataset.
+The chain tells how many there are and how large, and no more: `AddData` carries a summary,
+duplicates counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .attributes import Attributes, MalformedAttributes
+from .metadata.schema import DataSchema, DataTypeOption, DataTypeString
+
+TYPE_KEY = "opendatafabric.org/type"
+SUMMARY_KEY = "opendatafabric.org/linkedObjects"
+LINK, MULTIHASH = "ObjectLink", "Multihash"
+MAX_COUNT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedObjects:
+    """How many links, and the bytes of the objects they lead to; an object linked twice counts
+    twice."""
+
+    count: int = 0
+    size: int = 0
+
+    def __add__(self, other: LinkedObjects) -> LinkedObjects:
+        return LinkedObjects(
+            min(self.count + other.count, MAX_COUNT), min(self.size + other.size, MAX_COUNT)
+        )
+
+
+NOTHING_LINKED = LinkedObjects()
+
+
+def link_columns(schema: DataSchema | None) -> tuple[str, ...]:
+    """Names of the top-level text columns that hold links by multihash."""
+    if schema is None:
+        return ()
+    return tuple(
+        field.name
+        for field in schema.fields
+        if _is_text(field.type) and field.extra is not None and _is_link(field.extra)
+    )
+
+
+def linked_objects(extra: Attributes | None) -> LinkedObjects:
+    """The summary an event carries. Whatever is no summary counts as none: anybody may write it."""
+    if extra is None or SUMMARY_KEY not in extra.text:
+        return NOTHING_LINKED
+    try:
+        told = extra.value.get(SUMMARY_KEY)
+    except MalformedAttributes:
+        return NOTHING_LINKED
+    if not isinstance(told, dict):
+        return NOTHING_LINKED
+    return LinkedObjects(_count(told, "numObjectsNaive"), _count(told, "sizeNaive"))
+
+
+def summary_of(linked: LinkedObjects) -> Attributes:
+    """The summary as attributes of `AddData`."""
+    told = {"numObjectsNaive": linked.count, "sizeNaive": linked.size}
+    return Attributes.of({SUMMARY_KEY: told})
+
+
+def _is_text(kind: object) -> bool:
+    return isinstance(kind.inner if isinstance(kind, DataTypeOption) else kind, DataTypeString)
+
+
+def _is_link(extra: Attributes) -> bool:
+    try:
+        kind = extra.value.get(TYPE_KEY)
+    except MalformedAttributes:
+        return False
+    if not isinstance(kind, dict) or kind.get("kind") != LINK:
+        return False
+    link = kind.get("linkType")
+    return isinstance(link, dict) and link.get("kind") == MULTIHASH
+
+
+def _count(told: Mapping[str, Any], name: str) -> int:
+    value = told.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return max(0, min(value, MAX_COUNT))

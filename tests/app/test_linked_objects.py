@@ -1,0 +1,160 @@
+"""Linked objects travel with the rows that link to them, and stay as long as the rows do."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from msgspec.structs import replace as changed
+from service import NOON, SCHEMA, Chain, seeded, serving
+from upkeep_parts import TOMORROW
+
+from app.client import sync
+from app.client.limits import LIMITS, TooMuch
+from app.client.urls import Location
+from protocol.arrow_digest import logical_hash_of
+from protocol.attributes import Attributes
+from protocol.linked import LinkedObjects, summary_of
+from protocol.metadata.data import DataSlice, OffsetInterval
+from protocol.metadata.events import AddData, SetDataSchema
+from protocol.multihash import Multihash
+from storage.upkeep.gc import collect_garbage
+from storage.values import ObjectKey, ObjectKind, Visibility
+
+LINK = Attributes.of(
+    {"opendatafabric.org/type": {"kind": "ObjectLink", "linkType": {"kind": "Multihash"}}}
+)
+LINKED_SCHEMA = changed(
+    SCHEMA, fields=(*SCHEMA.fields[:4], changed(SCHEMA.fields[4], extra=LINK), SCHEMA.fields[5])
+)
+SCAN = b"a large scan" * 1000
+SCAN_HASH = Multihash.of(SCAN)
+SCAN_SIZE = len(SCAN)
+
+
+def slice_of_links(*links: str | None) -> tuple[bytes, DataSlice]:
+    utc, count = pa.timestamp("ms", "UTC"), len(links)
+    table = pa.table(
+        {
+            "offset": pa.array(range(count), pa.int64()),
+            "op": pa.array([0] * count, pa.int32()),
+            "system_time": pa.array([NOON.millis] * count, utc),
+            "event_time": pa.array([NOON.millis] * count, utc),
+            "city": pa.array(links, pa.string()),
+            "population": pa.array(range(count), pa.int64()),
+        }
+    )
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    content = sink.getvalue()
+    return content, DataSlice(
+        logical_hash=logical_hash_of(pq.ParquetFile(io.BytesIO(content))),
+        physical_hash=Multihash.of(content),
+        offset_interval=OffsetInterval(start=0, end=count - 1),
+        size=len(content),
+    )
+
+
+def linking_chain() -> Chain:
+    """A dataset of three rows; two link to the scan."""
+    chain = seeded().add(SetDataSchema(schema=LINKED_SCHEMA))
+    content, data = slice_of_links(str(SCAN_HASH), None, str(SCAN_HASH))
+    chain.objects[ObjectKind.DATA, data.physical_hash] = content
+    told = summary_of(LinkedObjects(2, 2 * SCAN_SIZE))
+    return chain.add(AddData(new_data=data, new_watermark=NOON, extra=told))
+
+
+@pytest.fixture
+def served(tmp_path):
+    with serving(tmp_path / "node", tenancy="single") as service:
+        chain = linking_chain()
+        service.keep(chain)
+        yield service, chain
+
+
+def put_scan(service, chain) -> None:
+    key = ObjectKey(chain.id, ObjectKind.DATA, SCAN_HASH)
+    service.node.stores.objects.put(key, [SCAN])
+
+
+@pytest.mark.parametrize("scheme", ["odf+", ""])
+def test_a_pull_brings_what_the_rows_link_to(served, tmp_path, scheme):
+    service, chain = served
+    put_scan(service, chain)
+    outcome = sync.pull(
+        Location.parse(f"{scheme}{service.url}/foo"), Location.parse(str(tmp_path / "foo"))
+    )
+    assert (outcome.objects, outcome.linked) == (1, 1)
+    assert (tmp_path / "foo" / "data" / str(SCAN_HASH)).read_bytes() == SCAN
+
+
+@pytest.mark.parametrize("scheme", ["odf+", ""])
+def test_what_the_source_does_not_have_is_missing_here_as_well(served, tmp_path, scheme):
+    service, _ = served
+    outcome = sync.pull(
+        Location.parse(f"{scheme}{service.url}/foo"), Location.parse(str(tmp_path / "foo"))
+    )
+    assert (outcome.outcome, outcome.linked) == ("updated", 0)
+
+
+def test_a_pull_takes_no_linked_object_above_its_limit(served, tmp_path):
+    service, chain = served
+    put_scan(service, chain)
+    with pytest.raises(TooMuch):
+        sync.pull(
+            Location.parse(f"odf+{service.url}/foo"),
+            Location.parse(str(tmp_path / "foo")),
+            limits=replace(LIMITS, object_bytes=SCAN_SIZE - 1),
+        )
+    assert not (tmp_path / "foo" / "refs" / "head").exists()
+
+
+def test_a_push_brings_what_the_rows_link_to(served, tmp_path):
+    service, chain = served
+    put_scan(service, chain)
+    folder = Location.parse(str(tmp_path / "foo"))
+    sync.pull(Location.parse(f"odf+{service.url}/foo"), folder)
+    with serving(tmp_path / "other", tenancy="single") as other:
+        outcome = sync.push(
+            folder,
+            Location.parse(f"odf+{other.url}/copy"),
+            token=other.token(),
+            visibility=Visibility.PUBLIC,
+        )
+        assert outcome.objects == 2
+        with other.http() as client:
+            assert client.get(f"/copy/data/{SCAN_HASH}").content == SCAN
+
+
+def test_the_summary_of_the_dataset_tells_of_them(served):
+    service, _ = served
+    with service.http(service.token()) as client:
+        files = client.get("/foo/files").json()
+    assert (files["linkedObjects"], files["linkedObjectsSize"]) == (2, 2 * SCAN_SIZE)
+
+
+def test_garbage_collection_keeps_what_a_row_links_to(served):
+    service, chain = served
+    put_scan(service, chain)
+    orphan = Multihash.of(b"nobody links to this")
+    stores = service.node.stores
+    stores.objects.put(ObjectKey(chain.id, ObjectKind.DATA, orphan), [b"nobody links to this"])
+    report = collect_garbage(stores, clock=TOMORROW)
+    assert {reason: tally.count for reason, tally in report.removed.items()} == {
+        "unreferenced data": 1
+    }
+    assert stores.objects.stat(ObjectKey(chain.id, ObjectKind.DATA, SCAN_HASH)) is not None
+
+
+def test_nothing_is_collected_while_links_cannot_be_read(served):
+    service, chain = served
+    put_scan(service, chain)
+    stores = service.node.stores
+    data = next(name for kind, name in chain.objects if kind is ObjectKind.DATA)
+    stores.objects.delete(ObjectKey(chain.id, ObjectKind.DATA, data))
+    report = collect_garbage(stores, clock=TOMORROW)
+    assert report.removed == {}
+    assert "links to" in report.left_alone[0]
