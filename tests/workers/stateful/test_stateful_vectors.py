@@ -66,7 +66,10 @@ def test_the_task_of_a_known_answer_is_solved(
         rows, watermarks = {}, {}
         for alias, new in each["inputs"].items():
             types = [field.type for field in play.schemas[alias]]
-            values = [[value_from(v, kind) for v, kind in zip(row, types)] for row in new["rows"]]
+            values = [
+                [value_from(v, kind) for v, kind in zip(row, types, strict=True)]
+                for row in new["rows"]
+            ]
             rows[alias] = [(row[1], *row[3:]) for row in values]
             if new["watermarks"]:
                 watermarks[alias] = value_from(new["watermarks"][-1], types[3])

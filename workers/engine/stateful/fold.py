@@ -1,4 +1,8 @@
-"""Folding a changelog: which rows are left when retractions and corrections were applied."""
+"""Folding a changelog: which rows are left when retractions and corrections were applied.
+
+Folded frames tell of every row whether it is there (`odf there`) and, once per case, how many
+changes found no row (`odf unmatched`), so that one computation serves both.
+"""
 
 from __future__ import annotations
 
@@ -13,53 +17,66 @@ from .pieces import AT, SEQ, SIGN
 
 BUCKET = "odf bucket"
 COUNT = "odf count"
+THERE = "odf there"
+UNMATCHED = "odf unmatched"
 _NEW, _SUM, _LOW, _GONE, _NTH = "odf new", "odf sum", "odf low", "odf gone", "odf nth"
 
 
-def folded_rows(
-    before: DataFrame, changes: DataFrame, matched: Sequence[str]
-) -> tuple[DataFrame, DataFrame]:
-    """Rows left, and a frame of the number of changes that found no row.
+def merely_added(before: DataFrame, changes: DataFrame) -> DataFrame:
+    """Rows left when nothing goes."""
+    return before.unionByName(changes.select(*[col(name) for name in before.columns])).select(
+        "*", F.lit(True).alias(THERE), F.lit(0).cast("bigint").alias(UNMATCHED)
+    )
+
+
+def folded_rows(before: DataFrame, changes: DataFrame, matched: Sequence[str]) -> DataFrame:
+    """Rows left, one by one.
 
     A retraction takes the oldest row that is equal in all matched columns; where there is
     none it comes to nothing, as if it had been read by itself.
     """
-    columns = before.columns
-    rows = before.withColumn(SIGN, F.lit(1)).withColumn(_NEW, F.lit(0))
-    rows = rows.unionByName(
-        changes.select(*[col(c) for c in columns], col(SIGN)).withColumn(_NEW, F.lit(1))
-    )
+    columns = [col(name) for name in before.columns]
+    kept = before.select(*columns, F.lit(1).alias(SIGN), F.lit(0).alias(_NEW))
+    rows = kept.unionByName(changes.select(*columns, col(SIGN), F.lit(1).alias(_NEW)))
     equal = Over.partitionBy(col(BUCKET), col(AT), *[col(name) for name in matched])
     told = equal.orderBy(col(_NEW), col(SEQ).asc_nulls_first(), col(SIGN).desc())
     so_far = told.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    rows = rows.withColumn(_SUM, F.sum(col(SIGN)).over(so_far))
-    rows = rows.withColumn(_NTH, F.sum(F.when(col(SIGN) > 0, 1).otherwise(0)).over(so_far))
-    rows = rows.withColumn(_LOW, F.least(F.lit(0), F.min(col(_SUM)).over(equal)))
-    rows = rows.withColumn(_GONE, F.sum(F.when(col(SIGN) < 0, 1).otherwise(0)).over(equal))
-    # Unmatched ones: as far as the sum ever fell below zero.
-    left = rows.where((col(SIGN) > 0) & (col(_NTH) > col(_GONE) + col(_LOW)))
-    groups = rows.where(col(_LOW) < 0).groupBy(col(BUCKET), col(AT), *[col(m) for m in matched])
-    unmatched = groups.agg((-F.min(col(_LOW))).alias(COUNT)).agg(F.sum(col(COUNT)).alias(COUNT))
-    return left.select(*[col(c) for c in columns]), unmatched
+    came, went = F.when(col(SIGN) > 0, 1).otherwise(0), F.when(col(SIGN) < 0, 1).otherwise(0)
+    rows = rows.select(
+        "*",
+        F.sum(col(SIGN)).over(so_far).alias(_SUM),
+        F.sum(came).over(so_far).alias(_NTH),
+        F.sum(went).over(equal).alias(_GONE),
+    )
+    # As often as the sum ever fell below zero, nothing was there to go.
+    rows = rows.select("*", F.least(F.lit(0), F.min(col(_SUM)).over(equal)).alias(_LOW))
+    there = (col(SIGN) > 0) & (col(_NTH) > col(_GONE) + col(_LOW))
+    first = F.row_number().over(told) == 1
+    unmatched = F.when(first, -col(_LOW)).otherwise(0).cast("bigint")
+    found = rows.select(*columns, there.alias(THERE), unmatched.alias(UNMATCHED))
+    return found.where(col(THERE) | (col(UNMATCHED) > 0))
 
 
 def folded_counts(
     before: DataFrame, changes: DataFrame, keys: Sequence[str], sums: Sequence[str]
-) -> tuple[DataFrame, DataFrame]:
-    """Rows with how often they are there (and sums over them), and the number without a row."""
-    every = before.unionByName(changes)
+) -> DataFrame:
+    """Rows left with how often they are there, and sums over them."""
     totals = [F.sum(col(name)).alias(name) for name in (COUNT, *sums)]
-    total = every.groupBy(*[col(name) for name in (BUCKET, AT, *keys)]).agg(*totals)
-    total = total.select(*[col(name) for name in before.columns])
-    unmatched = total.where(col(COUNT) < 0).agg((-F.sum(col(COUNT))).alias(COUNT))
-    return total.where(col(COUNT) > 0), unmatched
+    every = before.unionByName(changes).groupBy(*[col(name) for name in (BUCKET, AT, *keys)])
+    unmatched = F.greatest(F.lit(0), -col(COUNT)).cast("bigint")
+    total = every.agg(*totals).select(
+        *[col(name) for name in before.columns],
+        (col(COUNT) > 0).alias(THERE),
+        unmatched.alias(UNMATCHED),
+    )
+    return total.where(col(COUNT) != 0)
 
 
 def difference(before: DataFrame, after: DataFrame) -> DataFrame:
     """Rows that went (`odf sign` -1) and came (1), as often as they did."""
-    return difference_of(
-        before.withColumn(SIGN, F.lit(-1)).unionByName(after.withColumn(SIGN, F.lit(1)))
-    )
+    names = [col(name) for name in before.columns]
+    went = before.select(*names, F.lit(-1).alias(SIGN))
+    return difference_of(went.unionByName(after.select(*names, F.lit(1).alias(SIGN))))
 
 
 def difference_of(changes: DataFrame) -> DataFrame:

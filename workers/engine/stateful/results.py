@@ -13,7 +13,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
 from ...merge.columns import col
-from .fold import BUCKET, COUNT
+from .fold import BUCKET, COUNT, THERE
 from .operators import AsOfJoin, IntervalJoin, Moment, Operator, Ranking, Window
 from .pieces import AT, GROUP, SEQ
 
@@ -35,8 +35,8 @@ def result(operator: Operator, rows: list[DataFrame], moment: Moment) -> DataFra
             assert_never(operator)
 
 
-def let_go(operator: Operator, side: int, rows: DataFrame, new: Moment) -> DataFrame:
-    """Rows without those that can no longer matter, as far as more than their time decides."""
+def stays(operator: Operator, side: int, rows: DataFrame, new: Moment) -> Column:
+    """SQL: whether a row can still matter, as far as more than its time decides."""
     match operator:
         case Ranking() if not operator.by_time:
             horizon = new.horizon(operator.sides[0].clock)
@@ -45,15 +45,13 @@ def let_go(operator: Operator, side: int, rows: DataFrame, new: Moment) -> DataF
             horizon = new.horizon(operator.both)
             order = [col(AT).desc(), col(SEQ).desc_nulls_last(), *_all(rows)]
         case _:
-            return rows
+            return F.lit(True)
     if horizon is None:
-        return rows
+        return F.lit(True)
     limit = operator.limit if isinstance(operator, Ranking) else 1
-    old = col(AT) < horizon
     keys = [col(name) for name in operator.sides[side].bucket]
-    place = F.row_number().over(Over.partitionBy(col(BUCKET), *keys, old).orderBy(*order))
-    ranked = rows.withColumn(PLACE, place)
-    return ranked.where(~old | (col(PLACE) <= limit)).drop(PLACE)
+    old = Over.partitionBy(col(BUCKET), *keys, col(THERE), col(AT) < horizon).orderBy(*order)
+    return (col(AT) >= horizon) | (F.row_number().over(old) <= limit)
 
 
 def _before(at: int | None) -> Column:

@@ -26,9 +26,6 @@ from .port import NewRows, Result
 from .state import open_state, write_state
 from .step import Work, advance
 
-SMALL_ROWS = 200_000
-"""Runs of fewer new rows are computed in one task, unless told otherwise."""
-LARGE_PARTITIONS = 16
 NANOS = 1_000
 
 
@@ -75,11 +72,6 @@ class _Run:
         before = {given.alias: kept.watermarks.get(given.alias) for given in plan.inputs}
         after = {alias: _newer(at, self._new.get(alias)) for alias, at in before.items()}
         self._watermarks = after
-        rows = sum(_row_count(given) for given in new_rows)
-        small = rows <= SMALL_ROWS
-        cut = partitions or (1 if small else LARGE_PARTITIONS)
-        plan.catalyst.session.conf.set("spark.sql.shuffle.partitions", str(cut))
-        self._cut, self._one = cut, small and partitions is None
         self._made: list[DataFrame] = []
         self._work = Work(
             catalyst=plan.catalyst,
@@ -88,31 +80,23 @@ class _Run:
             scratch=scratch,
             prev=self._moment(before),
             new=self._moment(after),
-            small=small,
-            partitions=cut,
-            held=[],
-            sections=[],
+            rows=sum(_row_count(given) for given in new_rows),
+            partitions=partitions,
         )
 
     def finish(self, new_state: Path, output: Path) -> Result:
         plan, work = self._plan, self._work
-        try:
-            for place, operator in enumerate(plan.operators):
-                self._made.append(work.hold(advance(work, place, operator)))
-            names = [name for name, _ in plan.columns]
-            operation = plan.vocab.operation_type_column
-            changes = framed(plan.catalyst, plan.part, self, plan.columns)
-            rows = told(
-                changes, names, operation=operation, event_time=plan.vocab.event_time_column
-            )
-            schema = schema_of(rows, [operation, *names])
-            batches = sorted_batches(
-                rows, ORDER, self._scratch, small=work.small, partitions=work.partitions
-            )
-            count = write(batches, schema, output)
-        finally:
-            for frame in work.held:
-                frame.unpersist()
+        for place, operator in enumerate(plan.operators):
+            self._made.append(advance(work, place, operator))
+        names = [name for name, _ in plan.columns]
+        operation = plan.vocab.operation_type_column
+        changes = framed(plan.catalyst, plan.part, self, plan.columns)
+        rows = told(changes, names, operation=operation, event_time=plan.vocab.event_time_column)
+        schema = schema_of(rows, [operation, *names])
+        batches = sorted_batches(
+            rows, ORDER, self._scratch, small=work.small, partitions=work.cut()
+        )
+        count = write(batches, schema, output)
         write_state(new_state, plan.fingerprint, self._watermarks, work.sections)
         return Result(
             rows=count,
@@ -133,7 +117,8 @@ class _Run:
             frame = read_parquet(self._plan.catalyst.session, given.paths, arrow)
             offset = col(vocab.offset_column)
             frame = frame.where(offset.between(given.interval.start, given.interval.end))
-            frame = frame.coalesce(1) if self._one else frame.repartition(self._cut)
+            cut = self._work.cut()
+            frame = frame.coalesce(1) if cut == 1 else frame.repartition(cut)
         code, offset = col(vocab.operation_type_column), col(vocab.offset_column).cast("bigint")
         undoing = code.isin(int(Operation.RETRACT), int(Operation.CORRECT_FROM))
         # Both rows of a correction belong together wherever rows are passed on as they came.

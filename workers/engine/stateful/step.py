@@ -2,32 +2,50 @@
 
 The result over the rows kept before is compared with the result over those kept after, for the
 buckets that new rows or the watermarks touch. What was emitted is thereby never stored.
+
+Per side Spark computes twice: the changes, and the rows after them. Both are written to scratch
+files, which are counted and merged into the state by Arrow and read by what comes next; plans stay
+short, and nothing is computed twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from ...merge.columns import col
-from ..frames import sorted_batches
+from ..frames import sorted_batches, written_batches
 from .catalyst import Catalyst
-from .emit import schema_of
-from .fold import BUCKET, COUNT, difference, folded_counts, folded_rows
+from .emit import schema_of, write
+from .fold import (
+    BUCKET,
+    COUNT,
+    THERE,
+    UNMATCHED,
+    difference,
+    folded_counts,
+    folded_rows,
+    merely_added,
+)
 from .operators import Moment, Operator, Side, Window, keeps, late, wakes
 from .pieces import AT, GROUP, SEQ, SIGN, Changes
 from .port import Dropped
-from .results import let_go, result
-from .state import Buckets, State, extract, waking, write_section
+from .results import result, stays
+from .state import BATCH_ROWS, Buckets, State, extract, waking, write_section
 
-_COME, _GO, _LATE = "odf come", "odf go", "odf late"
+SMALL_ROWS = 200_000
+"""Fewer rows are computed in one task, unless told otherwise."""
+LARGE_PARTITIONS = 16
+_LATE, _STAYS = "odf late", "odf stays"
+Fold = Callable[[DataFrame, DataFrame], DataFrame]
 
 
 @dataclass(slots=True)
@@ -40,47 +58,62 @@ class Work:
     scratch: Path
     prev: Moment
     new: Moment
-    small: bool
-    partitions: int
-    held: list[DataFrame]
-    sections: list[Path]
+    rows: int
+    """How many rows are at hand; decides how finely Spark cuts its work."""
+    partitions: int | None
+    sections: list[Path] = field(default_factory=list)
     dropped: Dropped = field(default_factory=Dropped)
     state_rows: int = 0
 
-    def hold(self, frame: DataFrame) -> DataFrame:
-        """Computed once, however often it is read."""
-        self.held.append(frame.persist())
-        return frame
+    @property
+    def small(self) -> bool:
+        return self.rows <= SMALL_ROWS
+
+    def cut(self) -> int:
+        """Sets and gives the number of partitions of what is computed next."""
+        cut = self.partitions or (1 if self.small else LARGE_PARTITIONS)
+        self.catalyst.session.conf.set("spark.sql.shuffle.partitions", str(cut))
+        return cut
+
+    def hold(
+        self, frame: DataFrame, name: str, order: Sequence[str] = ()
+    ) -> tuple[Path, DataFrame]:
+        """Computed into a file, in an order if one is given, and read from it."""
+        cut, spill, path = self.cut(), self.scratch / f"spill-{name}", self.scratch / name
+        spill.mkdir()
+        if order:
+            batches = sorted_batches(frame, order, spill, small=self.small, partitions=cut)
+        elif self.small:
+            batches = iter(frame.toArrow().to_batches())
+        else:
+            batches = written_batches(frame, spill)
+        write(batches, schema_of(frame, frame.columns), path)
+        return path, self.catalyst.session.read.schema(frame.schema).parquet(str(path))
 
 
 def advance(work: Work, place: int, operator: Operator) -> DataFrame:
     """Takes the run's changes into the state; the changes of the result."""
-    incoming = [_incoming(work, operator, place, at) for at in range(len(operator.sides))]
-    counted = [frame.groupBy(BUCKET, _LATE).agg(*_tallies()).toArrow() for frame in incoming]
-    _count_late(work, counted)
     names = [f"{place}-{at}.parquet" for at in range(len(operator.sides))]
-    buckets = [_timely(table) for table in counted]
+    incoming, retracting, buckets = [], [], []
     for at, name in enumerate(names):
+        path, frame = work.hold(_incoming(work, operator, place, at), f"new-{name}")
+        touched, goes = _count(work, path)
+        incoming.append(frame.where(~col(_LATE)).drop(_LATE))
+        retracting.append(goes)
         bounds = wakes(operator, at, work.prev, work.new)
-        buckets.append(waking(work.state.path(name), bounds))
-    touched: Buckets = np.unique(np.concatenate(buckets))
+        buckets += [touched, waking(work.state.path(name), bounds)]
+    touched = np.unique(np.concatenate(buckets))
     before, after = [], []
     for at, name in enumerate(names):
-        frame = incoming[at].where(~col(_LATE)).drop(_LATE)
-        shaped, fold = _shaped(operator, operator.sides[at], frame)
+        shaped, fold = _shaped(operator, operator.sides[at], incoming[at])
         old = _old(work, name, touched, shaped)
-        retracting = bool(_total(counted[at], _GO, late=False))
-        rows = _folded(work, fold, old, shaped, retracting=retracting)
+        adds = not retracting[at] and SIGN in shaped.columns
+        rows = merely_added(old, shaped) if adds else fold(old, shaped)
         before.append(old)
-        after.append(work.hold(rows))
-    for at, name in enumerate(names):
-        bound = keeps(operator, at, work.new)
-        rows = after[at] if bound is None else after[at].where(col(AT) >= bound)
-        _keep(work, name, let_go(operator, at, rows, work.new), touched, bound)
+        after.append(_keep(work, operator, at, rows, name, touched))
     gone = result(operator, before, work.prev)
     come = result(operator, after, work.new)
-    changed = difference(gone, come.select(*[col(name) for name in gone.columns]))
-    return changed.withColumn(SEQ, F.lit(None).cast("bigint"))
+    return difference(gone, come).withColumn(SEQ, F.lit(None).cast("bigint"))
 
 
 def _incoming(work: Work, operator: Operator, place: int, at: int) -> DataFrame:
@@ -90,8 +123,9 @@ def _incoming(work: Work, operator: Operator, place: int, at: int) -> DataFrame:
     bound = late(operator, at, work.prev)
     behind = F.lit(False) if bound is None else col(AT) < bound
     # Rows without a time belong nowhere.
-    marked = frame.withColumn(_LATE, F.coalesce(behind, F.lit(True)) | col(AT).isNull())
-    return work.hold(marked.withColumn(BUCKET, F.xxhash64(F.lit(place), *keys)))
+    is_late = F.coalesce(behind, F.lit(True)) | col(AT).isNull()
+    bucket = F.xxhash64(F.lit(place), *keys)
+    return frame.select("*", is_late.alias(_LATE), bucket.alias(BUCKET))
 
 
 def _hashable(frame: DataFrame, name: str) -> Column:
@@ -100,68 +134,47 @@ def _hashable(frame: DataFrame, name: str) -> Column:
     return col(name) + F.lit(0.0) if floating else col(name)
 
 
-def _tallies() -> list[Column]:
-    come = F.count(F.when(col(SIGN) > 0, True)).alias(_COME)
-    return [come, F.count(F.when(col(SIGN) < 0, True)).alias(_GO)]
-
-
-def _timely(table: pa.Table) -> Buckets:
-    mask = ~table.column(_LATE).to_numpy(zero_copy_only=False).astype(np.bool_)
-    found: Buckets = table.column(BUCKET).to_numpy()[mask]
-    return found
-
-
-def _total(table: pa.Table, name: str, *, late: bool) -> int:
-    mask = table.column(_LATE).to_numpy(zero_copy_only=False).astype(np.bool_)
-    return int(table.column(name).to_numpy()[mask if late else ~mask].sum())
-
-
-def _count_late(work: Work, counted: list[pa.Table]) -> None:
-    dropped = work.dropped
-    for table in counted:
-        dropped = replace(
-            dropped,
-            late=dropped.late + _total(table, _COME, late=True),
-            late_changes=dropped.late_changes + _total(table, _GO, late=True),
+def _count(work: Work, path: Path) -> tuple[Buckets, bool]:
+    """Buckets that changes touch, whether any takes back; late ones are counted and left out."""
+    found, goes = [np.empty(0, np.int64)], False
+    for batch in pq.ParquetFile(path).iter_batches(BATCH_ROWS, columns=[BUCKET, _LATE, SIGN]):
+        is_late = batch.column(_LATE).to_numpy(zero_copy_only=False).astype(np.bool_)
+        back = batch.column(SIGN).to_numpy() < 0
+        goes = goes or bool((back & ~is_late).any())
+        work.dropped = replace(
+            work.dropped,
+            late=work.dropped.late + int((is_late & ~back).sum()),
+            late_changes=work.dropped.late_changes + int((is_late & back).sum()),
         )
-    work.dropped = dropped
-
-
-Fold = Callable[[DataFrame, DataFrame], tuple[DataFrame, DataFrame]]
+        found.append(np.unique(batch.column(BUCKET).to_numpy()[~is_late]))
+    return np.unique(np.concatenate(found)), goes
 
 
 def _shaped(operator: Operator, side: Side, changes: DataFrame) -> tuple[DataFrame, Fold]:
     """Changes in the form they are kept in, and how they are folded onto what is kept."""
     if not isinstance(operator, Window):
         kept = [col(name) for name in (BUCKET, AT, SEQ, *side.columns, SIGN)]
-
-        def rows(old: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:
-            return folded_rows(old, new, side.matched)
-
-        return changes.select(*kept), rows
+        return changes.select(*kept), lambda old, new: folded_rows(old, new, side.matched)
+    by = [col(BUCKET), col(AT)]
     if not operator.from_sums:
-        keys = list(side.columns)
-        total = changes.select(
-            col(BUCKET), col(AT), *[col(k) for k in keys], col(SIGN).cast("bigint").alias(COUNT)
-        )
-        return total, lambda old, new: folded_counts(old, new, keys, ())
-    columns = [F.sum(col(SIGN)).alias(COUNT)]
-    sums = []
+        columns = [col(name) for name in side.columns]
+        counted = changes.select(*by, *columns, col(SIGN).cast("bigint").alias(COUNT))
+        return counted, lambda old, new: folded_counts(old, new, side.columns, ())
+    totals = {COUNT: F.sum(col(SIGN))}
     for at, call in enumerate(operator.calls):
         counts = F.expr(call.counted())
-        columns.append(F.sum(F.when(counts, col(SIGN)).otherwise(0)).alias(f"n{at}"))
-        sums.append(f"n{at}")
+        totals[f"n{at}"] = F.sum(F.when(counts, col(SIGN)).otherwise(0))
         exact = call.sum_type()
         if exact is not None:
             value = col(call.names[0]).cast(exact)
             signed = F.when(col(SIGN) > 0, value).otherwise(-value)
-            zero = F.lit(0).cast(exact)
-            total = F.sum(F.when(counts, signed).otherwise(zero)).cast(exact)
-            columns.append(total.alias(f"s{at}"))
-            sums.append(f"s{at}")
-    keys = list(operator.keys)
-    by = [col(name) for name in (BUCKET, AT, *keys)]
-    return changes.groupBy(*by).agg(*columns), lambda old, new: folded_counts(old, new, keys, sums)
+            total = F.sum(F.when(counts, signed).otherwise(F.lit(0).cast(exact)))
+            totals[f"s{at}"] = total.cast(exact)
+    summed = changes.groupBy(*by, *[col(name) for name in operator.keys]).agg(
+        *[total.alias(name) for name, total in totals.items()]
+    )
+    sums = [name for name in totals if name != COUNT]
+    return summed, lambda old, new: folded_counts(old, new, operator.keys, sums)
 
 
 def _old(work: Work, name: str, touched: Buckets, like: DataFrame) -> DataFrame:
@@ -171,39 +184,52 @@ def _old(work: Work, name: str, touched: Buckets, like: DataFrame) -> DataFrame:
     if section is None or not len(touched):
         return work.catalyst.empty(schema)
     part = work.scratch / f"before-{name}"
-    if extract(section, touched, part) == 0:
+    count = extract(section, touched, part)
+    work.rows = max(work.rows, count)
+    if count == 0:
         return work.catalyst.empty(schema)
     return work.catalyst.session.read.schema(schema).parquet(str(part))
 
 
-def _folded(
-    work: Work, fold: Fold, old: DataFrame, changes: DataFrame, *, retracting: bool
+def _keep(
+    work: Work, operator: Operator, at: int, rows: DataFrame, name: str, touched: Buckets
 ) -> DataFrame:
-    if not retracting and SIGN in changes.columns:
-        return old.unionByName(changes.drop(SIGN))
-    rows, unmatched = fold(old, changes)
-    if retracting:
-        count = unmatched.collect()[0][0] or 0
-        work.dropped = replace(work.dropped, unmatched=work.dropped.unmatched + int(count))
-    return rows
-
-
-def _keep(work: Work, name: str, rows: DataFrame, touched: Buckets, bound: int | None) -> None:
-    order = [BUCKET, AT, *[each for each in rows.columns if each not in (BUCKET, AT)]]
-    rows = rows.select(*[col(each) for each in order])
+    """Takes the touched rows into the state as far as they matter; those that are there now."""
+    flags = (THERE, UNMATCHED, _STAYS)
+    columns = [BUCKET, AT, *[n for n in rows.columns if n not in (BUCKET, AT, *flags)]]
+    marked = rows.select(
+        *[col(name) for name in columns],
+        *[col(name) for name in flags[:2]],
+        (col(THERE) & stays(operator, at, rows, work.new)).alias(_STAYS),
+    )
+    schema = schema_of(marked, columns)
+    bound = keeps(operator, at, work.new)
     fresh: Iterator[pa.RecordBatch] = iter(())
+    frame = marked
     if len(touched):
-        spill = work.scratch / f"sort-{name}"
-        spill.mkdir()
-        fresh = sorted_batches(rows, order, spill, small=work.small, partitions=work.partitions)
-    path = work.scratch / "state" / name
-    path.parent.mkdir(exist_ok=True)
+        path, frame = work.hold(marked, f"after-{name}", columns)
+        fresh = _staying(work, path, columns, bound)
+    section = work.scratch / "state" / name
+    section.parent.mkdir(exist_ok=True)
     work.state_rows += write_section(
-        path,
-        schema_of(rows, order),
+        section,
+        schema,
         fresh,
         old=work.state.path(name),
         replaced=touched,
         keep=bound,
     )
-    work.sections.append(path)
+    work.sections.append(section)
+    return frame.where(col(THERE)).drop(*flags)
+
+
+def _staying(
+    work: Work, path: Path, columns: Sequence[str], bound: int | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in pq.ParquetFile(path).iter_batches(BATCH_ROWS):
+        unmatched = int(batch.column(UNMATCHED).to_numpy().sum())
+        work.dropped = replace(work.dropped, unmatched=work.dropped.unmatched + unmatched)
+        mask = batch.column(_STAYS).to_numpy(zero_copy_only=False).astype(np.bool_)
+        if bound is not None:
+            mask &= batch.column(AT).to_numpy() >= bound
+        yield batch.filter(pa.array(mask)).select(list(columns))
