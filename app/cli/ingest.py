@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -10,11 +13,16 @@ import click
 from protocol.instant import Instant
 
 from ..client.files import FILE_TYPES, sized_chunks
-from ..client.http import open_http
-from ..client.node_api import NodeApi
+from ..client.http import Unreachable, open_http
+from ..client.node_api import NodeApi, Seen
 from ..client.urls import Location, UnsupportedUrl
 from .blocks import STDIN, opened_file
 from .output import json_option, print_json, token_option
+from .watch import verifying
+
+Step = Callable[[str, int, int], None]
+ATTEMPTS = 4
+PAUSE_S = 1.0
 
 
 @click.command()
@@ -25,37 +33,82 @@ from .output import json_option, print_json, token_option
 @click.option(
     "--event-time", metavar="T", help="Event time (RFC 3339) of rows that have none; default: now."
 )
+@click.option("--expected-head", metavar="H", help="Refuse if the head of the dataset is another.")
+@click.option("--dry-run", is_flag=True, help="Show what would become of it; commit nothing.")
+@click.option("--key", metavar="K", help="Name of this request; the same again changes nothing.")
+@click.option("--async", "no_wait", is_flag=True, help="Do not wait: print where to look.")
 @token_option
 @json_option
 def ingest(
     file: str,
     url: str,
-    source_name: str | None,
+    *,
     media_type: str | None,
     event_time: str | None,
+    no_wait: bool,
+    key: str | None,
     token: str | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Post the records of FILE (`-` is standard input) to the dataset at URL.
 
     Prints the receipt: how many rows were read, added and known already, and the new block.
+    When the connection breaks, FILE is sent again under the same name, so that no row is
+    added twice.
     """
     if event_time is not None:
         event_time = str(Instant.parse(event_time))
     media_type = media_type or media_type_of(file)
-    with opened_file(file) as stream, open_http() as http:
-        size, chunks = sized_chunks(stream)
-        receipt = NodeApi(dataset_base(url), token, http=http).ingest(
-            chunks,
-            media_type=media_type,
-            source_name=source_name,
-            event_time=event_time,
-            size=size,
-        )
+    key = key or str(uuid.uuid4())
+    attempts = 1 if file == STDIN else ATTEMPTS
+    with open_http() as http, verifying(quiet=as_json) as step:
+        api = NodeApi(dataset_base(url), token, http=http)
+        for attempt in range(1, attempts + 1):
+            with opened_file(file) as stream:
+                size, chunks = sized_chunks(stream)
+                try:
+                    receipt = api.ingest(
+                        chunks if step is None else _counted(chunks, size, step),
+                        media_type=media_type,
+                        event_time=event_time,
+                        size=size,
+                        key=key,
+                        wait=not no_wait,
+                        seen=None if step is None else _shown(step),
+                        **asked,
+                    )
+                    break
+                except Unreachable:
+                    if attempt == attempts:
+                        raise
+            time.sleep(PAUSE_S * attempt)
     if as_json:
         print_json(receipt)
+    elif no_wait:
+        click.echo(f"job {receipt.get('job')}\n{receipt.get('url')}")
     else:
         click.echo(receipt_text(receipt))
+
+
+def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[bytes]:
+    """The chunks, told as they are sent."""
+    sent = 0
+    for chunk in chunks:
+        yield chunk
+        sent += len(chunk)
+        step("sent", sent, size or 0)
+
+
+def _shown(step: Step) -> Seen:
+    """Tells the rows of every phase of a job."""
+
+    def seen(job: dict[str, Any]) -> None:
+        progress = job.get("progress") or {}
+        if progress.get("phase"):
+            step(str(progress["phase"]), int(progress.get("rows", 0)), 0)
+
+    return seen
 
 
 def media_type_of(file: str) -> str | None:
@@ -91,7 +144,9 @@ def receipt_text(receipt: dict[str, Any]) -> str:
     changed = (("retracted", "rowsRetracted"), ("corrected", "rowsCorrected"))
     parts = [f"{receipt.get(key, 0)} {word}" for word, key in counted]
     parts += [f"{receipt[key]} {word}" for word, key in changed if receipt.get(key)]
-    text = f"{receipt.get('outcome')}: {receipt.get('rowsRead', 0)} row(s) read, {', '.join(parts)}"
+    would = "dry run, " if receipt.get("dryRun") else ""
+    read = f"{receipt.get('rowsRead', 0)} row(s) read"
+    text = f"{would}{receipt.get('outcome')}: {read}, {', '.join(parts)}"
     if receipt.get("offsetStart") is not None:
         text += f", offsets {receipt['offsetStart']} to {receipt['offsetEnd']}"
     return f"{text}\nhead {receipt.get('head')}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -30,6 +30,8 @@ from .text import one_line
 JOB_LOOK_SECONDS = 0.5
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 MAX_PAGES = 10_000
+Seen = Callable[[dict[str, Any]], None]
+"""Is shown a job whenever it is looked at."""
 _NAMES = ("type", "title", "status", "detail", "message")
 
 
@@ -105,21 +107,49 @@ class NodeApi:
         source_name: str | None = None,
         event_time: str | None = None,
         size: int | None = None,
+        expected_head: str | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+        wait: bool = True,
+        seen: Seen | None = None,
     ) -> dict[str, Any]:
-        """Post records to the dataset at `base`; the receipt, once the batch is in."""
+        """Post records to the dataset at `base`; the receipt, once the batch is in.
+
+        With `key` the same call may be made again: it is answered as the first was. Without
+        `wait` it is answered by where to look. `seen` is told how the job gets on.
+        """
         headers = {
             "content-type": media_type,
             "odf-event-time": event_time,
             "content-length": None if size is None else str(size),
+            "idempotency-key": key,
+            "prefer": "respond-async" if seen is not None or not wait else None,
+        }
+        query = {
+            "sourceName": source_name,
+            "expectedHead": expected_head,
+            "dryRun": "true" if dry_run else None,
         }
         answer = self._call(
             "POST",
             "ingest",
-            query={"sourceName": source_name} if source_name else {},
-            headers={key: value for key, value in headers.items() if value is not None},
+            query={name: value for name, value in query.items() if value is not None},
+            headers={name: value for name, value in headers.items() if value is not None},
             content=content,
         )
-        return self._wait_for(str(answer["url"])) if "job" in answer else answer
+        if "job" not in answer or not wait:
+            return answer
+        return self._wait_for(str(answer["url"]), seen)
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str | None) -> dict[str, Any]:
+        """A small request below `base`, JSON both ways."""
+        return self._call(
+            method,
+            path,
+            query={name: value for name, value in query.items() if value is not None},
+            headers={} if body is None else {"content-type": "application/json"},
+            content=None if body is None else json.dumps(body).encode(),
+        )
 
     def refresh(
         self,
@@ -169,13 +199,15 @@ class NodeApi:
         answer = self._call("POST", action, query=query)
         return self._wait_for(str(answer["url"])) if "job" in answer else answer
 
-    def _wait_for(self, url: str) -> dict[str, Any]:
+    def _wait_for(self, url: str, seen: Seen | None = None) -> dict[str, Any]:
         """The result of a job that was answered 202."""
         if origin(url) != origin(self._base):
             raise TransferFailed("the node names a job on another host", url=url)
         deadline = time.monotonic() + self._limits.confirm_s
         while time.monotonic() < deadline:
             job = self._request("GET", url)
+            if seen is not None:
+                seen(job)
             if job.get("status") in ENDED:
                 if isinstance(job.get("result"), dict):
                     return dict(job["result"])

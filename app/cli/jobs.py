@@ -1,0 +1,59 @@
+"""`odf-node job`: the work on a dataset, listed, shown, cancelled."""
+
+from __future__ import annotations
+
+import click
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from .ingest import dataset_base
+from .output import json_option, print_json, token_option
+from .schedules import run_line
+
+
+@click.group()
+def job() -> None:
+    """Jobs: posts, polls and other work of a node."""
+
+
+@job.command("list")
+@click.argument("url", metavar="URL")
+@click.option("--status", metavar="S", help="Only these, separated by commas.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many; default: 20.")
+@token_option
+@json_option
+def listed(url: str, status: str | None, limit: int, token: str | None, as_json: bool) -> None:
+    """Jobs of the dataset at URL, newest first."""
+    with open_http() as http:
+        api = NodeApi(dataset_base(url), token, http=http)
+        found = api.ask("GET", "jobs", status=status, limit=str(limit))
+    if as_json:
+        print_json(found)
+        return
+    for each in found.get("jobs", []):
+        click.echo(run_line(each))
+
+
+@job.command("show")
+@click.argument("node", metavar="NODE")
+@click.argument("name", metavar="ID")
+@token_option
+def show(node: str, name: str, token: str | None) -> None:
+    """A job of the node at NODE, with its receipt or problem."""
+    with open_http() as http:
+        print_json(NodeApi(dataset_base(node), token, http=http).ask("GET", f"jobs/{name}"))
+
+
+@job.command("cancel")
+@click.argument("node", metavar="NODE")
+@click.argument("name", metavar="ID")
+@token_option
+@json_option
+def cancel(node: str, name: str, token: str | None, as_json: bool) -> None:
+    """Cancel a job that has not ended: nothing of it is committed."""
+    with open_http() as http:
+        found = NodeApi(dataset_base(node), token, http=http).ask("DELETE", f"jobs/{name}")
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(run_line(found))

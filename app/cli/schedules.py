@@ -1,0 +1,149 @@
+"""`odf-node schedule`: refreshes of a dataset that begin by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from .ingest import dataset_base
+from .output import json_option, print_json, token_option
+
+FIELDS = ("cron", "everySeconds", "timeZone", "paused", "exhaustSources", "fetchUncacheable")
+"""What a change sends again."""
+
+
+@click.group()
+def schedule() -> None:
+    """Schedules of the dataset at URL: polls, pulls of a mirror, transforms."""
+
+
+@schedule.command("add")
+@click.argument("url", metavar="URL")
+@click.option("--cron", metavar="EXPR", help="Five fields, as `0 6 * * 1-5`; six with seconds.")
+@click.option("--every", "every_s", type=int, metavar="SECONDS", help="Instead of --cron.")
+@click.option("--time-zone", default="UTC", metavar="TZ", help="Of --cron; default: UTC.")
+@click.option("--paused", is_flag=True, help="Do not begin yet.")
+@click.option("--exhaust-sources", is_flag=True, help="Go on while the source has more to give.")
+@token_option
+@json_option
+def add(
+    url: str,
+    *,
+    cron: str | None,
+    every_s: int | None,
+    time_zone: str,
+    paused: bool,
+    exhaust_sources: bool,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Have the dataset refreshed at these times."""
+    if (cron is None) == (every_s is None):
+        raise click.UsageError("pass either --cron or --every")
+    body = {
+        "cron": cron,
+        "everySeconds": every_s,
+        "timeZone": time_zone,
+        "paused": paused,
+        "exhaustSources": exhaust_sources,
+    }
+    _say(_ask(url, token, "POST", "schedules", body), as_json=as_json)
+
+
+@schedule.command("list")
+@click.argument("url", metavar="URL")
+@token_option
+@json_option
+def listed(url: str, token: str | None, as_json: bool) -> None:
+    """Schedules, with the time each comes next."""
+    found = _ask(url, token, "GET", "schedules")
+    if as_json:
+        print_json(found)
+        return
+    for each in found.get("schedules", []):
+        click.echo(_line(each))
+
+
+@schedule.command("pause")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="ID")
+@token_option
+@json_option
+def pause(url: str, name: str, token: str | None, as_json: bool) -> None:
+    """Stop a schedule until it is resumed."""
+    _say(_changed(url, name, token, paused=True), as_json=as_json)
+
+
+@schedule.command("resume")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="ID")
+@token_option
+@json_option
+def resume(url: str, name: str, token: str | None, as_json: bool) -> None:
+    """Let a paused schedule go on; what it missed is not made up for."""
+    _say(_changed(url, name, token, paused=False), as_json=as_json)
+
+
+@schedule.command("remove")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="ID")
+@token_option
+def remove(url: str, name: str, token: str | None) -> None:
+    """Remove a schedule; what it has begun goes on."""
+    _ask(url, token, "DELETE", f"schedules/{name}")
+
+
+@schedule.command("runs")
+@click.argument("url", metavar="URL")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many; default: 20.")
+@token_option
+@json_option
+def runs(url: str, limit: int, token: str | None, as_json: bool) -> None:
+    """Refreshes of the dataset, newest first, begun by a schedule or by hand."""
+    found = _ask(url, token, "GET", "runs", limit=str(limit))
+    if as_json:
+        print_json(found)
+        return
+    for run in found.get("runs", []):
+        click.echo(run_line(run))
+
+
+def run_line(job: dict[str, Any]) -> str:
+    """A job in one line: when, what, how it went."""
+    result, problem = job.get("result") or {}, job.get("problem") or {}
+    told = problem.get("detail") or result.get("outcome") or ""
+    progress = job.get("progress") or {}
+    if job.get("status") == "running" and progress:
+        told = " ".join(f"{name} {value}" for name, value in progress.items())
+    return (
+        f"{job['submittedAt']}  {job['id']}  {job['kind']:<9}  {job['status']:<9}  {told}".rstrip()
+    )
+
+
+def _changed(url: str, name: str, token: str | None, *, paused: bool) -> dict[str, Any]:
+    known = _ask(url, token, "GET", f"schedules/{name}")
+    body = {field: known[field] for field in FIELDS} | {"paused": paused}
+    return _ask(url, token, "PUT", f"schedules/{name}", body)
+
+
+def _ask(
+    url: str, token: str | None, method: str, path: str, body: Any = None, **query: str
+) -> dict[str, Any]:
+    with open_http() as http:
+        return NodeApi(dataset_base(url), token, http=http).ask(method, path, body, **query)
+
+
+def _say(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(_line(found))
+
+
+def _line(each: dict[str, Any]) -> str:
+    times = each["cron"] or f"every {each['everySeconds']} s"
+    following = "paused" if each["paused"] else f"next {each['nextAt'] or 'never'}"
+    return f"{each['id']}  {times}  {each['timeZone']}  {following}"

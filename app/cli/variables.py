@@ -1,0 +1,102 @@
+"""`odf-node variable`: what templates of sources read; secrets go in and never come out."""
+
+from __future__ import annotations
+
+import sys
+from getpass import getpass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from .ingest import dataset_base
+from .output import json_option, print_json, token_option
+
+
+@click.group()
+def variable() -> None:
+    """Variables and secrets of the dataset at URL; with --account those of one's own account.
+
+    Then URL is that of the node.
+    """
+
+
+account_option = click.option("--account", is_flag=True, help="Of one's own account.")
+
+
+@variable.command("set")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="NAME")
+@click.option("--plain", is_flag=True, help="No secret: may be shown.")
+@click.option("--value", help="Default: asked for, or read from a pipe, so that no shell keeps it.")
+@account_option
+@token_option
+def set_(
+    url: str, name: str, *, plain: bool, value: str | None, account: bool, token: str | None
+) -> None:
+    """Set a secret, or with --plain a variable; a template reads it as `${{ env.NAME }}`."""
+    if value is None:
+        asked = sys.stdin.isatty()
+        value = getpass("value: ") if asked else sys.stdin.read().removesuffix("\n")
+    _ask(url, token, "PUT", _path(account, name), {"value": value, "secret": not plain})
+
+
+@variable.command("list")
+@click.argument("url", metavar="URL")
+@account_option
+@token_option
+@json_option
+def listed(url: str, *, account: bool, token: str | None, as_json: bool) -> None:
+    """Names, and the values of what is no secret."""
+    found = _ask(url, token, "GET", _path(account))
+    if as_json:
+        print_json(found)
+        return
+    for each in found.get("variables", []):
+        click.echo(f"{each['name']}  {'(secret)' if each['secret'] else each['value']}")
+
+
+@variable.command("remove")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="NAME")
+@account_option
+@token_option
+def remove(url: str, name: str, *, account: bool, token: str | None) -> None:
+    """Remove a variable or secret."""
+    _ask(url, token, "DELETE", _path(account, name))
+
+
+@variable.command("rotate")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data folder.")
+@click.option("--database-url", help="Database instead of SQLite in the data folder.")
+@json_option
+def rotate(as_json: bool, **given: Any) -> None:
+    """Seal all secrets of a node with the first of ODF_NODE_SECRETS_KEYS.
+
+    For its administrator, with the settings of the node. Afterwards the older keys may go.
+    """
+    from ..settings import load_settings
+    from ..usecases.variables import reseal
+    from ..wiring import open_node
+
+    node = open_node(load_settings(**given))
+    try:
+        count = reseal(node)
+    finally:
+        node.stores.close()
+    if as_json:
+        print_json({"resealed": count, "key": node.secret_keys.newest})
+    else:
+        click.echo(f"{count} secret(s) sealed with key {node.secret_keys.newest}")
+
+
+def _path(account: bool, name: str | None = None) -> str:
+    folder = "accounts/me/variables" if account else "variables"
+    return folder if name is None else f"{folder}/{name}"
+
+
+def _ask(url: str, token: str | None, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    with open_http() as http:
+        return NodeApi(dataset_base(url), token, http=http).ask(method, path, body)

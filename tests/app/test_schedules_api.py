@@ -1,0 +1,228 @@
+"""Schedules and variables over HTTP and on the command line."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner
+from service import seeded, serving
+
+from app.cli.main import main
+from app.usecases.cron import InvalidSchedule, check_times, next_time
+from app.usecases.variables import reseal
+from protocol.codec.manifests import load_event
+from protocol.instant import Instant
+from storage.sealing import open_keys
+from storage.values import Schedule, Scope, Succeeded, Visibility
+
+SOURCE = """
+kind: MetadataEvent
+version: 1
+content:
+  kind: SetPollingSource
+  fetch: {kind: Url, url: "https://example.com/cities.csv"}
+  read: {kind: Csv, header: true, schema: {fields: [{name: city, type: String}]}}
+  merge: {kind: Append}
+"""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("node"), schedule_tick_s=0.05) as service:
+        service.keep(seeded().add(load_event(SOURCE)), "kamu/city", Visibility.PRIVATE)
+        service.keep(seeded(), "kamu/other")
+        yield service
+
+
+@pytest.fixture
+def client(service):
+    with service.http(service.token()) as client:
+        yield client
+
+
+def table(cron=None, every_s=None, zone="UTC", made="2024-01-01T00:00:10Z"):
+    return Schedule(
+        id="s",
+        dataset=seeded().id,
+        kind="refresh",
+        payload={},
+        cron=cron,
+        every_s=every_s,
+        time_zone=zone,
+        paused=False,
+        created_at=Instant.parse(made),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "after", "expected"),
+    [
+        ({"cron": "0 6 * * 1-5"}, "2024-03-01T06:00:00Z", "2024-03-04T06:00:00Z"),
+        (
+            {"cron": "0 6 * * *", "zone": "Europe/Berlin"},
+            "2024-03-30T12:00:00Z",
+            "2024-03-31T04:00:00Z",
+        ),
+        # 02:30 does not exist in the night the clock goes forward: it comes right after
+        (
+            {"cron": "30 2 * * *", "zone": "Europe/Berlin"},
+            "2024-03-31T00:30:00Z",
+            "2024-03-31T01:00:00Z",
+        ),
+        ({"cron": "*/10 * * * * *"}, "2024-03-01T06:00:05.5Z", "2024-03-01T06:00:10Z"),
+        ({"every_s": 60}, "2024-01-01T00:00:10Z", "2024-01-01T00:01:10Z"),
+        ({"every_s": 60}, "2024-01-01T00:05:11Z", "2024-01-01T00:06:10Z"),
+    ],
+)
+def test_the_next_time_of_a_schedule(given, after, expected):
+    assert next_time(table(**given), Instant.parse(after)) == Instant.parse(expected)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (None, None, "UTC"),
+        ("* * * * *", 60, "UTC"),
+        ("* * *", None, "UTC"),
+        ("61 * * * *", None, "UTC"),
+        ("0 0 31 2 *", None, "UTC"),
+        (None, 0, "UTC"),
+        ("* * * * *", None, "Nowhere/City"),
+        ("* * * * *", None, "../../etc/passwd"),
+    ],
+)
+def test_a_time_table_that_cannot_be_followed_is_refused(given):
+    with pytest.raises(InvalidSchedule):
+        check_times(*given)
+
+
+def _until(ready):
+    deadline = time.monotonic() + 30
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_schedule_begins_runs_by_itself_until_it_is_paused(service, client):
+    made = client.post("/city/schedules", json={"everySeconds": 1, "exhaustSources": True})
+    assert made.status_code == 201
+    name = made.json()["id"]
+    _until(lambda: client.get("/city/runs", params={"schedule": name}).json()["runs"])
+    jobs = service.node.stores.jobs
+    job = jobs.claim("w", ["poll"], lease=timedelta(seconds=30))
+    assert job.spec.payload == {"exhaustSources": True}
+    assert job.spec.schedule == name
+    jobs.finish(job.id, "w", Succeeded({"outcome": "up-to-date"}))
+    _until(lambda: len(client.get("/city/runs").json()["runs"]) > 1)
+    body = {"everySeconds": 1, "paused": True}
+    assert client.put(f"/city/schedules/{name}", json=body).json()["nextAt"] is None
+    for waiting in jobs.page(statuses=["waiting"]):
+        jobs.cancel(waiting.id)
+    count = len(client.get("/city/runs").json()["runs"])
+    time.sleep(1.3)
+    runs = client.get("/city/runs").json()["runs"]
+    assert len(runs) <= count + 1
+    assert runs[-1]["result"] == {"outcome": "up-to-date"}
+    assert client.delete(f"/city/schedules/{name}").status_code == 204
+    assert client.get(f"/city/schedules/{name}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body", ["", "[]", '{"cron": 5}', '{"cron": "nonsense"}', '{"surprise": 1}', "{}"]
+)
+def test_a_schedule_that_makes_no_sense_is_refused(client, body):
+    assert client.post("/city/schedules", content=body).status_code == 400
+
+
+def test_schedules_are_changed_by_who_may_write_and_seen_on_their_dataset_only(service, client):
+    body = {"cron": "0 6 * * *", "paused": True}
+    name = client.post("/city/schedules", json=body).json()["id"]
+    assert client.get(f"/other/schedules/{name}").status_code == 404
+    with service.http(service.token("kamu", Scope.READ)) as reader:
+        assert reader.get(f"/city/schedules/{name}").status_code == 200
+        assert reader.post("/city/schedules", json=body).status_code == 403
+        assert reader.delete(f"/city/schedules/{name}").status_code == 403
+
+
+def test_a_secret_goes_in_and_never_comes_out(service, client):
+    for name, secret in (("TOKEN", True), ("REGION", False)):
+        body = {"value": "hush hush", "secret": secret}
+        answer = client.put(f"/city/variables/{name}", json=body)
+        assert answer.status_code == 200
+        assert ("hush" in answer.text) is not secret
+    listed = client.get("/city/variables").json()["variables"]
+    assert [(each["name"], each["value"]) for each in listed] == [
+        ("REGION", "hush hush"),
+        ("TOKEN", None),
+    ]
+    database = (service.node.settings.data / "node.db-wal").read_bytes()
+    assert database.count(b"hush hush") == 1
+    with service.http(service.token("kamu", Scope.WRITE)) as writer:
+        assert writer.get("/city/variables").status_code == 403
+        assert writer.put("/city/variables/X", json={"value": "x"}).status_code == 403
+    assert client.delete("/city/variables/TOKEN").status_code == 204
+    assert client.delete("/city/variables/TOKEN").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [("a b", '{"value": "x"}'), ("X", "secret"), ("X", '{"value": 5}'), ("é", '{"value": "x"}')],
+)
+def test_a_variable_that_is_none_is_refused_without_being_repeated(client, name, body):
+    answer = client.put(f"/city/variables/{name}", content=body)
+    assert answer.status_code == 400
+    assert "x" not in answer.json()["message"].split("alphanumeric")[0][-3:]
+
+
+def test_the_worker_reads_those_of_the_dataset_before_those_of_its_owner(service, client):
+    pytest.importorskip("pyspark")
+    from workers.secrets import Secrets
+
+    for path, value in (("accounts/me", "mine"), ("city", "its own")):
+        for name in ("BOTH", path.partition("/")[0]):
+            client.put(f"/{path}/variables/{name}", json={"value": value}).raise_for_status()
+    from protocol.identity import DatasetRef
+
+    entry = service.node.stores.registry.get(DatasetRef.parse("kamu/city"))
+    found = Secrets(service.node.stores, service.node.secret_keys).of(entry)
+    assert (found["BOTH"], found["accounts"], found["city"]) == ("its own", "mine", "its own")
+    other = service.node.stores.registry.get(DatasetRef.parse("kamu/other"))
+    assert Secrets(service.node.stores, service.node.secret_keys).of(other)["BOTH"] == "mine"
+
+
+def test_secrets_are_sealed_anew_when_the_key_changes(service, client, tmp_path):
+    client.put("/other/variables/OLD", json={"value": "kept"}).raise_for_status()
+    old = service.node.secret_keys.keys
+    newer = open_keys(None, tmp_path)
+    keys = type(newer)({**newer.keys, **old})
+    try:
+        assert reseal(service.node, keys) > 0
+        assert reseal(service.node, keys) == 0
+    finally:
+        reseal(service.node, type(newer)({**old, **newer.keys}))
+
+
+def run(*words):
+    done = CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_command_line_adds_lists_pauses_and_removes(service):
+    at = (f"{service.url}/city", "--token", service.token())
+    made = json.loads(run("schedule", "add", *at, "--cron", "0 6 * * *", "--json"))
+    name = made["id"]
+    assert name in run("schedule", "list", *at)
+    assert "paused" in run("schedule", "pause", at[0], name, *at[1:])
+    assert "next 2" in run("schedule", "resume", at[0], name, *at[1:])
+    run("schedule", "remove", at[0], name, *at[1:])
+    assert name not in run("schedule", "list", *at)
+    run("variable", "set", at[0], "KEY", "--value", "sealed", *at[1:])
+    listed = run("variable", "list", *at)
+    assert "KEY  (secret)" in listed
+    assert "sealed" not in listed
+    run("variable", "remove", at[0], "KEY", *at[1:])
+    assert "jobs" in json.loads(run("job", "list", *at, "--json"))
