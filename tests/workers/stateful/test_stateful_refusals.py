@@ -57,6 +57,7 @@ def refusal(spark: SparkSession, folder: Path, query: str) -> InvalidQuery:
          "from (select k, v from (select v, max(k) as k, window(event_time, '1 day') as w "
          "from x group by v, window(event_time, '1 day')))) where p < 3"), "event time"),
         (DAILY.format("map(max(k), max(v)) as m"), "maps"),
+        (DAILY.format("1 as op"), "leave it out"),
     ],
 )  # fmt: skip
 def test_a_query_that_needs_all_rows_is_refused_with_a_way_out(

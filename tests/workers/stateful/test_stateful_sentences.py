@@ -48,7 +48,7 @@ def test_a_window_waits_for_the_watermark_then_late_rows_correct_it(
         (C_TO, t("01-01"), "x", 17),
         (R, t("01-01"), "y", 5),
     ]
-    assert play.result.dropped.late == 0
+    assert (play.result.dropped.late, play.result.dropped.unmatched) == (0, 1)
     # Two days after its end a window is forgotten.
     late = [(A, t("01-01T14"), "x", 1), (C, t("01-01T10"), "x", 1), (C_TO, t("01-01T10"), "x", 2)]
     assert play.step({"sales": late}) == []
@@ -180,3 +180,23 @@ def test_operation_and_system_columns_are_at_hand(spark: SparkSession, tmp_path:
     # A correction that the filter lets only half through.
     told = play.step({"sales": [(C, t(1), "x", 6), (C_TO, t(1), "x", 1)]})
     assert told == [(C, t(1), "x", 6, 3), (C_TO, t(1), "x", 5, 1)]
+
+
+def test_row_by_row_parts_stand_between_and_calendar_days_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    query = (
+        "with words as (select event_time, explode(split(shop, ' ')) as word, amount from sales), "
+        "days as (select /*+ LATENESS('0 days') */ cast(event_time as date) as day, word, "
+        "count(*) filter (where amount > 1) as n, max(amount) as most from words "
+        "group by cast(event_time as date), word having count(*) > 1) "
+        "select cast(day as timestamp) as event_time, upper(word) as word, n, most + 1 as m "
+        "from days"
+    )
+    play = Play(spark, tmp_path, query, {"sales": SALES})
+    rows = [(A, t(1), "a b", 1), (A, t(2), "b c", 2), (A, t(23), "a", 7), (A, t(25), "c c", 9)]
+    told = play.step({"sales": [*rows, (R, *rows[0][1:]), rows[0]]}, {"sales": t(24)})
+    assert told == [(A, t(0), "A", 1, 8), (A, t(0), "B", 1, 3)]
+    late = [(A, t(3), "c", 2), (A, t(25), "d", 1)]
+    assert play.step({"sales": late}, {"sales": t(48)}) == [(A, t(24), "C", 2, 10)]
+    assert play.result.dropped.late == 1

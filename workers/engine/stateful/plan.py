@@ -99,15 +99,20 @@ def _planned(
         vocab=vocab,
         operators=tuple(query.operators),
         part=part,
-        columns=tuple((str(each.name()), each) for each in _checked(shown)),
+        columns=tuple((str(each.name()), each) for each in _checked(shown, vocab)),
         watermark=bases[0] if len(bases) == 1 else Least(tuple(bases)),
         lateness=lateness_of(catalyst, parsed),
         fingerprint=_fingerprint(texts, query.operators),
     )
 
 
-def _checked(output: Sequence[Node]) -> Sequence[Node]:
+def _checked(output: Sequence[Node], vocab: Vocab) -> Sequence[Node]:
     names = [str(each.name()) for each in output]
+    if vocab.operation_type_column in names:
+        raise NotIncremental(
+            f"column `{vocab.operation_type_column}` is the operation of the result, which follows "
+            "from the changes: leave it out, or select it as it is in every branch"
+        )
     for each, name in zip(output, names, strict=True):
         if names.count(name) > 1:
             raise InvalidQuery(f"the result has two columns `{name}`")

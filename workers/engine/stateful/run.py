@@ -117,8 +117,10 @@ class _Run:
             frame = read_parquet(self._plan.catalyst.session, given.paths, arrow)
             offset = col(vocab.offset_column)
             frame = frame.where(offset.between(given.interval.start, given.interval.end))
-            cut = self._work.cut()
-            frame = frame.coalesce(1) if cut == 1 else frame.repartition(cut)
+            if self._work.cut() == 1:
+                frame = frame.coalesce(1)
+            elif self._work.partitions is not None:
+                frame = frame.repartition(self._work.partitions)
         code, offset = col(vocab.operation_type_column), col(vocab.offset_column).cast("bigint")
         undoing = code.isin(int(Operation.RETRACT), int(Operation.CORRECT_FROM))
         # Both rows of a correction belong together wherever rows are passed on as they came.
