@@ -79,10 +79,35 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def read_bounded(response: httpx.Response, limit: int, what: str) -> bytes:
-    """The whole body, or `TooMuch` as soon as it is longer than `limit`."""
-    body = bytearray()
-    for chunk in response.iter_raw(CHUNK_BYTES):
+class TooSlow(TransferFailed):
+    """The other side sends, but so little that there would be no end of it."""
+
+
+class Pace:
+    """Watches how fast a body comes. One body, one pace."""
+
+    def __init__(self, what: str, limits: ClientLimits) -> None:
+        self._what, self._limits = what, limits
+        self._began, self._received = time.monotonic(), 0
+
+    def received(self, size: int) -> None:
+        """Raises `TooSlow`."""
+        self._received += size
+        spent = time.monotonic() - self._began
+        due = spent * self._limits.slowest_bytes_per_s
+        if spent > self._limits.patience_s and self._received < due:
+            raise TooSlow(
+                f"{self._what} comes too slowly", bytes=self._received, seconds=int(spent)
+            )
+
+
+def read_bounded(
+    response: httpx.Response, limit: int, what: str, *, limits: ClientLimits = LIMITS
+) -> bytes:
+    """The whole body, or `TooMuch` as soon as it is longer than `limit`, or `TooSlow`."""
+    body, pace = bytearray(), Pace(what, limits)
+    for chunk in response.iter_raw():
+        pace.received(len(chunk))
         body += chunk
         if len(body) > limit:
             raise TooMuch(what, limit)

@@ -30,6 +30,10 @@ class ClientLimits:
     connect_s: float = 20.0
     idle_s: float = 60.0
     """Longest silence inside of an HTTP body."""
+    patience_s: float = 120.0
+    """How long a body may take whatever its pace; after that it has to keep the pace below."""
+    slowest_bytes_per_s: float = 256.0
+    """A server that sends less is given up: it would keep us for ever."""
     message_s: float = 120.0
     """Longest wait for a message of the smart protocol."""
     confirm_s: float = 1800.0

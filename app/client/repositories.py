@@ -24,6 +24,7 @@ from .http import (
     RETRIED_STATUSES,
     DatasetMissing,
     Overloaded,
+    Pace,
     TransferFailed,
     bearer,
     origin,
@@ -90,7 +91,8 @@ class HttpRepository:
                     f"{origin(url)} answered {response.status_code} for refs/head",
                     status=response.status_code,
                 )
-            body = read_bounded(response, self._limits.ref_bytes, "refs/head")
+            bound = self._limits.ref_bytes
+            body = read_bounded(response, bound, "refs/head", limits=self._limits)
         return parse_head(body, self.base)
 
     def head(self) -> Multihash:
@@ -106,11 +108,12 @@ class HttpRepository:
         url, what = self._object(ObjectKind.BLOCK, block)
         with self._get(url) as response:
             raise_for_object(response, url, what)
-            return read_bounded(response, self._limits.block_bytes, what)
+            return read_bounded(response, self._limits.block_bytes, what, limits=self._limits)
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
         url, what = self._object(kind, object_hash)
-        return open_body(self._http, url, list(bearer(self._token).items()), what)
+        headers = list(bearer(self._token).items())
+        return open_body(self._http, url, headers, what, limits=self._limits)
 
     def _object(self, kind: ObjectKind, object_hash: Multihash) -> tuple[str, str]:
         return self.base + str(object_path(kind, object_hash)), f"{kind.value} {object_hash}"
@@ -149,7 +152,12 @@ def dataset_missing(where: str) -> DatasetMissing:
 
 
 def open_body(
-    http: httpx.Client, url: str, headers: Sequence[tuple[str, str]], what: str
+    http: httpx.Client,
+    url: str,
+    headers: Sequence[tuple[str, str]],
+    what: str,
+    *,
+    limits: ClientLimits = LIMITS,
 ) -> BinaryIO:
     """The body of a GET as a stream; the caller closes it. Raises on any status but 2xx."""
     if not url.startswith(("http://", "https://")):
@@ -165,15 +173,15 @@ def open_body(
     except BaseException:
         response.close()
         raise
-    return io.BufferedReader(_Body(response, url))
+    return io.BufferedReader(_Body(response, url, Pace(what, limits)))
 
 
 class _Body(io.RawIOBase):
     """A response body as a raw stream; network failures come out as the client's errors."""
 
-    def __init__(self, response: httpx.Response, url: str) -> None:
+    def __init__(self, response: httpx.Response, url: str, pace: Pace) -> None:
         super().__init__()
-        self._response, self._url = response, url
+        self._response, self._url, self._pace = response, url, pace
         self._chunks = response.iter_raw()
         self._rest = memoryview(b"")
 
@@ -188,6 +196,7 @@ class _Body(io.RawIOBase):
                 return 0
             except httpx.HTTPError as error:
                 raise unreachable(self._url, error) from error
+            self._pace.received(len(self._rest))
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
         self._rest = self._rest[size:]

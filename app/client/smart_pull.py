@@ -204,7 +204,7 @@ class _Exchange:
             target = urls[needed]
             headers = [(header.name, header.value) for header in target.headers]
             try:
-                return open_body(self._http, target.url, headers, needed.name)
+                return open_body(self._http, target.url, headers, needed.name, limits=self._limits)
             except (Unauthorized, Unauthenticated, TransferFailed) as refused:
                 if target.expires_at is not None and refused.facts.get("status") in EXPIRED:
                     raise UrlExpired(f"the URL of {needed.name} is not valid any more") from refused

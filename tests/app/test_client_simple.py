@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,13 @@ from static_files import answering, send, static_files
 
 from app.client import sync
 from app.client.folder import FolderBusy, FolderRepository, NotADatasetFolder
-from app.client.http import DatasetMissing, TransferFailed, Unauthenticated, Unreachable
+from app.client.http import (
+    DatasetMissing,
+    TooSlow,
+    TransferFailed,
+    Unauthenticated,
+    Unreachable,
+)
 from app.client.limits import ClientLimits, TooMuch
 from app.client.receive import (
     DestinationAhead,
@@ -332,6 +340,30 @@ def test_an_endless_body_is_cut_off(remote, local, prefix, error):
     with (
         answering(_dataset_but(remote, prefix, _endless)) as server,
         pytest.raises(error),
+    ):
+        pull(server.url, local, limits=limits)
+    assert not (local / "refs" / "head").exists()
+
+
+@pytest.mark.parametrize("prefix", ["/refs/", "/blocks/", "/data/"])
+def test_a_body_that_comes_in_drops_is_given_up(remote, local, prefix):
+    """Each drop comes in time, and there would be no end of it."""
+
+    def dripping(handler) -> None:
+        content = (remote.folder / handler.path.lstrip("/")).read_bytes()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        with suppress(OSError):
+            for at in range(len(content)):
+                handler.wfile.write(content[at : at + 1])
+                handler.wfile.flush()
+                time.sleep(0.05)
+
+    limits = ClientLimits(patience_s=0.4, slowest_bytes_per_s=1000, attempts=1)
+    with (
+        answering(_dataset_but(remote, prefix, dripping)) as server,
+        pytest.raises(TooSlow),
     ):
         pull(server.url, local, limits=limits)
     assert not (local / "refs" / "head").exists()
