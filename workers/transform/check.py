@@ -63,7 +63,7 @@ def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Insta
             new_checkpoint_path=str(checkpoint),
             new_data_path=str(data),
         )
-        response, heard = ask(engine, request)
+        response, heard = ask(engine, request, bench.meter)
         made = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
     schema = from_arrow(made.arrow)
     if current is not None and (problem := incompatibility(current, schema)) is not None:

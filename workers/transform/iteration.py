@@ -31,6 +31,7 @@ from storage.values import ObjectKind
 
 from ..engine.port import Engine, InvalidQuery, Listener
 from ..ingest.run import EngineFailed
+from ..meter import Meter
 from ..plan.transform import InputPlan, TransformPlan
 from ..write import parquet_settings
 from .files import InputFiles
@@ -44,9 +45,13 @@ class SchemaNotKnown(BadInput):
 
 @dataclass(slots=True)
 class Heard(Listener):
-    """Keeps what an engine says on the way."""
+    """Keeps what an engine says on the way; its work ends once the job is not ours any more."""
 
+    meter: Meter = field(default_factory=Meter)
     warnings: list[str] = field(default_factory=list)
+
+    def progress(self) -> None:
+        self.meter.check()
 
     def warning(self, text: str) -> None:
         if text not in self.warnings:
@@ -69,10 +74,12 @@ def execute(
     engine: Engine,
     files: InputFiles,
     folder: Path,
+    meter: Meter,
 ) -> Executed:
     """Run a plan on an engine; everything it writes lies in `folder`.
 
     Raises:
+        JobLost: the job was cancelled, or is another worker's now.
         InvalidQuery: facts `line` and `column` where the engine told them.
         EngineFailed: the engine could not do it, for reasons of its own.
         IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
@@ -98,7 +105,8 @@ def execute(
         new_checkpoint_path=str(checkpoint),
         new_data_path=str(data),
     )
-    response, heard = ask(engine, request)
+    meter.phase("execute")
+    response, heard = ask(engine, request, meter)
     made = checked(
         response,
         data,
@@ -110,9 +118,11 @@ def execute(
     return Executed(made=made, response=response, warnings=tuple(heard.warnings))
 
 
-def ask(engine: Engine, request: TransformRequest) -> tuple[TransformResponseSuccess, Heard]:
-    """The answer of an engine. Raises `InvalidQuery`, `EngineFailed`."""
-    heard = Heard()
+def ask(
+    engine: Engine, request: TransformRequest, meter: Meter
+) -> tuple[TransformResponseSuccess, Heard]:
+    """The answer of an engine. Raises `InvalidQuery`, `EngineFailed`, `JobLost`."""
+    heard = Heard(meter)
     response = engine.execute_transform(request, heard)
     match response:
         case TransformResponseSuccess():

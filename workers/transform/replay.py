@@ -102,7 +102,7 @@ def replay(
         engine = engine_of(plan.transform, engines_of(bench), wanted, note)
         with tempfile.TemporaryDirectory(prefix="replay-", dir=bench.scratch) as name:
             files = input_files(Path(name), bench)
-            done = execute(dataset, plan, inputs, engine, files, Path(name) / "out")
+            done = execute(dataset, plan, inputs, engine, files, Path(name) / "out", bench.meter)
             files.trim()
     except (DatasetNotFound, BlockNotFound, ObjectNotFound, UnsupportedEngine) as absent:
         raise NotVerifiable(f"not verifiable here: {absent.message}", **absent.facts) from absent

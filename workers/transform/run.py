@@ -117,7 +117,7 @@ class Run:
         with tempfile.TemporaryDirectory(prefix="transform-", dir=self.bench.scratch) as name:
             files = input_files(Path(name), self.bench)
             inputs = [self.stores.dataset(DatasetRef(id=item.id)) for item in plan.inputs]
-            done = execute(self.dataset, plan, inputs, engine, files, Path(name) / "out")
+            done = execute(self.dataset, plan, inputs, engine, files, Path(name) / "out", meter)
             meter.phase("commit")
             self.warnings += [text for text in done.warnings if text not in self.warnings]
             receipt = self._commit(state, plan, done, engine)

@@ -1,0 +1,216 @@
+"""Derivatives are due when inputs move, tried again, paused, or left alone; no worker needed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.settings import Settings
+from app.usecases.follow import follow, is_passing
+from app.usecases.refresh_derivative import submit_transform
+from app.wiring import open_node
+from protocol.instant import Instant
+from protocol.metadata.events import SetInfo
+from storage import transform_job
+from storage.info import write_info
+from storage.values import Failed, JobStatus, Succeeded
+from tests.workers.derivatives import commit, derivative, root, transform
+
+QUERY = "select event_time, n from cities"
+DONE = Succeeded({"outcome": "up-to-date"})
+KIND = transform_job.KIND
+
+
+class Clock:
+    def __init__(self):
+        self.now = Instant.parse("2030-01-01T00:00:00Z")
+
+    def __call__(self):
+        return self.now
+
+    def pass_by(self, seconds):
+        self.now = Instant(self.now.ns + int(seconds * 1_000_000_000))
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def node(tmp_path, clock):
+    opened = open_node(Settings(data=tmp_path, workers=0, follow_debounce_s=1.0), clock=clock)
+    yield opened
+    opened.stores.close()
+
+
+@pytest.fixture
+def cities(node):
+    return root(node.stores, "cities")
+
+
+@pytest.fixture
+def tens(node, cities):
+    return derivative(node.stores, "tens", [cities], QUERY)
+
+
+def waiting(node):
+    jobs = node.stores.jobs.page(statuses=[JobStatus.WAITING])
+    return [job.spec.dataset for job in jobs if job.spec.kind == KIND]
+
+
+def finish(node, outcome):
+    job = node.stores.jobs.claim("w", [KIND], lease=timedelta(seconds=30))
+    assert job is not None
+    node.stores.jobs.finish(job.id, "w", outcome)
+
+
+def settled(node, clock, outcome=DONE):
+    """Everything that is due by now was done, with that outcome."""
+    follow(node)
+    clock.pass_by(2)
+    follow(node)
+    while waiting(node):
+        finish(node, outcome)
+    follow(node)
+
+
+def test_a_new_derivative_is_due_after_a_moment(node, clock, tens):
+    follow(node)
+    assert waiting(node) == []
+    clock.pass_by(2)
+    follow(node)
+    assert waiting(node) == [tens.id]
+
+
+def test_many_moves_of_an_input_are_one_job(node, clock, cities, tens):
+    settled(node, clock)
+    for n in range(5):
+        commit(cities, SetInfo(description=str(n)), at=100 + n)
+        follow(node)
+    clock.pass_by(2)
+    follow(node)
+    assert waiting(node) == [tens.id]
+
+
+def test_a_move_while_a_job_is_at_it_gets_a_job_of_its_own(node, clock, cities, tens):
+    follow(node)
+    clock.pass_by(2)
+    follow(node)
+    job = node.stores.jobs.claim("w", [KIND], lease=timedelta(seconds=30))
+    commit(cities, SetInfo(description="more"), at=100)
+    follow(node)
+    clock.pass_by(2)
+    follow(node)
+    assert waiting(node) == []
+    node.stores.jobs.finish(job.id, "w", DONE)
+    follow(node)
+    assert waiting(node) == [tens.id]
+
+
+def test_what_was_noted_is_not_forgotten_by_the_next_service(node, clock, tmp_path, tens):
+    follow(node)
+    other = open_node(node.settings, clock=clock)
+    clock.pass_by(2)
+    follow(other)
+    assert waiting(other) == [tens.id]
+    other.stores.close()
+
+
+def test_problems_that_may_pass_are_tried_again_ever_later(node, clock, tens):
+    failed = Failed("StoreUnavailable", "the bucket does not answer")
+    settled(node, clock, failed)
+    for attempts, pause in ((1, 1), (2, 2), (3, 4)):
+        row = node.stores.derivations.find(tens.id)
+        assert (row.attempts, row.paused) == (attempts, False)
+        assert row.due_at == Instant(clock.now.ns + pause * 1_000_000_000)
+        follow(node)
+        assert waiting(node) == []
+        clock.pass_by(pause)
+        follow(node)
+        finish(node, failed)
+        follow(node)
+
+
+def test_problems_that_stay_pause_until_a_refresh(node, clock, cities, tens):
+    settled(node, clock, Failed("InvalidQuery", "no such column", {"line": 1}))
+    row = node.stores.derivations.find(tens.id)
+    assert (row.paused, row.problem.error) == (True, "InvalidQuery")
+    commit(cities, SetInfo(description="more"), at=100)
+    settled(node, clock)
+    assert node.stores.derivations.find(tens.id).paused
+    submit_transform(node, tens.entry)
+    settled(node, clock)
+    row = node.stores.derivations.find(tens.id)
+    assert (row.paused, row.problem) == (False, None)
+
+
+def test_another_transform_resumes(node, clock, cities, tens):
+    settled(node, clock, Failed("InvalidQuery", "no such column"))
+    commit(tens, transform([cities], "select event_time, n + 1 as n from cities"), at=100)
+    follow(node)
+    clock.pass_by(2)
+    follow(node)
+    assert waiting(node) == [tens.id]
+
+
+def test_an_absent_input_is_waited_for(node, clock, tens, cities):
+    settled(node, clock, Failed("InputsNotHere", "not here"))
+    row = node.stores.derivations.find(tens.id)
+    assert (row.paused, row.due_at) == (False, None)
+    commit(cities, SetInfo(description="here"), at=100)
+    follow(node)
+    clock.pass_by(2)
+    follow(node)
+    assert waiting(node) == [tens.id]
+
+
+def test_rows_that_came_by_a_push_are_computed_elsewhere(node, clock, cities, tens):
+    from protocol.metadata.data import ExecuteTransformInput
+    from protocol.metadata.events import ExecuteTransform
+
+    item = ExecuteTransformInput(dataset_id=cities.id, new_block_hash=cities.head())
+    commit(tens, ExecuteTransform(query_inputs=(item,), new_watermark=clock.now), at=50)
+    write_info(node.stores.objects, tens.entry, pushed=True)
+    settled(node, clock)
+    assert node.stores.derivations.find(tens.id).wanted is False
+    assert node.stores.jobs.page() == []
+    submit_transform(node, tens.entry)
+    settled(node, clock)
+    commit(cities, SetInfo(description="more"), at=100)
+    follow(node)
+    clock.pass_by(2)
+    follow(node)
+    assert waiting(node) == [tens.id]
+
+
+def test_a_definition_that_was_pushed_is_computed_here(node, clock, tens):
+    write_info(node.stores.objects, tens.entry, pushed=True)
+    settled(node, clock)
+    assert node.stores.derivations.find(tens.id).wanted is True
+
+
+def test_the_graph_is_found_again_from_the_log(node, clock, cities, tens):
+    node.stores.registry.set_inputs(tens.id, [])
+    follow(node)
+    assert node.stores.registry.dependants(cities.id) == [tens.id]
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        ("Internal", True),
+        ("StoreUnavailable", True),
+        ("ObjectNotFound", True),
+        ("RefConflict", True),
+        ("EngineFailed", True),
+        ("InvalidQuery", False),
+        ("InvalidInputInterval", False),
+        ("IncompatibleSchema", False),
+        ("JobAbandoned", False),
+        ("InputsNotHere", False),
+    ],
+)
+def test_errors_that_may_pass_are_told_from_those_that_stay(error, passing):
+    assert is_passing(error) is passing
