@@ -14,7 +14,7 @@ COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help run test dev demo check fmt test-fast test-spark bench torture fuzz lock clean
+.PHONY: help run test dev demo check fmt test-fast test-spark examples bench torture fuzz lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -47,6 +47,9 @@ test-fast: $(V)/.dev-ok ## tests without Spark and without node processes
 
 test-spark: $(V)/.dev-ok ## only the tests on Spark
 	$(BIN)/python -m pytest -q -m spark $(TESTS)
+
+examples: $(V)/.dev-ok ## take the examples' manifests through whole files; DATA names the folder they lie in
+	ODF_EXAMPLE_DATA=$(DATA) $(BIN)/python -m pytest -q tests/workers/test_examples.py
 
 bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
 	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
