@@ -6,11 +6,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from .inputs import BATCH_ROWS, EngineInput
-from .port import steps_of
-from .raw_query import check_is_query
-from .spark_plan import check_repeatable, check_text, parts_of
-from .stateful import SESSION_SETTINGS, Dropped, NewRows, StatefulInput, run, stateful_plan
-from .stateful.text import as_of_joins
+from .stateful import Dropped, NewRows, StatefulInput, run, stateful_plan
 from .transform import Computed, Work
 
 _DROPPED = {
@@ -21,18 +17,11 @@ _DROPPED = {
 
 
 def compute_with_state(work: Work, session: SparkSession) -> Computed | None:
-    """Rows of the query and its state; None if it needs none.
+    """Rows of the query, which was checked, and its state; None if it needs none.
 
     Raises:
         InvalidQuery: the query is wrong, or cannot be kept up to date.
     """
-    for name, value in SESSION_SETTINGS.items():
-        session.conf.set(name, value)
-    event_times = {item.alias: item.vocab.event_time_column for item in work.inputs}
-    texts = [as_of_joins(step.query, event_times) for step in steps_of(work.transform)]
-    for text in texts:
-        check_text(text)
-        check_is_query(session, text)
     inputs = [
         StatefulInput(alias=item.alias, schema=item.schema, vocab=item.vocab)
         for item in work.inputs
@@ -40,7 +29,6 @@ def compute_with_state(work: Work, session: SparkSession) -> Computed | None:
     plan = stateful_plan(session, work.transform, inputs, work.vocab)
     if plan is None:
         return None
-    check_repeatable(parts_of(plan.catalyst.frame(plan.catalyst.analysed(texts[-1]))))
     state, rows = work.scratch / "new-state", work.scratch / "rows"
     result = run(
         plan,

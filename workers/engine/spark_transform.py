@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-
-from protocol.metadata.transforms import Transform
 
 from ..merge.columns import quoted
 from .frames import read_parquet, written_batches
 from .inputs import EngineInput
-from .port import InvalidQuery, NotIncremental, not_incremental, steps_of
+from .port import InvalidQuery, NotIncremental, steps_of
 from .raw_query import check_is_query
 from .result import ROW, ROW_BITS
 from .spark_plan import check_repeatable, check_row_by_row, check_text, parts_of
 from .spark_rows import analysed, in_total_order, with_rows
 from .spark_state import compute_with_state
 from .stateful.catalyst import Catalyst
+from .stateful.text import as_of_joins
 from .transform import ORDER_OF_CHANGES, Computed, Work
 
 SMALL_ROWS = 200_000
@@ -34,26 +31,18 @@ def compute(work: Work, session: SparkSession) -> Computed:
     Raises:
         InvalidQuery: the query is wrong, or may not run.
     """
-    try:
-        return _row_by_row(work, session)
-    except (NotIncremental, PySparkException, Py4JJavaError):
-        # Temporal joins are spelled in a way that Spark itself does not know.
-        computed = compute_with_state(work, session)
-        if computed is None:
-            raise
-        return computed
-
-
-def _row_by_row(work: Work, session: SparkSession) -> Computed:
     changes = any(item.has_changes for item in work.inputs)
     for at, item in enumerate(work.inputs):
         register(session, item, at if changes else None)
-    result = last_of(session, work.transform)
+    result = _last(session, work)
     parts = parts_of(result)
     check_repeatable(parts)
-    if work.transform.temporal_tables:
-        raise not_incremental("temporal tables")
-    check_row_by_row(parts)
+    try:
+        check_row_by_row(parts)
+    except NotIncremental:
+        if (computed := compute_with_state(work, session)) is None:
+            raise
+        return computed
     has_operations = work.vocab.operation_type_column in result.columns
     result = _prepared(session, result, parts, follows=changes and has_operations)
     return Computed(
@@ -75,12 +64,14 @@ def register(session: SparkSession, item: EngineInput, number: int | None = None
     frame.createTempView(quoted(item.alias))
 
 
-def last_of(session: SparkSession, transform: Transform) -> DataFrame:
+def _last(session: SparkSession, work: Work) -> DataFrame:
     """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
-    *named, last = steps_of(transform)
+    event_times = {item.alias: item.vocab.event_time_column for item in work.inputs}
+    *named, last = steps_of(work.transform)
     for step in named:
-        _checked(session, step.query).createTempView(quoted(str(step.alias)))
-    return _checked(session, last.query)
+        frame = _checked(session, as_of_joins(step.query, event_times))
+        frame.createTempView(quoted(str(step.alias)))
+    return _checked(session, as_of_joins(last.query, event_times))
 
 
 def _checked(session: SparkSession, query: str) -> DataFrame:

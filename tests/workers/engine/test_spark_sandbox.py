@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from protocol.instant import Instant
 from protocol.metadata.engine import TransformResponseInvalidQuery, TransformResponseSuccess
 from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.requests import Derivative, sql
@@ -155,3 +156,42 @@ def test_unpivot_is_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
         "(select * from cities unpivot (v for k in (n as `number`, offset as `place`)))"
     )
     assert isinstance(answer(spark, tmp_path, query), TransformResponseSuccess)
+
+
+@pytest.mark.parametrize("moment", ["now()", "current_date", "cast('now' as timestamp)"])
+def test_queries_that_keep_state_may_not_depend_on_the_moment_either(
+    moment: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    query = (
+        "select date_trunc('DAY', event_time) as event_time, city, count(*) as c, "
+        f"max({moment}) as x from cities group by date_trunc('DAY', event_time), city"
+    )
+    response = answer(spark, tmp_path, query)
+    assert isinstance(response, TransformResponseInvalidQuery), response
+    assert "not available" in response.message
+
+
+def test_temporal_joins_are_computed_with_state(spark: SparkSession, tmp_path: Path) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    derivative = Derivative(
+        engine=SparkEngine(spark),
+        folder=tmp_path,
+        transform=sql(
+            "select l.event_time, l.city, r.n from cities l "
+            "join `the.rates` for system_time as of l.event_time r on r.city = l.city"
+        ),
+        schemas={"cities": CITIES, "the.rates": CITIES},
+    )
+    rows = cities((APPEND, "a", 1), (APPEND, "a", 2))
+    mark = Instant.parse("2024-01-01T00:00:00Z")
+    response = derivative.run(
+        {"cities": rows, "the.rates": rows}, {"cities": [mark], "the.rates": [mark]}
+    )
+    assert isinstance(response, TransformResponseSuccess), response
+    assert derivative.table()["n"].to_pylist() == [1, 2]
+    assert derivative.checkpoint is not None
+    first, again = derivative.data.read_bytes(), derivative.run({}, {})
+    assert isinstance(again, TransformResponseSuccess)
+    assert again.new_watermark == response.new_watermark
+    assert first != derivative.data.read_bytes()
