@@ -13,6 +13,7 @@ from protocol.codec.manifests import to_data
 from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 from protocol.metadata.events import SetTransform
+from protocol.multihash import Multihash
 
 from ..usecases import datasets as usecase
 from ..usecases import definition, mirrors
@@ -99,8 +100,15 @@ def info(node: NodeDep, entry: ReadableDep, base: BaseDep) -> Response:
     return JsonAnswer({**shown, "derivation": derivation(node, entry, state)})
 
 
-async def append(request: Request, node: NodeDep, actor: ActorDep, entry: OpenDep) -> Response:
+async def append(
+    request: Request,
+    node: NodeDep,
+    actor: ActorDep,
+    entry: OpenDep,
+    expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
+) -> Response:
     """The body is one MetadataEvent manifest in YAML or JSON. A transform is looked at first."""
+    expected = None if expected_head is None else Multihash.parse(expected_head)
     manifest = await small_body(request, node.settings.max_manifest_bytes)
     event = await run_in_threadpool(usecase.event_to_append, node, actor, manifest)
     if isinstance(event, SetTransform):
@@ -110,7 +118,7 @@ async def append(request: Request, node: NodeDep, actor: ActorDep, entry: OpenDe
             await definition.look(node, spec)
         except definition.TransformRefused as refused:
             return failed_answer(refused.failed)
-    state = await run_in_threadpool(usecase.append_event, node, entry, event)
+    state = await run_in_threadpool(usecase.append_event, node, entry, event, expected=expected)
     return JsonAnswer({"head": str(state.head), "blocks": state.num_blocks})
 
 

@@ -136,11 +136,14 @@ def event_to_append(node: Node, actor: Actor, manifest: bytes) -> MetadataEvent:
     return normalize_event(event, visible_inputs(node, actor))
 
 
-def append_event(node: Node, entry: DatasetEntry, event: MetadataEvent) -> ChainState:
-    """Append one authored event; the state with it as head.
+def append_event(
+    node: Node, entry: DatasetEntry, event: MetadataEvent, *, expected: Multihash | None = None
+) -> ChainState:
+    """Append one authored event, to the head that is expected if one is; the state with it.
 
     Raises:
-        ChainRuleBroken, DependencyCycle, RefConflict: others kept winning.
+        ChainRuleBroken, DependencyCycle.
+        RefConflict: the head is another one than expected, or others kept winning.
     """
     if isinstance(event, SetTransform):
         named = (item.dataset_ref.id for item in event.inputs)
@@ -148,6 +151,8 @@ def append_event(node: Node, entry: DatasetEntry, event: MetadataEvent) -> Chain
     dataset = node.stores.dataset(DatasetRef(id=entry.id))
     for attempt in range(1, APPEND_ATTEMPTS + 1):
         head = dataset.head()
+        if expected is not None and head != expected:
+            raise RefConflict(expected, head)
         state = dataset.state(head)
         blocks, after = author(state, (event,), system_time=_not_before(node.clock(), state))
         try:

@@ -307,3 +307,27 @@ def test_a_client_waits_as_long_as_it_likes(client):
     assert answer.status_code == 202
     assert 0.9 < time.monotonic() - began < 20
     client.delete(f"/jobs/{answer.json()['job']}")
+
+
+def test_sources_and_metadata_change_on_the_head_that_is_expected_only(service, client):
+    head = client.get("/other").json()["head"]
+    for event in (
+        {"kind": "SetInfo", "description": "rows of cities"},
+        {"kind": "SetLicense", "shortName": "x", "name": "X", "websiteUrl": "https://x.example"},
+        {"kind": "SetVocab", "eventTimeColumn": "at"},
+        {"kind": "DisablePushSource", "sourceName": "default"},
+    ):
+        manifest = {"kind": "MetadataEvent", "version": 1, "content": event}
+        stale = client.post(
+            "/other/metadata", json=manifest, params={"expectedHead": "f16" + "0" * 68}
+        )
+        assert stale.status_code in (400, 409)
+        answer = client.post("/other/metadata", json=manifest, params={"expectedHead": head})
+        assert answer.status_code == 200, answer.text
+        late = client.post("/other/metadata", json=manifest, params={"expectedHead": head})
+        assert late.status_code == 409
+        head = answer.json()["head"]
+    assert post(client, to="other").status_code == 400
+    absent = {"kind": "DisablePushSource", "sourceName": "default"}
+    manifest = {"kind": "MetadataEvent", "version": 1, "content": absent}
+    assert client.post("/other/metadata", json=manifest).status_code == 400

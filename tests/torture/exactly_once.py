@@ -1,0 +1,184 @@
+"""Eight writers post random batches under Idempotency-Keys, again and again until each is
+answered, and some once more, while service and worker are killed. Then every receipt is held
+against the rows: each is true, no row is lost, none is there twice.
+
+    python tests/torture/exactly_once.py --rows 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import clients
+import httpx
+import pyarrow.parquet as pq
+from crash_work import settings_of
+from torment import _token as token_of
+from world import Shape, World, world
+
+from protocol.identity import DatasetRef
+from protocol.metadata.events import AddData
+from storage.config import open_stores
+from storage.dataset import Dataset
+from storage.values import ObjectKind
+
+WRITERS, MOST_ROWS = 8, 40
+REPEATED = 0.2
+"""Share of the posts that are sent once more after they were answered."""
+PAUSE_S = 0.2
+KILLED = ("node", "worker")
+TURNED_AWAY = frozenset({409, 429, 500, 502, 503})
+NDJSON = "application/x-ndjson"
+
+
+@dataclass
+class Told:
+    """One batch and the answer to it."""
+
+    rows: list[str]
+    receipt: dict[str, Any]
+
+
+@dataclass
+class Writer:
+    """Posts until it has sent so many rows."""
+
+    name: str
+    url: str
+    token: str
+    rows: int
+    told: list[Told] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._run(random.Random(self.name))
+        except Exception as failure:
+            self.failure = failure
+
+    def _run(self, dice: random.Random) -> None:
+        left, number = self.rows, 0
+        while left > 0:
+            count = min(left, dice.choice((1, 1, 1, dice.randint(1, MOST_ROWS))))
+            rows = [f"{self.name} {number} {at}" for at in range(count)]
+            key = f"{self.name}-{number}"
+            receipt = self._answer(rows, key)
+            if dice.random() < REPEATED:
+                assert self._answer(rows, key) == receipt, f"another answer to the repeat of {key}"
+            self.told.append(Told(rows, receipt))
+            left, number = left - count, number + 1
+
+    def _answer(self, rows: list[str], key: str) -> dict[str, Any]:
+        """The receipt; asked for until it comes."""
+        body = "".join(f'{{"text": "{row}"}}\n' for row in rows).encode()
+        headers = {
+            "authorization": f"Bearer {self.token}",
+            "content-type": NDJSON,
+            "idempotency-key": key,
+        }
+        while True:
+            try:
+                answer = httpx.post(self.url, content=body, headers=headers, timeout=20)
+            except httpx.HTTPError:
+                time.sleep(PAUSE_S)
+                continue
+            if answer.status_code == 200:
+                return dict(answer.json())
+            assert answer.status_code in TURNED_AWAY | {202}, answer.text
+            time.sleep(PAUSE_S)
+
+
+def exactly_once(folder: Path, *, rows: int, seed: int, pause_s: float) -> dict[str, int]:
+    """Play it below `folder` and judge; what was done, by name."""
+    with world(folder, Shape(postgres=False, bucket=False)) as here:
+        token = token_of(here)
+        _make_dataset(here, token)
+        url = f"{here.url}/rows/ingest"
+        writers = [Writer(f"w{n}", url, token, rows // WRITERS) for n in range(WRITERS)]
+        threads = [threading.Thread(target=writer.run) for writer in writers]
+        for thread in threads:
+            thread.start()
+        kills = _kill_while(here, threads, random.Random(seed), pause_s)
+        for writer in writers:
+            if writer.failure is not None:
+                raise writer.failure
+        here.parts["worker"].kill()
+        with_stores = open_stores(settings_of(here.stores), migrate=False, repair=False)
+        try:
+            dataset = with_stores.dataset(DatasetRef.parse("kamu/rows"))
+            count = judge(dataset, [told for writer in writers for told in writer.told])
+        finally:
+            with_stores.close()
+    return {"rows": count, "posts": sum(len(w.told) for w in writers), "kills": kills}
+
+
+def _make_dataset(here: World, token: str) -> None:
+    content = {"name": "rows", "kind": "Root", "metadata": [clients.MANIFEST]}
+    manifest = {"kind": "DatasetSnapshot", "version": 1, "content": content}
+    headers = {"authorization": f"Bearer {token}"}
+    httpx.post(
+        f"{here.url}/datasets", json=manifest, headers=headers, timeout=30
+    ).raise_for_status()
+
+
+def _kill_while(
+    here: World, threads: list[threading.Thread], dice: random.Random, pause_s: float
+) -> int:
+    """Kill service and worker, one or both, as long as somebody writes."""
+    kills = 0
+    while any(thread.is_alive() for thread in threads):
+        time.sleep(dice.uniform(0.3, 1) * pause_s)
+        names = dice.choice((KILLED, KILLED[:1], KILLED[1:]))
+        for name in names:
+            here.parts[name].kill(signal.SIGKILL)
+            kills += 1
+        for name in names:
+            here.parts[name].start()
+    return kills
+
+
+def judge(dataset: Dataset, told: list[Told]) -> int:
+    """Hold every receipt against the rows of the dataset; how many rows there are."""
+    found: dict[int, str] = {}
+    blocks = dataset.blocks()
+    for block in blocks:
+        piece = block.event.new_data if isinstance(block.event, AddData) else None
+        if piece is not None:
+            with dataset.open_object(ObjectKind.DATA, piece.physical_hash) as stream:
+                table = pq.read_table(stream, columns=["offset", "text"])
+            pairs = zip(table["offset"].to_pylist(), table["text"].to_pylist(), strict=True)
+            found.update(pairs)
+    hashes = {str(block.hash) for block in blocks}
+    for each in told:
+        receipt = each.receipt
+        interval = range(receipt["offsetStart"], receipt["offsetEnd"] + 1)
+        assert [found[offset] for offset in interval] == each.rows, f"not what was sent: {receipt}"
+        assert receipt["rowsAdded"] == len(each.rows)
+        assert set(receipt["blocks"]) <= hashes, f"blocks that are not there: {receipt}"
+    sent = [row for each in told for row in each.rows]
+    assert len(found) == len(sent), f"{len(found)} rows for {len(sent)} that were sent"
+    assert sorted(found.values()) == sorted(sent)
+    return len(found)
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--rows", type=int, default=100_000)
+    asked.add_argument("--seed", type=int, default=20)
+    asked.add_argument("--pause", type=float, default=8.0, help="seconds between kills, at most")
+    given = asked.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        done = exactly_once(Path(folder), rows=given.rows, seed=given.seed, pause_s=given.pause)
+    print(", ".join(f"{count} {name}" for name, count in done.items()))
+
+
+if __name__ == "__main__":
+    main()
