@@ -46,6 +46,7 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.join.asofJoin.enabled": "true",
     "spark.sql.catalogImplementation": "in-memory",
     # A query may name views only: without this, any file of the machine is a table.
     "spark.sql.runSQLOnFiles": "false",
