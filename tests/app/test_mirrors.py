@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from buckets import fresh_location, log_in
 from chains import make_dataset
 from raw_peer import VERSION
 from servers import wait_until
@@ -19,6 +20,7 @@ from app.client.urls import Location
 from app.usecases.mirrors import mirror_asked
 from protocol.codec.manifests import MalformedManifest
 from protocol.identity import DatasetAlias, DatasetRef
+from protocol.multihash import Multihash
 from storage.values import ObjectKey, Visibility
 
 HERE = ["127.0.0.0/8"]
@@ -360,3 +362,27 @@ def test_objects_above_the_limit_of_the_node_are_not_taken(source, tmp_path):
         assert job["problem"]["type"].endswith("TooMuch")
         assert state_of(small, "too-large")["state"] == "failed"
         assert small.node.stores.refs.head(chain.id) == chain.blocks[0].hash
+
+
+def test_a_node_with_its_objects_in_a_bucket_mirrors_as_well(
+    source, tmp_path, s3, s3_bucket_url, monkeypatch
+):
+    """And takes objects in one go: it tells nobody of uploads that go on."""
+    log_in(monkeypatch, s3)
+    chain = ten_rows()
+    smart, _ = followed(source, chain, "in-a-bucket")
+    where = f"{s3_bucket_url}/{fresh_location(s3_bucket_url).prefix}".rstrip("/")
+    settings = {"mirror_networks": HERE, "mirror_poll_s": 0.05, "ingest_poll_s": 0.01}
+    with serving(tmp_path, objects_url=where, **settings) as node:
+        job = ended(node, create(node, "in-a-bucket", smart))
+        assert job["status"] == "succeeded", job
+        assert same(source, node, chain)
+        assert refresh(node, "in-a-bucket").json()["outcome"] == "up-to-date"
+        node.keep(ten_rows(), "kamu/own")
+        with node.http(node.token()) as http:
+            url = f"/own/data/{Multihash.of(b'unknown')}"
+            asked = http.head(url)
+            assert asked.status_code == 404
+            assert "upload-offset" not in asked.headers
+            part = {"upload-offset": "0", "upload-length": "9"}
+            assert http.patch(url, content=b"x", headers=part).status_code == 400
