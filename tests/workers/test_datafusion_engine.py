@@ -13,10 +13,13 @@ from protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
+    TransformResponseInvalidQuery,
+    TransformResponseSuccess,
 )
 from protocol.metadata.transforms import TransformSql
 from tests.conformance.engine import EngineContract
-from tests.conformance.engine_transforms import TransformContract
+from tests.conformance.engine_transforms import ALL, TransformContract
+from tests.workers.engine.changes import APPEND, cities
 from workers.engine.datafusion import DataFusionEngine
 
 
@@ -93,3 +96,30 @@ class TestDataFusionEngine(EngineContract, TransformContract):
         )
         assert response == RawQueryResponseSuccess(num_records=6)
         assert [row["n"] for row in self.rows(tmp_path)] == [0, 0, 1, 1, 2, 2]
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "select event_time from cities tablesample bernoulli (10)",
+            "select event_time from cities prewhere n > 1",
+            "select event_time from cities distribute by n",
+            "select now() as event_time, value from range(1, 3)",
+            "select to_timestamp(value) as event_time from generate_series(1, 3)",
+            "select event_time, arrow_cast(city, 'Int64') as n from cities",
+        ],
+    )
+    def test_what_would_be_passed_over_or_made_of_nothing_is_refused(
+        self, query: str, engine: Any, tmp_path: Path
+    ) -> None:
+        assert self.refused(engine, tmp_path, query)
+
+    def test_words_in_texts_and_names_are_no_matter(self, engine: Any, tmp_path: Path) -> None:
+        query = "select event_time, 'no tablesample' as \"prewhere\" from cities -- tablesample"
+        derivative = self.derivative(engine, tmp_path, query)
+        assert isinstance(derivative.run(), TransformResponseSuccess)
+
+    def test_a_transform_beyond_its_time_is_an_answer(self, tmp_path: Path) -> None:
+        derivative = self.derivative(DataFusionEngine(seconds=-1.0), tmp_path, ALL)
+        response = derivative.run({"cities": cities((APPEND, "a", 1))})
+        assert isinstance(response, TransformResponseInvalidQuery)
+        assert "within" in response.message

@@ -38,7 +38,7 @@ from protocol.metadata.engine import (
 )
 from protocol.metadata.transforms import Transform
 
-from .datafusion_plan import check_row_by_row, forget_functions
+from .datafusion_plan import check_row_by_row, check_words, forget_functions
 from .datafusion_rows import CannotFollow, has_order, in_total_order, quoted, with_rows
 from .inputs import EngineInput
 from .port import (
@@ -122,6 +122,8 @@ class DataFusionEngine:
             _register(context, item, at if changes else None)
         if work.transform.temporal_tables:
             raise not_incremental("temporal tables")
+        for step in steps_of(work.transform):
+            check_words(step.query)
         result = _last(work.transform, context)
         check_row_by_row(result)
         schema = pa.schema([_plain(field) for field in result.schema()])

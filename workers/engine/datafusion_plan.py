@@ -5,11 +5,12 @@ Kinds of nodes are allowed by name; what is unknown is refused.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from datafusion import DataFrame, SessionContext
 
-from .port import not_incremental
+from .port import InvalidQuery, not_incremental
 
 NOT_REPEATABLE = (
     "current_date",
@@ -42,6 +43,17 @@ _NEEDS_OTHER_ROWS = {
     "WindowExpr": "a window function",
 }
 """What they are called in messages."""
+
+_QUOTED = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`[^`]*`|--[^\n]*|/\*.*?\*/")
+_PASSED_OVER = re.compile(r"(?i)\b(TABLESAMPLE|PREWHERE)\b")
+"""What the parser takes and the planner drops, so that no plan shows it."""
+
+
+def check_words(query: str) -> None:
+    """Raises `InvalidQuery` for words that would have no effect without anybody noticing."""
+    found = _PASSED_OVER.search(_QUOTED.sub(" ", query))
+    if found:
+        raise InvalidQuery(f"{found[1].upper()} is not available in queries")
 
 
 def forget_functions(context: SessionContext) -> None:
