@@ -85,6 +85,10 @@ COMMANDS = {
     "conformance": ("app.cli.conformance:conformance", "Check a node against the protocols."),
     "fsck": ("app.cli.upkeep:fsck", "Check a node's stores: every object there and whole."),
     "gc": ("app.cli.upkeep:gc", "Remove what no chain of a node names."),
+    "merge-state": (
+        "app.cli.merge_state:merge_state",
+        "Check or drop what merges keep of histories.",
+    ),
     "index": ("app.cli.upkeep:index", "Make a node's index again from its objects."),
     "audit": ("app.cli.audit:audit", "Show who did what on a node."),
     "db": ("app.cli.upkeep:db", "Bring a node's database up to date."),

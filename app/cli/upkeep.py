@@ -76,6 +76,15 @@ def _stores(where: dict[str, Any], **more: Any) -> Iterator[Any]:
         opened.close()
 
 
+@contextmanager
+def opened_stores(where: dict[str, Any]) -> Iterator[tuple[Any, Path]]:
+    """The node's stores, and its data folder."""
+    from ..settings import load_settings
+
+    with _stores(where) as stores:
+        yield stores, load_settings(**where).data
+
+
 # --- index ----------------------------------------------------------------------------------
 
 
@@ -257,7 +266,19 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
             dry_run=dry_run,
             progress=lambda dataset, objects: watch(f"{objects} objects", dataset),
         )
+        report.merge_states = _sweep_merge_states(stores, where, dry_run=dry_run)
     print_json(report.to_data()) if as_json else _print(_gc_lines(report))
+
+
+def _sweep_merge_states(stores: Any, where: dict[str, Any], *, dry_run: bool) -> int:
+    """States beside chains that are gone, if workers keep theirs in this data folder."""
+    from storage.merge_state.store import MergeStates, states_folder
+
+    from ..settings import load_settings
+
+    folder = states_folder(load_settings(**where).data)
+    known = lambda dataset: stores.registry.find(DatasetRef(id=dataset)) is not None  # noqa: E731
+    return len(MergeStates(folder, max_bytes=0).sweep(known, dry_run=dry_run))
 
 
 def _gc_lines(report: Any) -> list[str]:
@@ -270,7 +291,8 @@ def _gc_lines(report: Any) -> list[str]:
     ]
     total = sum(tally.count for tally in report.removed.values())
     besides = (
-        f"{report.unfinished_writes} unfinished write(s), {report.blocks_forgotten} index row(s)"
+        f"{report.unfinished_writes} unfinished write(s), {report.blocks_forgotten} index row(s), "
+        f"merge states of {report.merge_states} dataset(s)"
     )
     looked = f"{report.objects} object(s) of {report.datasets} dataset(s)"
     return [

@@ -82,6 +82,8 @@ class GcReport:
     datasets_forgotten: list[str] = field(default_factory=list)
     """Aliases of first pushes that never ended."""
     unfinished_writes: int = 0
+    merge_states: int = 0
+    """Datasets that are gone and whose merge states lay here still."""
     left_alone: list[str] = field(default_factory=list)
     """Datasets that were not touched, and why."""
 

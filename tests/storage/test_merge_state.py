@@ -20,7 +20,7 @@ from storage.config import memory_stores
 from storage.dataset import Dataset
 from storage.merge_state import build, segments, state
 from storage.merge_state.key_hash import NotHashable, key_hashes
-from storage.merge_state.state import Candidates, MergeState, StateSpec, to_merge
+from storage.merge_state.state import Candidates, Manifest, MergeState, StateSpec, to_merge
 from storage.merge_state.store import MergeStates
 from storage.stores import Stores
 from storage.values import ObjectKey, ObjectKind
@@ -285,3 +285,28 @@ def test_runs_are_merged_so_that_few_remain() -> None:
             sizes[-count:] = [sum(sizes[-count:])]
     assert len(sizes) <= 10
     assert work < 10_000 * 15
+
+
+def test_a_check_tells_a_state_that_says_what_the_slices_say(
+    ledger: Ledger, states: MergeStates
+) -> None:
+    from storage.merge_state.check import problem_of, rebuild
+
+    for at in range(9):
+        ledger.add([(0, f"c{at}", 1), (at % 2, "a", at)])
+        ledger.at(states)
+    (folder,) = states.folders()
+    assert problem_of(folder, ledger.dataset, deep=True) is None
+    kept = build.load(folder)
+    assert kept is not None
+    first = kept.runs[0][0]
+    wrong = build.grown(
+        folder, Manifest(spec=SPEC, head=None), [], head=str(kept.head), schema=SCHEMA
+    )
+    build.save(folder, wrong)
+    assert "other rows" in str(problem_of(folder, ledger.dataset, deep=True))
+    assert rebuild(folder, ledger.dataset).rows_seen == len(ledger.rows)
+    assert problem_of(folder, ledger.dataset, deep=True) is None
+    assert not (folder / first.name).exists()
+    garble(next(folder.glob("*.arrow")))
+    assert "not what was written" in str(problem_of(folder, ledger.dataset, deep=False))
