@@ -10,6 +10,7 @@ from known import document
 
 from protocol.attributes import Attributes
 from protocol.instant import Instant
+from protocol.linked import SUMMARY_KEY
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval, SourceState
 from protocol.metadata.events import (
@@ -27,7 +28,6 @@ from protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
 from protocol.metadata.transforms import TransformSql
 from protocol.multihash import Multihash
 from storage.history.compaction import (
-    LINKED_OBJECTS,
     Keep,
     Merge,
     SliceLimits,
@@ -172,7 +172,7 @@ def test_a_block_without_rows_goes_to_the_newer_slice_when_the_older_has_no_room
 def test_checkpoints_go_on_from_the_first_to_the_last_and_linked_objects_add_up() -> None:
     def extra(count: int) -> Attributes:
         counts = {"numObjectsNaive": count, "sizeNaive": 10 * count}
-        return Attributes.of({LINKED_OBJECTS: counts, "example.com/n": count})
+        return Attributes.of({SUMMARY_KEY: counts, "example.com/n": count})
 
     before, last = Multihash.of(b"0"), Checkpoint(physical_hash=Multihash.of(b"2"), size=1)
     middle = Checkpoint(physical_hash=Multihash.of(b"1"), size=1)
@@ -186,6 +186,6 @@ def test_checkpoints_go_on_from_the_first_to_the_last_and_linked_objects_add_up(
     assert (joined.prev_checkpoint, joined.new_checkpoint) == (before, last)
     assert joined.extra is not None
     assert joined.extra.value == {
-        LINKED_OBJECTS: {"numObjectsNaive": 3, "sizeNaive": 30},
+        SUMMARY_KEY: {"numObjectsNaive": 3, "sizeNaive": 30},
         "example.com/n": 2,
     }
