@@ -34,6 +34,7 @@ STATUS: dict[str, HTTPStatus] = {
     "UnsupportedEncoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "TooManyAttempts": HTTPStatus.TOO_MANY_REQUESTS,
     "TooManyDeviceLogins": HTTPStatus.TOO_MANY_REQUESTS,
+    "TooManyReads": HTTPStatus.TOO_MANY_REQUESTS,
     "TooManyUploads": HTTPStatus.TOO_MANY_REQUESTS,
     "Unauthenticated": HTTPStatus.UNAUTHORIZED,
     "UnsupportedMediaType": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,

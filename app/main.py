@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from threading import Semaphore
 from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -39,7 +40,7 @@ from .http.mirrors import add_mirror_routes
 from .http.object_uploads import MAX_UPLOADS
 from .http.objects import ObjectPaths
 from .http.quick_reads import QuickReads
-from .http.read import add_read_routes
+from .http.read import MAX_READS, add_read_routes
 from .http.refresh import add_refresh
 from .http.schedules import add_schedule_routes
 from .http.system import app_version
@@ -106,6 +107,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         api.state.watchers = set()
         node.watch.start()
         ticker = Ticker(node)
+        api.state.reads = Semaphore(MAX_READS)
         ticker.start()
         sweeping = asyncio.create_task(_sweep(node))
         mirrors = MirrorRunner(node)

@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 
 from protocol.identity import DatasetId
+from protocol.multihash import Multihash
 from storage.verify_note import read_note
 
 from ..wiring import Node
 
 
-def validation_of(node: Node, dataset: DatasetId) -> dict[str, Any] | None:
+def validation_of(node: Node, dataset: DatasetId, head: Multihash | None) -> dict[str, Any] | None:
     """Validated up to which block, by which engines, when; None if that never happened."""
     note = read_note(node.stores.objects, dataset)
     if note is None:
         return None
     shown: dict[str, Any] = msgspec.to_builtins(note)
     shown.pop("version", None)
-    return shown
+    return {**shown, "isCurrent": note.block == str(head)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -136,7 +137,7 @@ def test_a_push_that_waits_too_long_is_told_to_come_back_and_finds_its_blocks_in
         [waiting] = service.node.stores.jobs.page()
         with working(service, letting_in(service)):
             while head_of(service, "/tens") != str(made.blocks[-1].hash):
-                pass
+                time.sleep(0.01)
         assert service.node.stores.jobs.get(waiting.id).outcome is not None
         with talking(service, "/tens/push", service.token()) as peer:
             answer = peer.request_push(made.blocks[-1].hash, 0)

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from service import NOON, SCHEMA, Chain, Service, described, seeded, serving
 
 from app.cli.main import main
+from app.http.read import MAX_READS
 from app.usecases.read_formats import Format, UnwritableColumn, encoded
 from protocol.metadata.events import AddPushSource, SetDataSchema
 from protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
@@ -160,6 +161,19 @@ def test_a_damaged_slice_is_a_problem_and_no_half_answer(
         500,
         "UnreadableSlice",
     )
+
+
+def test_reads_are_limited_and_give_their_place_back(
+    service: Service, entry: DatasetEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.http.read.Semaphore.acquire", lambda *_, **__: False)
+    with service.http() as client:
+        busy = client.get("/city/read")
+        monkeypatch.undo()
+        assert (busy.status_code, busy.headers["retry-after"]) == (429, "5")
+        for _ in range(MAX_READS + 2):
+            assert client.get("/city/read", params={"limit": 1}).status_code == 200
+            assert client.get("/city/read", params={"columns": "nobody"}).status_code == 400
 
 
 def test_what_a_stranger_may_not_see_is_not_read(

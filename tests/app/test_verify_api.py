@@ -163,6 +163,7 @@ def test_the_last_validation_is_shown_with_the_dataset(
         write_note(service.node.stores.objects, entry.id, note)
         shown = client.get("/city").json()["validation"]
     assert (shown["ok"], shown["block"], shown["engines"]) == (True, str(city.head), ["spark 4"])
+    assert shown["isCurrent"] is True
     assert read_note(service.node.stores.objects, entry.id) == note
     service.node.stores.objects.write_info(entry.id, "validation", "nonsense")
     assert read_note(service.node.stores.objects, entry.id) is None
@@ -206,4 +207,7 @@ def test_answers_are_described_field_by_field() -> None:
         (ValidationNote, schemas["Validation"]),
     ):
         fields = [field.encode_name for field in msgspec.structs.fields(kind)]
-        assert list(part["properties"]) == [f for f in fields if f != "version"] == part["required"]
+        told = [field for field in fields if field != "version"]
+        if kind is ValidationNote:
+            told.append("isCurrent")  # added when it is shown
+        assert list(part["properties"]) == told == part["required"]
