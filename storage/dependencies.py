@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from protocol.chain.state import ChainState
-from protocol.errors import Conflict
+from protocol.errors import BadInput, Conflict
 from protocol.identity import DatasetId, DatasetRef
 
 from .stores import Stores
@@ -20,6 +20,17 @@ class DependencyCycle(Conflict):
 
     def __init__(self, dataset: DatasetId) -> None:
         super().__init__(f"{dataset} would depend on itself", dataset_id=str(dataset))
+
+
+class InputsNotHere(BadInput):
+    """Inputs that are not on this node, or hidden from the owner of the derivative."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"inputs that are not here: {', '.join(missing)}; create or pull them first, or have "
+            "them shown to the owner of the derivative",
+            missing=list(missing),
+        )
 
 
 def declared(state: ChainState) -> list[DatasetId]:

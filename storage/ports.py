@@ -376,12 +376,12 @@ class DerivationStore(Protocol):
         self,
         dataset: DatasetId,
         *,
-        job: JobId,
+        job: JobId | None,
         problem: Problem | None = None,
         paused: bool = False,
         retry_at: Instant | None = None,
     ) -> None:
-        """What became of that job; nothing changes if another one is at it."""
+        """What became of that job, or why there was none; nothing if another one is at it."""
 
     def decide(self, dataset: DatasetId, *, wanted: bool) -> None:
         """Whether it is to follow its inputs by itself."""

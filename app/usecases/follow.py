@@ -8,12 +8,15 @@ again after failures that may pass, and paused by those that will not.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
+from protocol.errors import NodeError
 from protocol.identity import DatasetId, DatasetRef
 from protocol.instant import NANOS, Instant
 from protocol.metadata.events import DatasetKind, SetTransform
-from storage.dataset import InvalidInterval
+from protocol.multihash import Multihash
+from storage.dataset import Dataset, InvalidInterval
 from storage.dependencies import remember_inputs
 from storage.derivations.values import Derivation, Problem
 from storage.errors import BlockNotFound, DatasetNotFound
@@ -24,7 +27,9 @@ from storage.values import Failed, HeadMoved, Job
 
 from ..errors import status_of_name
 from ..wiring import Node
+from .refresh_derivative import refuse_hidden_inputs
 
+_log = logging.getLogger("odf.follow")
 PAGE = 1000
 LONGEST_PAUSE_S = 300
 ATTEMPTS_COUNTED = 10
@@ -79,20 +84,30 @@ def _spans(moves: Sequence[HeadMoved]) -> list[tuple[HeadMoved, HeadMoved]]:
 
 
 def _definition_changed(node: Node, first: HeadMoved, last: HeadMoved) -> bool:
-    """Whether a derivative has another transform than before; its inputs are remembered then."""
+    """Whether a derivative has another transform than before; its inputs are remembered then.
+
+    One dataset that cannot be read does not keep the others from being followed.
+    """
     try:
         dataset = node.stores.dataset(DatasetRef(id=last.dataset))
         if dataset.entry.kind is not DatasetKind.Derivative:
             return False
-        pages = dataset.pages(after=first.old, upto=last.new)
-        changed = any(isinstance(b.event, SetTransform) for page in pages for b in page)
-    except (InvalidInterval, BlockNotFound):  # another history
-        changed = True
-    except DatasetNotFound:
+        if changed := _has_new_transform(dataset, first.old, last.new):
+            remember_inputs(node.stores, last.dataset)
+    except DatasetNotFound:  # forgotten meanwhile
         return False
-    if changed:
-        remember_inputs(node.stores, last.dataset)
+    except NodeError:
+        _log.exception("derivative %s cannot be read", last.dataset)
+        return False
     return changed
+
+
+def _has_new_transform(dataset: Dataset, old: Multihash | None, new: Multihash) -> bool:
+    try:
+        pages = dataset.pages(after=old, upto=new)
+        return any(isinstance(b.event, SetTransform) for page in pages for b in page)
+    except (InvalidInterval, BlockNotFound):  # another history
+        return True
 
 
 def look_at_jobs(node: Node) -> None:
@@ -108,20 +123,26 @@ def look_at_jobs(node: Node) -> None:
 
 
 def _ended(node: Node, row: Derivation, job: Job | None) -> None:
-    store, problem = node.stores.derivations, None
-    paused, retry_at = False, None
-    if row.job is None:
-        return
+    store = node.stores.derivations
     if job is None:  # forgotten meanwhile, so nobody knows
-        retry_at = node.clock()
+        store.ended(row.dataset, job=row.job, retry_at=node.clock())
     elif isinstance(failed := job.outcome, Failed):
-        problem = Problem(failed.error, failed.message, failed.facts)
-        if is_passing(failed.error):
-            pause = min(LONGEST_PAUSE_S, 2 ** min(row.attempts, ATTEMPTS_COUNTED))
-            retry_at = _after(node.clock(), pause)
-        else:
-            paused = failed.error not in WAITS_FOR_INPUT
-    store.ended(row.dataset, job=row.job, problem=problem, paused=paused, retry_at=retry_at)
+        _failed(node, row, Problem(failed.error, failed.message, failed.facts))
+    else:
+        store.ended(row.dataset, job=row.job)
+
+
+def _failed(node: Node, row: Derivation, problem: Problem) -> None:
+    """Try again later, wait for an input, or pause."""
+    paused, retry_at = False, None
+    if is_passing(problem.error):
+        pause = min(LONGEST_PAUSE_S, 2 ** min(row.attempts, ATTEMPTS_COUNTED))
+        retry_at = _after(node.clock(), pause)
+    else:
+        paused = problem.error not in WAITS_FOR_INPUT
+    node.stores.derivations.ended(
+        row.dataset, job=row.job, problem=problem, paused=paused, retry_at=retry_at
+    )
 
 
 def is_passing(error: str) -> bool:
@@ -136,10 +157,14 @@ def submit_due(node: Node) -> None:
     """Submit jobs for what is due by now."""
     store = node.stores.derivations
     for row in store.due(now=node.clock()):
-        if not _is_wanted(node, row):
-            continue
-        job = node.stores.jobs.submit(job_of(row.dataset, TransformPayload()))
-        store.submitted(row.dataset, version=row.version, job=job)
+        try:
+            if _is_wanted(node, row):
+                refuse_hidden_inputs(node, node.stores.registry.get(DatasetRef(id=row.dataset)))
+                job = node.stores.jobs.submit(job_of(row.dataset, TransformPayload()))
+                store.submitted(row.dataset, version=row.version, job=job)
+        except NodeError as error:
+            store.submitted(row.dataset, version=row.version, job=None)
+            _failed(node, row, Problem(type(error).__name__, error.message, dict(error.facts)))
 
 
 def _is_wanted(node: Node, row: Derivation) -> bool:

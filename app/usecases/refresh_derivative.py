@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from protocol.identity import DatasetRef
 from protocol.metadata.events import DatasetKind
-from storage.dependencies import upstream
+from storage.dependencies import InputsNotHere, inputs_of, upstream
 from storage.transform_job import TransformPayload, job_of
-from storage.values import DatasetEntry, JobId
+from storage.values import DatasetEntry, JobId, Scope
 
 from ..auth.access import Action, grants
 from ..auth.actors import Actor
@@ -16,12 +16,39 @@ from ..wiring import Node
 def submit_transform(
     node: Node, entry: DatasetEntry, *, reset_on_diverged: bool | None = None
 ) -> JobId:
-    """Queue a transform; the derivative follows its inputs from now on, if it was paused."""
+    """Queue a transform; the derivative follows its inputs from now on, if it was paused.
+
+    Raises:
+        InputsNotHere: its owner may not read all of its inputs.
+    """
+    refuse_hidden_inputs(node, entry)
     job = node.stores.jobs.submit(
         job_of(entry.id, TransformPayload(reset_on_diverged=reset_on_diverged))
     )
     node.stores.derivations.resume(entry.id, job=job)
     return job
+
+
+def refuse_hidden_inputs(node: Node, entry: DatasetEntry) -> None:
+    """A derivative reads what its owner may read, whoever wrote its definition.
+
+    Otherwise a chain that is pushed could name any dataset whose id is known. What is hidden
+    looks like what is absent.
+
+    Raises:
+        InputsNotHere
+    """
+    account = entry.alias.account
+    owner = None if account is None else node.stores.accounts.find_account(str(account))
+    roles = {} if owner is None else node.roles.of(owner.id)
+    actor = Actor(account=owner, scopes=frozenset(Scope), roles=roles)
+    hidden = []
+    for one in inputs_of(node.stores, entry.id):
+        found = node.stores.registry.find(DatasetRef(id=one))
+        if found is None or Action.READ not in grants(actor, found, node.settings.tenancy):
+            hidden.append(str(one))
+    if hidden:
+        raise InputsNotHere(hidden)
 
 
 def upstream_levels(node: Node, actor: Actor, entry: DatasetEntry) -> list[list[DatasetEntry]]:

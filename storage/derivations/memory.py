@@ -80,7 +80,7 @@ class MemoryDerivationStore:
         self,
         dataset: DatasetId,
         *,
-        job: JobId,
+        job: JobId | None,
         problem: Problem | None = None,
         paused: bool = False,
         retry_at: Instant | None = None,

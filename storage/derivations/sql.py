@@ -74,7 +74,7 @@ class SqlDerivationStore:
         self,
         dataset: DatasetId,
         *,
-        job: JobId,
+        job: JobId | None,
         problem: Problem | None = None,
         paused: bool = False,
         retry_at: Instant | None = None,
@@ -91,7 +91,9 @@ class SqlDerivationStore:
                 (later, derivations.c.due_at),
                 else_=sa.literal(retry_at, derivations.c.due_at.type),
             )
-        self._change(derivations.c.dataset == dataset, derivations.c.job == job, **values)
+        self._change(
+            derivations.c.dataset == dataset, derivations.c.job.is_not_distinct_from(job), **values
+        )
 
     def decide(self, dataset: DatasetId, *, wanted: bool) -> None:
         self._put(dataset, wanted=wanted)

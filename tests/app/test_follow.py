@@ -10,6 +10,7 @@ from app.settings import Settings
 from app.usecases.follow import follow, is_passing
 from app.usecases.refresh_derivative import submit_transform
 from app.wiring import open_node
+from protocol.identity import DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.events import SetInfo
 from storage import transform_job
@@ -214,3 +215,28 @@ def test_the_graph_is_found_again_from_the_log(node, clock, cities, tens):
 )
 def test_errors_that_may_pass_are_told_from_those_that_stay(error, passing):
     assert is_passing(error) is passing
+
+
+def test_a_derivative_reads_only_what_its_owner_may_read(tmp_path, clock):
+    from app.usecases.accounts import ensure_account
+    from protocol.identity import DatasetAlias
+    from storage.dependencies import InputsNotHere
+    from storage.values import Role
+
+    settings = Settings(data=tmp_path, workers=0, tenancy="multi", follow_debounce_s=0.0)
+    node = open_node(settings, clock=clock)
+    secret = root(node.stores, "secret")
+    thief = derivative(node.stores, "thief", [secret], "select event_time, n from secret")
+    node.stores.rename_dataset(thief.id, DatasetAlias.parse("mallory/thief"))
+    mallory = ensure_account(node.stores.accounts, "mallory", lambda n: b"m" * n)
+    follow(node)
+    row = node.stores.derivations.find(thief.id)
+    assert (row.problem.error, row.job) == ("InputsNotHere", None)
+    with pytest.raises(InputsNotHere):
+        submit_transform(node, node.stores.registry.get(DatasetRef(id=thief.id)))
+    assert node.stores.jobs.page() == []
+    node.stores.roles.put(secret.id, mallory.id, Role.READER)
+    node.roles.forget(mallory.id)
+    submit_transform(node, node.stores.registry.get(DatasetRef(id=thief.id)))
+    assert waiting(node) == [thief.id]
+    node.stores.close()

@@ -88,6 +88,8 @@ class InputChain:
     """The newest one up to the consumed block."""
     diverged: bool = False
     """The consumed block is no ancestor of the head."""
+    complete: bool = True
+    """Whether `blocks` go up to the head, and not only as far as one iteration can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,20 +324,33 @@ def smallest_watermark(inputs: Sequence[Instant | None]) -> Instant | None:
     return min(marks) if marks and len(marks) == len(inputs) else None
 
 
+class Fill:
+    """How full an iteration is. The first slice always fits."""
+
+    def __init__(self, limits: IterationLimits) -> None:
+        self._limits = limits
+        self._rows = self._size = 0
+
+    def takes(self, data: DataSlice) -> bool:
+        """Whether a slice still fits; it is counted then."""
+        rows = self._rows + data.offset_interval.end - data.offset_interval.start + 1
+        size = self._size + data.size
+        if self._rows and (rows > self._limits.rows or size > self._limits.bytes):
+            return False
+        self._rows, self._size = rows, size
+        return True
+
+
 def _taken(inputs: Sequence[InputChain], limits: IterationLimits) -> tuple[list[int], bool]:
     """How many blocks of each input the iteration takes, and whether some are left."""
     taken = [0] * len(inputs)
     fed = [False] * len(inputs)
-    rows = size = 0
+    fill = Fill(limits)
     for at, block in _by_time(inputs):
         if block.changes_columns and fed[at]:
             return taken, True
-        if block.data is not None:
-            more_rows = block.data.offset_interval.end - block.data.offset_interval.start + 1
-            full = rows + more_rows > limits.rows or size + block.data.size > limits.bytes
-            if full and rows:
-                return taken, True
-            rows, size = rows + more_rows, size + block.data.size
+        if block.data is not None and not fill.takes(block.data):
+            return taken, True
         fed[at] = fed[at] or block.adds_data
         taken[at] += 1
     return taken, False
@@ -357,6 +372,7 @@ def input_plan(item: InputChain, before: Consumed, taken: Sequence[InputBlock]) 
     added = [block for block in taken if block.adds_data]
     last_offset = added[-1].last_offset if added else before.offset
     rest = item.blocks[len(taken) :]
+    changes = not item.complete or any(block.changes_columns for block in rest)
     end = taken[-1].hash if taken else before.block or first_schema(item.blocks)
     marks = tuple(
         Watermark(system_time=block.system_time, event_time=block.watermark)
@@ -373,5 +389,5 @@ def input_plan(item: InputChain, before: Consumed, taken: Sequence[InputBlock]) 
         slices=tuple(block.data for block in added if block.data is not None),
         watermarks=marks,
         remembered=None if marks else item.watermark,
-        as_of=end if end and any(block.changes_columns for block in rest) else item.head,
+        as_of=end if end and changes else item.head,
     )

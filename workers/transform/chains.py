@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from protocol.chain.state import ChainState
-from protocol.errors import BadInput
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.engine import Watermark
 from protocol.metadata.events import AddData, ExecuteTransform, SetTransform
 from protocol.multihash import Multihash
 from storage.dataset import Dataset, InvalidInterval
+from storage.dependencies import InputsNotHere
 from storage.errors import DatasetNotFound
 from storage.stores import Stores
 
-from ..plan.transform import Consumed, InputChain, consumed_by, input_block
-
-
-class InputsNotHere(BadInput):
-    """Inputs of the transform are not on this node; create or pull them first."""
+from ..plan.transform import (
+    Consumed,
+    Fill,
+    InputBlock,
+    InputChain,
+    IterationLimits,
+    consumed_by,
+    input_block,
+)
 
 
 def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Dataset, str]]:
@@ -30,32 +34,37 @@ def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Datas
         except DatasetNotFound:
             missing.append(f"{item.alias} ({item.dataset_ref})")
     if missing:
-        raise InputsNotHere(
-            f"inputs that are not on this node: {', '.join(missing)}; create or pull them first",
-            missing=missing,
-        )
+        raise InputsNotHere(missing)
     return found
 
 
-def input_chains(inputs: Sequence[tuple[Dataset, str]], target: ChainState) -> list[InputChain]:
-    """What each input has beyond what the target consumed of it."""
+def input_chains(
+    inputs: Sequence[tuple[Dataset, str]], target: ChainState, limits: IterationLimits
+) -> list[InputChain]:
+    """What each input has beyond what the target consumed of it, as far as limits allow."""
     consumed = consumed_by(target)
     return [
-        _input_chain(dataset, alias, consumed.get(dataset.id, Consumed()))
+        _input_chain(dataset, alias, consumed.get(dataset.id, Consumed()), limits)
         for dataset, alias in inputs
     ]
 
 
-def _input_chain(dataset: Dataset, alias: str, before: Consumed) -> InputChain:
+def _input_chain(
+    dataset: Dataset, alias: str, before: Consumed, limits: IterationLimits
+) -> InputChain:
     head = dataset.head()
     state = dataset.state(head)
+    blocks, diverged = list[InputBlock](), False
+    fill, complete = Fill(limits), True
     try:
-        pages = dataset.pages(after=before.block, upto=head)
-        blocks = [input_block(block) for page in pages for block in page]
+        for page in dataset.pages(after=before.block, upto=head):
+            found = [input_block(block) for block in page]
+            blocks += found
+            complete = all(block.data is None or fill.takes(block.data) for block in found)
+            if not complete:  # one iteration takes nothing behind these
+                break
     except InvalidInterval:
-        blocks, diverged = [], True
-    else:
-        diverged = False
+        diverged = True
     return InputChain(
         id=dataset.id,
         alias=alias,
@@ -64,6 +73,7 @@ def _input_chain(dataset: Dataset, alias: str, before: Consumed) -> InputChain:
         blocks=blocks,
         watermark=None if diverged else newest_watermark(dataset, before.block),
         diverged=diverged,
+        complete=complete,
     )
 
 

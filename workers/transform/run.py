@@ -103,7 +103,7 @@ class Run:
         refuse_cycle(self.stores, self.dataset.id, [dataset.id for dataset, _ in inputs])
         return plan_transform(
             state,
-            input_chains(inputs, state),
+            input_chains(inputs, state, limits),
             now=self.now,
             limits=limits,
             reset_on_diverged=self.may_reset,

@@ -331,3 +331,22 @@ def test_a_dataset_without_a_transform_is_refused(stores: Stores, bench: Any) ->
     for dataset in (empty, root(stores, "cities")):
         with pytest.raises(TransformNotDefined):
             run(stores, dataset, bench)
+
+
+def test_a_long_chain_is_read_no_further_than_one_iteration_goes(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import storage.dataset
+    from workers.transform.chains import input_chains
+
+    monkeypatch.setattr(storage.dataset, "PAGE", 2)
+    cities = root(stores, "cities")
+    for n in range(8):
+        add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", n)], tmp_path, at=10 + n)
+    tens = derivative(stores, "tens", [cities], COPY.format("cities"))
+    limits = IterationLimits(rows=2, bytes=1 << 30)
+    (chain,) = input_chains([(cities, "cities")], tens.state(), limits)
+    assert (chain.complete, len(chain.blocks)) == (False, 6)
+    receipt = run(stores, tens, bench_of(stores, tmp_path, limits=limits))
+    assert (receipt.iterations, receipt.rows_added) == (4, 8)
+    assert [row["n"] for row in read(stores, tens)] == [n * 10 for n in range(8)]
