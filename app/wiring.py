@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from protocol.identity import DatasetAlias, DatasetRef
+from storage.accounts.sql_attempts import SqlAttempts
 from storage.clock import Clock, system_clock
 from storage.config import StoreSettings, open_stores
 from storage.context import add_facts
@@ -20,7 +21,7 @@ from .auth.actors import Actor, identify
 from .auth.passwords import Cost
 from .auth.roles import RoleMemory
 from .auth.sessions import SECRET_BYTES, SECRET_NAME
-from .auth.throttle import Throttle
+from .auth.throttle import SharedThrottle, Throttle
 from .entries import EntryMemory
 from .job_watch import JobWatch
 from .observe.scribe import Scribe
@@ -43,7 +44,7 @@ class Node:
     uploads: Uploads
     entries: EntryMemory
     roles: RoleMemory
-    throttle: Throttle
+    throttle: Throttle | SharedThrottle
     session_secret: bytes = field(repr=False)
     secret_keys: SecretKeys = field(repr=False)
     watch: JobWatch
@@ -115,7 +116,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         uploads=Uploads(stores.objects),
         entries=EntryMemory(stores.registry),
         roles=RoleMemory(stores.roles),
-        throttle=Throttle(settings.login_attempts, settings.login_window_s),
+        throttle=_throttle(settings, stores, clock),
         session_secret=stores.accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES)),
         secret_keys=open_keys(settings.secrets_keys, settings.data),
         watch=JobWatch(stores.jobs, stores.bell, pause_s=settings.ingest_poll_s),
@@ -129,3 +130,11 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         scribe=Scribe(stores.audit, tally),
         clock=clock,
     )
+
+
+def _throttle(settings: Settings, stores: Stores, clock: Clock) -> Throttle | SharedThrottle:
+    """Services on one PostgreSQL count together; on SQLite there is one service."""
+    if stores.engine is not None and stores.engine.dialect.name == "postgresql":
+        counted = SqlAttempts(stores.engine)
+        return SharedThrottle(counted, settings.login_attempts, settings.login_window_s, clock)
+    return Throttle(settings.login_attempts, settings.login_window_s)

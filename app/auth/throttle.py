@@ -1,18 +1,23 @@
 """How often a password may be guessed: so many failures per account and address, then a pause.
 
-Counted in the memory of one process, bounded in size. A guess counts before it is checked,
-so that guesses made at the same moment do not slip through.
+Counted in the memory of one process, bounded in size; by services on one PostgreSQL, in there.
+A guess counts before it is checked, so that guesses made at the same moment do not slip through.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from protocol.errors import LimitExceeded
+from storage.accounts.sql_attempts import SqlAttempts
+from storage.clock import Clock, system_clock
 
+Key = tuple[str, str]
 MAX_KEYS = 10_000
 ADDRESS_FACTOR = 20
 """One address may fail that much more often than one account from one address."""
@@ -28,6 +33,11 @@ class TooManyAttempts(LimitExceeded):
         )
 
 
+def limits_of(account: str, address: str, attempts: int) -> dict[Key, int]:
+    """What a guess counts for, and up to what: the account from there, and all from there."""
+    return {(address, account.lower()[:200]): attempts, (address, ""): attempts * ADDRESS_FACTOR}
+
+
 @dataclass
 class _Window:
     ends: float
@@ -41,7 +51,7 @@ class Throttle:
     attempts: int = 5
     window_s: float = 300.0
     now: Callable[[], float] = time.monotonic
-    _windows: dict[tuple[str, str], _Window] = field(default_factory=dict)
+    _windows: dict[Key, _Window] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def enter(self, account: str, address: str) -> None:
@@ -69,11 +79,10 @@ class Throttle:
             if known is not None and shared is not None:
                 shared.count = max(0, shared.count - known.count)
 
-    def _limits(self, account: str, address: str) -> dict[tuple[str, str], int]:
-        own = (address, account.lower()[:200])
-        return {own: self.attempts, (address, ""): self.attempts * ADDRESS_FACTOR}
+    def _limits(self, account: str, address: str) -> dict[Key, int]:
+        return limits_of(account, address, self.attempts)
 
-    def _window(self, key: tuple[str, str], now: float) -> _Window:
+    def _window(self, key: Key, now: float) -> _Window:
         window = self._windows.get(key)
         if window is None or window.ends <= now:
             self._windows.pop(key, None)
@@ -81,3 +90,32 @@ class Throttle:
                 self._windows.pop(next(iter(self._windows)))
             window = self._windows[key] = _Window(now + self.window_s)
         return window
+
+
+@dataclass(frozen=True)
+class SharedThrottle:
+    """The same for services on one database."""
+
+    counted: SqlAttempts
+    attempts: int
+    window_s: float
+    now: Clock = system_clock
+
+    def enter(self, account: str, address: str) -> None:
+        """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
+        limits = {_hashed(key): most for key, most in self._limits(account, address).items()}
+        wait = self.counted.count(limits, self.now(), timedelta(seconds=self.window_s))
+        if wait is not None:
+            raise TooManyAttempts(max(1, round(wait + 0.5)))
+
+    def succeeded(self, account: str, address: str) -> None:
+        """The guess was right: it and those before it count no more."""
+        own, whole = self._limits(account, address)
+        self.counted.forgive(_hashed(own), _hashed(whole))
+
+    def _limits(self, account: str, address: str) -> dict[Key, int]:
+        return limits_of(account, address, self.attempts)
+
+
+def _hashed(key: Key) -> bytes:
+    return hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).digest()

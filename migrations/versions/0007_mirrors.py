@@ -1,4 +1,4 @@
-"""Mirrors of datasets of other nodes."""
+"""Mirrors of datasets of other nodes; failed logins that services count together."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def upgrade() -> None:
         ),
     )
 
+    op.create_table(
+        "login_attempts",
+        sa.Column("key", sa.LargeBinary, nullable=False),
+        sa.Column("ends", sa.String(30), nullable=False),
+        sa.Column("count", sa.Integer, nullable=False),
+        sa.PrimaryKeyConstraint("key", name="pk_login_attempts"),
+    )
+    op.create_index("ix_login_attempts_ends", "login_attempts", ["ends"])
+
 
 def downgrade() -> None:
+    op.drop_table("login_attempts")
     op.drop_table("mirrors")

@@ -16,7 +16,19 @@ from app.auth.passwords import (
     hash_password,
     verify_password,
 )
-from app.auth.throttle import ADDRESS_FACTOR, MAX_KEYS, Throttle, TooManyAttempts
+from app.auth.throttle import (
+    ADDRESS_FACTOR,
+    MAX_KEYS,
+    SharedThrottle,
+    Throttle,
+    TooManyAttempts,
+)
+from protocol.instant import Instant
+from storage.accounts.sql_attempts import SqlAttempts
+from storage.sql.engine import open_engine, sqlite_url
+from storage.sql.migrate import migrate
+
+NOON = Instant.parse("2050-01-01T12:00:00Z")
 
 CHEAP = Cost(work=2)
 SALT = bytes(range(16))
@@ -128,3 +140,19 @@ def test_what_is_counted_is_bounded(throttle):
     for number in range(MAX_KEYS + 10):
         throttle.enter("anna", f"address {number}")
     assert len(throttle._windows) <= MAX_KEYS
+
+
+def test_services_on_one_database_count_together(tmp_path):
+    engine = open_engine(sqlite_url(tmp_path / "node.db"), durable=False)
+    migrate(engine)
+    one, other = (SharedThrottle(SqlAttempts(engine), 3, 60, lambda: NOON) for _ in range(2))
+    for throttle in (one, other, one):
+        throttle.enter("anna", "1.2.3.4")
+    with pytest.raises(TooManyAttempts) as refused:
+        other.enter("ANNA", "1.2.3.4")
+    assert refused.value.facts["retry_after_s"] in (60, 61)
+    other.enter("bert", "1.2.3.4")
+    one.succeeded("anna", "1.2.3.4")
+    for _ in range(3):
+        other.enter("anna", "1.2.3.4")
+    engine.dispose()

@@ -1,0 +1,16 @@
+"""The table of failed logins that services on one database count together."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .tables import InstantColumn, metadata
+
+login_attempts = sa.Table(
+    "login_attempts",
+    metadata,
+    sa.Column("key", sa.LargeBinary, primary_key=True),
+    sa.Column("ends", InstantColumn, nullable=False, index=True),
+    sa.Column("count", sa.Integer, nullable=False),
+)
+"""`key` is a hash of whom and where from: what was typed as a name may be a password."""
