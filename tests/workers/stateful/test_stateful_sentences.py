@@ -167,6 +167,27 @@ def test_results_and_state_do_not_depend_on_partitions(spark: SparkSession, tmp_
     assert states[0] == states[1] == states[2]
 
 
+def test_large_runs_are_computed_in_many_tasks_and_say_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workers.engine.stateful import step
+
+    query = DAILY.replace("1 day", "6 hours").replace("sum(amount)", "max(amount)")
+    rows = [(A, t(n % 20), "abc"[n % 3], n % 7) for n in range(40)]
+    told, states = [], []
+    for small in (step.SMALL_ROWS, -1):
+        monkeypatch.setattr(step, "SMALL_ROWS", small)
+        folder = tmp_path / str(small)
+        folder.mkdir()
+        play = Play(spark, folder, query, {"sales": SALES})
+        play.step({"sales": [*rows, (R, *rows[3][1:])]}, {"sales": t(13)})
+        assert play.state is not None
+        told.append(play.all)
+        states.append(play.state.read_bytes())
+    assert told[0] == told[1]
+    assert states[0] == states[1]
+
+
 def test_operation_and_system_columns_are_at_hand(spark: SparkSession, tmp_path: Path) -> None:
     latest = (
         "select op, event_time, shop, amount, offset + 1 as next from some qualify row_number() "

@@ -92,7 +92,7 @@ class _Run:
         operation = plan.vocab.operation_type_column
         changes = framed(plan.catalyst, plan.part, self, plan.columns)
         rows = told(changes, names, operation=operation, event_time=plan.vocab.event_time_column)
-        schema = schema_of(rows, [operation, *names])
+        schema = schema_of(rows.select(*[col(name) for name in (operation, *names)]))
         batches = sorted_batches(
             rows, ORDER, self._scratch, small=work.small, partitions=work.cut()
         )

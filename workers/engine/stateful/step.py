@@ -22,9 +22,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from ...merge.columns import col
-from ..frames import sorted_batches, written_batches
 from .catalyst import Catalyst
-from .emit import schema_of, write
+from .emit import schema_of
 from .fold import (
     BUCKET,
     COUNT,
@@ -78,17 +77,27 @@ class Work:
     def hold(
         self, frame: DataFrame, name: str, order: Sequence[str] = ()
     ) -> tuple[Path, DataFrame]:
-        """Computed into a file, in an order if one is given, and read from it."""
-        cut, spill, path = self.cut(), self.scratch / f"spill-{name}", self.scratch / name
-        spill.mkdir()
-        if order:
-            batches = sorted_batches(frame, order, spill, small=self.small, partitions=cut)
-        elif self.small:
-            batches = iter(frame.toArrow().to_batches())
+        """Computed into a folder of files, sorted (by bucket first) if an order is given."""
+        cut, folder = self.cut(), self.scratch / name
+        keys = [col(each).asc_nulls_first() for each in order]
+        if self.small:
+            folder.mkdir()
+            one = frame.coalesce(1).sortWithinPartitions(*keys) if order else frame
+            pq.write_table(one.toArrow().cast(schema_of(frame)), folder / "part-0.parquet")
         else:
-            batches = written_batches(frame, spill)
-        write(batches, schema_of(frame, frame.columns), path)
-        return path, self.catalyst.session.read.schema(frame.schema).parquet(str(path))
+            # Buckets are hashes: they lie evenly, so their ranges need no sampling.
+            place = F.floor((col(BUCKET).cast("double") / 2.0**64 + 0.5) * cut)
+            place = F.least(place, F.lit(cut - 1)).cast("int")
+            many = frame.repartitionById(cut, place).sortWithinPartitions(*keys) if order else frame
+            many.write.option("compression", "lz4").parquet(str(folder))
+        return folder, self.catalyst.session.read.schema(frame.schema).parquet(str(folder))
+
+
+def held_batches(folder: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows of a held frame in their order."""
+    for part in sorted(folder.glob("part-*.parquet")):
+        wanted = None if columns is None else list(columns)
+        yield from pq.ParquetFile(part).iter_batches(BATCH_ROWS, columns=wanted)
 
 
 def advance(work: Work, place: int, operator: Operator) -> DataFrame:
@@ -137,7 +146,7 @@ def _hashable(frame: DataFrame, name: str) -> Column:
 def _count(work: Work, path: Path) -> tuple[Buckets, bool]:
     """Buckets that changes touch, whether any takes back; late ones are counted and left out."""
     found, goes = [np.empty(0, np.int64)], False
-    for batch in pq.ParquetFile(path).iter_batches(BATCH_ROWS, columns=[BUCKET, _LATE, SIGN]):
+    for batch in held_batches(path, [BUCKET, _LATE, SIGN]):
         is_late = batch.column(_LATE).to_numpy(zero_copy_only=False).astype(np.bool_)
         back = batch.column(SIGN).to_numpy() < 0
         goes = goes or bool((back & ~is_late).any())
@@ -202,7 +211,7 @@ def _keep(
         *[col(name) for name in flags[:2]],
         (col(THERE) & stays(operator, at, rows, work.new)).alias(_STAYS),
     )
-    schema = schema_of(marked, columns)
+    schema = schema_of(marked.select(*[col(name) for name in columns]))
     bound = keeps(operator, at, work.new)
     fresh: Iterator[pa.RecordBatch] = iter(())
     frame = marked
@@ -226,7 +235,7 @@ def _keep(
 def _staying(
     work: Work, path: Path, columns: Sequence[str], bound: int | None
 ) -> Iterator[pa.RecordBatch]:
-    for batch in pq.ParquetFile(path).iter_batches(BATCH_ROWS):
+    for batch in held_batches(path):
         unmatched = int(batch.column(UNMATCHED).to_numpy().sum())
         work.dropped = replace(work.dropped, unmatched=work.dropped.unmatched + unmatched)
         mask = batch.column(_STAYS).to_numpy(zero_copy_only=False).astype(np.bool_)
