@@ -5,8 +5,6 @@ A hidden column goes along from the inputs to the result. Who wrote the query do
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import DataFrame
 
 from .port import InvalidQuery
@@ -30,9 +28,7 @@ def with_rows(catalyst: Catalyst, plan: Node) -> DataFrame:
 
     Every call into the JVM costs as much as the work of many rows, so lists stay there.
     """
-    logical = catalyst.session._jvm.org.apache.spark.sql.catalyst.plans.logical
-    below, row = _carried(catalyst, logical, plan)
-    return catalyst.frame(logical.Project(plan.output().appended(row), below))
+    return catalyst.frame(_carried(catalyst, plan)[0])
 
 
 def in_total_order(catalyst: Catalyst, plan: Node) -> DataFrame:
@@ -49,24 +45,27 @@ def in_total_order(catalyst: Catalyst, plan: Node) -> DataFrame:
     return catalyst.frame(total)
 
 
-def _carried(catalyst: Catalyst, logical: Any, node: Node) -> tuple[Node, Node]:
+def _carried(catalyst: Catalyst, node: Node) -> tuple[Node, Node]:
     """The node with `ROW` among its columns, and that column."""
     name = kind(node)
     if name == "Project":
         last = node.output().last()
         if last.name() == ROW:
             return node, last
-    below = [_carried(catalyst, logical, child) for child in children(node)]
+    nodes = children(node)
+    below = [_carried(catalyst, child) for child in nodes]
     plan, row = below[0]
     match name:
         case "Project":
-            return logical.Project(node.projectList().appended(row), plan), row
+            return node.copy(node.projectList().appended(row), plan), row
         case "Expand":
             return catalyst.expand(node, [row], plan), row
         case "Union":
             branches = [
-                logical.Project(child.output().appended(column), branch)
-                for child, (branch, column) in zip(children(node), below, strict=True)
+                branch
+                if kind(child) == "Project"
+                else catalyst.project([*items(child.output()), column], branch)
+                for child, (branch, column) in zip(nodes, below, strict=True)
             ]
             union = node.withNewChildren(catalyst.seq(branches))
             return union, union.output().last()

@@ -10,7 +10,7 @@ import pytest
 
 from protocol.instant import Instant
 from protocol.metadata.engine import TransformResponseInvalidQuery, TransformResponseSuccess
-from tests.workers.engine.changes import APPEND, CITIES, cities
+from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, RETRACT, WAS, cities, listed
 from tests.workers.engine.requests import Derivative, sql
 
 if TYPE_CHECKING:
@@ -151,11 +151,25 @@ def test_a_query_that_takes_too_long_is_cancelled(spark: SparkSession, tmp_path:
 
 
 def test_unpivot_is_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
-    query = (
-        "select op, event_time, k, v from "
-        "(select * from cities unpivot (v for k in (n as `number`, offset as `place`)))"
+    from workers.engine.spark_engine import SparkEngine
+
+    derivative = Derivative(
+        engine=SparkEngine(spark),
+        folder=tmp_path,
+        transform=sql(
+            "select op, event_time, k, v from "
+            "(select * from cities unpivot (v for k in (n as `number`, offset as `place`)))"
+        ),
+        schemas={"cities": CITIES},
     )
-    assert isinstance(answer(spark, tmp_path, query), TransformResponseSuccess)
+    response = derivative.run({"cities": cities((WAS, "a", 1), (NOW_IS, "a", 2))})
+    assert isinstance(response, TransformResponseSuccess), response
+    assert listed(derivative.table(), "op", "k", "v") == [
+        (RETRACT, "number", 1),
+        (WAS, "place", 0),
+        (NOW_IS, "number", 2),
+        (APPEND, "place", 1),
+    ]
 
 
 @pytest.mark.parametrize("moment", ["now()", "current_date", "cast('now' as timestamp)"])
