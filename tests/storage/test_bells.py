@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -74,10 +75,23 @@ def test_the_pipe_of_a_killed_process_is_cleared_away(pipes: PipeBell, tmp_path:
     assert list(folder.iterdir()) == []
 
 
-def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeBell) -> None:
+def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeBell, tmp_path: Path) -> None:
     pipes.ring(Topic.WORK)
     with pipes.listen(Topic.WORK) as listener:
-        for _ in range(70_000):
-            pipes.ring(Topic.WORK)
+        pipe = next((tmp_path / "a long folder name" / "bells").iterdir())
+        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(handle, b"!" * 4096):
+                pass
+        os.close(handle)
+        pipes.ring(Topic.WORK)
         assert listener.wait(LONG_S)
+        assert not listener.wait(SOON_S)
+
+
+def test_where_no_pipe_can_be_made_nothing_is_heard_and_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    bell = PipeBell(tmp_path / "file" / "bells")
+    bell.ring(Topic.WORK)
+    with bell.listen(Topic.WORK) as listener:
         assert not listener.wait(SOON_S)
