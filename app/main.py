@@ -8,11 +8,12 @@ framework), `Transfers` (WebSockets), FastAPI (everything else).
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-
 from threading import Semaphore
+
 from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -23,6 +24,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from protocol.errors import BadInput, NodeError
+from storage.upkeep.sweep import remove_abandoned, repair_recent_mirrors
 
 from .following import Follower
 from .http import audit, datasets, identity, jobs, login, schemas, system, uploads, variables
@@ -75,6 +77,7 @@ CORS_EXPOSED = (
 MAX_PASSWORDS = 4
 """Passwords checked at once; each takes memory and a core."""
 SWEEP_PAUSE_S = 3600.0
+SWEEPS_A_DAY = 24
 
 
 class InvalidRequest(BadInput):
@@ -104,10 +107,10 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         api.state.uploads = CapacityLimiter(MAX_UPLOADS)
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
+        api.state.reads = Semaphore(MAX_READS)
         api.state.watchers = set()
         node.watch.start()
         ticker = Ticker(node)
-        api.state.reads = Semaphore(MAX_READS)
         ticker.start()
         sweeping = asyncio.create_task(_sweep(node))
         mirrors = MirrorRunner(node)
@@ -161,9 +164,12 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 async def _sweep(node: Node) -> None:
     """Clear away what an earlier run left, and now and then what is old; nothing depends on it."""
     await _try_to(node.uploads.sweep, node.stores.jobs)
-    while True:
+    for number in itertools.count():
         await _try_to(clear_away, node)
         await _try_to(forget_old_deeds, node)
+        await _try_to(repair_recent_mirrors, node.stores)
+        if number % SWEEPS_A_DAY == 0:
+            await _try_to(remove_abandoned, node.stores)
         await asyncio.sleep(SWEEP_PAUSE_S)
 
 

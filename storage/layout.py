@@ -45,6 +45,8 @@ ALIAS = "alias"
 ALIAS_PATH = PurePosixPath("info", ALIAS)
 MAX_INFO_BYTES = 1024
 """Longest alias or note that is read."""
+EXCHANGE = ".exchange"
+"""In a bucket: files on their way between a worker and Spark's executors."""
 PENDING_PREFIX = ".pending-"
 """Start of the names of files being written."""
 

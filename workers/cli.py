@@ -104,7 +104,10 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
 
     session = start_spark(
         SparkOptions(
-            master=settings.spark_master, memory=settings.spark_driver_memory, scratch=scratch
+            master=settings.spark_master,
+            memory=settings.spark_driver_memory,
+            scratch=scratch,
+            exchange=_exchange(settings),
         )
     )
     first, *others = engines(settings, session)
@@ -168,6 +171,13 @@ def _merge_states(settings: WorkerSettings) -> Any:
     if settings.merge_state_bytes == 0:
         return None
     return MergeStates(states_folder(settings.data), max_bytes=settings.merge_state_bytes)
+
+
+def _exchange(settings: WorkerSettings) -> str | None:
+    """The bucket, if Spark's executors run elsewhere; files are on a disk all of them see."""
+    in_bucket = settings.objects_url is not None and settings.objects_url.startswith("s3")
+    remote = not settings.spark_master.startswith("local[") and settings.spark_master != "local"
+    return settings.objects_url if in_bucket and remote else None
 
 
 def _fetch_rules(settings: WorkerSettings) -> Any:

@@ -14,7 +14,10 @@ from protocol.metadata.data import DataSlice
 from protocol.metadata.events import AddData, ExecuteTransform
 from protocol.multihash import Multihash
 from storage.dataset import Dataset, InvalidInterval
+from storage.layout import KIND_FOLDERS, dataset_folder
 from storage.values import ObjectKind
+
+from .engine.exchange import remember
 
 COPY_BYTES = 1 << 20
 REMEMBERED_DATASETS = 256
@@ -60,6 +63,8 @@ def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: P
         with partial.open("wb") as out:
             shutil.copyfileobj(stream, out, COPY_BYTES)
         partial.replace(copy)
+    if kind in KIND_FOLDERS:  # executors elsewhere read the object itself
+        remember(copy, f"{dataset_folder(dataset.id)}/{KIND_FOLDERS[kind]}/{content}")
     return copy
 
 

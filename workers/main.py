@@ -31,6 +31,7 @@ from storage.tracing import span
 from storage.values import DatasetEntry, Failed, Job, JobEnd, JobOutcome, Succeeded
 
 from .compact.run import run_compaction
+from .engine import exchange
 from .ingest.group import Batch, IngestGroup
 from .ingest.poll import run_poll
 from .ingest.run import Bench
@@ -113,7 +114,17 @@ class Worker:
             span(f"job {first.spec.kind}", "consumer", first.spec.trace) as trace,
             part_of(trace or first.spec.trace, dataset=str(first.spec.dataset), job=first.id),
         ):
-            self._run(group)
+            try:
+                self._run(group)
+            finally:
+                self._clear()
+
+    def _clear(self) -> None:
+        """What executors were sent is needed no more; what stays is collected as abandoned."""
+        try:
+            exchange.clear()
+        except NodeError:
+            LOGGER.exception("files for executors stay behind")
 
     def _run(self, group: Sequence[Job]) -> None:
         began = time.monotonic()

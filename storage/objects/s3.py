@@ -4,6 +4,7 @@
     ├─ fed01…/{blocks,data,checkpoints,refs,info}/…   a dataset, laid out as ODF has it
     ├─ .spooled/fed01…/f1620…                         spooled bodies on their way in
     ├─ .staging/fed01…/<kind>/f1620…/<random>         put by presigned URL, not yet believed
+    ├─ .exchange/…                                    files for Spark's executors
     ├─ .quarantine/fed01…/<kind>/f1620…               found damaged, for a person to look at
     └─ .renewed, .condemned/fed01…/<kind>/f1620…      empty marks, see `s3_age.py`
 
@@ -36,6 +37,7 @@ from ..clock import Clock, system_clock
 from ..errors import ObjectNotFound
 from ..layout import (
     ALIAS,
+    EXCHANGE,
     KIND_FOLDERS,
     MAX_INFO_BYTES,
     dataset_folder,
@@ -250,10 +252,10 @@ class S3ObjectStore:
         """
         limit, removed = (now or datetime.now(UTC)) - ABANDONED_AFTER, 0
         limit = limit if before is None else min(limit, before.to_datetime())
-        for place in (STAGING, RENEWED, CONDEMNED):
+        for place in (STAGING, EXCHANGE, RENEWED, CONDEMNED):
             for left in self.bucket.walk(f"{place}/"):
                 if left.modified < limit:
-                    removed += place == STAGING
+                    removed += place in (STAGING, EXCHANGE)
                     if not dry_run:
                         self.bucket.call("delete_object", left.name)
         return removed + self._abort_uploads(limit, dry_run=dry_run)

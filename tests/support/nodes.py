@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,13 @@ class RunningNode:
     url: str
     data: Path
     process: subprocess.Popen[bytes]
+    env: dict[str, str] = field(default_factory=dict)
+    """What it was told by the environment."""
 
     def token(self, account: str = "kamu", *words: str) -> str:
         """A new bearer token of the account, made by the administrator's command."""
-        done = odf("token", "create", "--account", account, "--data", self.data, *words, "--json")
+        create = ("token", "create", "--account", account, "--data", self.data)
+        done = odf(*create, *words, "--json", **self.env)
         return str(json.loads(done.stdout)["token"])
 
     def http(self, token: str | None = None) -> httpx.Client:
@@ -72,7 +75,7 @@ def served(data: Path, *words: str, **env: Any) -> Iterator[RunningNode]:
     url = f"http://127.0.0.1:{port}"
     try:
         wait_until(lambda: answers(url) or process.poll() is not None, "the node", seconds=60)
-        yield RunningNode(url, data, process)
+        yield RunningNode(url, data, process, env)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

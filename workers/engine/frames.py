@@ -18,6 +18,7 @@ from protocol.errors import BadInput
 
 from ..conform import carrier
 from ..merge.columns import col
+from .exchange import exchange_of, read_remotely, write_remotely
 
 BATCH_ROWS = 65_536
 _SCALARS: tuple[tuple[str, T.DataType], ...] = (
@@ -80,6 +81,8 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 
 def read_parquet(session: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:
     """Rows of the files, columns by name; a column a file lacks is null in its rows."""
+    if paths and (url := exchange_of(session)) is not None:
+        return read_remotely(session, url, paths, spark_schema(schema))
     reader = session.read.schema(spark_schema(schema))
     return reader.parquet(*[str(path) for path in paths])
 
@@ -115,5 +118,7 @@ def written_files(frame: DataFrame, scratch: Path) -> list[Path]:
     """
     folder = scratch / "sorted"
     shutil.rmtree(folder, ignore_errors=True)
+    if (url := exchange_of(frame.sparkSession)) is not None:
+        return write_remotely(frame, url, folder)
     frame.write.option("compression", "snappy").parquet(str(folder))
     return sorted(folder.glob("part-*.parquet"))

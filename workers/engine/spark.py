@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from .exchange import SETTING
 from .java import java_home
 
 LOCAL_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -73,6 +74,8 @@ class SparkOptions:
     memory: str = "1g"
     scratch: Path | None = None
     shuffle_partitions: int = 4
+    exchange: str | None = None
+    """URL of the bucket through which executors elsewhere read and write; None: they are here."""
 
 
 def start_spark(options: SparkOptions) -> SparkSession:
@@ -93,8 +96,10 @@ def start_spark(options: SparkOptions) -> SparkSession:
 
 
 def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
+    exchange = {} if options.exchange is None else {SETTING: options.exchange}
     return {
         **FIXED_SETTINGS,
+        **exchange,
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "blocks"),
@@ -105,7 +110,8 @@ def _prepare_environment(options: SparkOptions, scratch: Path) -> None:
     cache = Path(tempfile.gettempdir()) / "odf-node"
     os.environ["JAVA_HOME"] = str(java_home(os.environ, cache))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if options.master.startswith("local"):  # else executors have to reach this process
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logging_file = scratch / "log4j2.properties"
     logging_file.write_text(QUIET.strip() + "\n")
     flags = [f"-Dlog4j2.configurationFile=file:{logging_file}", f"-Djava.io.tmpdir={scratch}"]
