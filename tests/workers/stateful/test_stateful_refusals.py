@@ -58,6 +58,8 @@ def refusal(spark: SparkSession, folder: Path, query: str) -> InvalidQuery:
          "from x group by v, window(event_time, '1 day')))) where p < 3"), "event time"),
         (DAILY.format("map(max(k), max(v)) as m"), "maps"),
         (DAILY.format("1 as op"), "leave it out"),
+        (("select event_time, k, nil from (select *, null as nil from x) qualify row_number() "
+         "over (partition by k order by event_time desc) = 1"), "CAST"),
     ],
 )  # fmt: skip
 def test_a_query_that_needs_all_rows_is_refused_with_a_way_out(

@@ -17,7 +17,7 @@ from tests.workers.tables import arrow_type, cases, plain, value_from
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 QUERIES: dict[str, str | None] = {
     "transform-015": None,

@@ -46,7 +46,7 @@ def read_ranking(query: Recogniser, node: Node, wanted: set[int], limits: Limits
     columns = [(f"c{place}", each) for place, each in enumerate(shown)]
     columns += [(f"p{place}", each) for place, each in enumerate(partition)]
     columns += [(f"s{place}", each) for place, each in enumerate(sorts)]
-    time, by_time, in_time = _ranked_time(part, partition, sorts)
+    time, by_time = _ranked_time(part, partition, sorts)
     columns.append(("t", time))
     side = query.side(
         part,
@@ -73,7 +73,7 @@ def read_ranking(query: Recogniser, node: Node, wanted: set[int], limits: Limits
     kept = {
         key: value
         for key, value in part.times.items()
-        if (timed and not descending) or (in_time and key in lasting)
+        if (timed and not descending) or (by_time and key in lasting)
     }
     return Part(
         build=made,
@@ -86,19 +86,17 @@ def read_ranking(query: Recogniser, node: Node, wanted: set[int], limits: Limits
     )
 
 
-def _ranked_time(
-    part: Part, partition: Sequence[Node], sorts: Sequence[Node]
-) -> tuple[Node, bool, bool]:
+def _ranked_time(part: Part, partition: Sequence[Node], sorts: Sequence[Node]) -> tuple[Node, bool]:
     """The time that says when rows of a ranking are final, whether a partition lies within one."""
     for each in partition:
         if time_of(each, part.times) is not None:
-            return each, True, True
+            return each, True
     for each in sorts:
         if time_of(each, part.times) is not None:
-            return each, False, False
+            return each, False
     for each in part.output:
         if expr_id(each) in part.times:
-            return each, False, False
+            return each, False
     raise NotIncremental(
         "a ranking needs the event time of its rows, or it has to keep all of them for ever: "
         "select it below the row_number()"

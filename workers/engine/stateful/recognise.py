@@ -304,7 +304,9 @@ class Recogniser:
         bucket: tuple[str, ...],
     ) -> Side:
         for name, expression in columns:
-            if "map<" in type_of(expression).simpleString():
+            if "void" in (of := type_of(expression).simpleString()):
+                raise NotIncremental(f"{expression.sql()} is always NULL: give it a type by CAST")
+            if "map<" in of:
                 raise NotIncremental(
                     f"maps cannot be compared: take what is needed of {expression.sql()} ({name})"
                 )
