@@ -11,6 +11,8 @@ from .usecases.follow import follow
 from .wiring import Node
 
 STOP_S = 5.0
+SHORTEST_PAUSE_S = 0.05
+"""However often the bell rings: on PostgreSQL a look at the log holds up its writers."""
 _log = logging.getLogger("odf.follow")
 
 
@@ -41,3 +43,4 @@ class Follower:
                     _log.exception("derivatives were not looked after")
                     pause_s = self._node.settings.follow_poll_s
                 bell.wait(pause_s)
+                self._stop.wait(SHORTEST_PAUSE_S)

@@ -284,3 +284,34 @@ def test_metadata_of_inputs_leaves_a_derivative_as_it_is(client, stores, cities,
     commit(cities, SetInfo(description="cities"), at=50)
     time.sleep(0.5)
     assert client.get("/tens").json()["head"] == head
+
+
+def test_the_command_line_defines_refreshes_and_shows(
+    service, client, stores, cities, working, tmp_path
+):
+    import json
+
+    from click.testing import CliRunner
+
+    from app.cli.main import main
+
+    def run(*words):
+        done = CliRunner().invoke(main, [*words, "--token", service.token()])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    path = tmp_path / "tens.json"
+    path.write_text(json.dumps(manifest("tens", TENS, "cities")))
+    shown = run("dataset", "create", str(path), "--node", service.url, "--dry-run")
+    assert "outcome: valid" in shown
+    assert client.get("/tens").status_code == 404
+    run("dataset", "create", str(path), "--node", service.url)
+    add_rows(stores, cities, [(DAY.format(1), "A", 1)], tmp_path, at=10)
+    receipt = json.loads(run("refresh", f"{service.url}/tens", "--recursive", "--json"))
+    assert receipt["engine"] in ("datafusion", None)
+    until(client, "tens", up_to_date)
+    assert client.get("/tens").json()["records"] == 1
+    text = run("refresh", f"{service.url}/tens")
+    assert "up to date" in text or "up-to-date" in text
+    shown = run("dataset", "dependencies", f"{service.url}/cities")
+    assert shown.startswith("-> tens")
