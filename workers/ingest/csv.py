@@ -245,15 +245,15 @@ def _kind(text: str) -> str:
 
 
 def _arrow_agrees(path: Path, form: CsvFormat) -> bool:
-    """Arrow's tokenizer knows no escape that counts inside quotes only."""
-    if form.escape is None or form.escape == form.quote:
-        return True
-    escape, quote = form.escape.encode(), form.quote.encode()
-    escapes = quotes = False
+    """Arrow's tokenizer knows no escape that counts inside quotes only, and takes a value whose
+    quote is never closed; then the number of quotes is odd."""
+    quote = form.quote.encode()
+    escape = b"" if form.escape in (None, form.quote) else str(form.escape).encode()
+    escapes, quotes = False, 0
     with path.open("rb") as stream:
         while chunk := stream.read(_SCAN_BYTES):
-            escapes = escapes or escape in chunk
-            quotes = quotes or quote in chunk
+            escapes = escapes or bool(escape and escape in chunk)
+            quotes += chunk.count(quote)
             if escapes and quotes:
                 return False
-    return True
+    return quotes % 2 == 0

@@ -40,6 +40,7 @@ class JsonScanner:
         self._counted, self._line = 0, 1
         self._at_end = False
         self._started = False
+        self._failed_at = 0
 
     @property
     def line(self) -> int:
@@ -73,6 +74,8 @@ class JsonScanner:
                 value, end = _DECODER.raw_decode(self._buffer, self._position)
             except (ValueError, RecursionError) as bad:
                 failure: Exception = bad
+                # Counted from here, since reading on forgets what was passed.
+                self._failed_at = getattr(bad, "pos", 0) - self._position
             else:
                 # A number that touches the end may go on in the next chunk.
                 whole = isinstance(value, dict | list) or type(value) is str
@@ -115,10 +118,10 @@ class JsonScanner:
         return not self._at_end
 
     def _too_large_or(self, failure: Exception) -> Exception:
-        near = self._position + self._limits.row_bytes // 2
+        near = self._limits.row_bytes // 2
         if (
             isinstance(failure, json.JSONDecodeError)
-            and failure.pos < near
+            and self._failed_at < near
             and not failure.msg.startswith("Unterminated string")
         ):
             return self._bad(failure)
@@ -130,7 +133,7 @@ class JsonScanner:
             return BadRow("the value is nested too deeply", line=line)
         reason = str(failure)
         if isinstance(failure, json.JSONDecodeError):
-            line += self._buffer.count("\n", self._position, failure.pos)
+            line += self._buffer.count("\n", self._position, self._position + self._failed_at)
             reason = failure.msg
         return BadRow(f"not JSON ({reason})", line=line, value=self._excerpt())
 
