@@ -50,7 +50,11 @@ class Outcome:
 def torment(
     folder: Path, shape: Shape, *, seconds: float, seed: int, pause: float, kills: int = 10**9
 ) -> Outcome:
-    """Until the time is over or so many were killed. Raises `AssertionError` when anything acknowledged is lost, or anything is damaged."""
+    """Until the time is over or so many were killed.
+
+    Raises:
+        AssertionError: anything acknowledged is lost, or anything is damaged.
+    """
     with world(folder, shape) as here:
         stop, over = threading.Event(), threading.Event()
         started = clients.run(here.url, _token(here), folder, stop, each=2)
