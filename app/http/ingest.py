@@ -99,12 +99,12 @@ async def _content(request: Request, node: Node) -> Content:
     headers, limit = request.headers, node.settings.max_body_bytes
     media_type, encoding = headers.get("content-type"), headers.get("content-encoding", "")
     announced = headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > limit + OVERHEAD_BYTES:
-        raise BodyTooLong(limit)
     is_form = (media_type or "").lower().startswith(FORM)
+    sent = limit + OVERHEAD_BYTES if is_form else limit
+    if announced.isdigit() and int(announced) > sent:
+        raise BodyTooLong(limit)
     if announced.isdigit() and int(announced) <= INLINE_BYTES and not (is_form or encoding):
         return Content([await _at_once(request, node)], media_type)
-    sent = limit + OVERHEAD_BYTES if is_form else limit
     body = Body(request.receive, limit=sent, idle_s=node.settings.body_idle_s)
     ratio = node.settings.max_unpacked_ratio
     chunks = decoded(body.chunks(), encoding, limit=sent, ratio=ratio)
