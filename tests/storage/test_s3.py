@@ -125,6 +125,31 @@ def test_listing_and_removal_go_on_beyond_one_page(store: S3ObjectStore, bucket:
     assert names(bucket) == []
 
 
+@pytest.mark.parametrize("count", [0, 1000, 1001, 10_001])
+def test_every_page_of_a_listing_is_read_once(
+    store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Pages as the server gives them; so many real objects would take half a minute."""
+    start = f"{bucket.location.prefix}{DATASET.multibase}/data/"
+    hashes = sorted(str(Multihash.of(str(number).encode())) for number in range(count))
+    facts = {"Size": 1, "ETag": "x", "LastModified": datetime(2026, 1, 1, tzinfo=UTC)}
+    asked: list[str] = []
+
+    def page(operation: str, Prefix: str, ContinuationToken: str = "0") -> dict[str, Any]:
+        assert operation == "list_objects_v2"
+        if Prefix != start:
+            return {"IsTruncated": False}
+        asked.append(ContinuationToken)
+        at = int(ContinuationToken)
+        found = [{"Key": start + name, **facts} for name in hashes[at : at + 1000]]
+        more = {"IsTruncated": True, "NextContinuationToken": str(at + 1000)}
+        return {"Contents": found, **(more if at + 1000 < count else {"IsTruncated": False})}
+
+    monkeypatch.setattr(Bucket, "call", lambda _self, *words, **more: page(*words, **more))
+    assert [str(info.key.hash) for info in store.list(DATASET)] == hashes
+    assert asked == [str(at) for at in range(0, max(1, count), 1000)]
+
+
 # --- large objects --------------------------------------------------------------------------
 
 
@@ -310,6 +335,25 @@ def test_an_upload_url_cannot_be_widened(store: S3ObjectStore, bucket: Bucket) -
     assert httpx.get(url.url).status_code == 403
     assert httpx.delete(url.url).status_code == 403
     assert names(bucket) == []
+
+
+def test_a_download_url_cannot_be_widened(store: S3ObjectStore) -> None:
+    other = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(b"jello"))
+    store.put(KEY, [CONTENT])
+    store.put(other, [b"jello"])
+    store.write_ref(DATASET, "head", HASH)
+    url = store.download_url(KEY, ttl=MINUTE)
+    assert url is not None
+    there = urlsplit(url.url).path
+    elsewhere = url.url.replace(str(HASH), str(other.hash))
+    reference = url.url.replace(there, there.replace(f"data/{HASH}", "refs/head"))
+    listing = changed(url.url.replace(there, f"/{BUCKET}/"), **{"list-type": "2"})
+    longer = changed(url.url, **{"X-Amz-Expires": "43200"})
+    for wider in (elsewhere, reference, listing, longer):
+        assert wider != url.url
+        answer = httpx.get(wider)
+        assert answer.status_code == 403
+        assert b"jello" not in answer.content
 
 
 def test_an_expired_url_is_refused(store: S3ObjectStore, bucket: Bucket) -> None:
