@@ -79,9 +79,9 @@ def pull(
     """Copy a dataset, or what is new in it, into the folder DIR.
 
     SOURCE is odf+http(s)://… (smart protocol), http(s)://… (simple protocol), s3://…, another
-    folder, or REPOSITORY/[ACCOUNT/]NAME (see `odf-node repo`). It may be left out for a folder that was
-    pulled before. Every block and object is checked against its hash before anything becomes
-    visible; what an interrupted pull has fetched is not fetched again.
+    folder, or REPOSITORY/[ACCOUNT/]NAME (see `odf-node repo`). It may be left out for a folder
+    that was pulled before. Every block and object is checked against its hash before anything
+    becomes visible; what an interrupted pull has fetched is not fetched again.
 
     With --mirror the folder is pulled again and again: what is new is printed, and a source
     that cannot be reached for a while is waited for. With --mirror and odf+http(s)://… in place
