@@ -92,9 +92,13 @@ def pull(
     place = read_place(source, Repositories())
     into = Location.parse(target)
     if mirror and into.transfer is Transfer.SMART:
-        seen = source_token or place.token
-        receipt = mirror_at(
-            into, place.location, token=token, source_token=seen, force=force, visibility=visibility
+        receipt = mirror_at(  # the token of a repository is for that repository, not for a node
+            into,
+            place.location,
+            token=token,
+            source_token=source_token,
+            force=force,
+            visibility=visibility,
         )
         heads = {"oldHead": receipt.pop("prevHead"), "newHead": receipt.pop("head")}
         _print_data({**receipt, **heads}, as_json=as_json)
