@@ -5,21 +5,20 @@ The list of slices is remembered by head, so that the next ingest reads new bloc
 
 from __future__ import annotations
 
-import shutil
 from collections import OrderedDict
 from pathlib import Path
-from typing import BinaryIO
 
 from protocol.metadata.data import DataSlice
 from protocol.metadata.events import AddData, ExecuteTransform
 from protocol.multihash import Multihash
+from storage import local_files
 from storage.dataset import Dataset, InvalidInterval
 from storage.layout import KIND_FOLDERS, dataset_folder
 from storage.values import ObjectKind
 
 from .engine.exchange import remember
 
-COPY_BYTES = 1 << 20
+COPY_BYTES = local_files.COPY_BYTES
 REMEMBERED_DATASETS = 256
 
 
@@ -46,30 +45,12 @@ class SliceLists:
 
 
 def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:
-    """The object as a file: in place if the store keeps files, else a copy in `folder`.
+    """As `storage.local_files.local_file`; executors elsewhere find the object of a copy.
 
     Raises:
         ObjectNotFound: the dataset has no such object.
     """
-    copy = folder / str(content)
-    if copy.exists():
-        return copy
-    with dataset.open_object(kind, content) as stream:
-        place = _place(stream)
-        if place is not None:
-            return place
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = copy.with_suffix(".part")
-        with partial.open("wb") as out:
-            shutil.copyfileobj(stream, out, COPY_BYTES)
-        partial.replace(copy)
-    if kind in KIND_FOLDERS:  # executors elsewhere read the object itself
-        remember(copy, f"{dataset_folder(dataset.id)}/{KIND_FOLDERS[kind]}/{content}")
-    return copy
-
-
-def _place(stream: BinaryIO) -> Path | None:
-    name = getattr(stream, "name", None)
-    if isinstance(name, str) and Path(name).is_file():
-        return Path(name).absolute()
-    return None
+    path = local_files.local_file(dataset, kind, content, folder)
+    if path.parent == folder and kind in KIND_FOLDERS:
+        remember(path, f"{dataset_folder(dataset.id)}/{KIND_FOLDERS[kind]}/{content}")
+    return path
