@@ -15,6 +15,7 @@ from app.wiring import open_node
 from storage.ingest_job import IngestReceipt
 from storage.mirror_job import MirrorReceipt
 from storage.poll_job import PollReceipt
+from storage.transform_job import TransformReceipt
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 METHODS = {"get", "head", "put", "post", "patch", "delete"}
@@ -98,7 +99,7 @@ def test_every_reference_of_the_document_leads_somewhere(written):
 
 
 def test_receipts_are_described_field_by_field(written):
-    for receipt in (IngestReceipt, PollReceipt, MirrorReceipt):
+    for receipt in (IngestReceipt, PollReceipt, MirrorReceipt, TransformReceipt):
         described = written["components"]["schemas"][receipt.__name__]
         fields = [field.encode_name for field in msgspec.structs.fields(receipt)]
         assert list(described["properties"]) == fields == described["required"]
