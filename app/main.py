@@ -45,7 +45,6 @@ from .http.quick_reads import QuickReads
 from .http.read import MAX_READS, add_read_routes
 from .http.refresh import add_refresh
 from .http.schedules import add_schedule_routes
-from .http.system import app_version
 from .http.transfer import add_transfer_routes
 from .http.variables import add_variable_routes
 from .http.verify import add_verify_routes
@@ -56,6 +55,7 @@ from .ticking import Ticker
 from .usecases.audit import forget_old_deeds
 from .usecases.objects import AtHand
 from .usecases.uploaded_files import clear_away
+from .version import app_version
 from .wiring import Node
 from .ws.sockets import Transfers
 

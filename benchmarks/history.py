@@ -46,7 +46,8 @@ from storage.values import ObjectKey, ObjectKind
 from tests.workers.datasets import created, now, upload
 from workers.engine.spark import SparkOptions, start_spark
 from workers.engine.spark_engine import SparkEngine
-from workers.ingest.run import Bench, run_ingest
+from workers.ingest.bench import Bench
+from workers.ingest.run import run_ingest
 from workers.slices import Cut, write_slices
 from workers.warmup import warm_up
 from workers.write import SlicePlan

@@ -33,7 +33,7 @@ from storage.values import ObjectKey, ObjectKind
 from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment, root
 from workers.engine.spark import SparkOptions, start_spark
 from workers.engine.spark_engine import SparkEngine
-from workers.ingest.run import Bench
+from workers.ingest.bench import Bench
 from workers.transform.files import chunks
 from workers.transform.run import run_transform
 from workers.write import described, write_batches

@@ -32,9 +32,9 @@ from storage.values import DatasetEntry, Failed, Job, JobEnd, JobOutcome, Succee
 
 from .compact.run import run_compaction
 from .engine import exchange
+from .ingest.bench import Bench
 from .ingest.group import Batch, IngestGroup
 from .ingest.poll import run_poll
-from .ingest.run import Bench
 from .lease import held
 from .log import LOGGER, line
 from .meter import Meter

@@ -23,7 +23,8 @@ from storage.merge_state.store import MergeStates
 from storage.stores import Stores
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
-from .ingest.run import Bench, run_ingest
+from .ingest.bench import Bench
+from .ingest.run import run_ingest
 
 _ROWS = (
     b'{"event_time": "2020-01-01", "city": "A", "population": 1, "share": 0.5}\n',

@@ -44,10 +44,10 @@ def serve(**given: Any) -> None:
 
 def run(settings: Settings) -> None:
     """Serve until a signal arrives; workers end with the service."""
-    from ..http.system import app_version
     from ..main import build_app
     from ..server import NodeServer, server_config
     from ..supervisor import Supervisor, worker_command
+    from ..version import app_version
     from ..wiring import open_node
 
     set_up(settings.log_level, settings.log_format)

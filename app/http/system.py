@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import platform
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from ..observe.metrics import CONTENT_TYPE, page
+from ..version import app_version
 from ..wiring import Node
 from .answers import JsonAnswer
 from .deps import NodeDep
 
 router = APIRouter(prefix="/system", tags=["system"])
-DISTRIBUTION = "odf-node"
 
 
 @router.get("/health", summary="Liveness, readiness and startup checks")
@@ -50,8 +49,6 @@ async def info(node: NodeDep) -> Response:
 @router.get("/metrics", summary="Counts and durations, for Prometheus")
 async def metrics(node: NodeDep) -> Response:
     """In the text format of Prometheus; of this process, and of the node's queue."""
-    from ..observe.metrics import CONTENT_TYPE, page  # which imports this module
-
     return Response(await run_in_threadpool(page, node), media_type=CONTENT_TYPE)
 
 
@@ -61,11 +58,3 @@ def touch_database(node: Node) -> None:
 
 def type_name(failure: Exception) -> str:
     return f"database: {type(failure).__name__}"
-
-
-@lru_cache(maxsize=1)
-def app_version() -> str:
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from storage.gauges import Gauges, read_gauges
 
-from ..http.system import app_version
+from ..version import app_version
 from ..wiring import Node
 from .tally import BUCKETS_S, Tally
 

@@ -30,7 +30,7 @@ from storage.config import open_stores
 from storage.ingest_job import IngestPayload
 from storage.stores import Stores
 from storage.values import DatasetEntry, JobSpec, JobStatus, ObjectKey, ObjectKind
-from workers.ingest.run import Bench
+from workers.ingest.bench import Bench
 from workers.main import Worker
 from workers.merge.columns import POSITION
 

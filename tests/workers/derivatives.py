@@ -143,7 +143,7 @@ def add_rows(
 def bench_of(stores: Stores, scratch: Path, **options: Any) -> Any:
     """A bench on DataFusion alone."""
     from workers.engine.datafusion import DataFusionEngine
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
     from workers.transform.options import TransformOptions
 
     engine = DataFusionEngine()

@@ -26,7 +26,7 @@ from tests.workers.datasets import created, now, upload
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
 
 pytestmark = pytest.mark.spark
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -49,7 +49,7 @@ def stores() -> Stores:
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
     from workers.engine.spark_engine import SparkEngine
     from workers.fetch.values import FetchRules
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
 
     return Bench(
         session=spark,

@@ -47,7 +47,7 @@ from tests.workers import tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
 
 pytestmark = pytest.mark.spark
 BEGIN = Instant.parse("2000-01-01T00:00:00Z")
@@ -74,7 +74,7 @@ class Runner:
         from workers.engine.datafusion import DataFusionEngine
         from workers.engine.spark_engine import SparkEngine
         from workers.fetch.values import FetchRules
-        from workers.ingest.run import Bench
+        from workers.ingest.bench import Bench
 
         self.given, self.folder, self.web = case["given"], folder, web
         self.receipt: PollReceipt | None = None

@@ -67,7 +67,8 @@ def test_the_state_changes_no_byte(
     merge: MergeStrategy, spark: SparkSession, tmp_path: Path
 ) -> None:
     from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.run import Bench, run_ingest
+    from workers.ingest.bench import Bench
+    from workers.ingest.run import run_ingest
 
     chance = random.Random(3)
     batches = [batch(chance, merge) for _ in range(4)]
@@ -91,7 +92,8 @@ def test_the_state_changes_no_byte(
 
 
 def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
-    from workers.ingest.run import Bench, run_ingest
+    from workers.ingest.bench import Bench
+    from workers.ingest.run import run_ingest
 
     stores = memory_stores()
     none: Any = None
@@ -111,7 +113,8 @@ def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 10**6])
 def test_a_batch_is_cut_by_position_into_slices_of_one_move(rows: int, tmp_path: Path) -> None:
-    from workers.ingest.run import Bench, run_ingest
+    from workers.ingest.bench import Bench
+    from workers.ingest.run import run_ingest
     from workers.slices import Cut
 
     stores = memory_stores()

@@ -55,7 +55,7 @@ from workers.plan.poll import NothingToPoll, PollPlan, plan_poll
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
 
 NUMBERS = DataSchema(fields=(DataField(name="n", type=DataTypeInt64()),))
 ROWS = b'{"n": 1}\n{"n": 2}\n{"n": 3}\n'
@@ -137,7 +137,7 @@ def stores() -> Stores:
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Iterator[Bench]:
     from workers.engine.spark_engine import SparkEngine
     from workers.fetch.values import FetchRules
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
 
     scratch = tmp_path / "scratch"
     scratch.mkdir()

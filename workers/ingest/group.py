@@ -30,8 +30,9 @@ from ..history import local_file
 from ..meter import JobLost, Meter
 from ..plan.ingest import plan_ingest
 from ..write import Written
+from .bench import Bench
 from .merged import reads_history
-from .run import Bench, prepare, push_extras, put_slices, receipt
+from .run import prepare, push_extras, put_slices, receipt
 
 TOGETHER_S = 1.0
 """Seconds after which batches that are ready are committed, though more wait."""

@@ -25,7 +25,7 @@ from .merged import reads_history
 from .stage import Staged
 
 if TYPE_CHECKING:
-    from .run import Bench
+    from .bench import Bench
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,9 @@ from ..fetch.values import Fetched, FetchRequest
 from ..plan.ingest import plan_source
 from ..plan.poll import NothingToPoll, PollPlan, plan_poll
 from ..prepare.run import prepare as prepare_steps
+from .bench import Bench
 from .receipts import added_up, of_blocks, up_to_date
-from .run import Bench, Extras, commit, prepare
+from .run import Extras, commit, prepare
 
 
 @dataclass(slots=True)

@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from protocol.arrow_schema import from_arrow, to_arrow
 from protocol.attributes import Attributes
@@ -42,22 +41,17 @@ from storage.dataset import Dataset
 from storage.errors import RefConflict
 from storage.ingest_job import IngestPayload, IngestReceipt, slice_receipt
 from storage.linked import check_links, links_in
-from storage.merge_state.store import MergeStates
-from storage.ports import ObjectStore
 from storage.values import ObjectKey, ObjectKind
 
-from ..engine.port import Engine, InvalidQuery, engine_for
-from ..fetch.values import FetchRules
-from ..history import COPY_BYTES, SliceLists, local_file
+from ..engine.port import InvalidQuery, engine_for
+from ..history import COPY_BYTES, local_file
 from ..merge.columns import Operation
-from ..meter import Meter
 from ..plan.ingest import IngestPlan, plan_ingest
-from ..prepare.limits import PrepareLimits
 from ..slice_schema import slice_schema
-from ..slices import Cut, operations, write_slices
-from ..transform.options import TransformOptions
+from ..slices import operations, write_slices
 from ..write import SlicePlan, Written
-from .frame import BATCH_ROWS, Frame, Limits
+from .bench import Bench
+from .frame import BATCH_ROWS, Frame
 from .merged import MergeRun, merged, takes_operations
 from .met import relevant
 from .read import open_frame
@@ -74,33 +68,6 @@ class EngineFailed(BadInput):
 
 FEW_ROWS = 10
 """So many rows of a snapshot may vanish whatever their share."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What ingests work with; made once per worker."""
-
-    session: SparkSession
-    engine: Engine
-    """Spark; the others, if any, preprocess and transform."""
-    objects: ObjectStore
-    scratch: Path
-    limits: Limits = field(default_factory=Limits)
-    commit_attempts: int = 5
-    partitions: int = 4
-    small_rows: int = 200_000
-    more_engines: tuple[Engine, ...] = ()
-    fetch: FetchRules = field(default_factory=FetchRules)
-    preparation: PrepareLimits = field(default_factory=PrepareLimits)
-    poll_max_vanish_percent: int = 50
-    max_fetches: int = 1_000
-    slices: SliceLists = field(default_factory=SliceLists)
-    transforms: TransformOptions = field(default_factory=TransformOptions)
-    cut: Cut = field(default_factory=Cut)
-    states: MergeStates | None = None
-    """What merges need of histories; without it they read all slices."""
-    meter: Meter = field(default_factory=Meter)
-    """Of the job at hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

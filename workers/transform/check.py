@@ -21,7 +21,7 @@ from storage.stores import Stores
 from storage.transform_job import CheckPayload, CheckReceipt
 
 from ..engine.port import engine_for
-from ..ingest.run import Bench
+from ..ingest.bench import Bench
 from ..plan.transform import NO_SCHEMA
 from ..slice_schema import IncompatibleSchema
 from .chains import input_datasets

@@ -15,6 +15,7 @@ from protocol.identity import DatasetRef
 from storage.config import StoreSettings, open_stores
 
 from ..settings import WorkerSettings
+from ..start import scratch_of, worker_of
 
 DIFFERENT = 6
 
@@ -52,7 +53,6 @@ def deprecate(*, dataset: str, as_json: bool, **given: Any) -> None:
 
 def _deprecated(settings: WorkerSettings, name: str) -> Any:
     # Spark is imported late: `--help` and wrong names need none.
-    from ..cli import scratch_of, worker_of
     from ..main import Worker
     from .deprecate import deprecate as make_again
 

@@ -16,7 +16,7 @@ from storage.dataset import Dataset
 from storage.engines import Compatible, read_note, write_note
 from storage.stores import Stores
 
-from ..ingest.run import Bench
+from ..ingest.bench import Bench
 from .replay import NotVerifiable, replay
 
 Progress = Callable[[int], None]

@@ -31,7 +31,7 @@ from storage.errors import BlockNotFound, DatasetNotFound, ObjectNotFound
 from storage.stores import Stores
 
 from ..engine.port import UnsupportedEngine
-from ..ingest.run import Bench
+from ..ingest.bench import Bench
 from ..plan.transform import (
     Consumed,
     InputBlock,

@@ -29,7 +29,7 @@ from storage.transform_job import TransformPayload, TransformReceipt
 from storage.values import ObjectKey, ObjectKind
 
 from ..engine.port import Engine, engine_for
-from ..ingest.run import Bench
+from ..ingest.bench import Bench
 from ..plan.transform import (
     IterationLimits,
     ResetFirst,

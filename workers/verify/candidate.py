@@ -25,7 +25,7 @@ from storage.verify import EVERYTHING, DatasetSource, Interval
 from storage.verify_job import VerifyAnswer, VerifyPayload
 from storage.verify_source import MAX_BLOCK_BYTES
 
-from ..ingest.run import Bench
+from ..ingest.bench import Bench
 from .run import Subject, described, note, verify_dataset
 
 

@@ -19,6 +19,7 @@ from storage.verify_job import VerifyPayload, to_json
 from storage.verify_text import answer_text
 
 from ..settings import WorkerSettings
+from ..start import scratch_of, worker_of
 
 DAMAGED = 6
 
@@ -64,7 +65,6 @@ def _verified(
     settings: WorkerSettings, name: str, *, recursive: bool, after: str | None, upto: str | None
 ) -> Any:
     # Spark is imported late: `--help` and wrong names need none.
-    from ..cli import scratch_of, worker_of
     from ..main import Worker, now
     from .run import run_verification
 

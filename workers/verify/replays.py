@@ -28,7 +28,7 @@ from storage.verify_report import (
     VerifyReport,
 )
 
-from ..ingest.run import Bench
+from ..ingest.bench import Bench
 from ..transform.replay import NotVerifiable, Replayed, replay
 
 Progress = Callable[[str, int, int], None]

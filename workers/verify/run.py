@@ -24,7 +24,7 @@ from storage.verify_job import VerifiedDataset, VerifyAnswer, VerifyPayload, lis
 from storage.verify_note import ValidationNote, write_note
 from storage.verify_report import CANNOT_TELL, REPRODUCED
 
-from ..ingest.run import Bench
+from ..ingest.bench import Bench
 from .replays import Progress, Replays, replay_blocks
 
 

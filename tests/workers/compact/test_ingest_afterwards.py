@@ -37,7 +37,7 @@ def stores() -> Stores:
 @pytest.fixture
 def worker(spark: SparkSession, stores: Stores, tmp_path: Path) -> Worker:
     from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
     from workers.main import Worker
 
     bench = Bench(

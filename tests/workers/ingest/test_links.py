@@ -22,7 +22,7 @@ from tests.workers.datasets import created, ndjson, upload
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
 
 pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00Z")
@@ -59,7 +59,7 @@ def stores() -> Stores:
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
     from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
 
     return Bench(session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path)
 

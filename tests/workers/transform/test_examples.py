@@ -54,7 +54,7 @@ def first_rows(path: Path) -> bytes:
 
 def test_flights_and_weather_run_through_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
     from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.run import Bench
+    from workers.ingest.bench import Bench
     from workers.main import Worker
     from workers.transform.run import run_transform
 

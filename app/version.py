@@ -1,0 +1,16 @@
+"""Which version of the node this is."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+
+DISTRIBUTION = "odf-node"
+
+
+@lru_cache(maxsize=1)
+def app_version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,47 @@
+"""What the jobs of a worker work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from storage.merge_state.store import MergeStates
+from storage.ports import ObjectStore
+
+from ..engine.port import Engine
+from ..fetch.values import FetchRules
+from ..history import SliceLists
+from ..meter import Meter
+from ..prepare.limits import PrepareLimits
+from ..slices import Cut
+from ..transform.options import TransformOptions
+from .frame import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Made once per worker, from its settings."""
+
+    session: SparkSession
+    engine: Engine
+    """Spark; the others, if any, preprocess and transform."""
+    objects: ObjectStore
+    scratch: Path
+    limits: Limits = field(default_factory=Limits)
+    commit_attempts: int = 5
+    partitions: int = 4
+    small_rows: int = 200_000
+    more_engines: tuple[Engine, ...] = ()
+    fetch: FetchRules = field(default_factory=FetchRules)
+    preparation: PrepareLimits = field(default_factory=PrepareLimits)
+    poll_max_vanish_percent: int = 50
+    max_fetches: int = 1_000
+    slices: SliceLists = field(default_factory=SliceLists)
+    transforms: TransformOptions = field(default_factory=TransformOptions)
+    cut: Cut = field(default_factory=Cut)
+    states: MergeStates | None = None
+    """What merges need of histories; without it they read all slices."""
+    meter: Meter = field(default_factory=Meter)
+    """Of the job at hand."""

@@ -1,0 +1,144 @@
+"""A worker put together from its settings: its scratch folder, its engines, its bench."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from storage.sealing import open_keys
+from storage.stores import Stores
+
+from .settings import CONTAINER_ENVIRONMENT, WorkerSettings, environment
+
+SCRATCH_PREFIX = "odf-worker-"
+
+
+def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
+    from .engine.available import engines
+    from .engine.spark import SparkOptions, start_spark
+    from .ingest.bench import Bench
+    from .ingest.frame import Limits
+    from .prepare.limits import PrepareLimits
+    from .secrets import Secrets
+    from .slices import Cut
+
+    session = start_spark(
+        SparkOptions(
+            master=settings.spark_master,
+            memory=settings.spark_driver_memory,
+            scratch=scratch,
+            exchange=_exchange(settings),
+        )
+    )
+    first, *others = engines(settings, session)
+    archives = PrepareLimits(
+        max_bytes=settings.max_fetched_bytes,
+        max_ratio=settings.max_unpack_ratio,
+        max_entries=settings.max_archive_entries,
+        commands=frozenset(settings.pipe_commands),
+        command_seconds=settings.pipe_s,
+    )
+    bench = Bench(
+        session=session,
+        engine=first,
+        more_engines=tuple(others),
+        objects=stores.objects,
+        scratch=scratch,
+        limits=Limits(
+            columns=settings.max_columns,
+            cell_bytes=settings.max_cell_bytes,
+            row_bytes=settings.max_row_bytes,
+            archives=archives,
+        ),
+        cut=Cut(
+            rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
+        ),
+        states=_merge_states(settings),
+        commit_attempts=settings.commit_attempts,
+        fetch=_fetch_rules(settings),
+        preparation=archives,
+        poll_max_vanish_percent=settings.poll_max_vanish_percent,
+        max_fetches=settings.max_fetches,
+        transforms=_transforms(settings),
+    )
+    return make(
+        stores=stores,
+        bench=bench,
+        name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
+        lease=timedelta(seconds=settings.lease_s),
+        longest_pause_s=settings.poll_ms / 1000,
+        secrets=Secrets(stores, open_keys(settings.secrets_keys, settings.data)).of,
+    )
+
+
+def _transforms(settings: WorkerSettings) -> Any:
+    from .plan.transform import IterationLimits
+    from .transform.options import TransformOptions
+
+    return TransformOptions(
+        limits=IterationLimits(
+            rows=settings.transform_max_rows, bytes=settings.transform_max_bytes
+        ),
+        seconds=settings.transform_s,
+        reset_on_diverged=settings.reset_derivatives_on_diverged_input,
+        cache_bytes=settings.transform_cache_bytes,
+    )
+
+
+def _merge_states(settings: WorkerSettings) -> Any:
+    from storage.merge_state.store import MergeStates, states_folder
+
+    if settings.merge_state_bytes == 0:
+        return None
+    return MergeStates(states_folder(settings.data), max_bytes=settings.merge_state_bytes)
+
+
+def _exchange(settings: WorkerSettings) -> str | None:
+    """The bucket, if Spark's executors run elsewhere; files are on a disk all of them see."""
+    in_bucket = settings.objects_url is not None and settings.objects_url.startswith("s3")
+    remote = not settings.spark_master.startswith("local[") and settings.spark_master != "local"
+    return settings.objects_url if in_bucket and remote else None
+
+
+def _fetch_rules(settings: WorkerSettings) -> Any:
+    from .fetch.values import FetchRules
+
+    return FetchRules(
+        networks=tuple(str(network) for network in settings.fetch_networks),
+        roots=settings.fetch_roots,
+        variables=environment(settings.template_variables),
+        container_runtime=settings.container_runtime,
+        container_environment=environment(CONTAINER_ENVIRONMENT),
+        container_memory=settings.container_memory,
+        max_bytes=settings.max_fetched_bytes,
+        total_s=settings.fetch_s,
+    )
+
+
+def scratch_of(settings: WorkerSettings) -> Path:
+    """A folder of this process; those of workers that were killed are cleared away."""
+    base = settings.scratch or Path(tempfile.gettempdir())
+    base.mkdir(parents=True, exist_ok=True)
+    for old in base.glob(f"{SCRATCH_PREFIX}*"):
+        pid = old.name.removeprefix(SCRATCH_PREFIX)
+        if pid.isdigit() and not _is_alive(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
+    scratch = base / f"{SCRATCH_PREFIX}{os.getpid()}"
+    scratch.mkdir(parents=True, exist_ok=True)
+    return scratch
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
