@@ -22,9 +22,10 @@ def node(
 
 @pytest.fixture(scope="module")
 def shared_node(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, node: RunningNode
 ) -> Iterator[RunningNode]:
-    """A multi-tenant node with one Spark worker, its index in PostgreSQL, its objects in S3."""
+    """A multi-tenant node with one Spark worker, its index in PostgreSQL, its objects in S3: a new
+    one for each `node` it is to exchange with."""
     data = tmp_path_factory.mktemp("multi") / "node"
     with served(data, "--tenancy", "multi", **environment(DIAGONAL[1], request)) as running:
         yield running

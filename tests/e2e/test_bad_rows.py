@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -34,7 +35,7 @@ def api(node):
 @pytest.fixture
 def readings(api, request):
     """A fresh dataset of one good row; yields its name."""
-    name = request.node.name.replace("_", "-")[:60].strip("-")
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:60].strip("-")
     assert api.post("/datasets", json=_snapshot(name)).status_code == 201
     assert _post(api, name, "id,at,value\n1,2024-01-01T00:00:00Z,0.5\n").status_code == 200
     return name

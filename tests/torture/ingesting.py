@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,8 +72,10 @@ def submit(stores: Stores, entry: DatasetEntry, batch: int) -> None:
 
 def work(stores: Stores) -> None:
     """Run what waits, as a worker does."""
-    workers.ingest.run.merged = appended
-    with tempfile.TemporaryDirectory() as scratch:
+    with (
+        mock.patch.object(workers.ingest.run, "merged", appended),
+        tempfile.TemporaryDirectory() as scratch,
+    ):
         none: Any = None
         bench = Bench(session=none, engine=none, objects=stores.objects, scratch=Path(scratch))
         worker = Worker(

@@ -178,10 +178,10 @@ def test_a_job_of_a_killed_worker_is_finished_by_another_without_doubled_rows(
     first, second = processes(), processes()
     first.wait_ready()
     second.wait_ready()
-    body = ndjson([{"n": n, "text": "x" * 20} for n in range(30_000)])
+    body = ndjson([{"n": n, "text": "x" * 20} for n in range(400_000)])
     job = submit(stores, dataset, body)
     wait_for(lambda: stores.jobs.get(job).status is JobStatus.RUNNING)
-    time.sleep(0.3)
+    time.sleep(0.1)
     holder = stores.jobs.get(job).worker or ""
     killed, other = (first, second) if f"-{first.process.pid}-" in holder else (second, first)
     killed.end(signal.SIGKILL)
