@@ -189,7 +189,7 @@ def test_a_job_of_a_killed_worker_is_finished_by_another_without_doubled_rows(
     done = stores.jobs.get(job)
     assert isinstance(done.outcome, Succeeded)
     assert done.attempt == 2
-    assert dataset.state().num_records == 30_000
+    assert dataset.state().num_records == 400_000
     assert other.end(signal.SIGTERM) == 0
     stores.close()
 
