@@ -27,6 +27,7 @@ from protocol.metadata.data import ExecuteTransformInput
 from protocol.metadata.events import AddData, ExecuteTransform
 from storage.config import StoreSettings, open_stores
 from storage.dataset import Dataset
+from storage.local_files import chunks
 from storage.stores import Stores
 from storage.transform_job import TransformPayload
 from storage.values import ObjectKey, ObjectKind
@@ -34,7 +35,6 @@ from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment
 from workers.engine.spark import SparkOptions, start_spark
 from workers.engine.spark_engine import SparkEngine
 from workers.ingest.bench import Bench
-from workers.transform.files import chunks
 from workers.transform.run import run_transform
 from workers.write import described, write_batches
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,18 +46,6 @@ class DanglingReference(BadInput):
             hash=str(missing),
             missing=others + 1,
         )
-
-
-@contextmanager
-def read_anywhere(stream: BinaryIO) -> Iterator[BinaryIO]:
-    """The stream, or a copy of it, as a file that is read from any place."""
-    if stream.seekable():
-        yield stream
-        return
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(stream, copy)
-        copy.seek(0)
-        yield copy
 
 
 Links = dict[tuple[str, Multihash], int]

@@ -1,8 +1,11 @@
-"""Objects as files: in place where the store keeps files, else copied."""
+"""Objects as files: in place where the store keeps files, else copied; files as parts."""
 
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +15,8 @@ from .dataset import Dataset
 from .values import ObjectKind
 
 COPY_BYTES = 1 << 20
+SPOOL_BYTES = 16 << 20
+"""Copies up to here stay in memory."""
 
 
 def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:
@@ -33,6 +38,25 @@ def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: P
             shutil.copyfileobj(stream, out, COPY_BYTES)
         partial.replace(copy)
     return copy
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """A file's bytes, in parts."""
+    with path.open("rb") as stream:
+        while chunk := stream.read(COPY_BYTES):
+            yield chunk
+
+
+@contextmanager
+def read_anywhere(stream: BinaryIO) -> Iterator[BinaryIO]:
+    """The stream, or a copy of it, as a file that is read from any place."""
+    if stream.seekable():
+        yield stream
+        return
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as copy:
+        shutil.copyfileobj(stream, copy, COPY_BYTES)
+        copy.seek(0)
+        yield copy  # type: ignore[misc]
 
 
 def _place(stream: BinaryIO) -> Path | None:

@@ -7,14 +7,20 @@ import secrets
 import shutil
 import socket
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from storage.config import StoreSettings, open_stores
 from storage.sealing import open_keys
 from storage.stores import Stores
 
 from .settings import CONTAINER_ENVIRONMENT, WorkerSettings, environment
+
+if TYPE_CHECKING:
+    from .ingest.bench import Bench
 
 SCRATCH_PREFIX = "odf-worker-"
 
@@ -142,3 +148,35 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@contextmanager
+def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[], Bench]]]:
+    """The stores of the node, and a bench to work on them for one command.
+
+    Spark starts with the bench, so that wrong names are told before, and ends with the block.
+    """
+    from .main import Worker
+
+    stores = open_stores(
+        StoreSettings(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+        ),
+        repair=False,
+    )
+    scratch = scratch_of(settings)
+    made: list[Bench] = []
+
+    def bench() -> Bench:
+        made.append(worker_of(settings, stores, scratch, Worker).bench)
+        return made[-1]
+
+    try:
+        yield stores, bench
+        for each in made:
+            each.session.stop()
+    finally:
+        stores.close()
+        shutil.rmtree(scratch, ignore_errors=True)

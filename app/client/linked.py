@@ -20,7 +20,8 @@ from protocol.linked import link_columns, linked_objects
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, ExecuteTransform, SetDataSchema
 from protocol.multihash import HashMismatch, Multihash
-from storage.linked import read_anywhere, readable_links
+from storage.linked import readable_links
+from storage.local_files import read_anywhere
 from storage.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of

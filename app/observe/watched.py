@@ -52,13 +52,13 @@ class Watched:
         if scope["type"] not in ("http", "websocket"):
             await self.inner(scope, receive, send)
             return
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        given = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1")
         watch = _Watch(scope, send)
         method = scope.get("method", "WS")
         self.tally.in_flight += 1
         with (
-            span(f"{method} request", "server", headers.get(b"traceparent")) as trace,
-            part_of(trace or new_trace(headers.get(b"traceparent"))),
+            span(f"{method} request", "server", given) as trace,
+            part_of(trace or new_trace(given)),
         ):
             watch.trace = trace_id(current_trace())
             try:

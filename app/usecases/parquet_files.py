@@ -5,7 +5,6 @@ A chain is walked back from a block, so that a page costs its own length and no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from protocol.codec.manifests import to_data
@@ -15,13 +14,12 @@ from protocol.metadata.data import DataSlice
 from protocol.metadata.events import AddData, ExecuteTransform
 from protocol.multihash import Multihash
 from storage.dataset import Dataset
-from storage.errors import BlockNotFound
+from storage.upkeep.walk import walk_back
 from storage.values import DatasetEntry
 
 from ..wiring import Node
 from .objects import parse_hash
 
-SCAN_PAGE = 1000
 MAX_SCANNED = 10_000
 """Blocks looked at for one page, however few of them hold data."""
 
@@ -41,7 +39,8 @@ def list_files(
     end = dataset.head() if at is None else dataset.block(parse_hash(at)).hash
     files: list[dict[str, Any]] = []
     following: Multihash | None = end if before is None else parse_hash(before)
-    for scanned, block in enumerate(_back(node, dataset, following), 1):
+    blocks = () if following is None else walk_back(node.stores.blocks, dataset.id, following)
+    for scanned, block in enumerate(blocks, 1):
         following = block.prev
         data = _slice(block)
         if data is not None:
@@ -49,17 +48,6 @@ def list_files(
         if len(files) == limit or scanned == MAX_SCANNED:
             break
     return {**_summary(dataset, end), "files": files, "next": _text(following)}
-
-
-def _back(node: Node, dataset: Dataset, start: Multihash | None) -> Iterator[HashedBlock]:
-    """The block and those before it. Raises `BlockNotFound` for the first."""
-    at = start
-    while at is not None:
-        page = node.stores.blocks.ancestors(dataset.id, at, limit=SCAN_PAGE)
-        if not page:
-            raise BlockNotFound(at)
-        yield from page
-        at = page[-1].prev
 
 
 def _slice(block: HashedBlock) -> DataSlice | None:

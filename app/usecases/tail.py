@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import Damaged, LimitExceeded
 from protocol.identity import DatasetRef
 from protocol.metadata.data import DataSlice
 from protocol.metadata.events import AddData, ExecuteTransform
 from protocol.metadata.schema import DataSchema
+from storage.local_files import read_anywhere
 from storage.values import DatasetEntry, ObjectKey, ObjectKind
 
 from ..wiring import Node
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 BLOCKS_A_LOOK = 100
 BATCH_ROWS = 8192
-SPOOL_BYTES = 16 * 1024 * 1024
 
 
 class TooManyRecords(LimitExceeded):
@@ -97,7 +94,7 @@ def _last_rows(node: Node, entry: DatasetEntry, piece: DataSlice, wanted: int) -
     import pyarrow.parquet as pq
 
     key = ObjectKey(entry.id, ObjectKind.DATA, piece.physical_hash)
-    with _seekable(node, key) as file:
+    with node.stores.objects.open(key) as stream, read_anywhere(stream) as file:
         try:
             parquet = pq.ParquetFile(file, pre_buffer=False)
             groups, skipped = _needed_groups(parquet.metadata, wanted)
@@ -128,16 +125,3 @@ def _drop_first(batches: Iterator[Any], rows: int) -> Iterator[Any]:
         else:
             yield batch.slice(rows)
             rows = 0
-
-
-@contextmanager
-def _seekable(node: Node, key: ObjectKey) -> Iterator[BinaryIO]:
-    """The object as a file that can be read from its end; a local copy if need be."""
-    with node.stores.objects.open(key) as source:
-        if source.seekable():
-            yield source
-            return
-        with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as copy:
-            shutil.copyfileobj(source, copy)
-            copy.seek(0)
-            yield copy  # type: ignore[misc]

@@ -12,7 +12,8 @@ from protocol.metadata.events import AddData, ExecuteTransform
 from protocol.multihash import Multihash
 
 from ..errors import ObjectNotFound
-from ..linked import read_anywhere, readable_links
+from ..linked import readable_links
+from ..local_files import read_anywhere
 from ..stores import Stores
 from ..values import ObjectKey, ObjectKind
 from .marks import Marks

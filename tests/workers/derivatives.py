@@ -23,9 +23,9 @@ from protocol.metadata.events import (
 )
 from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from storage.dataset import Dataset
+from storage.local_files import chunks
 from storage.stores import Stores
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
-from workers.transform.files import chunks
 
 START = Instant.parse("2024-01-01T00:00:00Z")
 MILLIS = pa.timestamp("ms", "UTC")

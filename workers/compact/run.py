@@ -7,7 +7,6 @@ first did not. Slices are merged side by side: Arrow and hashing release the int
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,13 +20,13 @@ from storage.history.compact import Plan, commit_plan, plan_hard
 from storage.history.compact import described as receipt_of_plan
 from storage.history.compaction import Merge, SliceLimits
 from storage.history.receipt import HistoryReceipt
+from storage.local_files import chunks
 from storage.stores import Stores
 from storage.values import ObjectKey, ObjectKind
 
 from ..history import local_file
 from .merge import merge_slices
 
-COPY_BYTES = 1 << 20
 THREADS = 2
 
 
@@ -89,11 +88,5 @@ def _merge_one(run: _Run, merge: Merge, offset_column: str) -> DataSlice:
         target = place / "out.parquet"
         data = merge_slices(merge.slices, files, target, offset_column=offset_column)
         key = ObjectKey(run.dataset.id, ObjectKind.DATA, data.physical_hash)
-        run.stores.objects.put(key, _chunks(target))
+        run.stores.objects.put(key, chunks(target))
     return data
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
-        while chunk := stream.read(COPY_BYTES):
-            yield chunk

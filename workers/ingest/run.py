@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,10 +41,11 @@ from storage.dataset import Dataset
 from storage.errors import RefConflict
 from storage.ingest_job import IngestPayload, IngestReceipt, slice_receipt
 from storage.linked import check_links, links_in
+from storage.local_files import chunks
 from storage.values import ObjectKey, ObjectKind
 
 from ..engine.port import InvalidQuery, engine_for
-from ..history import COPY_BYTES, local_file
+from ..history import local_file
 from ..merge.columns import Operation
 from ..plan.ingest import IngestPlan, plan_ingest
 from ..slice_schema import slice_schema
@@ -395,10 +396,3 @@ def _already_done(
             if ours and [b.hash for b in ours] == [b.hash for b in blocks[at : at + len(ours)]]:
                 return receipt(plan, outcome, ours)
     return None
-
-
-def chunks(path: Path) -> Iterator[bytes]:
-    """A file's bytes, in parts."""
-    with path.open("rb") as stream:
-        while chunk := stream.read(COPY_BYTES):
-            yield chunk

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,9 @@ import click
 
 from protocol.errors import NodeError
 from protocol.identity import DatasetRef
-from storage.config import StoreSettings, open_stores
 
 from ..settings import WorkerSettings
-from ..start import scratch_of, worker_of
+from ..start import on_the_spot
 
 DIFFERENT = 6
 
@@ -53,32 +51,15 @@ def deprecate(*, dataset: str, as_json: bool, **given: Any) -> None:
 
 def _deprecated(settings: WorkerSettings, name: str) -> Any:
     # Spark is imported late: `--help` and wrong names need none.
-    from ..main import Worker
     from .deprecate import deprecate as make_again
 
-    stores = open_stores(
-        StoreSettings(
-            data=settings.data,
-            database_url=settings.database_url,
-            objects_url=settings.objects_url,
-        ),
-        repair=False,
-    )
-    scratch = scratch_of(settings)
-    try:
-        dataset = stores.dataset(DatasetRef.parse(name))
-        bench = worker_of(settings, stores, scratch, Worker).bench
-        show = sys.stderr.isatty()
-        found = make_again(
+    show = sys.stderr.isatty()
+    with on_the_spot(settings) as (stores, bench):
+        return make_again(
             stores,
-            dataset,
-            bench,
+            stores.dataset(DatasetRef.parse(name)),
+            bench(),
             progress=lambda n: (
                 click.echo(f"\r{n} executions", nl=False, err=True) if show else None
             ),
         )
-        bench.session.stop()
-        return found
-    finally:
-        stores.close()
-        shutil.rmtree(scratch, ignore_errors=True)

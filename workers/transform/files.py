@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.values import ObjectKind
 
-from ..history import COPY_BYTES, local_file
+from ..history import local_file
 
 CACHE = "slices"
 
@@ -56,10 +55,3 @@ class InputFiles:
                 return
             Path(path).unlink(missing_ok=True)
             total -= size
-
-
-def chunks(path: Path) -> Iterator[bytes]:
-    """A file's bytes, in parts."""
-    with path.open("rb") as stream:
-        while chunk := stream.read(COPY_BYTES):
-            yield chunk

@@ -24,6 +24,7 @@ from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.dependencies import refuse_cycle
 from storage.errors import RefConflict
+from storage.local_files import chunks
 from storage.stores import Stores
 from storage.transform_job import TransformPayload, TransformReceipt
 from storage.values import ObjectKey, ObjectKind
@@ -40,7 +41,7 @@ from ..plan.transform import (
 )
 from .chains import backwards, input_chains, input_datasets
 from .engines import note_engine
-from .files import CACHE, InputFiles, chunks
+from .files import CACHE, InputFiles
 from .iteration import Executed, execute
 from .receipts import added_up, of_blocks, of_iteration, up_to_date
 from .reset import reset

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,13 @@ import click
 
 from protocol.errors import NodeError
 from protocol.identity import DatasetId, DatasetRef
-from storage.config import StoreSettings, open_stores
 from storage.errors import DatasetNotFound
 from storage.stores import Stores
 from storage.verify_job import VerifyPayload, to_json
 from storage.verify_text import answer_text
 
 from ..settings import WorkerSettings
-from ..start import scratch_of, worker_of
+from ..start import on_the_spot
 
 DAMAGED = 6
 
@@ -65,29 +63,14 @@ def _verified(
     settings: WorkerSettings, name: str, *, recursive: bool, after: str | None, upto: str | None
 ) -> Any:
     # Spark is imported late: `--help` and wrong names need none.
-    from ..main import Worker, now
+    from ..main import now
     from .run import run_verification
 
-    stores = open_stores(
-        StoreSettings(
-            data=settings.data,
-            database_url=settings.database_url,
-            objects_url=settings.objects_url,
-        ),
-        repair=False,
-    )
-    scratch = scratch_of(settings)
-    try:
+    with on_the_spot(settings) as (stores, bench):
         found = stores.dataset(DatasetRef.parse(name))
         inputs = inputs_of(stores, found.id) if recursive else []
         payload = VerifyPayload(inputs=tuple(map(str, inputs)), after=after, upto=upto)
-        bench = worker_of(settings, stores, scratch, Worker).bench
-        answer = run_verification(stores, found, payload, bench, now=now())
-        bench.session.stop()
-        return answer
-    finally:
-        stores.close()
-        shutil.rmtree(scratch, ignore_errors=True)
+        return run_verification(stores, found, payload, bench(), now=now())
 
 
 def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:

@@ -20,6 +20,7 @@ from storage.config import memory_stores
 from storage.dataset import Dataset
 from storage.history.compact import keep_metadata_only
 from storage.history.reset import reset
+from storage.local_files import chunks
 from storage.stores import Stores
 from storage.transform_job import TransformPayload
 from storage.values import ObjectKey, ObjectKind
@@ -36,7 +37,6 @@ from tests.workers.derivatives import (
     transform,
 )
 from workers.compact.run import run_compaction
-from workers.transform.files import chunks
 from workers.transform.run import run_transform
 from workers.verify.run import run_verification
 from workers.write import described, write_batches
