@@ -18,6 +18,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("played", [None], ids=[" ".join(sorted(numbers))])
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Long bytes are named by their size: gzip writes the time into them, and the processes
+    that share a run must agree on the names of its tests."""
+    return f"{argname}-{len(val)}B" if isinstance(val, bytes) and len(val) > 16 else None
+
+
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """SQLAlchemy URL of a real PostgreSQL, one for the whole run.

@@ -47,7 +47,13 @@ def test_rows_are_ingested_read_pulled_and_verified(s3, s3_bucket_url, tmp_path)
         assert [row["id"] for row in api.get("/readings/tail").json()["data"]] == [1, 2]
         odf("pull", f"odf+{node.url}/readings", tmp_path / "copy", "--token", node.token())
         odf("verify", tmp_path / "copy")
-        assert {path.name for path in node.data.iterdir() if path.is_dir()} <= {"uploads"}
+        objects = _files_of(tmp_path / "copy" / "data") | _files_of(tmp_path / "copy" / "blocks")
+        assert len(objects) >= 5
+        assert not objects & _files_of(node.data)
+
+
+def _files_of(folder):
+    return {path.name for path in folder.rglob("*") if path.is_file()}
 
 
 def _ingest(api, rows):
