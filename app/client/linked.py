@@ -9,8 +9,9 @@ Source: RFC-017; transfer protocol, section 17.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 
@@ -36,10 +37,10 @@ from .walk import ChainReader, mismatch
 
 
 def links_to_push(
-    folder: FolderRepository, chain: Sequence[HashedBlock], new: Sequence[HashedBlock]
+    folder: FolderRepository, reader: ChainReader, new: Sequence[HashedBlock]
 ) -> list[NeededObject]:
-    """What the new rows link to, as far as it is in the folder. `chain` ends with `new`."""
-    columns = _columns(reversed(chain)) if _any_links(new) else ()
+    """What the new rows link to, as far as it is in the folder. `reader` reads the folder."""
+    columns = _columns(reader.back(new[-1].hash)) if _any_links(new) else ()
     found: dict[Multihash, NeededObject] = {}
     for name in _links(folder, new, columns):
         size = None if name in found else folder.size_of(ObjectKind.DATA, name)
@@ -66,7 +67,7 @@ def fetch_links(
     """
     if not _any_links(new):
         return 0
-    columns = _columns([*reversed(new), *_before(target, old, limits)])
+    columns = _columns(chain(reversed(new), _before(target, old, limits)))
     names = dict.fromkeys(_links(target, new, columns))
     missing = [name for name in names if not _is_in(target, name)]
     progress.expect_objects(len(missing), 0)
@@ -116,7 +117,7 @@ def _any_links(blocks: Sequence[HashedBlock]) -> bool:
     )
 
 
-def _columns(newest_first: Sequence[HashedBlock] | Iterator[HashedBlock]) -> tuple[str, ...]:
+def _columns(newest_first: Iterable[HashedBlock]) -> tuple[str, ...]:
     """Columns of links in the newest schema."""
     for block in newest_first:
         if isinstance(block.event, SetDataSchema):
@@ -128,13 +129,8 @@ def _columns(newest_first: Sequence[HashedBlock] | Iterator[HashedBlock]) -> tup
 
 
 def _before(target: Target, old: Multihash | None, limits: ClientLimits) -> Iterator[HashedBlock]:
-    if old is None:
-        return
-    reader = ChainReader(target, limits=limits)
-    at: HashedBlock | None = reader.block(old)
-    while at is not None:
-        yield at
-        at = reader.before(at)
+    if old is not None:
+        yield from ChainReader(target, limits=limits).back(old)
 
 
 def _links(

@@ -66,6 +66,7 @@ from .repositories import HttpRepository
 from .socket import (
     Conversation,
     Disconnected,
+    NodeFailed,
     UnintelligibleAnswer,
     conversation,
     error_in_text,
@@ -98,18 +99,17 @@ def push_smart(
         Refused, TransferFailed: the node.
     """
     head = folder.head()
-    chain = ChainReader(folder, limits=limits).chain(head)
-    check_continues((), chain)
     with open_http(limits) as http:
         remote = HttpRepository(target.base, token, http=http, limits=limits)
         there = remote.find_head() if create else remote.head()
-        new = _blocks_to_push(chain, there, remote, folder, force=force, limits=limits)
-        if not new:
+        if there == head:
             return Outcome(outcome="up-to-date", old_head=there, new_head=head)
+        ours = ChainReader(folder, limits=limits)
+        new = _blocks_to_push(ours, head, remote, there, force=force, limits=limits)
         needed = objects_of(new)
         _check_present(folder, needed)
         named = {one.hash for one in needed}
-        needed += [one for one in links_to_push(folder, chain, new) if one.hash not in named]
+        needed += [one for one in links_to_push(folder, ours, new) if one.hash not in named]
         progress.expect_blocks(len(new))
         exchange = _Exchange(folder, remote, http, limits, progress)
         with conversation(target, "push", token, limits=limits) as talk:
@@ -119,7 +119,11 @@ def push_smart(
                 force_update_if_diverged=force,
                 visibility_for_created_dataset=WireVisibility(visibility.value),
             )
-            sent = exchange.run(talk, request, new, needed)
+            try:
+                sent = exchange.run(talk, request, new, needed)
+            except NodeFailed:  # peers do not say what is wrong with blocks; the chain may
+                check_continues((), ours.chain(head))
+                raise
     return Outcome(
         outcome="updated",
         old_head=there,
@@ -131,25 +135,27 @@ def push_smart(
 
 
 def _blocks_to_push(
-    chain: Sequence[HashedBlock],
-    there: Multihash | None,
+    ours: ChainReader,
+    head: Multihash,
     remote: HttpRepository,
-    folder: FolderRepository,
+    there: Multihash | None,
     *,
     force: bool,
     limits: ClientLimits,
 ) -> list[HashedBlock]:
-    """What follows the node's head in our chain; under force, everything if it is not there."""
-    known = [block.hash for block in chain]
-    if there is None:
-        return list(chain)
-    if there in known:
-        return list(chain[known.index(there) + 1 :])
-    if force:
-        return list(chain)
-    ours, theirs = ChainReader(folder, limits=limits), ChainReader(remote, limits=limits)
-    refuse_uncommon(compare(ours, known[-1], theirs, there))
-    raise Diverged
+    """What follows the node's head in our chain; everything, if it has none.
+
+    Under force everything if its head is not in our chain. A whole chain is held to the rules
+    here; of a continuation only the new blocks are read, and the node does.
+    """
+    new = ours.chain(head, after=there)
+    if new[0].prev is not None:
+        return new
+    if there is not None and not force:
+        refuse_uncommon(compare(ours, head, ChainReader(remote, limits=limits), there))
+        raise Diverged
+    check_continues((), new)
+    return new
 
 
 def _check_present(folder: FolderRepository, needed: Sequence[NeededObject]) -> None:

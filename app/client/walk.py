@@ -6,8 +6,10 @@ block or run out. What was fetched on the way is kept: a pull does not fetch it 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
 
 from protocol.codec.blocks import decode_block
 from protocol.errors import Damaged, NotFound
@@ -101,13 +103,16 @@ class ChainReader:
             )
         return previous
 
-    def chain(self, head: Multihash) -> list[HashedBlock]:
-        """Everything up to `head`, oldest first."""
+    def back(self, head: Multihash) -> Iterator[HashedBlock]:
+        """Everything up to `head`, newest first."""
         at: HashedBlock | None = self.block(head)
-        found: list[HashedBlock] = []
         while at is not None:
-            found.append(at)
+            yield at
             at = self.before(at)
+
+    def chain(self, head: Multihash, *, after: Multihash | None = None) -> list[HashedBlock]:
+        """Everything up to `head`, oldest first; what follows `after`, if the chain has that."""
+        found = list(takewhile(lambda block: block.hash != after, self.back(head)))
         found.reverse()
         return found
 

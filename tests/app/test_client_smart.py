@@ -11,6 +11,7 @@ from chains import FolderDataset, files_of, make_dataset
 from threaded_node import ThreadedNode, threaded_node
 
 from app.client import smart_pull, sync
+from app.client.folder import FolderRepository
 from app.client.http import DatasetMissing, Unauthenticated, Unauthorized
 from app.client.limits import ClientLimits
 from app.client.receive import (
@@ -23,8 +24,13 @@ from app.client.receive import (
 )
 from app.client.socket import HandshakeRefused, NameCollision, RefCollision
 from app.client.urls import Location
+from protocol.chain.errors import SystemTimeIsNotMonotonic
+from protocol.chain.rules import fold
+from protocol.codec.blocks import encode_block
 from protocol.instant import Instant
-from protocol.multihash import HashMismatch
+from protocol.metadata.block import MetadataBlock
+from protocol.metadata.events import SetInfo
+from protocol.multihash import HashMismatch, Multihash
 from storage.values import ObjectKind, Visibility
 
 names = (f"dataset-{number}" for number in itertools.count())
@@ -110,8 +116,51 @@ def test_equal_heads_are_up_to_date_without_a_websocket(place, ours, tmp_path, m
 
     monkeypatch.setattr("app.client.smart_push.conversation", no_socket)
     monkeypatch.setattr(smart_pull, "conversation", no_socket)
+    read = blocks_read(monkeypatch)
     assert place.push(ours).outcome == "up-to-date"
     assert place.pull(tmp_path / "copy").outcome == "up-to-date"
+    assert read == []
+
+
+def blocks_read(monkeypatch) -> list[Multihash]:
+    """Which blocks are read from folders from now on."""
+    read: list[Multihash] = []
+    block_bytes = FolderRepository.block_bytes
+
+    def noted(folder: FolderRepository, block: Multihash) -> bytes:
+        read.append(block)
+        return block_bytes(folder, block)
+
+    monkeypatch.setattr(FolderRepository, "block_bytes", noted)
+    return read
+
+
+def test_a_push_reads_no_further_back_than_to_what_the_node_has(place, ours, monkeypatch):
+    place.push(ours)
+    known = [block.hash for block in ours.blocks]
+    ours.add_info("one")
+    ours.add_rows(2)
+    read = blocks_read(monkeypatch)
+    assert place.push(ours).blocks == 2
+    assert read == [ours.blocks[-1].hash, ours.blocks[-2].hash, known[-1]]
+
+
+def test_a_continuation_the_node_refuses_is_explained_from_the_chain_here(place, ours):
+    place.push(ours)
+    state = fold(ours.blocks)
+    early = Instant(ours.blocks[-1].block.system_time.ns - 1)
+    broken = encode_block(
+        MetadataBlock(
+            system_time=early,
+            prev_block_hash=ours.head,
+            sequence_number=state.num_blocks,
+            event=SetInfo(description="from the past"),
+        )
+    )
+    ours.objects.put(ObjectKind.BLOCK, broken.hash, [broken.raw])
+    ours.objects.write_ref("head", broken.hash)
+    with pytest.raises(SystemTimeIsNotMonotonic):
+        place.push(ours)
 
 
 @pytest.mark.scenario("D07")
