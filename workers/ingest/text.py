@@ -2,7 +2,8 @@
 
 Whole columns are cast at once where Arrow's own cast agrees with the rules; the other ones
 value by value. Rules: integers and floats ignore blanks around them; surplus digits of
-decimals and of times are cut, never rounded; no zone means UTC; nothing is guessed.
+decimals and of times are cut, never rounded; no zone means UTC, others are offsets or names
+of the zone database; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,12 +24,15 @@ _EPOCH_DAY = date(1970, 1, 1)
 _INTEGER = r"^[+-]?[0-9]+$"
 _FLOAT = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _DECIMAL = r"(?i)^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?$"
+_SHORT_DECIMAL = r"^[+-]?([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})$"
+"""What fits 38 digits whatever the scale: Arrow wraps around without a word beyond them."""
 _PLAIN_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?)?$"
 _ZULU_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?Z$"
 _PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[ Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?: ?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?))?)?",
+    r"(?:[ Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?"
+    r"(?: ?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?|([A-Za-z][A-Za-z0-9_/+-]+)))?)?",
     re.ASCII,
 )
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
@@ -76,13 +81,29 @@ def parse_timestamp(text: str, wanted: pa.DataType) -> int:
     if match is None:
         raise ValueError("not an ISO 8601 time")
     hour, minute, second = (int(part or 0) for part in match.group(4, 5, 6))
-    offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
-    zone = timezone(-offset if match[9] == "-" else offset)
-    when = datetime(int(match[1]), int(match[2]), int(match[3]), hour, minute, second, tzinfo=zone)
-    delta = when - _EPOCH
+    local = datetime(int(match[1]), int(match[2]), int(match[3]), hour, minute, second, tzinfo=UTC)
+    if match[12]:
+        offset = _offset_in(match[12], local)
+    else:
+        offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
+        offset = -offset if match[9] == "-" else offset
+        timezone(offset)  # not a whole day or more
+    delta = local - _EPOCH - offset
     nanos = (delta.days * 86_400 + delta.seconds) * 1_000_000_000
     nanos += int((match[7] or "")[:9].ljust(9, "0"))
     return nanos // UNIT_NANOS[wanted.unit]
+
+
+def _offset_in(zone: str, local: datetime) -> timedelta:
+    """What a named zone is ahead of UTC. Raises ValueError for times that are not once a day."""
+    try:
+        info = ZoneInfo(zone)
+    except (KeyError, OSError):
+        raise ValueError("no such time zone") from None
+    first, second = (local.replace(tzinfo=info, fold=fold).utcoffset() for fold in (0, 1))
+    if first is None or first != second:
+        raise ValueError("the clock showed this time twice, or never")
+    return first
 
 
 def parse_date(text: str, _: pa.DataType) -> date:
@@ -193,7 +214,9 @@ def _cast_timestamp(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
         if _all_match(array.slice(0, 4), pattern) and _all_match(array, pattern):
             try:
                 millis = pc.cast(array, read_as).cast(pa.int64()).cast(pa.timestamp("ms", "UTC"))
-                return pc.cast(millis, pa.timestamp(wanted.unit, "UTC"), safe=False).cast(wanted)
+                if wanted.unit == "s":
+                    millis = pc.floor_temporal(millis, unit="second")
+                return pc.cast(millis, pa.timestamp(wanted.unit, "UTC")).cast(wanted)
             except pa.ArrowInvalid:
                 return None
     return None
@@ -224,7 +247,7 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Any, Callable[[str, Any], Any
     (pa.types.is_integer, _guarded(_INTEGER, trim=True), parse_integer),
     (pa.types.is_floating, _guarded(_FLOAT, trim=True), parse_float),
     (pa.types.is_boolean, _cast_bool, parse_bool),
-    (pa.types.is_decimal, _guarded(_DECIMAL, trim=True), parse_decimal),
+    (pa.types.is_decimal, _guarded(_SHORT_DECIMAL, trim=True), parse_decimal),
     (pa.types.is_timestamp, _cast_timestamp, parse_timestamp),
     (pa.types.is_date, _guarded(_PLAIN_DATE), parse_date),
     (pa.types.is_time, _not_at_once, parse_time),

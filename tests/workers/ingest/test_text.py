@@ -1,0 +1,87 @@
+"""Text becomes a value of its type, or is refused: no form and no size in between is guessed."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from workers.ingest.text import BadValue, cast_text
+
+UTC_MS, UTC_NS = pa.timestamp("ms", "UTC"), pa.timestamp("ns", "UTC")
+NINES = "9" * 38
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "value"),
+    [
+        (NINES, pa.decimal128(38, 0), Decimal(NINES)),
+        (f"-{NINES}", pa.decimal128(38, 0), Decimal(f"-{NINES}")),
+        ("0" * 50 + "1", pa.decimal128(38, 0), Decimal(1)),
+        ("." + "0" * 40 + "9", pa.decimal128(38, 37), Decimal("0E-37")),
+        ("3.5e37", pa.decimal128(38, 0), Decimal("3.5e37")),
+        ("1e-3", pa.decimal128(10, 2), Decimal("0.00")),
+        ("-1.559", pa.decimal128(10, 2), Decimal("-1.55")),
+        ("1250", pa.decimal128(10, -2), Decimal("1.2e3")),
+        ("9" * 76, pa.decimal256(76, 0), Decimal("9" * 76)),
+    ],
+)
+def test_decimals_keep_what_their_type_holds(
+    text: str, wanted: pa.DataType, value: Decimal
+) -> None:
+    assert cast_text(pa.array([text]), wanted).to_pylist() == [value]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("9" * 39, pa.decimal128(38, 0)),
+        ("-" + "9" * 39, pa.decimal128(38, 0)),
+        ("3.5e38", pa.decimal128(38, 0)),
+        ("1" * 60, pa.decimal128(38, 0)),
+        ("9" * 77, pa.decimal256(76, 0)),
+        ("1e76", pa.decimal256(76, 0)),
+        ("e5", pa.decimal128(10, 2)),
+        ("2262-04-12T00:00:00Z", UTC_NS),
+        ("1677-09-21", UTC_NS),
+        ("0001-01-01 00:00:00.123456789", UTC_NS),
+        ("2020-10-25 02:30:00 Europe/Vienna", UTC_MS),
+        ("2020-03-29 02:30:00 Europe/Vienna", UTC_MS),
+        ("2020-01-01 00:00:00 Middle/Earth", UTC_MS),
+        ("2020-01-01 00:00:00 ../../etc/passwd", UTC_MS),
+        ("2020-01-01 00:00:00+24:00", UTC_MS),
+        ("2020-01-01 00:00", UTC_MS),
+        ("01/02/2020", UTC_MS),
+        ("1577836800", UTC_MS),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_never_wraps_around(text: str, wanted: Any) -> None:
+    with pytest.raises(BadValue) as refused:
+        cast_text(pa.array([None, text]), wanted)
+    assert (refused.value.index, refused.value.value) == (1, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "count"),
+    [
+        ("2020-01-01", "ms", 1577836800000),
+        ("2020-01-01 01:02:03", "ms", 1577840523000),
+        ("2020-01-01T01:02:03.1239", "ms", 1577840523123),
+        ("2020-01-01T01:02:03.1239+01:30", "ms", 1577835123123),
+        ("2020-01-01T01:02:03 +0130", "ms", 1577835123000),
+        ("2020-01-01T01:02:03-01", "ms", 1577844123000),
+        ("2020-01-01T01:02:03 UTC", "ms", 1577840523000),
+        ("2020-07-01 02:00:00.5 Europe/Vienna", "ms", 1593561600500),
+        ("2020-01-01T01:02:03EST", "ms", 1577858523000),
+        ("1969-12-31T23:59:59.999Z", "s", -1),
+        ("1969-12-31T23:59:59.9999Z", "ms", -1),
+        ("1969-12-31T23:59:59.9999Z", "us", -100),
+        ("9999-12-31T23:59:59.999999Z", "us", 253402300799999999),
+    ],
+)
+def test_times_are_cut_to_their_unit_and_moved_to_utc(text: str, unit: str, count: int) -> None:
+    for zone in ("UTC", None):
+        found = cast_text(pa.array([text]), pa.timestamp(unit, zone))
+        assert found.cast(pa.int64()).to_pylist() == [count]
