@@ -79,23 +79,27 @@ class Writer:
             left, number = left - count, number + 1
 
     def _answer(self, rows: list[str], key: str) -> dict[str, Any]:
-        """The receipt; asked for until it comes."""
         body = "".join(f'{{"text": "{row}"}}\n' for row in rows).encode()
-        headers = {
-            "authorization": f"Bearer {self.token}",
-            "content-type": NDJSON,
-            "idempotency-key": key,
-        }
-        while True:
-            try:
-                answer = httpx.post(self.url, content=body, headers=headers, timeout=20)
-            except httpx.HTTPError:
-                time.sleep(PAUSE_S)
-                continue
-            if answer.status_code == 200:
-                return dict(answer.json())
-            assert answer.status_code in TURNED_AWAY | {202}, answer.text
+        return answer_to(self.url, self.token, body, key)
+
+
+def answer_to(url: str, token: str, body: bytes, key: str) -> dict[str, Any]:
+    """The receipt of a batch; asked for until it comes."""
+    headers = {
+        "authorization": f"Bearer {token}",
+        "content-type": NDJSON,
+        "idempotency-key": key,
+    }
+    while True:
+        try:
+            answer = httpx.post(url, content=body, headers=headers, timeout=20)
+        except httpx.HTTPError:
             time.sleep(PAUSE_S)
+            continue
+        if answer.status_code == 200:
+            return dict(answer.json())
+        assert answer.status_code in TURNED_AWAY | {202}, answer.text
+        time.sleep(PAUSE_S)
 
 
 def exactly_once(folder: Path, *, rows: int, seed: int) -> dict[str, int]:

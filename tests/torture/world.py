@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +65,10 @@ class Shape:
     bucket: bool = True
     spark: bool = False
     """The real `odf-worker`; otherwise one that merges without Spark, and is up at once."""
+    stand_in: str = "ingesting.py"
+    """That one."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """More variables of the environment for service and worker."""
 
 
 @dataclass
@@ -103,7 +107,7 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
     """Start everything below `folder`; nothing is left running."""
     data, port = folder / "node", free_port()
     data.mkdir()
-    env = {**os.environ, "PYTHONPATH": PATH}
+    env = {**os.environ, "PYTHONPATH": PATH, **shape.settings}
     here = World(f"http://127.0.0.1:{port}", {"data": str(data)}, env)
     try:
         if shape.postgres:
@@ -137,7 +141,7 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
 def _worker(shape: Shape, told: str) -> list[Any]:
     if shape.spark:
         return [COMMAND.with_name("odf-worker"), "--no-warm-up"]
-    return [sys.executable, HERE / "ingesting.py", told]
+    return [sys.executable, HERE / shape.stand_in, told]
 
 
 def _program(

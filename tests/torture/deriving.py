@@ -1,0 +1,54 @@
+"""A worker that ingests and derives without Spark, as a process: it works until it is killed.
+
+Rows are appended as `ingesting.py` does it, derivatives are computed by DataFusion.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from unittest import mock
+
+import workers.ingest.run
+from storage.config import open_stores
+from storage.stores import Stores
+from tests.workers.derivatives import bench_of
+from workers.main import Worker
+
+LEASE = timedelta(seconds=2)
+
+
+def work(stores: Stores, scratch: Path) -> None:
+    """Run jobs until something breaks."""
+    from ingesting import appended
+
+    with mock.patch.object(workers.ingest.run, "merged", appended):
+        worker = Worker(
+            stores=stores,
+            bench=bench_of(stores, scratch),
+            name=f"deriving-{time.time_ns()}",
+            lease=LEASE,
+            longest_pause_s=0.2,
+        )
+        worker.work()
+
+
+def main() -> None:
+    from crash_work import settings_of
+
+    while True:
+        try:
+            stores = open_stores(settings_of(json.loads(sys.argv[1])), migrate=False, repair=False)
+            with tempfile.TemporaryDirectory() as scratch:
+                work(stores, Path(scratch))
+        except Exception as problem:  # a server is being killed: look again
+            print(type(problem).__name__, problem, flush=True)
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()
