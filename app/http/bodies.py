@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from queue import SimpleQueue
 
-import anyio
 from anyio import from_thread
 from starlette.requests import Request
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 from protocol.errors import BadInput, LimitExceeded
 
-CHUNK_BYTES = 1024 * 1024
+PIECES_AHEAD = 8
+"""Pieces that wait for the thread; the server makes them some 256 KiB long at most."""
 
 
 class BodyBrokeOff(BadInput):
@@ -36,11 +39,10 @@ async def small_body(request: Request, limit: int) -> bytes:
 
 
 class Body:
-    """A request body, read by a thread in pieces of about 1 MiB."""
+    """A request body, read by a thread while the rest of it arrives."""
 
     def __init__(self, receive: Receive, *, limit: int, idle_s: float) -> None:
         self._receive, self._limit, self._idle_s = receive, limit, idle_s
-        self._done = False
         self.size = 0
 
     def chunks(self) -> Iterator[bytes]:
@@ -49,22 +51,70 @@ class Body:
         Raises:
             BodyBrokeOff: the client left or fell silent. BodyTooLong: more than the limit.
         """
-        while chunk := from_thread.run(self._next):
-            yield chunk
+        flow = from_thread.run_sync(_Flow, self._pieces())
+        try:
+            yield from flow.pieces()
+        finally:
+            flow.stop()
 
-    async def _next(self) -> bytes:
-        piece = bytearray()
-        while not self._done and len(piece) < CHUNK_BYTES:
-            try:
-                with anyio.fail_after(self._idle_s):
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """As they arrive: copying them into larger ones costs as much as hashing them."""
+        now, more = asyncio.get_running_loop().time, True
+        try:
+            async with asyncio.timeout(None) as patience:
+                while more:
+                    patience.reschedule(now() + self._idle_s)
                     message = await self._receive()
-            except TimeoutError:
-                raise BodyBrokeOff("the body stopped arriving") from None
-            if message["type"] == "http.disconnect":
-                raise BodyBrokeOff("the client left in the middle of the body")
-            piece += message.get("body", b"")
-            self._done = not message.get("more_body", False)
-            if self.size + len(piece) > self._limit:
-                raise BodyTooLong(self._limit)
+                    patience.reschedule(None)
+                    yield self._piece(message)
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise BodyBrokeOff("the body stopped arriving") from None
+
+    def _piece(self, message: Message) -> bytes:
+        if message["type"] == "http.disconnect":
+            raise BodyBrokeOff("the client left in the middle of the body")
+        piece: bytes = message.get("body", b"")
         self.size += len(piece)
-        return bytes(piece)
+        if self.size > self._limit:
+            raise BodyTooLong(self._limit)
+        return piece
+
+
+class _Flow:
+    """Pieces on their way from the event loop to one thread, a few of them ahead of it."""
+
+    def __init__(self, source: AsyncIterator[bytes]) -> None:
+        """In the event loop."""
+        self._arrived: SimpleQueue[bytes | Exception | None] = SimpleQueue()
+        self._room = asyncio.Semaphore(PIECES_AHEAD)
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._fill(source))
+
+    def pieces(self) -> Iterator[bytes]:
+        """In the thread; raises what the source raises."""
+        while (piece := self._arrived.get()) is not None:
+            if isinstance(piece, Exception):
+                raise piece
+            if piece:
+                yield piece
+            if not self._task.done():
+                self._loop.call_soon_threadsafe(self._room.release)
+
+    def stop(self) -> None:
+        """Nothing more is wanted; from any thread."""
+        if not self._task.done():
+            with suppress(RuntimeError):  # the loop has ended, and the task with it
+                self._loop.call_soon_threadsafe(self._task.cancel)
+
+    async def _fill(self, source: AsyncIterator[bytes]) -> None:
+        try:
+            async for piece in source:
+                await self._room.acquire()
+                self._arrived.put(piece)
+            self._arrived.put(None)
+        except Exception as error:
+            self._arrived.put(error)
+        except asyncio.CancelledError:
+            self._arrived.put(BodyBrokeOff("the service stopped in the middle of the body"))
+            raise
