@@ -34,6 +34,7 @@ FOREIGN = frozenset(
         "MAX_COLUMNS",
         "MAX_CELL_BYTES",
         "MAX_ROW_BYTES",
+        "MAX_REJECTED_ROWS",
         "SLICE_ROWS",
         "SLICE_BYTES",
         "SLICE_THREADS",
@@ -227,6 +228,11 @@ class Settings(BaseSettings):
     )
     job_keep_s: int = Field(
         30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."
+    )
+    rejected_rows_keep_s: int = Field(
+        7 * 86_400,
+        gt=0,
+        description="Seconds the bad rows are kept that a batch was ingested without.",
     )
     secrets_keys: str | None = Field(
         None,

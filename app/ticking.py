@@ -47,6 +47,9 @@ class Ticker:
 
 
 def prune(node: Node) -> int:
-    """Forget jobs that ended long ago, and request keys that have expired."""
-    before = Instant(node.clock().ns - node.settings.job_keep_s * NANOS)
-    return node.stores.jobs.prune(before=before)
+    """Forget jobs that ended long ago, request keys that have expired, old rejected rows."""
+    now, settings = node.clock().ns, node.settings
+    return node.stores.jobs.prune(
+        before=Instant(now - settings.job_keep_s * NANOS),
+        rejected_before=Instant(now - settings.rejected_rows_keep_s * NANOS),
+    )

@@ -14,6 +14,8 @@ from msgspec import Struct
 from protocol.metadata.data import DataSlice
 
 KIND = "ingest"
+OnBadRows = Literal["fail", "quarantine"]
+"""What becomes of a batch with bad rows: it fails, or goes on without them."""
 
 
 class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -29,6 +31,9 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     dry_run: bool = False
     max_vanish_percent: int | None = None
     """Rows of a snapshot that may vanish at once; absent means all of them."""
+    on_bad_rows: OnBadRows = "fail"
+    max_bad_rows: int | None = None
+    """So many may be set aside; absent, or more than that, means the setting of the worker."""
 
 
 class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -41,9 +46,9 @@ class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     size: int
 
 
-class IngestReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of the batch. Offsets are a closed interval over all slices; the hashes and
-    the size beside them are of the last slice."""
+class RowsReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of rows, wherever they came from. Offsets are a closed interval over all
+    slices; the hashes and the size beside them are of the last slice."""
 
     outcome: Literal["updated", "up-to-date"]
     prev_head: str
@@ -65,6 +70,15 @@ class IngestReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     """Bytes of the new data slice."""
     slices: tuple[SliceReceipt, ...] = ()
     """All new slices, in order of their rows."""
+
+
+class IngestReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
+    """What became of the batch."""
+
+    rows_rejected: int = 0
+    """Bad rows that were set aside, and are kept for some time."""
+    rejected_job: str | None = None
+    """The job they are kept with."""
 
 
 class DryRunReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel"):

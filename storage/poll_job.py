@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .ingest_job import IngestReceipt
+from .ingest_job import RowsReceipt
 
 KIND = "poll"
 
@@ -29,7 +29,7 @@ class PollPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """Rows of a snapshot that may vanish at once; absent means the setting of the worker."""
 
 
-class PollReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel"):
+class PollReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
     """What became of the poll: sums over all its fetches; hashes and size are of the last slice."""
 
     fetches: int = 0

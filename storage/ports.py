@@ -265,6 +265,9 @@ class JobQueue(Protocol):
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None: ...
     def cancel(self, job: JobId) -> None: ...
     def get(self, job: JobId) -> Job: ...
+    def rejected(self, job: JobId) -> bytes | None:
+        """The rows its `Succeeded` said it set aside, as long as they are kept."""
+
     def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
         """Those of the jobs that are known."""
 
@@ -284,8 +287,9 @@ class JobQueue(Protocol):
     def backlog(self) -> Backlog:
         """How many jobs wait."""
 
-    def prune(self, *, before: Instant) -> int:
-        """Forget jobs that ended before then, but those that answer repeats; returns how many."""
+    def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
+        """Forget jobs that ended before then, but those that answer repeats; returns how many.
+        Forget also the rows that were set aside before another time."""
 
 
 class AccountStore(Protocol):

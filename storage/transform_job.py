@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from protocol.identity import DatasetId
 
-from .ingest_job import IngestReceipt
+from .ingest_job import RowsReceipt
 from .values import JobSpec
 
 KIND = "transform"
@@ -28,7 +28,7 @@ class TransformPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     """Compute anew when an input was rewritten; absent means the setting of the worker."""
 
 
-class TransformReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel"):
+class TransformReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
     """What was computed: sums over all iterations; hashes and size are of the last slice."""
 
     iterations: int = 0

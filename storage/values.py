@@ -131,6 +131,8 @@ class Succeeded:
     """Result of a finished job, JSON."""
 
     result: dict[str, Any]
+    rejected: bytes | None = field(default=None, repr=False)
+    """Rows it set aside, as packed NDJSON; kept apart, so that none is in a job that is shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,9 @@ class WorkerSettings(BaseSettings):
     max_columns: int = Field(2_000, gt=0, description="Most columns a batch may have.")
     max_cell_bytes: int = Field(16 << 20, gt=0, description="Longest single value.")
     max_row_bytes: int = Field(32 << 20, gt=0, description="Longest single record.")
+    max_rejected_rows: int = Field(
+        1_000, gt=0, description="Most bad rows of a batch that may be set aside; more: it fails."
+    )
     slice_rows: int = Field(
         1 << 20, gt=0, description="Most rows of a data slice; a larger batch becomes several."
     )

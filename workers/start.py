@@ -66,6 +66,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
             rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
         ),
         states=_merge_states(settings),
+        max_rejected_rows=settings.max_rejected_rows,
         commit_attempts=settings.commit_attempts,
         fetch=_fetch_rules(settings),
         preparation=archives,

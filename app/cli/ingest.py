@@ -35,6 +35,14 @@ PAUSE_S = 1.0
 )
 @click.option("--expected-head", metavar="H", help="Refuse if the head of the dataset is another.")
 @click.option("--dry-run", is_flag=True, help="Show what would become of it; commit nothing.")
+@click.option(
+    "--on-bad-rows",
+    type=click.Choice(["fail", "quarantine"]),
+    help="Refuse FILE for a bad row (default), or ingest the others and keep the bad ones apart.",
+)
+@click.option(
+    "--max-bad-rows", type=click.IntRange(1), metavar="N", help="So many are kept apart at most."
+)
 @click.option("--key", metavar="K", help="Name of this request; the same again changes nothing.")
 @click.option("--async", "no_wait", is_flag=True, help="Do not wait: print where to look.")
 @token_option
@@ -143,6 +151,8 @@ def receipt_text(receipt: dict[str, Any]) -> str:
     counted = (("added", "rowsAdded"), ("already known", "rowsKnown"))
     changed = (("retracted", "rowsRetracted"), ("corrected", "rowsCorrected"))
     parts = [f"{receipt.get(key, 0)} {word}" for word, key in counted]
+    if receipt.get("rowsRejected"):
+        parts.append(f"{receipt['rowsRejected']} rejected (job {receipt.get('rejectedJob')})")
     parts += [f"{receipt[key]} {word}" for word, key in changed if receipt.get(key)]
     would = "dry run, " if receipt.get("dryRun") else ""
     read = f"{receipt.get('rowsRead', 0)} row(s) read"

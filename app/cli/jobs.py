@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from ..client.http import open_http
@@ -42,6 +44,17 @@ def show(node: str, name: str, token: str | None) -> None:
     """A job of the node at NODE, with its receipt or problem."""
     with open_http() as http:
         print_json(NodeApi(dataset_base(node), token, http=http).ask("GET", f"jobs/{name}"))
+
+
+@job.command("rejected")
+@click.argument("node", metavar="NODE")
+@click.argument("name", metavar="ID")
+@token_option
+def rejected(node: str, name: str, token: str | None) -> None:
+    """Print the rows a batch was ingested without (NDJSON): place, fault and text of each."""
+    with open_http() as http:
+        api = NodeApi(dataset_base(node), token, http=http)
+        sys.stdout.buffer.write(api.raw(f"jobs/{name}/rejected"))
 
 
 @job.command("cancel")

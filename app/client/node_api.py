@@ -109,6 +109,8 @@ class NodeApi:
         size: int | None = None,
         expected_head: str | None = None,
         dry_run: bool = False,
+        on_bad_rows: str | None = None,
+        max_bad_rows: int | None = None,
         key: str | None = None,
         wait: bool = True,
         seen: Seen | None = None,
@@ -129,6 +131,8 @@ class NodeApi:
             "sourceName": source_name,
             "expectedHead": expected_head,
             "dryRun": "true" if dry_run else None,
+            "onBadRows": on_bad_rows,
+            "maxBadRows": None if max_bad_rows is None else str(max_bad_rows),
         }
         answer = self._call(
             "POST",
@@ -140,6 +144,10 @@ class NodeApi:
         if "job" not in answer or not wait:
             return answer
         return self._wait_for(str(answer["url"]), seen)
+
+    def raw(self, path: str) -> bytes:
+        """What is at a path below `base`, as it is; no longer than metadata may be."""
+        return self._sent("GET", self._base + path, most=self._limits.metadata_bytes)
 
     def ask(self, method: str, path: str, body: Any = None, **query: str | None) -> dict[str, Any]:
         """A small request below `base`, JSON both ways."""
@@ -238,6 +246,21 @@ class NodeApi:
         content: bytes | Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
         """A JSON object, or a typed error."""
+        most = self._limits.text_bytes
+        body = self._sent(method, url, query=query, headers=headers, content=content, most=most)
+        return _document(body) or {}
+
+    def _sent(
+        self,
+        method: str,
+        url: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | Iterable[bytes] | None = None,
+        most: int,
+    ) -> bytes:
+        """The body of an answer that is no error."""
         try:
             request = self._http.build_request(
                 method,
@@ -249,13 +272,13 @@ class NodeApi:
             )
             response = self._http.send(request, stream=True, follow_redirects=method == "GET")
             try:
-                body = read_bounded(response, self._limits.text_bytes, "the answer of the node")
+                body = read_bounded(response, most, "the answer of the node")
             finally:
                 response.close()
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise unreachable(url, error) from error
         if response.is_success:
-            return _document(body) or {}
+            return body
         raise _error(response.status_code, _document(body) or {"message": _text(body)})
 
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from storage.ingest_job import OnBadRows
 from storage.values import Job
 
 from ..auth.upload_tokens import MAX_CHARS
@@ -48,6 +49,8 @@ async def ingest(
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
     max_vanish_percent: Annotated[int | None, Query(alias="maxVanishPercent", ge=0, le=100)] = None,
+    on_bad_rows: Annotated[OnBadRows, Query(alias="onBadRows")] = "fail",
+    max_bad_rows: Annotated[int | None, Query(alias="maxBadRows", ge=1)] = None,
     event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
     idempotency_key: Annotated[str | None, Header(alias="idempotency-key")] = None,
     prefer: Annotated[str, Header()] = "",
@@ -59,6 +62,8 @@ async def ingest(
         expected_head=expected_head,
         dry_run=dry_run,
         max_vanish_percent=max_vanish_percent,
+        on_bad_rows=on_bad_rows,
+        max_bad_rows=max_bad_rows,
         key=parse_key(idempotency_key),
     )
     limiter = request.app.state.uploads

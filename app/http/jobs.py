@@ -24,6 +24,7 @@ DEFAULT_PAGE = 50
 KEEP_ALIVE_S = 15.0
 """Seconds of silence after which a comment is sent, so that proxies keep the stream open."""
 EVENT_STREAM = "text/event-stream"
+NDJSON = "application/x-ndjson"
 
 router = APIRouter(tags=["jobs"])
 Cursor = Annotated[str | None, Query(max_length=100)]
@@ -38,6 +39,13 @@ def job_status(job: str, node: NodeDep, actor: ActorDep) -> Response:
 def cancel(job: str, node: NodeDep, actor: ActorDep) -> Response:
     """What it did so far is not committed. Of one that has ended nothing changes."""
     return JsonAnswer(usecase.shown(usecase.cancel_job(node, actor, job)))
+
+
+@router.get("/jobs/{job}/rejected", summary="Rows a batch was ingested without")
+def rejected_rows(job: str, node: NodeDep, actor: ActorDep) -> Response:
+    """NDJSON: where each row stood, what is wrong with it, and its text."""
+    rows = usecase.rejected_rows(node, actor, job)
+    return Response(rows, 200, {"cache-control": "no-store"}, NDJSON)
 
 
 @router.get("/jobs/{job}/events", summary="The job as it gets on, as server-sent events")

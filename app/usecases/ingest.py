@@ -12,7 +12,7 @@ from protocol.instant import Instant, MalformedInstant
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
 from storage import ingest_job
-from storage.ingest_job import IngestPayload
+from storage.ingest_job import IngestPayload, OnBadRows
 from storage.values import (
     AccountId,
     DatasetEntry,
@@ -53,6 +53,8 @@ class IngestRequest:
     expected_head: str | None = None
     dry_run: bool = False
     max_vanish_percent: int | None = None
+    on_bad_rows: OnBadRows = "fail"
+    max_bad_rows: int | None = None
     key: str | None = None
     creates_source: bool = False
 
@@ -148,6 +150,8 @@ def _key(
     if asked.key is None:
         return None
     told = {**asdict(asked), "body": str(body)}
+    if asked.on_bad_rows == "fail":  # told as it was before there was anything else
+        del told["on_bad_rows"], told["max_bad_rows"]
     return request_key(node, entry, account, asked.key, told)
 
 
@@ -160,6 +164,8 @@ def _payload(request: IngestRequest, body: Multihash) -> IngestPayload:
         expected_head=request.expected_head,
         dry_run=request.dry_run,
         max_vanish_percent=request.max_vanish_percent,
+        on_bad_rows=request.on_bad_rows,
+        max_bad_rows=request.max_bad_rows,
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Collection
 from typing import Any
 
-from protocol.errors import BadInput
+from protocol.errors import BadInput, NotFound
 from protocol.identity import DatasetRef
 from storage.errors import JobNotFound
 from storage.values import DatasetEntry, Failed, Job, JobId, JobStatus, Succeeded
@@ -18,6 +19,13 @@ from ..wiring import Node
 
 class UnknownJobStatus(BadInput):
     """A status no job has."""
+
+
+class NoRejectedRows(NotFound):
+    """A job that set no rows aside, or so long ago that they are kept no more."""
+
+    def __init__(self, job: JobId) -> None:
+        super().__init__(f"no rejected rows of job {job} are kept", job=str(job))
 
 
 def find_job(node: Node, actor: Actor, job_id: str, action: Action = Action.READ) -> Job:
@@ -45,6 +53,18 @@ def cancel_job(node: Node, actor: Actor, job_id: str) -> Job:
     job = find_job(node, actor, job_id, Action.WRITE)
     node.stores.jobs.cancel(job.id)
     return node.stores.jobs.get(job.id)
+
+
+def rejected_rows(node: Node, actor: Actor, job_id: str) -> bytes:
+    """The rows a batch was ingested without, as NDJSON. Who may post may see them.
+
+    Raises as `find_job`, and `NoRejectedRows`.
+    """
+    job = find_job(node, actor, job_id, Action.WRITE)
+    rows = node.stores.jobs.rejected(job.id)
+    if rows is None:
+        raise NoRejectedRows(job.id)
+    return gzip.decompress(rows)
 
 
 def list_jobs(

@@ -45,6 +45,7 @@ class MemoryJobQueue:
 
     def __init__(self, *, clock: Clock = system_clock, bell: Bell | None = None) -> None:
         self._jobs: dict[JobId, Job] = {}
+        self._rejected: dict[JobId, bytes] = {}
         self._requests: dict[tuple[object, ...], tuple[RequestKey, JobId]] = {}
         self._count = 0
         self._lock = threading.RLock()
@@ -167,6 +168,9 @@ class MemoryJobQueue:
         self._ring_end()
 
     def _end(self, job: Job, status: JobStatus, outcome: JobOutcome | None) -> None:
+        if isinstance(outcome, Succeeded) and outcome.rejected is not None:
+            self._rejected[job.id] = outcome.rejected
+            outcome = replace(outcome, rejected=None)
         self._jobs[job.id] = replace(
             job,
             spec=replace(job.spec, body=None),
@@ -183,6 +187,10 @@ class MemoryJobQueue:
     def get(self, job: JobId) -> Job:
         with self._lock:
             return self._get(job)
+
+    def rejected(self, job: JobId) -> bytes | None:
+        with self._lock:
+            return self._rejected.get(job)
 
     def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
         with self._lock:
@@ -220,23 +228,27 @@ class MemoryJobQueue:
             dict(Counter(job.spec.account for job in waiting if job.spec.account is not None)),
         )
 
-    def prune(self, *, before: Instant) -> int:
+    def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
         with self._lock:
+            if rejected_before is not None:
+                old_rows = self._ended_before(rejected_before)
+                self._rejected = {
+                    job: rows for job, rows in self._rejected.items() if job not in old_rows
+                }
             now = self._clock()
             self._requests = {
                 name: known for name, known in self._requests.items() if known[0].expires_at > now
             }
             needed = {job for _, job in self._requests.values()}
-            old = self._where(
-                lambda job: (
-                    job.finished_at is not None
-                    and job.finished_at < before
-                    and job.id not in needed
-                )
-            )
+            old = self._ended_before(before) - needed
             for job in old:
-                del self._jobs[job.id]
+                del self._jobs[job]
+                self._rejected.pop(job, None)
             return len(old)
+
+    def _ended_before(self, when: Instant) -> set[JobId]:
+        ended = self._where(lambda job: job.finished_at is not None and job.finished_at < when)
+        return {job.id for job in ended}
 
     def _where(self, condition: Callable[[Job], bool]) -> list[Job]:
         return [job for job in self._jobs.values() if condition(job)]

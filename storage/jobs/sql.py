@@ -20,7 +20,7 @@ from protocol.instant import Instant
 from ..bells.port import Bell, MemoryBell, Topic
 from ..clock import Clock, system_clock
 from ..sql.engine import reading, writing
-from ..sql.publishing import request_keys
+from ..sql.publishing import rejected_rows, request_keys
 from ..sql.tables import jobs
 from ..values import (
     Backlog,
@@ -144,6 +144,12 @@ class SqlJobQueue:
         with reading(self._engine) as db:
             return get_job(db, job)
 
+    def rejected(self, job: JobId) -> bytes | None:
+        query = sa.select(rejected_rows.c.content).join(jobs).where(is_job(job))
+        with reading(self._engine) as db:
+            content = db.execute(query).scalar_one_or_none()
+        return None if content is None else bytes(content)
+
     def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
         numbers = [parse_id(job)[0] for job in wanted]
         query = sa.select(*SHOWN).where(jobs.c.number.in_(numbers))
@@ -194,7 +200,7 @@ class SqlJobQueue:
                         counts[key] = counts.get(key, 0) + number
         return Backlog(total, backlog.by_dataset, backlog.by_account)
 
-    def prune(self, *, before: Instant) -> int:
+    def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
         now = self._clock()
         known = sa.select(request_keys.c.job)
         old = sa.delete(jobs).where(
@@ -204,6 +210,10 @@ class SqlJobQueue:
         )
         with writing(self._engine) as db:
             db.execute(sa.delete(request_keys).where(request_keys.c.expires_at <= now))
+            if rejected_before is not None:
+                db.execute(
+                    sa.delete(rejected_rows).where(rejected_rows.c.kept_at < rejected_before)
+                )
             return int(db.execute(old).rowcount)
 
     def _announce_end(self, db: sa.Connection) -> None:

@@ -12,6 +12,7 @@ from protocol.instant import Instant
 
 from ..errors import JobNotFound, LeaseLost
 from ..sql.engine import storable
+from ..sql.publishing import rejected_rows
 from ..sql.tables import jobs
 from ..values import Failed, Job, JobEnd, JobId, JobOutcome, JobSpec, JobStatus, Succeeded
 from .memory import job_id
@@ -90,6 +91,17 @@ def end_jobs(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
         )
     _require_held(db, ends)
     db.execute(_END, rows)
+    _keep_rejected(db, ends, now)
+
+
+def _keep_rejected(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
+    rows = [
+        {"job": parse_id(end.job)[0], "content": end.outcome.rejected, "kept_at": now}
+        for end in ends
+        if isinstance(end.outcome, Succeeded) and end.outcome.rejected is not None
+    ]
+    if rows:
+        db.execute(sa.insert(rejected_rows), rows)
 
 
 def _require_held(db: sa.Connection, ends: Sequence[JobEnd]) -> None:

@@ -1,4 +1,4 @@
-"""Tables of publishing: repeated requests, schedules, variables of sources."""
+"""Tables of publishing: repeated requests, rejected rows, schedules, variables of sources."""
 
 from __future__ import annotations
 
@@ -24,6 +24,21 @@ request_keys = sa.Table(
     sa.Column("expires_at", InstantColumn, nullable=False, index=True),
 )
 """What clients called their requests; the job has the answer. Job 0: being submitted."""
+
+rejected_rows = sa.Table(
+    "rejected_rows",
+    metadata,
+    sa.Column(
+        "job",
+        sa.BigInteger,
+        sa.ForeignKey("jobs.number", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+    sa.Column("kept_at", InstantColumn, nullable=False, index=True),
+)
+"""Rows a batch was ingested without, as packed NDJSON; put there by the head move it made."""
 
 schedules = sa.Table(
     "schedules",

@@ -17,6 +17,7 @@ import pytest
 import zstandard
 from service import seeded, serving
 
+from app.errors import PROBLEM_TYPE
 from protocol.codec.manifests import load_event
 from storage import ingest_job
 from storage.values import Failed, JobId, Succeeded
@@ -286,6 +287,39 @@ def test_a_job_is_cancelled_by_who_may_write_only(service, client):
     with worker(service) as seen:
         time.sleep(0.1)
     assert seen == []
+
+
+def test_rejected_rows_are_given_to_who_may_write(service, client):
+    rows = b'{"row":1,"line":2}\n'
+    packed = gzip.compress(rows)
+    params = {"onBadRows": "quarantine", "maxBadRows": "5"}
+    with worker(service, lambda job: Succeeded({"rejectedJob": job.id}, packed)) as seen:
+        first = post(client, key="rejecting", params=params)
+        again = post(client, key="rejecting", params=params)
+        strict = post(client, key="rejecting")
+    assert first.content == again.content
+    assert strict.status_code == 422
+    assert len(seen) == 1
+    assert seen[0].spec.payload["onBadRows"] == "quarantine"
+    assert seen[0].spec.payload["maxBadRows"] == 5
+    url = f"/jobs/{first.json()['rejectedJob']}/rejected"
+    answer = client.get(url)
+    assert (answer.content, answer.headers["content-type"]) == (rows, "application/x-ndjson")
+    with service.http() as stranger:
+        assert stranger.get(url).status_code == 403
+    assert client.get("/jobs/17-of-nobody/rejected").status_code == 404
+
+
+def test_a_job_without_rejected_rows_has_none_to_give(service, client):
+    with worker(service, lambda job: Succeeded({"job": job.id})):
+        done = post(client).json()["job"]
+    answer = client.get(f"/jobs/{done}/rejected")
+    assert (answer.status_code, answer.json()["type"]) == (404, PROBLEM_TYPE + "NoRejectedRows")
+
+
+@pytest.mark.parametrize("params", [{"onBadRows": "skip"}, {"maxBadRows": "0"}])
+def test_options_of_bad_rows_that_are_none_are_refused(client, params):
+    assert post(client, params=params).status_code == 400
 
 
 def test_jobs_of_a_dataset_are_listed_newest_first_in_pages(service, client):

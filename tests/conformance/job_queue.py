@@ -9,6 +9,7 @@ import pytest
 from chain_maker import some_id
 from index_parts import ManualClock
 
+from protocol.instant import Instant
 from protocol.multihash import Multihash
 from storage.errors import JobNotFound, LeaseLost, RequestKeyReused
 from storage.ports import JobQueue
@@ -400,6 +401,38 @@ class RequestContract:
         assert set(queue.get_all([kept, gone, waiting])) == {kept, waiting}
         clock.advance(timedelta(hours=1))
         assert queue.prune(before=clock.now) == 1
+
+    def test_rows_that_were_set_aside_are_kept_apart_from_the_result(self, queue: JobQueue) -> None:
+        jobs = [queue.submit(spec()) for _ in range(2)]
+        for job, rejected in zip(jobs, (b"rows", None), strict=True):
+            claim(queue)
+            queue.finish(job, "w1", Succeeded({"rows": 3}, rejected))
+        assert queue.get(jobs[0]).outcome == DONE
+        assert [queue.rejected(job) for job in jobs] == [b"rows", None]
+        assert queue.rejected(JobId("7-of-nobody")) is None
+
+    def test_whose_lease_is_lost_keeps_no_rows(self, queue: JobQueue) -> None:
+        job = queue.submit(spec())
+        claim(queue)
+        with pytest.raises(LeaseLost):
+            queue.finish(job, "w2", Succeeded({}, b"rows"))
+        assert queue.rejected(job) is None
+
+    def test_rows_that_were_set_aside_are_forgotten_in_time_or_with_their_job(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        first = queue.submit(spec(), request=request(clock))
+        claim(queue)
+        queue.finish(first, "w1", Succeeded({}, b"rows"))
+        clock.advance(timedelta(minutes=1))
+        second = queue.submit(spec())
+        claim(queue)
+        queue.finish(second, "w1", Succeeded({}, b"rows"))
+        assert queue.prune(before=Instant(0), rejected_before=clock.now) == 0
+        assert [queue.rejected(job) for job in (first, second)] == [None, b"rows"]
+        clock.advance(timedelta(minutes=1))
+        assert queue.prune(before=clock.now) == 1
+        assert queue.rejected(second) is None
 
     def test_racing_repeats_get_one_job(self, queue: JobQueue, clock: ManualClock) -> None:
         barrier, ids = threading.Barrier(8), []

@@ -61,6 +61,25 @@ def test_one_bad_row_fails_its_batch_and_names_line_column_and_value(api, readin
     assert _head(api, readings) == before
 
 
+def test_bad_rows_are_set_aside_when_the_publisher_says_so(api, readings):
+    body = "id,at,value\n2,2024-01-02T00:00:00Z,1.5\n3,2024-01-03T00:00:00Z,heavy\n4\n"
+    send = {
+        "content": body.encode(),
+        "headers": {"content-type": "text/csv", "idempotency-key": "with bad rows"},
+        "params": {"onBadRows": "quarantine"},
+    }
+    told = api.post(f"/{readings}/ingest", **send).json()
+    assert (told["rowsRead"], told["rowsAdded"], told["rowsRejected"]) == (3, 1, 2)
+    assert api.post(f"/{readings}/ingest", **send).json() == told
+    kept = api.get(f"/jobs/{told['rejectedJob']}/rejected")
+    rows = [json.loads(line) for line in kept.text.splitlines()]
+    assert [(row["row"], row["line"], row["column"]) for row in rows] == [
+        (2, 3, "value"),
+        (3, 4, None),
+    ]
+    assert rows[0]["raw"] == "3,2024-01-03T00:00:00Z,heavy"
+
+
 def test_a_repeated_batch_changes_nothing_and_says_what_was_known(api, readings):
     before = _head(api, readings)
     receipt = _post(api, readings, "id,at,value\n1,2024-01-01T00:00:00Z,0.5\n").json()

@@ -30,6 +30,8 @@ class Bench:
     objects: ObjectStore
     scratch: Path
     limits: Limits = field(default_factory=Limits)
+    max_rejected_rows: int = 1_000
+    """Bad rows of a batch that may be set aside."""
     commit_attempts: int = 5
     partitions: int = 4
     small_rows: int = 200_000

@@ -19,7 +19,7 @@ import pyarrow.csv as arrow_csv
 
 from protocol.metadata.reading import ReadStepCsv
 
-from .csv_records import CsvFormat, CsvRecords
+from .csv_records import CsvFormat, CsvRecord, CsvRecords
 from .frame import (
     BATCH_ROWS,
     INFER_ROWS,
@@ -31,6 +31,7 @@ from .frame import (
     check_names,
 )
 from .options import check_encoding, check_time_formats
+from .rejected import Rejected, sifted
 from .text import BadValue, cast_text, has_text_form
 
 BLOCK_BYTES = 1 << 20
@@ -71,6 +72,7 @@ class _CsvRead:
     nulls: frozenset[str]
     limits: Limits
     schema: pa.Schema
+    rejected: Rejected | None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         done = 0
@@ -82,6 +84,8 @@ class _CsvRead:
                 return
             except (pa.ArrowInvalid, BadValue, BadRow, InputTooLarge):
                 pass  # read again from the start: the own tokenizer knows lines and decides
+        if self.rejected is not None:
+            self.rejected.passed(done)
         yield from self._own_batches(skip=done)
 
     def _arrow_batches(self) -> Iterator[pa.RecordBatch]:
@@ -119,28 +123,38 @@ class _CsvRead:
 
     def _own_batches(self, *, skip: int) -> Iterator[pa.RecordBatch]:
         with self.path.open("rb") as stream:
-            records = iter(CsvRecords(stream, self.form, self.limits))
-            for line, fields in islice(records, 1 if self.header else 0):
-                self._check_width(line, fields)
+            records = iter(
+                CsvRecords(stream, self.form, self.limits, errors=_errors(self.rejected))
+            )
+            for header in islice(records, 1 if self.header else 0):
+                self._check(header)
             rows = islice(records, skip, None)
             while chunk := list(islice(rows, BATCH_ROWS)):
-                yield self._own_batch(chunk)
+                yield from self._sifted(chunk)
 
-    def _own_batch(self, chunk: Sequence[tuple[int, list[str]]]) -> pa.RecordBatch:
-        for line, fields in chunk:
-            self._check_width(line, fields)
+    def _sifted(self, chunk: Sequence[CsvRecord]) -> Iterator[pa.RecordBatch]:
+        return sifted(
+            len(chunk),
+            lambda start, stop: self._own_batch(chunk[start:stop]),
+            self.rejected,
+            lambda at: printable(chunk[at].raw.rstrip("\r\n")),
+        )
+
+    def _own_batch(self, chunk: Sequence[CsvRecord]) -> pa.RecordBatch:
+        for record in chunk:
+            self._check(record)
         texts = [
             pa.array(
-                [None if row[1][at] in self.nulls else row[1][at] for row in chunk], pa.string()
+                [None if row.fields[at] in self.nulls else row.fields[at] for row in chunk],
+                pa.string(),
             )
             for at in range(len(self.schema))
         ]
         try:
             return self._typed(texts)
         except BadValue as bad:
-            at = bad.column
-            line, fields = chunk[bad.index]
-            raise self._misfit(line, at, fields[at]) from None
+            at, record = bad.column, chunk[bad.index]
+            raise self._misfit(record.line, at, record.fields[at]) from None
 
     def _misfit(self, line: int, at: int, text: str) -> BadRow:
         field = self.schema.field(at)
@@ -148,9 +162,13 @@ class _CsvRead:
             return BadRow("no value in a required column", line=line, column=field.name)
         return BadRow(f"not a value of type {field.type}", line=line, column=field.name, value=text)
 
-    def _check_width(self, line: int, fields: Sequence[str]) -> None:
+    def _check(self, record: CsvRecord) -> None:
+        """What has to be right before values are looked at."""
+        line, fields, _ = record
         if len(fields) != len(self.schema):
             raise BadRow(f"{len(self.schema)} fields expected, {len(fields)} found", line=line)
+        if self.rejected is not None:
+            check_decoded(line, fields)
         for field, text in zip(self.schema, fields, strict=True):
             if len(text) > self.limits.cell_bytes // 4:
                 size = len(text.encode())
@@ -170,8 +188,33 @@ class _CsvRead:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
+def _errors(rejected: Rejected | None) -> str:
+    """How bytes are decoded that are no UTF-8: so that one row of them can be told."""
+    return "strict" if rejected is None else "surrogateescape"
+
+
+def check_decoded(line: int, fields: Sequence[str]) -> None:
+    """Raises `BadRow` if there were bytes that are no UTF-8."""
+    for text in fields:
+        if (shown := printable(text)) != text:
+            raise BadRow("the text is not UTF-8", line=line, value=shown)
+
+
+def printable(text: str) -> str:
+    """The text with what was no UTF-8 shown as bytes."""
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    )
+
+
 def read_csv(
-    step: ReadStepCsv, path: Path, schema: pa.Schema | None, limits: Limits
+    step: ReadStepCsv,
+    path: Path,
+    schema: pa.Schema | None,
+    limits: Limits,
+    rejected: Rejected | None = None,
 ) -> Frame | None:
     """Open a CSV file; None when it is empty and there is no schema.
 
@@ -186,7 +229,13 @@ def read_csv(
     header = bool(step.header)
     if schema is None:
         schema = _schema_of(
-            path, form, header=header, infer=step.infer_schema, nulls=nulls, limits=limits
+            path,
+            form,
+            header=header,
+            infer=step.infer_schema,
+            nulls=nulls,
+            limits=limits,
+            errors=_errors(rejected),
         )
         if schema is None:
             return None
@@ -194,7 +243,15 @@ def read_csv(
     for field in schema:
         if not has_text_form(field.type):
             raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
-    read = _CsvRead(path=path, form=form, header=header, nulls=nulls, limits=limits, schema=schema)
+    read = _CsvRead(
+        path=path,
+        form=form,
+        header=header,
+        nulls=nulls,
+        limits=limits,
+        schema=schema,
+        rejected=rejected,
+    )
     return Frame(schema, read.batches())
 
 
@@ -222,15 +279,17 @@ def _schema_of(
     infer: bool | None,
     nulls: frozenset[str],
     limits: Limits,
+    errors: str,
 ) -> pa.Schema | None:
     with path.open("rb") as stream:
-        head = list(islice(CsvRecords(stream, form, limits), INFER_ROWS + 1))
+        head = list(islice(CsvRecords(stream, form, limits, errors=errors), INFER_ROWS + 1))
     if not head:
         return None
-    first, rows = head[0][1], head[1:] if header else head[:INFER_ROWS]
+    check_decoded(head[0].line, head[0].fields)
+    first, rows = head[0].fields, head[1:] if header else head[:INFER_ROWS]
     limits.check_columns(len(first))
     names = first if header else [f"column_{number}" for number in range(1, len(first) + 1)]
-    texts = [[row[at] for _, row in rows if at < len(row)] for at in range(len(first))]
+    texts = [[row.fields[at] for row in rows if at < len(row.fields)] for at in range(len(first))]
     types = [_infer(column, nulls) if infer else pa.string() for column in texts]
     return pa.schema(list(zip(names, types, strict=True)))
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-from .frame import BadRow, Limits
+from .frame import RAW_CHARS, BadRow, Limits
 
 BOM = b"\xef\xbb\xbf"
 _LONE_CR = re.compile(r"(?<=\r)(?!\n)")
@@ -27,23 +27,37 @@ class CsvFormat:
     escape: str | None = "\\"
 
 
-class CsvRecords:
-    """Iterates over (line of the record's start from 1, its fields as text)."""
+class CsvRecord(NamedTuple):
+    """Line where it begins (from 1), fields as text, and the (start of the) text they are from."""
 
-    def __init__(self, stream: BinaryIO, form: CsvFormat, limits: Limits) -> None:
-        self._lines = _lines(stream, limits)
+    line: int
+    fields: list[str]
+    raw: str
+
+
+class CsvRecords:
+    """Iterates over records. `errors` is how bytes are decoded that are no UTF-8: by default
+    they end the reading."""
+
+    def __init__(
+        self, stream: BinaryIO, form: CsvFormat, limits: Limits, *, errors: str = "strict"
+    ) -> None:
+        self._lines = _lines(stream, limits, errors)
         self._form, self._limits = form, limits
+        self._raw = ""
         inside = re.escape(form.quote) + (re.escape(form.escape) if form.escape else "")
         self._inside = re.compile(f"[{inside}]")
         self._field_end = re.compile(f"[{re.escape(form.separator)}\r\n]")
 
-    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+    def __iter__(self) -> Iterator[CsvRecord]:
         quote, separator = self._form.quote, self._form.separator
         for number, line in self._lines:
             if quote in line:
-                yield number, self._quoted_record(number, line)
+                self._raw = line
+                fields = self._quoted_record(number, line)
+                yield CsvRecord(number, fields, self._raw)
             elif bare := line.rstrip("\r\n"):
-                yield number, bare.split(separator)
+                yield CsvRecord(number, bare.split(separator), bare)
 
     def _quoted_record(self, number: int, line: str) -> list[str]:
         fields: list[str] = []
@@ -83,12 +97,15 @@ class CsvRecords:
 
     def _next_line(self, start: int) -> str:
         try:
-            return next(self._lines)[1]
+            line = next(self._lines)[1]
         except StopIteration:
             raise BadRow("the quote that opens a value is never closed", line=start) from None
+        if len(self._raw) <= RAW_CHARS:
+            self._raw += line
+        return line
 
 
-def _lines(stream: BinaryIO, limits: Limits) -> Iterator[tuple[int, str]]:
+def _lines(stream: BinaryIO, limits: Limits, errors: str) -> Iterator[tuple[int, str]]:
     """Numbered lines with their ends, decoded one by one so that bad bytes have a line."""
     number = 0
     while raw := stream.readline(limits.row_bytes + 1):
@@ -97,7 +114,7 @@ def _lines(stream: BinaryIO, limits: Limits) -> Iterator[tuple[int, str]]:
         if len(raw) > limits.row_bytes:
             raise limits.row_too_large(number + 1)
         try:
-            text = raw.decode("utf-8")
+            text = raw.decode("utf-8", errors)
         except UnicodeDecodeError as bad:
             raise BadRow(
                 "the text is not UTF-8", line=number + 1, value=repr(raw[bad.start : bad.start + 8])

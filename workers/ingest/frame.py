@@ -1,7 +1,7 @@
 """What a reader gives: a schema and batches of rows, read lazily, strictly, in bounded memory.
 
-One bad record fails the whole batch: records are never skipped or set aside. The error says
-where the record is and what is wrong with it.
+One bad record fails the whole batch, unless the publisher asked to have such set aside
+(`rejected.py`). The error says where the record is and what is wrong with it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ BATCH_ROWS = 10_000
 INFER_ROWS = 1_000
 """Records looked at to infer a schema."""
 SHOWN_CHARS = 120
+"""Of a value, in an error."""
+RAW_CHARS = 2_000
+"""Of a row that is set aside."""
 
 
 class Unsupported(BadInput):
@@ -51,6 +54,7 @@ class BadRow(BadInput):
         if shown is not None:
             message += f": {shown!r}"
         super().__init__(message, line=line, column=column, value=shown)
+        self.reason, self.line, self.column, self.value = reason, line, column, shown
 
 
 class InputTooLarge(LimitExceeded):
@@ -124,5 +128,5 @@ def check_names(names: Iterable[str], limits: Limits) -> None:
 
 
 def shorten(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    text = str(value) if isinstance(value, str) else repr(value)
     return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"

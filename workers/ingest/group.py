@@ -129,13 +129,18 @@ class IngestGroup:
             return None
         bench.meter.phase("read")
         path = self._input(batch, scratch)
-        outcome = prepare(self._dataset, plan, path, bench, scratch, push_extras(state, payload))
+        outcome = prepare(
+            self._dataset, plan, path, bench, scratch, push_extras(state, payload, bench)
+        )
         blocks, after = author(state, outcome.events, system_time=plan.system_time)
         told = receipt(plan, outcome, blocks)
+        if told.rows_rejected:
+            told = structs.replace(told, rejected_job=str(batch.job.id))
         if payload.dry_run:
             schema = None if after.data_schema is None else to_data(after.data_schema)
             told = DryRunReceipt(**structs.asdict(told), schema=schema)
-        ready.ends.append(self._end(batch, Succeeded(ingest_job.to_json(told))))
+        rejected = None if outcome.rejected is None else outcome.rejected.document()
+        ready.ends.append(self._end(batch, Succeeded(ingest_job.to_json(told), rejected)))
         if payload.dry_run:
             return state
         ready.blocks += blocks

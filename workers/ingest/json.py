@@ -1,19 +1,20 @@
 """The readers of JSON texts: NdJson, Json, NdGeoJson and GeoJson.
 
-All four give records one by one with their line; one function turns records into typed
-batches. Documents are streamed: memory holds one record and one batch.
+All four give values one by one with their line; one function turns them into records, and those
+into typed batches. Documents are streamed: memory holds one value and one batch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from protocol.errors import BadInput
 from protocol.metadata.reading import (
@@ -23,45 +24,60 @@ from protocol.metadata.reading import (
     ReadStepNdJson,
 )
 
-from .frame import (
-    BATCH_ROWS,
-    INFER_ROWS,
-    BadRow,
-    Frame,
-    Limits,
-    SubPathNotFound,
-    check_names,
-)
-from .json_scan import JsonScanner, NumberText
-from .json_values import Misfit, column_of, converter, infer
-from .ndjson_lines import NotAgreed, quick_batches
+from .frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
+from .json_rows import Shape, Value, compact_json, typed_batches
+from .json_scan import JsonScanner
+from .json_values import infer
+from .ndjson_lines import NotAgreed, numbered_lines, quick_batches
 from .options import check_encoding, check_time_formats
+from .rejected import Rejected
 
-Record = tuple[int, dict[str, Any]]
-Records = Callable[[JsonScanner], Iterator[Record]]
+Values = Callable[[JsonScanner], Iterator[Value]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """How values are found in a file and become records."""
+
+    path: Path
+    limits: Limits
+    rejected: Rejected | None
+    values: Values
+    shape: Shape
+    sequence: bool = False
+    """Values follow each other, so that each can be looked at apart."""
 
 
 def read_ndjson(
-    step: ReadStepNdJson, path: Path, schema: pa.Schema | None, limits: Limits
+    step: ReadStepNdJson,
+    path: Path,
+    schema: pa.Schema | None,
+    limits: Limits,
+    rejected: Rejected | None = None,
 ) -> Frame | None:
-    """One object after the other, usually one per line."""
+    """One object after the other, usually one per line; where bad ones are set aside, always."""
     check_encoding(step.encoding)
     check_time_formats(step.date_format, step.timestamp_format)
-    frame = _frame(path, schema, limits, _sequence)
+    reading = _sequence_reading(path, limits, rejected, _object)
+    frame = _frame(reading, schema)
     if frame is None or not len(frame.schema):
         return frame
-    return Frame(frame.schema, _quick_then_scanned(path, frame.schema, limits))
+    return Frame(frame.schema, _quick_then_slow(reading, frame.schema))
 
 
 def read_json(
-    step: ReadStepJson, path: Path, schema: pa.Schema | None, limits: Limits
+    step: ReadStepJson,
+    path: Path,
+    schema: pa.Schema | None,
+    limits: Limits,
+    rejected: Rejected | None = None,
 ) -> Frame | None:
     """An array of objects, at the root or where `subPath` (dot-separated keys) leads."""
     check_encoding(step.encoding)
     check_time_formats(step.date_format, step.timestamp_format)
     sub_path = step.sub_path or ""
 
-    def records(scanner: JsonScanner) -> Iterator[Record]:
+    def values(scanner: JsonScanner) -> Iterator[Value]:
         for depth, key in enumerate(sub_path.split(".") if sub_path else ()):
             _enter(scanner, key, ".".join(sub_path.split(".")[: depth + 1]))
         if scanner.peek() != "[":
@@ -72,122 +88,142 @@ def read_json(
         if not sub_path:
             scanner.end()
 
-    return _frame(path, schema, limits, records)
+    reading = _Reading(path=path, limits=limits, rejected=rejected, values=values, shape=_object)
+    return _frame(reading, schema)
 
 
 def read_ndgeojson(
-    _: ReadStepNdGeoJson, path: Path, schema: pa.Schema | None, limits: Limits
+    _: ReadStepNdGeoJson,
+    path: Path,
+    schema: pa.Schema | None,
+    limits: Limits,
+    rejected: Rejected | None = None,
 ) -> Frame | None:
     """One `Feature` after the other."""
-
-    def records(scanner: JsonScanner) -> Iterator[Record]:
-        return (_feature(line, record) for line, record in _sequence(scanner))
-
-    return _frame(path, schema, limits, records)
+    return _frame(_sequence_reading(path, limits, rejected, _feature), schema)
 
 
 def read_geojson(
-    _: ReadStepGeoJson, path: Path, schema: pa.Schema | None, limits: Limits
+    _: ReadStepGeoJson,
+    path: Path,
+    schema: pa.Schema | None,
+    limits: Limits,
+    rejected: Rejected | None = None,
 ) -> Frame | None:
     """A `FeatureCollection`: a row per feature, properties and `geometry` as its text."""
-    return _frame(path, schema, limits, _collection)
+    reading = _Reading(
+        path=path, limits=limits, rejected=rejected, values=_collection, shape=_feature
+    )
+    return _frame(reading, schema)
 
 
-def _frame(path: Path, schema: pa.Schema | None, limits: Limits, records: Records) -> Frame | None:
-    if path.stat().st_size == 0:
+def _sequence_reading(
+    path: Path, limits: Limits, rejected: Rejected | None, shape: Shape
+) -> _Reading:
+    return _Reading(
+        path=path, limits=limits, rejected=rejected, values=_sequence, shape=shape, sequence=True
+    )
+
+
+def _frame(reading: _Reading, schema: pa.Schema | None) -> Frame | None:
+    if reading.path.stat().st_size == 0:
         return None if schema is None else Frame.empty(schema)
-    rows = _rows(path, limits, records)
-    head = list(islice(rows, INFER_ROWS if schema is None else 1))
+    values, shape = _values(reading)
+    head = list(islice(values, INFER_ROWS if schema is None else 1))
     if schema is None:
-        if not head:
+        records = list(_records(head, shape, reading.rejected))
+        if not records:
             return None
-        schema = _infer(head)
-    check_names(schema.names, limits)
-    return Frame(schema, typed_batches(chain(head, rows), schema, limits))
+        schema = infer(records)
+    check_names(schema.names, reading.limits)
+    return Frame(schema, _typed(reading, chain(head, values), shape, schema))
 
 
-def _quick_then_scanned(path: Path, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch]:
+def _records(
+    values: Iterable[Value], shape: Shape, rejected: Rejected | None
+) -> Iterator[dict[str, Any]]:
+    """Those that types are inferred from; the bad ones are set aside later."""
+    for line, value in values:
+        try:
+            yield shape(line, value)
+        except BadRow:
+            if rejected is None:
+                raise
+
+
+def _quick_then_slow(reading: _Reading, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Many lines at a time for as long as that agrees with the scanner, which does the rest."""
     done = 0
     try:
-        for batch in quick_batches(path, schema, limits):
+        for batch in quick_batches(reading.path, schema, reading.limits):
             yield batch
             done += batch.num_rows
         return
     except NotAgreed:
         pass
-    rows = _rows(path, limits, _sequence)
-    yield from typed_batches(islice(rows, done, None), schema, limits)
+    if reading.rejected is not None:
+        reading.rejected.passed(done)
+    values, shape = _values(reading)
+    yield from _typed(reading, islice(values, done, None), shape, schema)
 
 
-def _infer(head: list[Record]) -> pa.Schema:
-    return infer(record for _, record in head)
+def _values(reading: _Reading) -> tuple[Iterator[Value], Shape]:
+    """What the file holds, and what makes records of it. To set one of a sequence aside,
+    lines are read, and each is parsed by itself."""
+    if reading.sequence and reading.rejected is not None:
+        return numbered_lines(reading.path, reading.limits), _of_line(reading)
+    return _scanned(reading), reading.shape
 
 
-def _rows(path: Path, limits: Limits, records: Records) -> Iterator[Record]:
-    with path.open("rb") as stream:
-        yield from records(JsonScanner(stream, limits))
+def _scanned(reading: _Reading) -> Iterator[Value]:
+    with reading.path.open("rb") as stream:
+        yield from reading.values(JsonScanner(stream, reading.limits))
 
 
-def typed_batches(
-    rows: Iterator[Record], schema: pa.Schema, limits: Limits
+def _of_line(reading: _Reading) -> Shape:
+    def shape(line: int, raw: Any) -> dict[str, Any]:
+        scanner = JsonScanner(BytesIO(raw), reading.limits, line=line)
+        value = scanner.value()
+        scanner.end()
+        return reading.shape(line, value)
+
+    return shape
+
+
+def _typed(
+    reading: _Reading, values: Iterator[Value], shape: Shape, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    convert = [converter(field.type, column=field.name) for field in schema]
-    while chunk := list(islice(rows, BATCH_ROWS)):
-        columns = []
-        for field, one in zip(schema, convert, strict=True):
-            values = [record.get(field.name) for _, record in chunk]
-            try:
-                column = column_of(values, field.type, one)
-            except Misfit as bad:
-                raise _bad_value(chunk[bad.index][0], field, bad.value) from None
-            if not field.nullable and column.null_count:
-                line = chunk[pc.index(pc.is_null(column), True).as_py()][0]
-                raise BadRow("no value in a required column", line=line, column=field.name)
-            _check_cells(chunk, field, column, limits)
-            columns.append(column)
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    return typed_batches(values, schema, reading.limits, reading.rejected, shape)
 
 
-def _check_cells(chunk: list[Record], field: pa.Field, column: pa.Array, limits: Limits) -> None:
-    if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
-        sizes = pc.binary_length(column)
-        longest = pc.max(sizes).as_py() or 0
-        if longest > limits.cell_bytes:
-            line = chunk[pc.index(sizes, longest).as_py()][0]
-            limits.check_cell(longest, line=line, column=field.name)
-
-
-def _bad_value(line: int, field: pa.Field, value: Any) -> BadRow:
-    shown = value if isinstance(value, str) else json.dumps(value)
-    return BadRow(f"not a value of type {field.type}", line=line, column=field.name, value=shown)
-
-
-def _sequence(scanner: JsonScanner) -> Iterator[Record]:
+def _sequence(scanner: JsonScanner) -> Iterator[Value]:
     while scanner.peek():
-        yield _record(scanner)
+        yield _value(scanner)
 
 
-def _array(scanner: JsonScanner) -> Iterator[Record]:
+def _array(scanner: JsonScanner) -> Iterator[Value]:
     scanner.take("[")
     if scanner.peek() == "]":
         scanner.take("]")
         return
     while True:
-        yield _record(scanner)
+        yield _value(scanner)
         if scanner.peek() != ",":
             break
         scanner.take(",")
     scanner.take("]")
 
 
-def _record(scanner: JsonScanner) -> Record:
+def _value(scanner: JsonScanner) -> Value:
     scanner.peek()
     line = scanner.line
-    value = scanner.value()
-    if not isinstance(value, dict):
+    return line, scanner.value()
+
+
+def _object(line: int, value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
         raise BadRow("a record must be a JSON object", line=line, value=json.dumps(value))
-    return line, value
+    return value
 
 
 def _enter(scanner: JsonScanner, wanted: str, path: str) -> None:
@@ -220,7 +256,7 @@ def _keys(scanner: JsonScanner) -> Iterator[str]:
     scanner.take("}")
 
 
-def _collection(scanner: JsonScanner) -> Iterator[Record]:
+def _collection(scanner: JsonScanner) -> Iterator[Value]:
     if scanner.peek() != "{":
         raise BadInput("a GeoJson document must be a FeatureCollection")
     kind = None
@@ -228,8 +264,7 @@ def _collection(scanner: JsonScanner) -> Iterator[Record]:
     for key in _keys(scanner):
         if key == "features" and scanner.peek() == "[":
             features = True
-            for line, record in _array(scanner):
-                yield _feature(line, record)
+            yield from _array(scanner)
         else:
             value = scanner.value()
             kind = value if key == "type" else kind
@@ -238,22 +273,9 @@ def _collection(scanner: JsonScanner) -> Iterator[Record]:
     scanner.end()
 
 
-def _feature(line: int, record: dict[str, Any]) -> Record:
+def _feature(line: int, value: Any) -> dict[str, Any]:
+    record = _object(line, value)
     properties, geometry = record.get("properties"), record.get("geometry")
     if record.get("type") != "Feature" or not isinstance(properties, dict) or geometry is None:
         raise BadRow("not a Feature with properties and geometry", line=line)
-    return line, {**properties, "geometry": compact_json(geometry)}
-
-
-def compact_json(value: Any) -> str:
-    """JSON with keys in alphabetical order and numbers as they came."""
-    match value:
-        case dict():
-            parts = (f"{json.dumps(key)}:{compact_json(value[key])}" for key in sorted(value))
-            return "{" + ",".join(parts) + "}"
-        case list():
-            return "[" + ",".join(map(compact_json, value)) + "]"
-        case NumberText():
-            return str(value)
-        case _:
-            return json.dumps(value, ensure_ascii=False)
+    return {**properties, "geometry": compact_json(geometry)}

@@ -33,11 +33,11 @@ _DECODER = json.JSONDecoder(parse_float=NumberText, parse_constant=_refuse_const
 class JsonScanner:
     """Where we are in the text, and the line of that place (from 1)."""
 
-    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
+    def __init__(self, stream: BinaryIO, limits: Limits, *, line: int = 1) -> None:
         self._stream, self._limits = stream, limits
         self._decoder = getincrementaldecoder("utf-8")()
         self._buffer, self._position = "", 0
-        self._counted, self._line = 0, 1
+        self._counted, self._line = 0, line
         self._at_end = False
         self._started = False
         self._failed_at = 0

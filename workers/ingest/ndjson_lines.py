@@ -8,6 +8,7 @@ this reading with `NotAgreed`; the scanner then decides from that row on, and kn
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -35,6 +36,19 @@ def quick_batches(path: Path, schema: pa.Schema, limits: Limits) -> Iterator[pa.
             batch = _batch(decoder, lines, schema, limits)
             if batch.num_rows:
                 yield batch
+
+
+def numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their numbers from 1. Raises `InputTooLarge`."""
+    with path.open("rb") as stream:
+        for number in count(1):
+            line = stream.readline(limits.row_bytes + 1)
+            if len(line) > limits.row_bytes:
+                raise limits.row_too_large(number)
+            if not line:
+                return
+            if content := (line if number > 1 else line.removeprefix(BOM)).strip(b" \t\r\n"):
+                yield number, content
 
 
 def _decoder(schema: pa.Schema) -> msgspec.json.Decoder[Any]:

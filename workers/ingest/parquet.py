@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from protocol.errors import BadInput
 from protocol.metadata.reading import ReadStepParquet
 
 from .frame import BATCH_ROWS, BadInputSchema, BadRow, Frame, Limits, check_names
+from .rejected import Rejected, shown, sifted
 
 
 class MalformedParquet(BadInput):
@@ -20,7 +22,11 @@ class MalformedParquet(BadInput):
 
 
 def read_parquet(
-    _: ReadStepParquet, path: Path, schema: pa.Schema | None, limits: Limits
+    _: ReadStepParquet,
+    path: Path,
+    schema: pa.Schema | None,
+    limits: Limits,
+    rejected: Rejected | None = None,
 ) -> Frame | None:
     """Open a Parquet file.
 
@@ -40,7 +46,7 @@ def read_parquet(
     for field in wanted:
         if field.name not in stored.names:
             raise BadInputSchema(f"the file has no column `{field.name}`", column=field.name)
-    return Frame(wanted, _batches(file, stored, wanted))
+    return Frame(wanted, _batches(file, stored, wanted, rejected))
 
 
 def _plain(field: pa.Field) -> pa.Field:
@@ -50,19 +56,31 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 def _batches(
-    file: pq.ParquetFile, stored: pa.Schema, wanted: pa.Schema
+    file: pq.ParquetFile, stored: pa.Schema, wanted: pa.Schema, rejected: Rejected | None
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     try:
         for batch in file.iter_batches(BATCH_ROWS, columns=None):
-            columns = [
-                _cast(batch.column(stored.get_field_index(field.name)), field, done)
-                for field in wanted
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+            yield from sifted(
+                batch.num_rows,
+                partial(_converted, batch, stored, wanted, done),
+                rejected,
+                partial(shown, batch),
+            )
             done += batch.num_rows
     except (pa.ArrowException, OSError) as bad:
         raise MalformedParquet(f"the Parquet file is damaged: {bad}") from None
+
+
+def _converted(
+    batch: pa.RecordBatch, stored: pa.Schema, wanted: pa.Schema, done: int, start: int, stop: int
+) -> pa.RecordBatch:
+    part = batch.slice(start, stop - start)
+    columns = [
+        _cast(part.column(stored.get_field_index(field.name)), field, done + start)
+        for field in wanted
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def _cast(column: pa.Array, field: pa.Field, done: int) -> pa.Array:

@@ -20,6 +20,7 @@ from protocol.metadata.events import AddData
 from protocol.metadata.sources import FetchStep
 from storage.dataset import Dataset
 from storage.errors import RefConflict
+from storage.ingest_job import RowsReceipt
 from storage.poll_job import PollPayload, PollReceipt
 
 from ..fetch.run import fetch
@@ -133,7 +134,7 @@ def _attempt(
         outcome = prepare(dataset, ingest, path, bench, scratch, extras)
         receipt = commit(dataset, state, ingest, outcome, bench)
     return PollReceipt(
-        **{name: getattr(receipt, name) for name in receipt.__struct_fields__},
+        **{name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__},
         fetches=1,
         has_more=found.has_more,
     )

@@ -26,9 +26,10 @@ from .csv import read_csv
 from .frame import Frame, Limits, Unsupported
 from .json import read_geojson, read_json, read_ndgeojson, read_ndjson
 from .parquet import read_parquet
+from .rejected import Rejected
 from .shapefile import read_shapefile
 
-Reader = Callable[[Any, Path, pa.Schema | None, Limits], Frame | None]
+Reader = Callable[[Any, Path, pa.Schema | None, Limits, Rejected | None], Frame | None]
 READERS: dict[type, Reader] = {
     ReadStepCsv: read_csv,
     ReadStepJson: read_json,
@@ -54,8 +55,12 @@ class UnsupportedMediaType(BadInput):
     """A media type no reader knows."""
 
 
-def open_frame(step: ReadStep, path: Path, limits: Limits) -> Frame | None:
+def open_frame(
+    step: ReadStep, path: Path, limits: Limits, rejected: Rejected | None = None
+) -> Frame | None:
     """Open a file for reading by a read step; None when it is empty and there is no schema.
+
+    Rows that cannot be read fail the batch, or are put into `rejected`.
 
     Raises:
         Unsupported: a kind of file or an option this node does not read.
@@ -66,7 +71,7 @@ def open_frame(step: ReadStep, path: Path, limits: Limits) -> Frame | None:
     if reader is None:
         kind = msgspec.to_builtins(step)["kind"]
         raise Unsupported(f"reading {kind} is not supported", kind=kind)
-    return reader(step, path, schema_of(step), limits)
+    return reader(step, path, schema_of(step), limits, rejected)
 
 
 def schema_of(step: ReadStep) -> pa.Schema | None:

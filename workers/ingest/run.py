@@ -56,6 +56,7 @@ from .frame import BATCH_ROWS, Frame
 from .merged import MergeRun, merged, takes_operations
 from .met import relevant
 from .read import open_frame
+from .rejected import Rejected
 from .stage import Staged, stage
 
 
@@ -81,6 +82,8 @@ class Extras:
     """Replaces the watermark computed from the rows."""
     max_vanish_percent: int = 100
     """Rows of a snapshot that may vanish at once; 100 lets all of them."""
+    max_bad_rows: int | None = None
+    """So many rows may be set aside; by default a bad one fails the batch."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +93,8 @@ class Outcome:
     events: list[MetadataEvent]
     slices: list[Written]
     rows_read: int
+    """Those that are good."""
+    rejected: Rejected | None = None
 
 
 def run_ingest(
@@ -116,7 +121,9 @@ def run_ingest(
         for attempt in range(1, bench.commit_attempts + 1):
             state = dataset.state()
             plan = plan_ingest(state, payload, now=now)
-            outcome = prepare(dataset, plan, path, bench, scratch, push_extras(state, payload))
+            outcome = prepare(
+                dataset, plan, path, bench, scratch, push_extras(state, payload, bench)
+            )
             try:
                 return commit(dataset, state, plan, outcome, bench, dry_run=payload.dry_run)
             except RefConflict:
@@ -125,11 +132,15 @@ def run_ingest(
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-def push_extras(state: ChainState, payload: IngestPayload) -> Extras:
+def push_extras(state: ChainState, payload: IngestPayload, bench: Bench) -> Extras:
     """What a push adds: it carries over where the source left off, which it knows nothing of."""
-    limit = payload.max_vanish_percent
+    limit, most = payload.max_vanish_percent, bench.max_rejected_rows
+    if payload.max_bad_rows is not None:
+        most = min(most, payload.max_bad_rows)
     return Extras(
-        source_state=state.last_source_state, max_vanish_percent=100 if limit is None else limit
+        source_state=state.last_source_state,
+        max_vanish_percent=100 if limit is None else limit,
+        max_bad_rows=None if payload.on_bad_rows == "fail" else most,
     )
 
 
@@ -142,7 +153,8 @@ def prepare(
     extras: Extras = Extras(),
 ) -> Outcome:
     """Everything up to the commit: the slice lies in `scratch`, the events name it."""
-    frame = open_frame(plan.read, path, bench.limits)
+    rejected = Rejected(extras.max_bad_rows) if extras.max_bad_rows is not None else None
+    frame = open_frame(plan.read, path, bench.limits, rejected)
     if frame is not None and plan.preprocess is not None:
         frame = _preprocessed(frame, plan.preprocess, bench, scratch)
     if frame is None:
@@ -155,6 +167,7 @@ def prepare(
         coerces=plan.coerces,
         takes_operations=takes_operations(plan.merge),
         known=known,
+        rejected=rejected if plan.preprocess is None else None,
     )
     schema = slice_schema(staged.schema, plan.vocab, known)
     bench.meter.phase("merge")
@@ -164,7 +177,7 @@ def prepare(
     if plan.schema is None:
         events.append(SetDataSchema(schema=from_arrow(schema)))
     events += _data_events(plan, slices, extras, links=_links(dataset, plan, slices, bench))
-    return Outcome(events=events, slices=slices, rows_read=staged.rows)
+    return Outcome(events=events, slices=slices, rows_read=staged.rows, rejected=rejected)
 
 
 def commit(
@@ -207,6 +220,7 @@ def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> In
     added, corrected = done.get(Operation.APPEND, 0), done.get(Operation.CORRECT_TO, 0)
     marks = [b.event.new_watermark for b in blocks if isinstance(b.event, AddData)]
     watermark = marks[-1] if marks else plan.watermark
+    rejected = len(outcome.rejected or ())
     return IngestReceipt(
         outcome="updated" if blocks else "up-to-date",
         prev_head=str(plan.head),
@@ -214,11 +228,12 @@ def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> In
         blocks=tuple(str(block.hash) for block in blocks),
         offset_start=slices[0].offset_interval.start if slices else None,
         offset_end=last.offset_interval.end if last else None,
-        rows_read=outcome.rows_read,
+        rows_read=outcome.rows_read + rejected,
         rows_added=added,
         rows_known=max(0, outcome.rows_read - added - corrected - _retracting(plan, done)),
         rows_retracted=done.get(Operation.RETRACT, 0),
         rows_corrected=corrected,
+        rows_rejected=rejected,
         watermark=str(watermark) if watermark else None,
         physical_hash=str(last.physical_hash) if last else None,
         logical_hash=str(last.logical_hash) if last else None,
@@ -391,7 +406,9 @@ def _already_done(
             plan = plan_ingest(state, payload, now=now)
             if plan.system_time != block.block.system_time:
                 continue
-            outcome = prepare(dataset, plan, path, bench, scratch, push_extras(state, payload))
+            outcome = prepare(
+                dataset, plan, path, bench, scratch, push_extras(state, payload, bench)
+            )
             ours, _ = author(state, outcome.events, system_time=plan.system_time)
             if ours and [b.hash for b in ours] == [b.hash for b in blocks[at : at + len(ours)]]:
                 return receipt(plan, outcome, ours)

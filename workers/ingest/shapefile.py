@@ -27,8 +27,9 @@ from protocol.metadata.reading import ReadStepEsriShapefile
 
 from ..prepare.zip import entry_names, unzip
 from .frame import BadRow, Frame, Limits, check_names
-from .json import Record, compact_json, typed_batches
+from .json_rows import Record, compact_json, typed_batches
 from .json_scan import NumberText
+from .rejected import Rejected
 
 GEOMETRY = "geometry"
 _MEMBERS = (".shp", ".dbf", ".shx", ".cpg")
@@ -56,7 +57,11 @@ class MalformedShapefile(BadInput):
 
 
 def read_shapefile(
-    step: ReadStepEsriShapefile, path: Path, schema: pa.Schema | None, limits: Limits
+    step: ReadStepEsriShapefile,
+    path: Path,
+    schema: pa.Schema | None,
+    limits: Limits,
+    rejected: Rejected | None = None,
 ) -> Frame | None:
     """Open an archive.
 
@@ -73,7 +78,8 @@ def read_shapefile(
         if schema is None:
             schema = _inferred(reader)
         check_names(schema.names, limits)
-        return Frame(schema, _batches(reader, schema, limits, stack.pop_all()))
+        rows = typed_batches(_rows(reader, limits), schema, limits, rejected)
+        return Frame(schema, _closing(rows, stack.pop_all()))
 
 
 def _shape_name(path: Path, sub_path: str | None, limits: Limits) -> str:
@@ -155,11 +161,9 @@ def _letter(field: Any) -> str:
     return str(getattr(field[1], "value", field[1]))
 
 
-def _batches(
-    reader: Any, schema: pa.Schema, limits: Limits, stack: ExitStack
-) -> Iterator[pa.RecordBatch]:
+def _closing(batches: Iterator[pa.RecordBatch], stack: ExitStack) -> Iterator[pa.RecordBatch]:
     with stack:
-        yield from typed_batches(_rows(reader, limits), schema, limits)
+        yield from batches
 
 
 def _rows(reader: Any, limits: Limits) -> Iterator[Record]:

@@ -7,8 +7,9 @@ makes every later order total.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..merge.columns import POSITION, PROBLEM
 from ..pieces import pieces, weight
 from ..slice_schema import MILLIS, check_input, holds_null_type, same_type
 from .frame import BadInputSchema, BadRow, Frame
+from .rejected import Rejected, halved, shown
 from .text import BadValue, cast_text
 
 Change = Callable[[pa.Array], pa.Array]
@@ -53,8 +55,10 @@ def stage(
     coerces: bool,
     takes_operations: bool,
     known: pa.Schema | None = None,
+    rejected: Rejected | None = None,
 ) -> Staged:
     """Write the frame's rows to `path`. `known` is the dataset's schema, if it has one.
+    Rows with a time that is none go into `rejected`, if that is where the frame put others.
 
     Raises:
         BadInputSchema: system columns in the batch, or an event time that is none.
@@ -78,7 +82,9 @@ def stage(
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
         schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
-    seen = _write(frame, path, schema, changes, schema.names.index(vocab.event_time_column))
+    if any(changes):
+        frame = Frame(frame.schema, _changed(frame.batches, changes, rejected))
+    seen = _write(frame, path, schema, schema.names.index(vocab.event_time_column))
     return Staged(
         path=path,
         schema=schema,
@@ -182,9 +188,34 @@ class _Seen:
         self.latest = int(counts[-1])
 
 
-def _write(
-    frame: Frame, path: Path, schema: pa.Schema, changes: list[Change | None], event_time: int
-) -> _Seen:
+def _changed(
+    batches: Iterator[pa.RecordBatch], changes: list[Change | None], rejected: Rejected | None
+) -> Iterator[pa.RecordBatch]:
+    done = 0
+    for batch in batches:
+        change = partial(_change_rows, batch, changes)
+        if rejected is None:
+            yield change(0, batch.num_rows)
+        else:
+            yield from halved(batch.num_rows, change, partial(_set_aside, batch, done, rejected))
+        done += batch.num_rows
+
+
+def _change_rows(
+    batch: pa.RecordBatch, changes: list[Change | None], start: int, stop: int
+) -> pa.RecordBatch:
+    columns = [
+        change(column) if change else column
+        for column, change in zip(batch.slice(start, stop - start).columns, changes, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _set_aside(batch: pa.RecordBatch, done: int, rejected: Rejected, at: int, bad: BadRow) -> None:
+    rejected.add_later(done + at, bad, shown(batch, at))
+
+
+def _write(frame: Frame, path: Path, schema: pa.Schema, event_time: int) -> _Seen:
     carried = pa.schema([field.with_type(carrier(field.type)) for field in schema])
     stored = carried.append(pa.field(POSITION, pa.int64(), nullable=False))
     seen = _Seen()
@@ -194,10 +225,7 @@ def _write(
         for group in pieces(frame.batches, GROUP_ROWS, GROUP_BYTES):
             batches = []
             for batch in group.batches:
-                columns = [
-                    change(column) if change else column
-                    for column, change in zip(batch.columns, changes, strict=True)
-                ]
+                columns = batch.columns
                 if len(columns) < len(schema):
                     columns.append(pa.nulls(batch.num_rows, schema.field(len(columns)).type))
                 times = columns[event_time]

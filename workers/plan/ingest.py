@@ -13,7 +13,7 @@ from protocol.errors import BadInput
 from protocol.instant import Instant
 from protocol.metadata.data import SourceState
 from protocol.metadata.events import AddPushSource, DatasetKind, SetPollingSource
-from protocol.metadata.reading import MergeStrategy, ReadStep
+from protocol.metadata.reading import MergeStrategy, MergeStrategySnapshot, ReadStep
 from protocol.metadata.schema import DataSchema
 from protocol.metadata.transforms import Transform
 from protocol.multihash import Multihash
@@ -26,6 +26,10 @@ from .poll import SOURCE_NAME
 
 class SourceNotFound(BadInput):
     """No push source fits the request."""
+
+
+class SnapshotNotWhole(BadInput):
+    """Rows of a snapshot cannot be left out: what is absent is retracted."""
 
 
 class NotARootDataset(BadInput):
@@ -66,12 +70,17 @@ def plan_ingest(state: ChainState, payload: IngestPayload, *, now: Instant) -> I
         NotARootDataset, NotUnderstood: this chain takes no batches from this node.
         SourceNotFound: no push source, several without a name, or none of that name.
         UnsupportedMediaType: no reader for the batch's type.
+        SnapshotNotWhole: bad rows were to be left out of a snapshot.
     """
     if payload.expected_head is not None and state.head is not None:
         expected = Multihash.parse(payload.expected_head)
         if expected != state.head:
             raise RefConflict(expected, state.head)
     source = select_source(state, payload.source_name)
+    if payload.on_bad_rows != "fail" and isinstance(source.merge, MergeStrategySnapshot):
+        raise SnapshotNotWhole(
+            "bad rows of a snapshot cannot be set aside: rows that are absent would be retracted"
+        )
     when = Instant.parse(payload.source_event_time) if payload.source_event_time else now
     return plan_source(
         state,

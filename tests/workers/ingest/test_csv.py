@@ -153,7 +153,7 @@ def test_both_tokenizers_read_the_same_records(rows: list[tuple[str, str]]) -> N
         path = Path(folder) / "input.csv"
         path.write_text("".join(",".join(map(quoted, row)) + "\n" for row in rows), newline="")
         with path.open("rb") as stream:
-            own = [tuple(fields) for _, fields in CsvRecords(stream, form, Limits())]
+            own = [tuple(fields) for _, fields, _ in CsvRecords(stream, form, Limits())]
         frame = csv_reader.read_csv(ReadStepCsv(escape=""), path, None, Limits())
         assert frame is not None
         table = frame.table().to_pydict()

@@ -1,0 +1,100 @@
+"""From JSON values to typed batches; a bad one fails its batch or is set aside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .frame import BATCH_ROWS, BadRow, Limits
+from .json_scan import NumberText
+from .json_values import Convert, Misfit, column_of, converter
+from .rejected import Rejected, sifted
+
+Value = tuple[int, Any]
+"""A value and the line it begins on."""
+Record = tuple[int, dict[str, Any]]
+Shape = Callable[[int, Any], dict[str, Any]]
+"""What makes a record of a value. Raises `BadRow`."""
+
+
+def typed_batches(
+    values: Iterator[Value],
+    schema: pa.Schema,
+    limits: Limits,
+    rejected: Rejected | None = None,
+    shape: Shape = lambda _, record: record,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the values, once they are records. Raises `BadRow`, `TooManyBadRows`."""
+    convert = [converter(field.type, column=field.name) for field in schema]
+    while chunk := list(islice(values, BATCH_ROWS)):
+        yield from _sifted(chunk, schema, convert, limits, rejected, shape)
+
+
+def _sifted(
+    chunk: list[Value],
+    schema: pa.Schema,
+    convert: list[Convert],
+    limits: Limits,
+    rejected: Rejected | None,
+    shape: Shape,
+) -> Iterator[pa.RecordBatch]:
+    def batch(start: int, stop: int) -> pa.RecordBatch:
+        records = [(line, shape(line, value)) for line, value in chunk[start:stop]]
+        return _batch(records, schema, convert, limits)
+
+    return sifted(len(chunk), batch, rejected, lambda at: _raw(chunk[at][1]))
+
+
+def _raw(value: Any) -> str:
+    return value.decode(errors="backslashreplace") if type(value) is bytes else compact_json(value)
+
+
+def _batch(
+    records: list[Record], schema: pa.Schema, convert: list[Convert], limits: Limits
+) -> pa.RecordBatch:
+    columns = []
+    for field, one in zip(schema, convert, strict=True):
+        values = [record.get(field.name) for _, record in records]
+        try:
+            column = column_of(values, field.type, one)
+        except Misfit as bad:
+            raise _bad_value(records[bad.index][0], field, bad.value) from None
+        if not field.nullable and column.null_count:
+            line = records[pc.index(pc.is_null(column), True).as_py()][0]
+            raise BadRow("no value in a required column", line=line, column=field.name)
+        _check_cells(records, field, column, limits)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _check_cells(chunk: list[Record], field: pa.Field, column: pa.Array, limits: Limits) -> None:
+    if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
+        sizes = pc.binary_length(column)
+        longest = pc.max(sizes).as_py() or 0
+        if longest > limits.cell_bytes:
+            line = chunk[pc.index(sizes, longest).as_py()][0]
+            limits.check_cell(longest, line=line, column=field.name)
+
+
+def _bad_value(line: int, field: pa.Field, value: Any) -> BadRow:
+    shown = value if isinstance(value, str) else json.dumps(value)
+    return BadRow(f"not a value of type {field.type}", line=line, column=field.name, value=shown)
+
+
+def compact_json(value: Any) -> str:
+    """JSON with keys in alphabetical order and numbers as they came."""
+    match value:
+        case dict():
+            parts = (f"{json.dumps(key)}:{compact_json(value[key])}" for key in sorted(value))
+            return "{" + ",".join(parts) + "}"
+        case list():
+            return "[" + ",".join(map(compact_json, value)) + "]"
+        case NumberText():
+            return str(value)
+        case _:
+            return json.dumps(value, ensure_ascii=False)

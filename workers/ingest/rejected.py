@@ -1,0 +1,142 @@
+"""Rows that are set aside instead of failing their batch: where they stood, what they were, why.
+
+A reader that is given no `Rejected` is strict: the first bad row fails the batch.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from protocol.errors import BadInput
+
+from .frame import RAW_CHARS, BadRow
+
+
+class TooManyBadRows(BadInput):
+    """More rows are bad than may be set aside; likely all of the batch is something else."""
+
+
+class RejectedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One row that was set aside, as it is downloaded."""
+
+    row: int
+    """Number of the row in the batch, from 1."""
+    line: int | None
+    """Where it begins, in formats of lines."""
+    column: str | None
+    value: str | None
+    reason: str
+    raw: str
+    """The row as it came, or its beginning."""
+
+
+class Rejected:
+    """The bad rows of one batch, at most `most` of them.
+
+    Rows are bad when they are read, or later, when what was read is looked at again; either
+    way they are numbered as they came.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._read: list[RejectedRow] = []
+        self._later: list[RejectedRow] = []
+        self._passed = 0
+
+    def __len__(self) -> int:
+        return len(self._read) + len(self._later)
+
+    def passed(self, count: int) -> None:
+        """So many more rows were read and are good."""
+        self._passed += count
+
+    def add(self, bad: BadRow, raw: str) -> None:
+        """The next row is bad. Raises `TooManyBadRows`."""
+        self._check(bad)
+        self._read.append(_row(self._passed + len(self._read) + 1, bad, raw))
+
+    def add_later(self, at: int, bad: BadRow, raw: str) -> None:
+        """Bad is the row before which `at` rows were read and good. Raises `TooManyBadRows`."""
+        self._check(bad)
+        number = at + 1
+        for before in self._read:
+            if before.row > number:
+                break
+            number += 1
+        self._later.append(_row(number, bad, raw))
+
+    def document(self) -> bytes | None:
+        """All of them as packed NDJSON, as they came; None if there are none."""
+        rows = sorted((*self._read, *self._later), key=lambda each: each.row)
+        return gzip.compress(msgspec.json.Encoder().encode_lines(rows), mtime=0) if rows else None
+
+    def _check(self, bad: BadRow) -> None:
+        if len(self) >= self.most:
+            raise TooManyBadRows(
+                f"more than {self.most} rows cannot be taken, so none is; the last: {bad.message}",
+                max_bad_rows=self.most,
+                **bad.facts,
+            )
+
+
+def _row(number: int, bad: BadRow, raw: str) -> RejectedRow:
+    return RejectedRow(
+        row=number,
+        line=bad.line,
+        column=bad.column,
+        value=bad.value,
+        reason=bad.reason,
+        raw=raw if len(raw) <= RAW_CHARS else raw[:RAW_CHARS] + "…",
+    )
+
+
+def sifted(
+    count: int,
+    convert: Callable[[int, int], pa.RecordBatch],
+    rejected: Rejected | None,
+    raw: Callable[[int], str],
+) -> Iterator[pa.RecordBatch]:
+    """Rows `0…count` as read, in batches; those that do not `convert` are set aside.
+
+    Raises:
+        BadRow: one does not, and nothing may be set aside.
+        TooManyBadRows.
+    """
+    if rejected is None:
+        yield convert(0, count)
+        return
+    for batch in halved(count, convert, lambda at, bad: rejected.add(bad, raw(at))):
+        rejected.passed(batch.num_rows)
+        yield batch
+
+
+def halved(
+    count: int,
+    convert: Callable[[int, int], pa.RecordBatch],
+    aside: Callable[[int, BadRow], None],
+) -> Iterator[pa.RecordBatch]:
+    """Rows `0…count` that convert, in their order, as many at once as can be."""
+    left = [(0, count)]
+    while left:
+        start, stop = left.pop()
+        try:
+            batch = convert(start, stop)
+        except BadRow as bad:
+            middle = (start + stop) // 2
+            if stop - start == 1:
+                aside(start, bad)
+            else:
+                left += [(middle, stop), (start, middle)]
+        else:
+            yield batch
+
+
+def shown(batch: pa.RecordBatch, at: int) -> str:
+    """A row that came in no text, as JSON."""
+    row: dict[str, Any] = batch.slice(at, 1).to_pylist()[0]
+    return msgspec.json.encode(row, enc_hook=str).decode()
