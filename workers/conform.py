@@ -6,6 +6,8 @@ microseconds, every nested part optional. No value changes on the way.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +33,8 @@ class NullCounts:
                 self._add(self._columns, field.name, column.null_count)
             if pa.types.is_list(field.type) and not field.type.value_field.nullable:
                 self._add(self._elements, field.name, column.flatten().null_count)
+            for path, count in _missing_members(field.name, column):
+                self._add(self._columns, path, count)
         return not self._columns and not self._elements
 
     def check(self) -> None:
@@ -48,6 +52,19 @@ class NullCounts:
     def _add(counts: dict[str, int], name: str, count: int) -> None:
         if count:
             counts[name] = counts.get(name, 0) + count
+
+
+def _missing_members(path: str, column: pa.Array) -> Iterator[tuple[str, int]]:
+    """Nulls in required members of the structs that are there, at any depth."""
+    kind = column.type
+    if not pa.types.is_struct(kind):
+        return
+    there = column.filter(column.is_valid()) if column.null_count else column
+    for at, member in enumerate(there.flatten()):
+        inside = f"{path}.{kind.field(at).name}"
+        if not kind.field(at).nullable:
+            yield inside, member.null_count
+        yield from _missing_members(inside, member)
 
 
 def carrier(kind: pa.DataType) -> pa.DataType:

@@ -21,6 +21,10 @@ class IncompatibleSchema(BadInputSchema):
 
 def check_input(schema: pa.Schema, vocab: Vocab, *, takes_operations: bool) -> None:
     """The batch may not bring what the node adds. Raises `BadInputSchema`."""
+    if len(set(vocab.columns)) < len(vocab.columns):
+        raise BadInputSchema(
+            f"the vocabulary gives two system columns one name: {', '.join(vocab.columns)}"
+        )
     reserved = [vocab.offset_column, vocab.system_time_column]
     if not takes_operations:
         reserved.append(vocab.operation_type_column)
@@ -109,7 +113,7 @@ def same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Equal up to layout. Nulls alone fit any type; nested requirements are checked by value."""
     if pa.types.is_null(found):
         return True
-    for one_kind in (_is_text, _is_bytes):
+    for one_kind in (is_text, _is_bytes):
         if one_kind(wanted):
             return one_kind(found)
     if _is_list(wanted):
@@ -133,7 +137,7 @@ def _same_members(found: pa.DataType, wanted: pa.DataType) -> bool:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )

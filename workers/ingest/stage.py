@@ -22,7 +22,7 @@ from protocol.chain.state import Vocab
 from ..conform import carrier
 from ..merge.columns import POSITION, PROBLEM
 from ..pieces import pieces, weight
-from ..slice_schema import MILLIS, check_input, holds_null_type, same_type
+from ..slice_schema import MILLIS, check_input, holds_null_type, is_text, same_type
 from .frame import BadInputSchema, BadRow, Frame
 from .rejected import Rejected, halved, shown
 from .text import BadValue, cast_text
@@ -130,7 +130,7 @@ def _change(field: pa.Field, is_event_time: bool) -> tuple[pa.Field, Change | No
     kind = field.type
     if is_event_time and pa.types.is_integer(kind):
         return field.with_type(MILLIS), _from_seconds
-    if is_event_time and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if is_event_time and is_text(kind):
         return field.with_type(MILLIS), lambda array: _from_text(array, field.name)
     if pa.types.is_timestamp(kind) and kind != MILLIS:
         return field.with_type(MILLIS), to_millis
@@ -151,8 +151,8 @@ def to_millis(array: pa.Array) -> pa.Array:
 
 
 def _from_seconds(array: pa.Array) -> pa.Array:
-    seconds = pc.cast(array, pa.int64())
     try:
+        seconds = pc.cast(array, pa.int64())
         return pc.cast(pc.cast(seconds, pa.timestamp("s", "UTC")), MILLIS)
     except pa.ArrowInvalid as bad:
         raise BadRow(f"an event time is out of range ({bad})") from None
