@@ -49,8 +49,9 @@ from ..layout import (
 from ..ports import PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from .s3_age import CONDEMNED, RENEWED, Ages
-from .s3_bucket import Bucket, Found, KeyMissing, PreconditionLost, StoreUnavailable, UploadGone
+from .s3_bucket import Bucket, KeyMissing, PreconditionLost, StoreUnavailable, UploadGone
 from .s3_stream import READ_BYTES, open_stream
+from .s3_swift import Found
 
 UPLOADS = ".spooled"
 """Not `.uploads`: SeaweedFS keeps its own multipart uploads there and hides it in listings."""
@@ -130,7 +131,7 @@ class S3ObjectStore:
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]:
         for kind in ObjectKind:
             folder = _folder(dataset, kind)
-            for found in self.bucket.walk(folder):
+            for found in self.bucket.walk_folder(folder.removesuffix("/")):
                 object_hash = parse_name(found.name.removeprefix(folder))
                 if object_hash is not None:
                     modified = Instant.from_datetime(found.modified)
@@ -277,7 +278,7 @@ class S3ObjectStore:
         """Write unless it is there: then it has the same hash, and is renewed."""
         for _ in range(CREATE_TRIES):
             try:
-                self.bucket.call("put_object", _name(key), Body=content, IfNoneMatch="*")
+                self.bucket.create(_name(key), content)
                 return
             except PreconditionLost:
                 if self.renew(key) is not None:

@@ -1,6 +1,7 @@
 """One bucket behind boto3: every call bounded in time and tries, every answer translated.
 
-The only module that knows boto3 and what its errors mean. That an object is absent is
+The only module that knows boto3 and what its errors mean; calls that come by the thousand try
+`s3_swift.py` first. That an object is absent is
 believed only when the server says so; whatever else goes wrong is `StoreUnavailable` (try
 again later) or `StoreMisconfigured` (somebody has to change something).
 """
@@ -9,12 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.session
 from botocore import exceptions as aws
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
@@ -23,6 +26,7 @@ from urllib3.exceptions import HTTPError
 from protocol.errors import BadInput, Conflict, NodeError, NotFound
 
 from ..trouble import StorageFull, Unavailable
+from .s3_swift import BrokeOff, Found, Swift
 
 Answer = dict[str, Any]
 
@@ -83,11 +87,11 @@ class UploadGone(NotFound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Limits:
-    """Bounds of every call. Tries are counted in all, the first included."""
+    """Bounds of every call. Tries are counted in all: the first, and the quick one, included."""
 
     connect_s: float = 5.0
     read_s: float = 30.0
-    tries: int = 4
+    tries: int = 5
     connections: int = 64
 
 
@@ -129,16 +133,6 @@ def _malformed() -> MalformedStoreUrl:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One key of a listing, below the prefix. `size` in bytes."""
-
-    name: str
-    size: int
-    etag: str
-    modified: datetime
-
-
 class Bucket:
     """A bucket, seen below a prefix. Safe to use from several threads."""
 
@@ -153,6 +147,7 @@ class Bucket:
         self.location = location
         self.limits = limits or S3Limits()
         self.client = _connect(location, self.limits)
+        self.swift = _swift(self.client, location, self.limits)
         self._signer = self.client
         if public_endpoint is not None:  # the host is part of what is signed
             self._signer = _connect(replace(location, endpoint=public_endpoint), self.limits)
@@ -188,6 +183,8 @@ class Bucket:
 
     def look(self, name: str) -> Found:
         """What is under the key. Raises as `size`."""
+        if self.swift is not None and (found := self.swift.look(name)) is not None:
+            return found
         try:
             answer = self.call("head_object", name)
             size = int(answer["ContentLength"])
@@ -196,13 +193,32 @@ class Bucket:
             self.call("get_object", name)["Body"].close()  # this answer has a body to tell by
             raise StoreUnavailable("head_object", "two answers that do not agree") from None
 
+    def create(self, name: str, content: bytes) -> None:
+        """Write what fits into one request, unless something is there: `PreconditionLost`."""
+        made = None if self.swift is None else self.swift.create(name, content)
+        if made is None:
+            self.call("put_object", name, Body=content, IfNoneMatch="*")
+        elif not made:
+            raise PreconditionLost("there is something under this key")
+
     def source(self, name: str) -> dict[str, str]:
         """The key as the source of a copy."""
         return {"Bucket": self.location.bucket, "Key": self.location.prefix + name}
 
-    def walk(self, start: str) -> Iterator[Found]:
-        """Every key that begins with `start`, in order, however many there are."""
-        more: Answer = {}
+    def walk_folder(self, folder: str) -> Iterator[Found]:
+        """As `walk` with `folder/`; names with empty parts in them may be told without those."""
+        last = None
+        if self.swift is not None:
+            with suppress(BrokeOff):
+                for found in self.swift.walk(folder):
+                    last = found.name
+                    yield found
+                return
+        yield from self.walk(f"{folder}/", after=last)
+
+    def walk(self, start: str, *, after: str | None = None) -> Iterator[Found]:
+        """Every key that begins with `start`, in order, however many there are; behind `after`."""
+        more: Answer = {} if after is None else {"StartAfter": self.location.prefix + after}
         while True:
             page = self.call("list_objects_v2", Prefix=self.location.prefix + start, **more)
             for item in page.get("Contents", ()):
@@ -256,7 +272,7 @@ def _connect(location: S3Location, limits: S3Limits) -> Any:
         signature_version="s3v4",
         connect_timeout=limits.connect_s,
         read_timeout=limits.read_s,
-        retries={"mode": "standard", "total_max_attempts": limits.tries},
+        retries={"mode": "standard", "total_max_attempts": max(1, limits.tries - 1)},
         max_pool_connections=limits.connections,
         s3={"addressing_style": style},
         tcp_keepalive=True,
@@ -267,6 +283,27 @@ def _connect(location: S3Location, limits: S3Limits) -> Any:
             endpoint_url=location.endpoint,
             region_name=session.region_name or DEFAULT_REGION,
             config=config,
+        )
+    except FAILURES as error:
+        translate("connect", error)
+
+
+def _swift(client: Any, location: S3Location, limits: S3Limits) -> Swift | None:
+    """The quick way to where the client goes, as the same user; None without a try to spare."""
+    session = botocore.session.get_session()
+    try:
+        credentials = session.get_credentials()
+        if credentials is None or limits.tries < 2:
+            return None
+        return Swift(
+            location.bucket,
+            location.prefix,
+            endpoint=client.meta.endpoint_url,
+            region=client.meta.region_name,
+            credentials=credentials,
+            connect_s=limits.connect_s,
+            read_s=limits.read_s,
+            ca_bundle=session.get_config_variable("ca_bundle"),
         )
     except FAILURES as error:
         translate("connect", error)

@@ -37,6 +37,7 @@ class _ObjectStream(io.RawIOBase):
         self._body: Any = None
         self._at = self._body_at = offset
         self._size: int | None = None
+        self._swift = bucket.swift
         self._request()
 
     def readable(self) -> bool:
@@ -86,12 +87,19 @@ class _ObjectStream(io.RawIOBase):
                     return chunk
             except FAILURES as error:
                 reason = type(error).__name__
+            self._swift = None  # may keep back what came before it broke off
             self._drop()
         raise StoreUnavailable("get_object", reason)
 
     def _request(self) -> None:
         """Ask for everything from `_at` on."""
         self._drop()
+        quick = None
+        if self._swift is not None:
+            quick = self._swift.get(self._name, offset=self._at, etag=self._etag)
+        if quick is not None:
+            self._take(quick, quick.start, quick.size)
+            return
         arguments: dict[str, str] = {} if self._etag is None else {"IfMatch": self._etag}
         if self._at:
             arguments["Range"] = f"bytes={self._at}-"
@@ -104,18 +112,17 @@ class _ObjectStream(io.RawIOBase):
             if self._size is None:
                 raise
             raise StoreUnavailable("get_object", "the object was removed meanwhile") from None
-        self._take(answer)
-
-    def _take(self, answer: dict[str, Any]) -> None:
-        """Keep the answer's body, if it is of the place and the object asked for."""
         start = 0
         if self._at:
             start = int(str(answer.get("ContentRange", "bytes 0")).split()[1].split("-")[0])
-        size = start + int(answer["ContentLength"])
+        self._take(answer["Body"], start, start + int(answer["ContentLength"]))
+
+    def _take(self, body: Any, start: int, size: int) -> None:
+        """Keep what was answered, if it is of the place and the object asked for."""
         if start != self._at or self._size not in (None, size):
-            answer["Body"].close()
+            body.close()
             raise StoreUnavailable("get_object", "the answer is to another question")
-        self._size, self._body, self._body_at = size, answer["Body"], self._at
+        self._size, self._body, self._body_at = size, body, self._at
 
     def _drop(self) -> None:
         if self._body is not None:

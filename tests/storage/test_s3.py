@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -31,6 +33,7 @@ from storage.objects.s3_bucket import (
     StoreMisconfigured,
     StoreUnavailable,
 )
+from storage.objects.s3_stream import open_stream
 from storage.values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from tests.conformance.object_store import (
     CONTENT,
@@ -129,7 +132,8 @@ def test_listing_and_removal_go_on_beyond_one_page(store: S3ObjectStore, bucket:
 def test_every_page_of_a_listing_is_read_once(
     store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """Pages as the server gives them; so many real objects would take half a minute."""
+    """Pages as the server gives them to boto3; so many real objects would take a while."""
+    bucket.swift = None
     start = f"{bucket.location.prefix}{DATASET.multibase}/data/"
     hashes = sorted(str(Multihash.of(str(number).encode())) for number in range(count))
     facts = {"Size": 1, "ETag": "x", "LastModified": datetime(2026, 1, 1, tzinfo=UTC)}
@@ -148,6 +152,79 @@ def test_every_page_of_a_listing_is_read_once(
     monkeypatch.setattr(Bucket, "call", lambda _self, *words, **more: page(*words, **more))
     assert [str(info.key.hash) for info in store.list(DATASET)] == hashes
     assert asked == [str(at) for at in range(0, max(1, count), 1000)]
+
+
+# --- the quick way --------------------------------------------------------------------------
+
+
+def test_what_comes_by_the_thousand_goes_the_quick_way(
+    store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(_self: Bucket, operation: str, *_: object, **__: object) -> None:
+        pytest.fail(f"{operation} by boto3")
+
+    monkeypatch.setattr(Bucket, "call", slow)
+    assert store.put(KEY, [CONTENT]).size == 5
+    assert store.put(KEY, [CONTENT]).size == 5
+    assert content_of(store, KEY) == CONTENT
+    with store.open(KEY, offset=3) as stream:
+        assert stream.read() == CONTENT[3:]
+    assert store.stat(KEY) == ObjectInfo(KEY, 5)
+    assert [info.key for info in store.list(DATASET)] == [KEY]
+
+
+def test_both_ways_see_the_same(store: S3ObjectStore, bucket: Bucket) -> None:
+    store.put(KEY, [CONTENT])
+    bucket.call("put_object", f"{DATASET.multibase}/data/it's (1)*~%41 é", Body=b"?")
+    quick = list(bucket.walk_folder(DATASET.multibase))
+    found = bucket.look(f"{DATASET.multibase}/data/{HASH}")
+    bucket.swift = None
+    assert len(quick) == 2
+    assert list(bucket.walk_folder(DATASET.multibase)) == quick
+    assert bucket.look(f"{DATASET.multibase}/data/{HASH}") == found
+
+
+def test_a_key_with_an_empty_part_is_no_other_key(bucket: Bucket) -> None:
+    bucket.create("a//b", b"1")
+    assert bucket.look("a//b").size == 1
+    with open_stream(bucket, "a//b") as stream:
+        assert stream.read() == b"1"
+
+
+def test_a_forked_process_reads_by_the_other_way(
+    store: S3ObjectStore, bucket: Bucket, s3_bucket_url: str
+) -> None:
+    """Threads of the quick way do not live on in it: a call would wait for ever."""
+    store.put(KEY, [CONTENT])
+    url = f"{s3_bucket_url}/{bucket.location.prefix}".rstrip("/")
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, url, f"{DATASET.multibase}/data/{HASH}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == ["hello", "hello", "hello"]
+
+
+FORKING = """
+import os, sys
+from storage.objects.s3_bucket import Bucket, S3Location
+from storage.objects.s3_stream import open_stream
+
+def show():
+    for bucket in (first, Bucket(first.location)):
+        print(open_stream(bucket, sys.argv[2]).read().decode(), flush=True)
+        if os.getpid() == parent:
+            break
+
+parent, first = os.getpid(), Bucket(S3Location.parse(sys.argv[1]))
+show()
+if os.fork() == 0:
+    show()
+    os._exit(0)
+os.wait()
+"""
 
 
 # --- large objects --------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from storage.objects.s3_bucket import Bucket, S3Limits, StoreUnavailable
 from storage.values import ObjectInfo, ObjectKey, ObjectKind
 from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, content_of
 
-LIMITS = S3Limits(connect_s=2, read_s=2.5, tries=3)
+LIMITS = S3Limits(connect_s=2, read_s=2.5, tries=4)
 LARGE = secrets.token_bytes(600_000)
 LARGE_KEY = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(LARGE))
 ABSENT = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(b"absent"))
@@ -114,6 +114,19 @@ def test_a_404_of_somebody_else_is_no_absence(store: S3ObjectStore, proxy: Fault
     ):
         with pytest.raises(StoreUnavailable):
             work()
+
+
+@pytest.mark.parametrize("fault", ["busy", "cut short", "reset"])
+def test_a_listing_that_breaks_off_goes_on_where_it_was(
+    store: S3ObjectStore, direct: S3ObjectStore, proxy: FaultProxy, fault: str
+) -> None:
+    blocks = [(Multihash.of(raw), raw) for raw in map(b"%d".__mod__, range(1001))]
+    direct.put_blocks(DATASET, blocks)
+    expected = sorted(str(name) for name, _ in blocks)
+    proxy.then("pass", fault)
+    found = [info.key for info in store.list(DATASET)]
+    assert [str(key.hash) for key in found if key.kind is ObjectKind.BLOCK] == expected
+    assert "start-after" in proxy.seen[2]
 
 
 @pytest.mark.parametrize("fault", ["cut short", "reset in between"])

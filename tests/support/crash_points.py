@@ -2,8 +2,8 @@
 
 A step is every call that leaves a trace outside of the process: a file made, written to,
 renamed, renewed or removed; a statement or a commit sent to the database; a request to the
-object store. Product code knows nothing of it: steps are seen where Python, SQLAlchemy and
-botocore let everybody look. Install in a process that is to die, never in pytest's own.
+object store. Product code knows nothing of it: steps are seen where Python, SQLAlchemy,
+botocore and obstore let everybody look. Install in a process that is to die, never in pytest's own.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class CrashPoints:
 
     def _watch_requests(self) -> None:
         from botocore.httpsession import URLLib3Session
+        from obstore.store import S3Store
 
         send = URLLib3Session.send
 
@@ -90,4 +91,11 @@ class CrashPoints:
                 self.step(f"s3 {request.method}")
             return send(session, request)
 
+        put = S3Store.put
+
+        def watched_put(*arguments: Any, **options: Any) -> Any:
+            self.step("s3 PUT")
+            return put(*arguments, **options)
+
         URLLib3Session.send = watched  # type: ignore[method-assign]
+        S3Store.put = watched_put  # type: ignore[method-assign]
