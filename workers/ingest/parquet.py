@@ -14,7 +14,9 @@ from protocol.errors import BadInput
 from protocol.metadata.reading import ReadStepParquet
 
 from .frame import BATCH_ROWS, BadInputSchema, BadRow, Frame, Limits, check_names
+from .recast import can_recast, recast
 from .rejected import Rejected, shown, sifted
+from .text import BadValue
 
 
 class MalformedParquet(BadInput):
@@ -46,6 +48,12 @@ def read_parquet(
     for field in wanted:
         if field.name not in stored.names:
             raise BadInputSchema(f"the file has no column `{field.name}`", column=field.name)
+        found = stored.field(field.name).type
+        if not can_recast(found, field.type):
+            raise BadInputSchema(
+                f"column `{field.name}` is {found} in the file, which cannot become {field.type}",
+                column=field.name,
+            )
     return Frame(wanted, _batches(file, stored, wanted, rejected))
 
 
@@ -84,11 +92,11 @@ def _converted(
 
 
 def _cast(column: pa.Array, field: pa.Field, done: int) -> pa.Array:
-    if column.type != field.type:
-        try:
-            column = pc.cast(column, field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as bad:
-            raise BadRow(f"not castable to {field.type} ({bad})", column=field.name) from None
+    try:
+        column = recast(column, field.type)
+    except BadValue as bad:
+        where = f"row {done + bad.index + 1} is not a value of type {field.type}"
+        raise BadRow(where, column=field.name, value=bad.value) from None
     if not field.nullable and column.null_count:
         row = done + pc.index(pc.is_null(column), True).as_py() + 1
         raise BadRow(f"row {row} has no value in a required column", column=field.name)

@@ -36,7 +36,7 @@ def recast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return column
     try:
         return _recast(column, wanted)
-    except (pa.ArrowInvalid, OverflowError):
+    except (pa.ArrowInvalid, OverflowError, BadValue):
         raise _first_misfit(column, wanted) from None
 
 

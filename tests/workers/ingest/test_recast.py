@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from protocol.metadata.reading import ReadStepParquet
+from workers.ingest.frame import BadInputSchema, BadRow, Limits
+from workers.ingest.parquet import read_parquet
 from workers.ingest.recast import can_recast, recast
 from workers.ingest.text import BadValue
 
@@ -105,7 +110,7 @@ def test_a_value_becomes_one_of_the_other_type(
         (pa.string(), "", pa.int64()),
         (pa.string(), "9" * 39, pa.decimal128(38, 0)),
         (pa.binary(), b"\xff", pa.string()),
-        (pa.list_(pa.string()), ["1", "x"], INTS),
+        (pa.list_(pa.string()), ["1", "2", "x"], INTS),
         (INTS, [None], pa.list_(pa.field("item", pa.int64(), nullable=False))),
     ],
     ids=str,
@@ -135,3 +140,23 @@ def test_the_first_value_that_does_not_fit_is_named(
 def test_some_types_have_nothing_in_common(found: pa.DataType, wanted: pa.DataType) -> None:
     assert not can_recast(found, wanted)
     assert can_recast(pa.int8(), pa.string())
+
+
+def test_the_parquet_reader_names_row_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    pq.write_table(pa.table({"b": ["1", "2"], "a": ["x", None]}), path)
+    schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
+    frame = read_parquet(ReadStepParquet(), path, schema, Limits())
+    assert frame is not None
+    assert frame.table().to_pylist() == [{"a": "x", "b": 1}, {"a": None, "b": 2}]
+    frame = read_parquet(ReadStepParquet(), path, pa.schema([("a", pa.int64())]), Limits())
+    assert frame is not None
+    with pytest.raises(BadRow, match=r"column `a`: row 1 .* int64: 'x'"):
+        frame.table()
+
+
+def test_types_with_nothing_in_common_are_refused_before_a_row_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    pq.write_table(pa.table({"a": pa.array([], INTS)}), path)
+    with pytest.raises(BadInputSchema, match="`a` is list"):
+        read_parquet(ReadStepParquet(), path, pa.schema([("a", pa.int64())]), Limits())
