@@ -58,18 +58,19 @@ class FileLocks:
 
 
 class PostgresLocks:
-    """`Locks` of the server, each on a connection of its own: the pool may be all in use."""
+    """`Locks` of the server, each on a connection of its own: the pool may be all in use.
+
+    A lock ends with its transaction, so that poolers between us and the server keep it whole.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
-        self._engine = sa.create_engine(
-            engine.url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT"
-        )
+        self._engine = sa.create_engine(engine.url, poolclass=sa.NullPool)
 
     @contextmanager
     def hold(self, dataset: DatasetId) -> Iterator[None]:
         key = int.from_bytes(hashlib.sha256(dataset.key).digest()[:8], signed=True)
-        with self._engine.connect() as connection:  # the lock goes with it
-            connection.execute(sa.select(sa.func.pg_advisory_lock(key)))
+        with self._engine.connect() as connection:  # rolls back at the end
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
             yield
 
 

@@ -28,6 +28,7 @@ from storage.errors import LeaseLost
 from storage.history import receipt as history_receipt
 from storage.stores import Stores
 from storage.tracing import span
+from storage.trouble import Unavailable
 from storage.values import DatasetEntry, Failed, Job, JobEnd, JobOutcome, Succeeded
 
 from .compact.run import run_compaction
@@ -48,7 +49,10 @@ P = TypeVar("P")
 TOGETHER = {ingest_job.KIND: 128}
 """Jobs of one dataset that are run together, by kind."""
 MAX_ATTEMPTS = 5
-"""A job that took down so many workers is given up."""
+"""A job that took down so many workers, or as often met a part of the node that was away, is
+given up."""
+FIRST_PAUSE_S, PAUSE_GROWTH = 2.0, 4
+"""How long a job rests whose database or object store was away, and how much longer each time."""
 PARENT_CHECK_S = 1.0
 INTERNAL = "Internal"
 INTERNAL_MESSAGE = "the job failed for a reason inside of the node; its log says more"
@@ -60,6 +64,10 @@ class MalformedJob(BadInput):
 
 class JobAbandoned(NodeError):
     """The job ended its worker too often."""
+
+
+class Interrupted(Exception):
+    """The database or the object store is away: the job begins again after a pause."""
 
 
 class EngineGone(Exception):
@@ -127,6 +135,12 @@ class Worker:
             LOGGER.exception("files for executors stay behind")
 
     def _run(self, group: Sequence[Job]) -> None:
+        try:
+            self._run_held(group)
+        except (Interrupted, Unavailable) as trouble:
+            self._put_off(group, trouble)
+
+    def _run_held(self, group: Sequence[Job]) -> None:
         began = time.monotonic()
         with held(self.stores.jobs, group, self.name, lease=self.lease) as meters:
             ends: Iterable[JobEnd]
@@ -137,6 +151,18 @@ class Worker:
             for end in ends:
                 job = next(job for job in group if job.id == end.job)
                 self._log(job, end.outcome, time.monotonic() - began)
+
+    def _put_off(self, group: Sequence[Job], trouble: Exception) -> None:
+        """Let the jobs rest under our lease: nobody has them before it ends, then anybody.
+
+        Those whose end was written before their worker could hear of it stay as they are.
+        """
+        pause = FIRST_PAUSE_S * PAUSE_GROWTH ** (group[0].attempt - 1)
+        for job in group:
+            facts = {"job": job.id, "attempt": job.attempt, "seconds": pause}
+            LOGGER.warning(line("job put off", **facts, message=str(trouble)))
+            with suppress(LeaseLost, Unavailable):  # the lease we have ends by itself
+                self.stores.jobs.extend(job.id, self.name, lease=timedelta(seconds=pause))
 
     def _single(self, job: Job, meter: Meter) -> JobEnd:
         end = JobEnd(job.id, self.name, self._outcome(job, meter))
@@ -175,7 +201,7 @@ class Worker:
                 failure=self._failure,
             )
             yield from ingest.run(batches)
-        except EngineGone:
+        except (EngineGone, Interrupted):
             raise
         except Exception as error:  # not of one batch: the dataset is gone, or the node fails
             for batch in batches:
@@ -195,7 +221,9 @@ class Worker:
             raise JobAbandoned(f"the job was given up after {job.attempt - 1} attempts")
 
     def _failure(self, job: Job, error: Exception) -> Failed:
-        """What a job is told about an error. Raises `EngineGone`."""
+        """What a job is told about an error. Raises `EngineGone`, `Interrupted`."""
+        if isinstance(error, Unavailable) and job.attempt < MAX_ATTEMPTS:
+            raise Interrupted(error.message) from error
         if isinstance(error, NodeError):
             return Failed(type(error).__name__, error.message, dict(error.facts))
         if isinstance(error, Py4JNetworkError | ConnectionError):

@@ -1,0 +1,56 @@
+"""Locks on PostgreSQL: one holder at a time, in a transaction, gone with their connection."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from chain_maker import some_id
+
+from storage.locks import PostgresLocks
+from storage.sql.engine import open_engine, reading
+
+DATASET = some_id("locked")
+
+
+@pytest.fixture
+def engine(postgres_url: str) -> Iterator[sa.Engine]:
+    engine = open_engine(postgres_url)
+    yield engine
+    engine.dispose()
+
+
+def holders(engine: sa.Engine) -> list[str]:
+    """What the sessions that hold an advisory lock are doing."""
+    query = (
+        "SELECT state FROM pg_stat_activity JOIN pg_locks USING (pid) "
+        "WHERE locktype = 'advisory' AND granted"
+    )
+    with reading(engine) as db:
+        return list(db.execute(sa.text(query)).scalars())
+
+
+def test_a_lock_lives_in_a_transaction_so_that_poolers_keep_its_connection(
+    engine: sa.Engine,
+) -> None:
+    before = holders(engine)
+    with PostgresLocks(engine).hold(DATASET):
+        assert sorted([*before, "idle in transaction"]) == sorted(holders(engine))
+    assert holders(engine) == before
+
+
+def test_a_second_holder_waits_for_the_first(engine: sa.Engine) -> None:
+    locks, held = PostgresLocks(engine), threading.Event()
+
+    def second() -> None:
+        with PostgresLocks(engine).hold(DATASET):
+            held.set()
+
+    with locks.hold(DATASET):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        assert not held.wait(0.3)
+    assert held.wait(10)
+    waiting.join()

@@ -1,0 +1,162 @@
+"""Jobs that meet a database or an object store that is away: begun again, each exactly once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from chain_maker import entry
+from ingesting import BATCHES, ROWS_OF_A_BATCH, appended, begin
+from servers import Program, postgres_program, wait_until
+
+import workers.ingest.run
+import workers.main
+from protocol.identity import DatasetId, DatasetRef
+from storage.config import StoreSettings, memory_stores, open_stores
+from storage.dataset import Dataset
+from storage.objects.s3_bucket import StoreUnavailable
+from storage.stores import Stores
+from storage.trouble import DatabaseUnavailable
+from storage.values import Failed, Job, JobStatus
+from workers.ingest import group
+from workers.ingest.bench import Bench
+from workers.main import MAX_ATTEMPTS, Worker
+
+LEASE = timedelta(seconds=1)
+ROWS = BATCHES * ROWS_OF_A_BATCH
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers.main, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(workers.main, "PAUSE_GROWTH", 1)
+    monkeypatch.setattr(workers.ingest.run, "merged", appended)  # no Spark
+
+
+def worker_of(stores: Stores, scratch: Path) -> Worker:
+    none: Any = None
+    bench = Bench(session=none, engine=none, objects=stores.objects, scratch=scratch)
+    return Worker(stores=stores, bench=bench, name="here", lease=LEASE, longest_pause_s=0.05)
+
+
+def jobs_of(stores: Stores, dataset: DatasetId) -> list[Job]:
+    return list(stores.jobs.page(dataset=dataset))
+
+
+def ended(stores: Stores, dataset: DatasetId, worker: Worker) -> set[tuple[JobStatus, int]]:
+    """Work until all jobs of the dataset have ended; how, and after how many attempts."""
+    deadline = time.monotonic() + 30
+    while not all(job.outcome for job in jobs_of(stores, dataset)):
+        assert time.monotonic() < deadline, "a job is never done"
+        worker.work(once=True)
+        time.sleep(0.05)
+    return {(job.status, job.attempt) for job in jobs_of(stores, dataset)}
+
+
+def rows_of(stores: Stores, dataset: DatasetId) -> int:
+    return stores.dataset(DatasetRef.parse(str(dataset))).state().next_offset
+
+
+# --- an object store that is away -----------------------------------------------------------
+
+
+def test_a_job_whose_store_is_away_begins_again_and_its_rows_are_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores, put, made = memory_stores(), group.put_slices, entry("kamu/away")
+    begin(stores, made)
+    away = iter([True, True])
+
+    def sometimes(*arguments: Any) -> None:
+        if next(away, False):
+            raise StoreUnavailable("put_object", "away")
+        put(*arguments)
+
+    monkeypatch.setattr(group, "put_slices", sometimes)
+    worker = worker_of(stores, tmp_path)
+    worker.work(once=True)
+    assert {job.status for job in jobs_of(stores, made.id)} == {JobStatus.RUNNING}
+    assert ended(stores, made.id, worker) == {(JobStatus.SUCCEEDED, 3)}
+    assert rows_of(stores, made.id) == ROWS
+
+
+def test_a_store_that_stays_away_is_an_outcome_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores, made = memory_stores(), entry("kamu/away")
+    begin(stores, made)
+
+    def never(*_: Any) -> None:
+        raise StoreUnavailable("put_object", "away")
+
+    monkeypatch.setattr(group, "put_slices", never)
+    worker = worker_of(stores, tmp_path)
+    assert ended(stores, made.id, worker) == {(JobStatus.FAILED, MAX_ATTEMPTS)}
+    for job in jobs_of(stores, made.id):
+        assert isinstance(job.outcome, Failed)
+        assert job.outcome.error == "StoreUnavailable"
+
+
+# --- a database that is killed --------------------------------------------------------------
+
+
+@dataclass
+class Server:
+    """A PostgreSQL of one's own, to be killed."""
+
+    url: str
+    program: Program
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGQUIT)  # stops at once, as in a crash
+        self.process.wait(timeout=20)
+
+    def start(self) -> None:
+        self.process = self.program.start()
+        wait_until(self.program.ready, "PostgreSQL")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with TemporaryDirectory(prefix="odf-postgres-", ignore_cleanup_errors=True) as folder:
+        url, program = postgres_program(Path(folder))
+        running = Server(url, program, program.start())
+        wait_until(program.ready, "PostgreSQL")
+        yield running
+        running.kill()
+
+
+@pytest.mark.parametrize(("moment", "attempts"), [("before", 2), ("after", 1)])
+def test_a_job_whose_database_is_killed_at_its_commit_gives_its_rows_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, attempts: int
+) -> None:
+    stores = open_stores(StoreSettings(data=tmp_path / "data", database_url=server.url))
+    made = entry(f"kamu/{moment}")
+    begin(stores, made)
+    commit, kills = Dataset.commit, iter([True])
+
+    def killed(self: Dataset, *arguments: Any, **options: Any) -> None:
+        is_last = next(kills, False)
+        if is_last and moment == "before":
+            server.kill()
+        commit(self, *arguments, **options)
+        if is_last:
+            server.kill()
+            raise DatabaseUnavailable  # the answer never came
+
+    monkeypatch.setattr(Dataset, "commit", killed)
+    worker = worker_of(stores, tmp_path)
+    worker.work(once=True)
+    server.start()
+    assert ended(stores, made.id, worker) == {(JobStatus.SUCCEEDED, attempts)}
+    assert rows_of(stores, made.id) == ROWS
+    stores.close()
