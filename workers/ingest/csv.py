@@ -38,28 +38,24 @@ BLOCK_BYTES = 1 << 20
 _SCAN_BYTES = 1 << 20
 _INFERRED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("bool", re.compile(r"(?i)true|false")),
-    ("int64", re.compile(r"-?\d{1,18}", re.ASCII)),
+    ("int64", re.compile(r"-?\d{1,19}", re.ASCII)),
     (
         "float64",
-        re.compile(r"-?((\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)", re.ASCII),
+        re.compile(r"-?((\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?|\d+[eE][-+]?\d+|inf)|nan|NaN", re.ASCII),
     ),
     ("date", re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)),
     (
         "timestamp",
         re.compile(
-            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?(Z|[+-]\d\d(:?\d\d)?))?", re.ASCII
+            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.(\d{1,9}))?"
+            r"(?: ?(?:Z|[+-]\d\d(?::?\d\d)?|[A-Za-z][\w/+-]+))?",
+            re.ASCII,
         ),
     ),
 )
-_TYPES: dict[frozenset[str], pa.DataType] = {
-    frozenset({"bool"}): pa.bool_(),
-    frozenset({"int64"}): pa.int64(),
-    frozenset({"float64"}): pa.float64(),
-    frozenset({"int64", "float64"}): pa.float64(),
-    frozenset({"date"}): pa.date32(),
-    frozenset({"timestamp"}): pa.timestamp("ms", "UTC"),
-    frozenset({"date", "timestamp"}): pa.timestamp("ms", "UTC"),
-}
+_UNITS = ("date", "s", "ms", "us", "ns")
+"""Times, by how much of them is told. A time without a zone is in UTC."""
+_INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,12 +291,27 @@ def _schema_of(
 
 
 def _infer(texts: Sequence[str], nulls: frozenset[str]) -> pa.DataType:
+    """The type all of the values have; of no value nothing is known."""
     kinds = {_kind(text) for text in texts if text not in nulls}
-    return _TYPES.get(frozenset(kinds), pa.string())
+    if not kinds:
+        return pa.null()
+    if kinds == {"bool"}:
+        return pa.bool_()
+    if kinds <= {"int64", "float64"}:
+        return pa.float64() if "float64" in kinds else pa.int64()
+    if kinds <= set(_UNITS):
+        finest = max(kinds, key=_UNITS.index)
+        return pa.date32() if finest == "date" else pa.timestamp(finest)
+    return pa.string()
 
 
 def _kind(text: str) -> str:
-    return next((kind for kind, pattern in _INFERRED if pattern.fullmatch(text)), "string")
+    for kind, pattern in _INFERRED:
+        if match := pattern.fullmatch(text):
+            if kind == "timestamp":
+                return _UNITS[1 + -(-len(match[1] or "") // 3)]
+            return "string" if kind == "int64" and int(text) not in _INT64 else kind
+    return "string"
 
 
 def _arrow_agrees(path: Path, form: CsvFormat) -> bool:

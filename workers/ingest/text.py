@@ -242,6 +242,10 @@ def _parse_text(text: str, _: pa.DataType) -> str:
     return text
 
 
+def _no_value(text: str, _: pa.DataType) -> None:
+    raise ValueError(f"no value was expected, {text!r} found")
+
+
 _RULES: tuple[tuple[Callable[[pa.DataType], bool], Any, Callable[[str, Any], Any]], ...] = (
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), _same, _parse_text),
     (pa.types.is_integer, _guarded(_INTEGER, trim=True), parse_integer),
@@ -251,4 +255,5 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Any, Callable[[str, Any], Any
     (pa.types.is_timestamp, _cast_timestamp, parse_timestamp),
     (pa.types.is_date, _guarded(_PLAIN_DATE), parse_date),
     (pa.types.is_time, _not_at_once, parse_time),
+    (pa.types.is_null, _not_at_once, _no_value),
 )

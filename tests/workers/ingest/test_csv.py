@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,7 +136,53 @@ def test_types_are_inferred_from_all_values_of_a_column(tmp_path: Path) -> None:
     frame = open_frame(ReadStepCsv(header=True, infer_schema=True), path, Limits())
     assert frame is not None
     types = [str(kind) for kind in frame.schema.types]
-    assert types == ["int64", "double", "bool", "date32[day]", "timestamp[ms, tz=UTC]", "string"]
+    assert types == ["int64", "double", "bool", "date32[day]", "timestamp[s]", "string"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ("-9223372036854775808 9223372036854775807", "int64"),
+        ("9223372036854775808", "string"),
+        ("1 1.5 -.5 1e3", "double"),
+        ("1 nan NaN -inf", "double"),
+        ("+1", "string"),
+        ("1 true", "string"),
+        ("TRUE false", "bool"),
+        ("2020-01-01", "date32[day]"),
+        ("2020-1-1", "string"),
+        ("2020-01-01 2020-01-01T00:00:00", "timestamp[s]"),
+        ("2020-01-01T00:00:00 2020-01-01T00:00:00.5", "timestamp[ms]"),
+        ("2020-01-01T00:00:00.1234Z", "timestamp[us]"),
+        ("2020-01-01T00:00:00.1234567+01:00", "timestamp[ns]"),
+        ("2020-01-01T00:00:00.1234567890", "string"),
+        ("2020-01-01T00:00:00Europe/Vienna", "timestamp[s]"),
+        ("2020-01-01T00:00", "string"),
+        ("2020-01-01 1", "string"),
+    ],
+)
+def test_an_inferred_type_holds_every_value(values: str, kind: str, tmp_path: Path) -> None:
+    rows = values.split(" ")
+    path = tmp_path / "input.csv"
+    path.write_text("\n".join(["x", *rows, '""']))
+    frame = open_frame(ReadStepCsv(header=True, infer_schema=True), path, Limits())
+    assert frame is not None
+    assert [str(field.type) for field in frame.schema] == [kind]
+    assert frame.table().num_rows == len(rows) + 1
+
+
+def test_of_a_column_without_values_no_type_is_inferred(tmp_path: Path) -> None:
+    path = tmp_path / "input.csv"
+    path.write_text("x,y\n,1\n" + ",1\n" * 2_000)
+    step = ReadStepCsv(header=True, infer_schema=True)
+    frame = open_frame(step, path, Limits())
+    assert frame is not None
+    assert frame.table().schema.field("x").type == pa.null()
+    path.write_text("x,y\n" + ",1\n" * 2_000 + "late,1\n")
+    frame = open_frame(step, path, Limits())
+    assert frame is not None
+    with pytest.raises(BadRow, match="line 2002, column `x`"):
+        frame.table()
 
 
 CELL = st.text(st.sampled_from('ab,"\n é;'), max_size=5)
