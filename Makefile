@@ -58,6 +58,8 @@ torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random 
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/torment.py --spark --seconds $(SECONDS)
 	ODF_TORTURE=1 $(BIN)/python -m pytest -q --timeout 1800 tests/torture/test_crash_points.py
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/exactly_once.py --rows 100000
+	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200
+	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200 --spark --replay-every 5
 
 fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block, bundle, ddl, engine_message, manifest, message, multihash or reference
 	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)

@@ -97,7 +97,8 @@ def info(node: NodeDep, entry: ReadableDep, base: BaseDep) -> Response:
     """What the dataset is: identity, head, sizes, schema, sources, watermark."""
     shown = usecase.description(node, entry, base)
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    return JsonAnswer({**shown, "derivation": derivation(node, entry, state)})
+    content = {**shown, "derivation": derivation(node, entry, state)}
+    return JsonAnswer(content, headers={"vary": "accept"})
 
 
 async def append(
@@ -106,20 +107,29 @@ async def append(
     actor: ActorDep,
     entry: OpenDep,
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
+    dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
-    """The body is one MetadataEvent manifest in YAML or JSON. A transform is looked at first."""
+    """The body is one MetadataEvent manifest in YAML or JSON.
+
+    A transform is looked at by a worker first; a dry run says what would be, and appends nothing.
+    """
     expected = None if expected_head is None else Multihash.parse(expected_head)
     manifest = await small_body(request, node.settings.max_manifest_bytes)
     event = await run_in_threadpool(usecase.event_to_append, node, actor, manifest)
+    checked: dict[str, Any] = {}
     if isinstance(event, SetTransform):
         before = await run_in_threadpool(node.stores.dataset(DatasetRef(id=entry.id)).state)
         spec = await run_in_threadpool(definition.check_job, node, event, None, before)
         try:
-            await definition.look(node, spec)
+            checked = {"transform": (await definition.look(node, spec)).shown()}
         except definition.TransformRefused as refused:
             return failed_answer(refused.failed)
-    state = await run_in_threadpool(usecase.append_event, node, entry, event, expected=expected)
-    return JsonAnswer({"head": str(state.head), "blocks": state.num_blocks})
+    state = await run_in_threadpool(
+        usecase.append_event, node, entry, event, expected=expected, dry_run=dry_run
+    )
+    if dry_run:
+        return JsonAnswer({"dryRun": True, "event": to_data(event), **checked})
+    return JsonAnswer({"head": str(state.head), "blocks": state.num_blocks, **checked})
 
 
 def metadata(

@@ -137,9 +137,16 @@ def event_to_append(node: Node, actor: Actor, manifest: bytes) -> MetadataEvent:
 
 
 def append_event(
-    node: Node, entry: DatasetEntry, event: MetadataEvent, *, expected: Multihash | None = None
+    node: Node,
+    entry: DatasetEntry,
+    event: MetadataEvent,
+    *,
+    expected: Multihash | None = None,
+    dry_run: bool = False,
 ) -> ChainState:
     """Append one authored event, to the head that is expected if one is; the state with it.
+
+    A dry run holds it to all rules, and appends nothing.
 
     Raises:
         ChainRuleBroken, DependencyCycle.
@@ -155,6 +162,8 @@ def append_event(
             raise RefConflict(expected, head)
         state = dataset.state(head)
         blocks, after = author(state, (event,), system_time=_not_before(node.clock(), state))
+        if dry_run:
+            return after
         try:
             dataset.commit(blocks, expected=head)
         except RefConflict:

@@ -237,6 +237,32 @@ def test_another_transform_resumes_a_paused_derivative(client, stores, cities, w
     assert client.get("/tens").json()["records"] == 1
 
 
+def test_a_dry_run_of_another_transform_shows_its_schema_and_appends_nothing(
+    client, stores, cities, working
+):
+    create(client, "tens", TENS, "cities")
+    until(client, "tens", up_to_date)
+    before = client.get("/tens/refs/head").text
+    more = "select event_time, city, n * 10 as n, upper(city) as shout from cities"
+
+    def asked(query, *inputs):
+        event = manifest("tens", query, *inputs)["content"]["metadata"][0]
+        body = {"kind": "MetadataEvent", "version": 1, "content": event}
+        return client.post("/tens/metadata", json=body, params={"dryRun": "true"})
+
+    shown = asked(more, "cities").json()
+    assert shown["dryRun"]
+    assert shown["event"]["inputs"][0]["datasetRef"] == str(cities.id)
+    fields = [field["name"] for field in shown["transform"]["schema"]["fields"]]
+    assert fields == ["offset", "op", "system_time", "event_time", "city", "n", "shout"]
+    wrong = asked("select event_time,\n nothing from cities", "cities")
+    assert wrong.status_code == 400
+    assert (wrong.json()["line"], wrong.json()["column"]) == (2, 2)
+    assert asked("select event_time, n from cities", "cities").status_code == 400
+    assert asked("select event_time, city, n from tens", "tens").status_code == 409
+    assert client.get("/tens/refs/head").text == before
+
+
 def test_a_refresh_is_answered_with_the_receipt(client, stores, cities, working, tmp_path):
     create(client, "tens", TENS, "cities")
     create(client, "twenties", "select event_time, n * 2 as n from tens", "tens")

@@ -41,6 +41,7 @@ from protocol.metadata.transforms import Transform
 from .datafusion_plan import check_row_by_row, check_words, forget_functions
 from .datafusion_rows import CannotFollow, has_order, in_total_order, quoted, with_rows
 from .inputs import EngineInput
+from .places import blamed_on, said
 from .port import (
     INPUT,
     QUERY_SECONDS,
@@ -93,7 +94,7 @@ class DataFusionEngine:
                 result = _query(request, self._context(spill))
                 count = _write(result, output, self._output, self._seconds)
             except InvalidQuery as bad:
-                return RawQueryResponseInvalidQuery(message=bad.message)
+                return RawQueryResponseInvalidQuery(message=said(bad))
             except Exception as bad:  # the library has no type of its own for wrong queries
                 return RawQueryResponseInvalidQuery(message=str(bad)[:SHOWN_CHARS])
             except BaseException as bad:
@@ -122,10 +123,13 @@ class DataFusionEngine:
             _register(context, item, at if changes else None)
         if work.transform.temporal_tables:
             raise not_incremental("temporal tables")
-        for step in steps_of(work.transform):
-            check_words(step.query)
+        steps = steps_of(work.transform)
+        for number, step in enumerate(steps):
+            with blamed_on(steps, number):
+                check_words(step.query)
         result = _last(work.transform, context)
-        check_row_by_row(result)
+        with blamed_on(steps):
+            check_row_by_row(result)
         schema = pa.schema([_plain(field) for field in result.schema()])
         follows = changes and work.vocab.operation_type_column in schema.names
         return _computed(context, result, schema, self._seconds, follows=follows)
@@ -174,13 +178,22 @@ def _query(request: RawQueryRequest, context: SessionContext) -> DataFrame:
 
 def _last(transform: Transform, context: SessionContext) -> DataFrame:
     """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
-    *named, last = steps_of(transform)
-    for step in named:
-        check_begins_as_query(step.query)
-        result = context.sql_with_options(step.query, _READING)
-        context.register_view(quoted(str(step.alias)), result)
-    check_begins_as_query(last.query)
-    return context.sql_with_options(last.query, _READING)
+    steps = steps_of(transform)
+    for number, step in enumerate(steps):
+        with blamed_on(steps, number):
+            result = _planned(step.query, context)
+        if number < len(steps) - 1:
+            context.register_view(quoted(str(step.alias)), result)
+    return result
+
+
+def _planned(query: str, context: SessionContext) -> DataFrame:
+    """Raises `InvalidQuery`: the library has no type of its own for wrong queries."""
+    check_begins_as_query(query)
+    try:
+        return context.sql_with_options(query, _READING)
+    except Exception as bad:
+        raise InvalidQuery(str(bad)[:SHOWN_CHARS]) from None
 
 
 def _union(inputs: list[str], context: SessionContext) -> DataFrame:

@@ -22,6 +22,7 @@ from protocol.metadata.engine import (
     TransformResponseInvalidQuery,
 )
 
+from .places import said
 from .port import QUERY_SECONDS, QUIET, InvalidQuery, Listener
 from .raw_query import run_raw_query
 from .spark_errors import is_of_the_query, reason
@@ -64,7 +65,7 @@ class SparkEngine:
                 work = partial(compute, session=self._session())
                 return execute(request, work, listener, carried=True)
         except InvalidQuery as bad:
-            return TransformResponseInvalidQuery(message=bad.message)
+            return TransformResponseInvalidQuery(message=said(bad))
         except (PySparkException, Py4JJavaError) as bad:
             if not is_of_the_query(bad):
                 return TransformResponseInternalError(message=reason(bad))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -11,12 +12,14 @@ SHOWN_CHARS = 2_000
 _OURS = ("INTERNAL_ERROR", "TASK_WRITE_FAILED")
 _JAVA_OURS = ("java.lang.OutOfMemoryError", "java.io.IOException", "java.lang.InterruptedException")
 _MAX_CAUSES = 32
+_PLAN = re.compile(r"(?s)(\bline \d+ pos \d+);\n.*")
+"""Behind the place the analyser shows its plan, which says nothing to authors of queries."""
 
 
 def reason(bad: Exception) -> str:
-    """What Spark says is wrong, without its stack."""
+    """What Spark says is wrong, without its stack and plan."""
     text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
-    return text.strip()[:SHOWN_CHARS]
+    return _PLAN.sub(r"\1", text).strip()[:SHOWN_CHARS]
 
 
 def is_of_the_query(bad: PySparkException | Py4JJavaError) -> bool:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+
+from protocol.metadata.transforms import SqlQueryStep
 
 from ..merge.columns import quoted
 from .frames import read_parquet, written_batches
 from .inputs import EngineInput
+from .places import blamed_on
 from .port import InvalidQuery, NotIncremental, steps_of
 from .raw_query import check_is_query
 from .result import ROW, ROW_BITS
+from .spark_errors import is_of_the_query, reason
 from .spark_plan import check_repeatable, check_row_by_row, check_text, parts_of
 from .spark_rows import analysed, in_total_order, with_rows
 from .spark_state import compute_with_state
@@ -34,17 +40,21 @@ def compute(work: Work, session: SparkSession) -> Computed:
     changes = any(item.has_changes for item in work.inputs)
     for at, item in enumerate(work.inputs):
         register(session, item, at if changes else None)
-    result = _last(session, work)
+    steps = steps_of(work.transform)
+    result = _last(session, work, steps)
     parts = parts_of(result)
-    check_repeatable(parts)
+    with blamed_on(steps):
+        check_repeatable(parts)
     try:
         check_row_by_row(parts)
     except NotIncremental:
-        if (computed := compute_with_state(work, session)) is None:
-            raise
+        with blamed_on(steps):
+            if (computed := compute_with_state(work, session)) is None:
+                raise
         return computed
     has_operations = work.vocab.operation_type_column in result.columns
-    result = _prepared(session, result, parts, follows=changes and has_operations)
+    with blamed_on(steps):
+        result = _prepared(session, result, parts, follows=changes and has_operations)
     return Computed(
         schema=to_arrow_schema(result.schema, timezone="UTC"),
         batches=_rows(result, work, grows="Generate" in parts),
@@ -64,20 +74,26 @@ def register(session: SparkSession, item: EngineInput, number: int | None = None
     frame.createTempView(quoted(item.alias))
 
 
-def _last(session: SparkSession, work: Work) -> DataFrame:
+def _last(session: SparkSession, work: Work, steps: Sequence[SqlQueryStep]) -> DataFrame:
     """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
     event_times = {item.alias: item.vocab.event_time_column for item in work.inputs}
-    *named, last = steps_of(work.transform)
-    for step in named:
-        frame = _checked(session, as_of_joins(step.query, event_times))
-        frame.createTempView(quoted(str(step.alias)))
-    return _checked(session, as_of_joins(last.query, event_times))
+    for number, step in enumerate(steps):
+        with blamed_on(steps, number):
+            frame = _checked(session, as_of_joins(step.query, event_times))
+        if number < len(steps) - 1:
+            frame.createTempView(quoted(str(step.alias)))
+    return frame
 
 
 def _checked(session: SparkSession, query: str) -> DataFrame:
     check_text(query)
     check_is_query(session, query)
-    return session.sql(query)
+    try:
+        return session.sql(query)
+    except (PySparkException, Py4JJavaError) as bad:
+        if not is_of_the_query(bad):
+            raise
+        raise InvalidQuery(reason(bad)) from None
 
 
 def _prepared(

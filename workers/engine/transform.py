@@ -36,7 +36,8 @@ from .checkpoint import (
     write_checkpoint,
 )
 from .inputs import BrokenInput, EngineInput, check_aliases, staged, vocab_of
-from .port import Listener
+from .places import blamed_on, said
+from .port import Listener, steps_of
 from .result import plan_result, shaped, write_result
 
 ORDER_OF_CHANGES = (
@@ -100,7 +101,7 @@ def execute(
     except (BrokenInput, UnreadableCheckpoint) as bad:
         return TransformResponseInternalError(message=bad.message)
     except BadInput as bad:  # the query, or what it makes of the rows
-        return TransformResponseInvalidQuery(message=bad.message)
+        return TransformResponseInvalidQuery(message=said(bad))
 
 
 def _execute(
@@ -140,7 +141,9 @@ def _execute(
 
 
 def _write(request: TransformRequest, work: Work, computed: Computed, path: Path) -> int:
-    plan = plan_result(computed.schema, work.vocab)
+    steps = steps_of(work.transform)
+    with blamed_on(steps, len(steps) - 1):
+        plan = plan_result(computed.schema, work.vocab)
     operation = work.vocab.operation_type_column
     if not plan.has_operations and any(item.has_changes for item in work.inputs):
         work.listener.warning(OP_DROPPED.format(operation))

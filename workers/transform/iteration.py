@@ -29,13 +29,13 @@ from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.values import ObjectKind
 
+from ..engine.places import place_of
 from ..engine.port import Engine, InvalidQuery, Listener
 from ..ingest.run import EngineFailed
 from ..meter import Meter
 from ..plan.transform import InputPlan, TransformPlan
 from ..write import parquet_settings
 from .files import InputFiles
-from .positions import position_of
 from .result import Made, checked
 
 
@@ -80,7 +80,7 @@ def execute(
 
     Raises:
         JobLost: the job was cancelled, or is another worker's now.
-        InvalidQuery: facts `line` and `column` where the engine told them.
+        InvalidQuery: with the facts of its place, as `place_of` gives them.
         EngineFailed: the engine could not do it, for reasons of its own.
         IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
         ObjectNotFound: a slice of an input, or the checkpoint, is not here.
@@ -128,7 +128,7 @@ def ask(
         case TransformResponseSuccess():
             return response, heard
         case TransformResponseInvalidQuery(message=message):
-            raise InvalidQuery(message, **position_of(message))
+            raise InvalidQuery(message, **place_of(message))
         case TransformResponseInternalError(message=message):
             raise EngineFailed(f"the engine failed: {message}")
         case _:

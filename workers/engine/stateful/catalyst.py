@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +44,25 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for child in children(node):
         yield from walk(child)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The text a plan was made from, and where in it; line and column from 1."""
+
+    text: str
+    where: tuple[int, int]
+
+
+def origin_of(node: Node) -> Origin | None:
+    """Where a part of a plan was written; None for what Spark added."""
+    origin = node.origin()
+    text, line, column = (
+        option(each) for each in (origin.sqlText(), origin.line(), origin.startPosition())
+    )
+    if text is None or line is None or column is None:
+        return None
+    return Origin(str(text), (int(line), int(column) + 1))
 
 
 _REPLACED = (

@@ -13,19 +13,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from protocol.chain.state import Vocab
-from protocol.metadata.transforms import Transform
+from protocol.metadata.transforms import SqlQueryStep, Transform
 
 from ..frames import spark_schema
+from ..places import located, placed
 from ..port import InvalidQuery, NotIncremental, steps_of
-from .catalyst import Catalyst, Node, expr_id, items
+from ..spark_errors import reason
+from .catalyst import Catalyst, Node, Origin, expr_id, items
 from .clock import Clock, InputClock, Least
 from .operators import Operator
 from .pieces import Part
 from .port import SESSION_SETTINGS, StatefulInput
 from .recognise import Recogniser
 from .text import as_of_joins, lateness_of
-
-SHOWN_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,7 @@ def stateful_plan(
     try:
         return _planned(session.newSession(), transform, inputs, vocab)
     except (PySparkException, Py4JJavaError) as bad:
-        text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
-        raise InvalidQuery(text.strip()[:SHOWN_CHARS]) from None
+        raise InvalidQuery(reason(bad)) from None
 
 
 def _planned(
@@ -73,7 +72,8 @@ def _planned(
         catalyst.empty(schema).createTempView("`" + alias.replace("`", "``") + "`")
     event_times = {given.alias: given.vocab.event_time_column for given in inputs}
     texts, parsed, analysed = [], [], None
-    for step in steps_of(transform):
+    steps = steps_of(transform)
+    for step in steps:
         text = as_of_joins(step.query, event_times)
         texts.append([step.alias, text])
         parsed.append(catalyst.parsed(text))
@@ -85,7 +85,10 @@ def _planned(
     temporal = {table.name: table.primary_key for table in transform.temporal_tables or ()}
     query = Recogniser(catalyst, inputs, temporal)
     output = items(analysed.output())
-    part = query.read(analysed, {expr_id(each) for each in output}, {})
+    try:
+        part = query.read(analysed, {expr_id(each) for each in output}, {})
+    except NotIncremental as bad:
+        raise _placed(bad, steps, query.refused) from None
     if not query.operators:
         return None
     if query.misuse is not None:
@@ -104,6 +107,16 @@ def _planned(
         lateness=lateness_of(catalyst, parsed),
         fingerprint=_fingerprint(texts, query.operators),
     )
+
+
+def _placed(
+    bad: NotIncremental, steps: Sequence[SqlQueryStep], origin: Origin | None
+) -> InvalidQuery:
+    """With the place of what is named, else of the part of the plan that was refused."""
+    for number, step in enumerate(steps):
+        if origin is not None and origin.text == step.query:
+            return placed(bad, steps, number, located(step.query, bad.message) or origin.where)
+    return bad
 
 
 def _checked(output: Sequence[Node], vocab: Vocab) -> Sequence[Node]:

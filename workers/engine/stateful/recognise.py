@@ -15,10 +15,12 @@ from ..port import NotIncremental
 from .catalyst import (
     Catalyst,
     Node,
+    Origin,
     children,
     expr_id,
     items,
     kind,
+    origin_of,
     references,
     type_of,
 )
@@ -66,6 +68,7 @@ class Recogniser:
         self.used: set[str] = set()
         self.temporal = temporal
         self.misuse: str | None = None
+        self.refused: Origin | None = None
         self._inputs = {given.alias: given for given in inputs}
         self._readers: dict[str, Callable[[Node, set[int], Limits], Part]] = {
             "Project": self._project,
@@ -87,6 +90,13 @@ class Recogniser:
 
     def read(self, node: Node, wanted: set[int], limits: Limits) -> Part:
         """A plan, as far as the wanted attributes of it need it."""
+        try:
+            return self._read(node, wanted, limits)
+        except NotIncremental:
+            self.refused = self.refused or origin_of(node)  # the innermost that has a place
+            raise
+
+    def _read(self, node: Node, wanted: set[int], limits: Limits) -> Part:
         reader = self._readers.get(kind(node))
         if reader is None:
             name = kind(node)

@@ -17,11 +17,12 @@ from protocol.instant import Instant
 from ...merge.columns import Operation, col
 from ..frames import read_parquet, sorted_batches
 from ..port import InvalidQuery
+from ..spark_errors import reason
 from .clock import Moments, back
 from .emit import ORDER, schema_of, told, write
 from .operators import Moment
 from .pieces import GROUP, HIDDEN, SEQ, SIGN, framed
-from .plan import SHOWN_CHARS, Plan
+from .plan import Plan
 from .port import NewRows, Result
 from .state import open_state, write_state
 from .step import Work, advance
@@ -51,8 +52,7 @@ def run(
         try:
             return _Run(plan, new_rows, state, Path(folder), partitions).finish(new_state, output)
         except (PySparkException, Py4JJavaError) as bad:
-            text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
-            raise InvalidQuery(text.strip()[:SHOWN_CHARS]) from None
+            raise InvalidQuery(reason(bad)) from None
 
 
 class _Run:

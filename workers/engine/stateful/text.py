@@ -60,7 +60,7 @@ def lateness_of(catalyst: Catalyst, parsed: list[Node]) -> int:
             if kind(node) == "UnresolvedHint" and str(node.name()).upper() == LATENESS:
                 found.add(_interval(catalyst, items(node.parameters())))
     if len(found) > 1:
-        raise InvalidQuery("a transform has one allowed lateness, but LATENESS is given two")
+        raise InvalidQuery("LATENESS is given two values, but a transform has one allowed lateness")
     return found.pop() if found else DEFAULT_LATENESS
 
 

@@ -1,0 +1,156 @@
+"""A wrong query is refused with its place: which query of the transform, which line and column."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from protocol.codec.manifests import to_data
+from protocol.metadata.transforms import SqlQueryStep
+from storage.config import memory_stores
+from storage.transform_job import CheckPayload
+from tests.workers.derivatives import START, bench_of, root, transform
+from workers.engine.places import blamed_on, place_of, said
+from workers.engine.port import InvalidQuery
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = "date_trunc('DAY', event_time) as event_time"
+NO_SUCH_COLUMN = "select op,\n  event_time, nothing from cities"
+BOTH = {
+    "no query": (["drop table cities"], (1, 1)),
+    "syntax": (["select op, event_time\n fro cities where"], (2, 6)),
+    "unfinished text": (["select event_time, 'a\n from cities"], (1, 20)),
+    "unknown column": ([NO_SUCH_COLUMN], (2, 15)),
+    "unknown column of a later step": (
+        ["select op, event_time, n from cities", "select event_time, m\n from step1"],
+        (1, 20, 2),
+    ),
+    "syntax of an earlier step": (
+        ["select op, event_time\n frm cities x y", "select event_time from step1"],
+        (2, 6, 1, "step1"),
+    ),
+    "unknown input": (["select op, event_time, n from towns"], (1, 31)),
+    "unknown function": (["select event_time,\n nofun(n) as m from cities"], (2, 2)),
+    "function of the moment": (["select event_time, n,\n now() as x from cities"], (2, 2)),
+    "function of chance, earlier": (
+        ["select event_time, rand() as x\n from cities", "select event_time, x from step1"],
+        (1, 20, 1, "step1"),
+    ),
+    "limit": (["select event_time, n\n from cities order by n\nlimit 3"], (3, 1)),
+    "distinct": (["select\n distinct n, event_time from cities"], (2, 2)),
+    "subquery": (["select event_time,\n (select max(n) from cities) as m from cities"], (2, 2)),
+    "no event time": (["\n  select n from cities"], (2, 3)),
+    "column of the system": (["select event_time, n as offset from cities"], (1, 25)),
+    "column without a type": (["select event_time, null as x from cities"], (1, 28)),
+}
+"""Queries; line, column, number of the query and its name."""
+ON_SPARK = {
+    "total": (
+        ["select event_time, sum(n) over (order by event_time) as s\n from cities"],
+        (1, 27),
+    ),
+    "aggregate that depends on the order": (
+        [f"select {DAY},\n median(n) as m from cities group by 1"],
+        (2, 2),
+    ),
+    "groups without an end, earlier": (
+        [
+            "select city, max(event_time) as event_time\n from cities group by city",
+            "select event_time, city from step1",
+        ],
+        (2, 14, 1, "step1"),
+    ),
+    "join without bounds": (
+        ["select c.event_time, c.n\n from cities c join cities d on c.n < d.n"],
+        (2, 16),
+    ),
+    "second lateness": (
+        [
+            "select /*+ LATENESS('1 day') */ * from cities",
+            f"select /*+ LATENESS('2 days') */ {DAY}, max(n) as n from step1 group by 1",
+        ],
+        (1, 12, 1, "step1"),
+    ),
+}
+
+
+def refused(bench: Any, stores: Any, engine: str, queries: list[str]) -> InvalidQuery:
+    from workers.transform.check import run_check
+
+    cities = root(stores, "cities")
+    definition = to_data(transform([cities], *queries, engine=engine))
+    with pytest.raises(InvalidQuery) as caught:
+        run_check(stores, CheckPayload(definition=definition), bench, now=START)
+    return caught.value
+
+
+def facts(*place: Any) -> dict[str, Any]:
+    return dict(zip(("line", "column", "query", "queryAlias"), place, strict=False))
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_datafusion_refuses_with_the_place(name: str, tmp_path: Path) -> None:
+    queries, place = BOTH[name]
+    stores = memory_stores()
+    bad = refused(bench_of(stores, tmp_path), stores, "datafusion", queries)
+    assert bad.facts == facts(*place), bad.message
+
+
+@pytest.mark.spark
+def test_spark_refuses_with_the_place(spark: SparkSession, tmp_path: Path) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    found = {}
+    for name, (queries, _) in {**BOTH, **ON_SPARK}.items():
+        stores = memory_stores()
+        bench = replace(bench_of(stores, tmp_path), engine=SparkEngine(spark))
+        found[name] = refused(bench, stores, "spark", queries).facts
+    assert found == {name: facts(*place) for name, (_, place) in {**BOTH, **ON_SPARK}.items()}
+
+
+@pytest.mark.spark
+def test_the_plan_of_spark_is_left_out_of_the_reason(spark: SparkSession, tmp_path: Path) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    stores = memory_stores()
+    bench = replace(bench_of(stores, tmp_path), engine=SparkEngine(spark))
+    message = refused(bench, stores, "spark", [NO_SUCH_COLUMN]).message
+    assert message.startswith("line 2, column 15: [UNRESOLVED_COLUMN")
+    assert "SubqueryAlias" not in message
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        ("[PARSE] Syntax error. (line 2, pos 5)", (2, 6)),
+        ("cannot be resolved; line 2 pos 13;", (2, 14)),
+        ("[DIVIDE_BY_ZERO] …\n== SQL (line 1, position 8) ==", (1, 8)),
+        ("unexpected token at Line: 3, Column: 9", (3, 9)),
+        ("line 4, column 2: it is wrong", (4, 2)),
+        ("query 2, line 4, column 2: it is wrong", (4, 2, 2)),
+        ("query 1 (`a b`), line 4, column 2: it is wrong", (4, 2, 1, "a b")),
+        ("something is wrong in line 12 of nowhere", ()),
+    ],
+)
+def test_places_are_read_from_what_engines_say(message: str, place: tuple[Any, ...]) -> None:
+    assert place_of(message) == facts(*place)
+
+
+def test_a_place_survives_the_way_through_a_message() -> None:
+    steps = [SqlQueryStep(alias="one", query="select 1"), SqlQueryStep(query="\n  select x")]
+    for number in (0, 1):
+        with pytest.raises(InvalidQuery) as caught, blamed_on(steps, number):
+            raise InvalidQuery("something is wrong")
+        assert place_of(said(caught.value)) == caught.value.facts
+
+
+def test_what_stands_in_texts_and_comments_is_not_meant() -> None:
+    steps = [SqlQueryStep(query="select 'join' -- join\n from a /* join */\n Join b")]
+    with pytest.raises(InvalidQuery) as caught, blamed_on(steps):
+        raise InvalidQuery("the query has a join, whose rows depend on others")
+    assert caught.value.facts == {"line": 3, "column": 2}
