@@ -82,6 +82,10 @@ def in_order(jobs: Iterable[Callable[[], None]]) -> None:
         job()
 
 
+def ignored(_: pa.RecordBatch) -> None:
+    """Look at no rows."""
+
+
 class ArrowDigest:
     """The digest of a record set, fed batch by batch.
 
@@ -103,8 +107,8 @@ class ArrowDigest:
         for field in schema:
             self._start(field, 0)
 
-    def update(self, batch: pa.RecordBatch) -> None:
-        """Feed the rows of one batch.
+    def update(self, batch: pa.RecordBatch, *beside: Callable[[], None]) -> None:
+        """Feed the rows of one batch. What else is to be done in the same run goes first.
 
         Raises:
             SchemaDiffers: other names or types than the digest was started with.
@@ -119,7 +123,13 @@ class ArrowDigest:
                 for leaf, valid in self._leaves(column, None, name):
                     jobs.append((leaf.nbytes, _job(next(states), leaf, valid)))
         jobs.sort(key=itemgetter(0), reverse=True)
-        self._run(job for _, job in jobs)
+        self._run([*beside, *(job for _, job in jobs)])
+
+    def update_all(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Feed all batches; each is asked for beside hashing the one before it."""
+        coming: list[pa.RecordBatch | None] = [next(batches, None)]
+        while (batch := coming.pop()) is not None:
+            self.update(batch, lambda: coming.append(next(batches, None)))
 
     def finish(self) -> Multihash:
         """The logical hash of all rows so far; more may follow."""
@@ -164,8 +174,7 @@ def logical_hash(
 ) -> Multihash:
     """Logical hash of record batches as they are cut. Raises as `ArrowDigest`."""
     digest = ArrowDigest(schema, run=run)
-    for batch in batches:
-        digest.update(batch)
+    digest.update_all(iter(batches))
     return digest.finish()
 
 
@@ -174,10 +183,13 @@ def logical_hash_of(file: pq.ParquetFile, *, run: Run = in_order) -> Multihash:
     return digest_of(file, run=run).finish()
 
 
-def digest_of(file: pq.ParquetFile, *, run: Run = in_order) -> ArrowDigest:
+def digest_of(
+    file: pq.ParquetFile, *, run: Run = in_order, look: Callable[[pa.RecordBatch], None] = ignored
+) -> ArrowDigest:
     """The digest of a data slice, in windows of 10 000 rows from its start if it has structs.
 
-    Ask its `indeterminate` before calling a mismatch damage.
+    Ask its `indeterminate` before calling a mismatch damage. `look` is shown all rows as they
+    pass, in order.
 
     Raises:
         UnsupportedColumn: a column type without a digest.
@@ -187,11 +199,18 @@ def digest_of(file: pq.ParquetFile, *, run: Run = in_order) -> ArrowDigest:
         digest = ArrowDigest(file.schema_arrow, run=run)
         nested = any(types.is_struct(storage_type(field.type)) for field in digest.schema)
         rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
-        for batch in windows(file.iter_batches(batch_size=rows), rows):
-            digest.update(batch)
+        digest.update_all(_shown(windows(file.iter_batches(rows, use_threads=False), rows), look))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UnreadableSlice(f"the data slice cannot be read: {str(error)[:200]}") from None
     return digest
+
+
+def _shown(
+    batches: Iterator[pa.RecordBatch], look: Callable[[pa.RecordBatch], None]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        look(batch)
+        yield batch
 
 
 def windows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

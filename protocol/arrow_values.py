@@ -155,10 +155,13 @@ def _counted(counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any) -> 
     out = _joined(np.append(offsets[:1], offsets), data, bytes(COUNT_BYTES))
     starts = np.arange(-int(offsets[0]), COUNT_BYTES * len(offsets) - int(offsets[0]), COUNT_BYTES)
     starts += offsets
+    largest = int(counts.max(initial=0))
     places = starts[:-1]
-    while counts.any():
+    while largest:
         out[places] = counts.astype(np.uint8)
-        places, counts = places + 1, counts >> 8
+        largest >>= 8
+        if largest:
+            places, counts = places + 1, counts >> 8
     return out, starts
 
 

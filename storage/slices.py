@@ -6,7 +6,7 @@ Reads in windows, so memory stays small however large the slice is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,17 +29,19 @@ class Finding:
 
 
 def check_slice(
-    stream: BinaryIO, declared: DataSlice, *, offset_column: str | None, run: Run = in_order
+    stream: Any, declared: DataSlice, *, offset_column: str | None, run: Run = in_order
 ) -> list[Finding]:
     """Row count, offset column and logical hash of a slice; nothing found means it is right.
 
-    `stream` is read from any place, so it has to be seekable. `offset_column` None leaves out
+    `stream` is a file or an Arrow buffer, read from any place. `offset_column` None leaves out
     the offsets: when the name of the column is not known. `run` may hash in threads.
     """
     try:
         file = pq.ParquetFile(stream)
-        found = _check_rows(file, declared, offset_column)
-        return found + _check_logical_hash(file, declared, run)
+        offsets = _Offsets(file.schema_arrow, offset_column, declared)
+        wrong_count = _check_count(file, declared)
+        logical = _check_logical_hash(file, declared, offsets, run)
+        return [*(wrong_count or offsets.found()), *logical]
     except UnreadableSlice as error:
         return [Finding(reason="UnreadableSlice", message=error.message)]
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -47,40 +49,66 @@ def check_slice(
         return [Finding(reason="UnreadableSlice", message=message)]
 
 
-def _check_rows(file: Any, declared: DataSlice, offset_column: str | None) -> list[Finding]:
+def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
     interval = declared.offset_interval
     rows, expected = file.metadata.num_rows, interval.end - interval.start + 1
-    if rows != expected:
-        message = f"{expected} rows were declared, it has {rows}"
-        return [Finding(reason="RowCountMismatch", message=message)]
-    problem = None if offset_column is None else _offset_problem(file, offset_column, declared)
-    return [] if problem is None else [Finding(reason="OffsetColumnMismatch", message=problem)]
+    if rows == expected:
+        return []
+    message = f"{expected} rows were declared, it has {rows}"
+    return [Finding(reason="RowCountMismatch", message=message)]
 
 
-def _offset_problem(file: Any, column: str, declared: DataSlice) -> str | None:
-    """What is wrong with the offsets: they are the declared interval, in order."""
-    if column not in file.schema_arrow.names:
-        return f"there is no offset column {column!r}"
-    if not types.is_integer(file.schema_arrow.field(column).type):
-        return f"the offset column {column!r} is not of an integer type"
-    expected = declared.offset_interval.start
-    for batch in file.iter_batches(batch_size=WINDOW_ROWS, columns=[column]):
-        values = batch.column(0)
+class _Offsets:
+    """What is wrong with the offsets of rows that pass: they should count up the interval."""
+
+    def __init__(self, schema: pa.Schema, column: str | None, declared: DataSlice) -> None:
+        self.problem: str | None = None
+        self._column = column
+        self._first = self._next = declared.offset_interval.start
+        if column is None:
+            return
+        if column not in schema.names:
+            self.problem = f"there is no offset column {column!r}"
+        elif not types.is_integer(schema.field(column).type):
+            self.problem = f"the offset column {column!r} is not of an integer type"
+
+    def look(self, batch: pa.RecordBatch) -> None:
+        if self._column is None or self.problem is not None:
+            return
+        values = batch.column(self._column)
         if values.null_count:
-            return "the offset column has nulls"
-        wanted = np.arange(expected, expected + len(values), dtype=np.uint64)
+            self.problem = "the offset column has nulls"
+            return
+        wanted = np.arange(self._next, self._next + len(values), dtype=np.uint64)
         differing = np.flatnonzero(values.to_numpy(zero_copy_only=False).astype("uint64") != wanted)
         if len(differing):
             row = int(differing[0])
-            return f"offset {expected + row} was expected, found {values[row].as_py()}"
-        expected += len(values)
-    return None
+            found = values[row].as_py()
+            self.problem = f"offset {self._next + row} was expected, found {found}"
+        self._next += len(values)
+
+    def look_alone(self, file: Any) -> None:
+        """When the other columns cannot be read to their end: from the first row again."""
+        if self._column is None or self.problem is not None:
+            return
+        self._next = self._first
+        for batch in file.iter_batches(batch_size=WINDOW_ROWS, columns=[self._column]):
+            self.look(batch)
+
+    def found(self) -> list[Finding]:
+        if self.problem is None:
+            return []
+        return [Finding(reason="OffsetColumnMismatch", message=self.problem)]
 
 
-def _check_logical_hash(file: Any, declared: DataSlice, run: Run) -> list[Finding]:
+def _check_logical_hash(
+    file: Any, declared: DataSlice, offsets: _Offsets, run: Run
+) -> list[Finding]:
+    """Rows are read once: `offsets` are shown them on the way."""
     try:
-        digest = digest_of(file, run=run)
+        digest = digest_of(file, run=run, look=offsets.look)
     except UnsupportedColumn as error:
+        offsets.look_alone(file)
         return [Finding(reason="UnsupportedColumn", message=error.message, certain=False)]
     actual = digest.finish()
     if actual == declared.logical_hash:

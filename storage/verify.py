@@ -3,7 +3,7 @@
 Three passes: back from the head, hashing every block; forward again, holding the chain to
 its rules; then the data blocks, newest first: size, physical hash, logical hash, number of
 rows and offset column of each slice, size and hash of each checkpoint. What is wrong
-becomes a line of the report. Memory does not grow with the size of objects.
+becomes a line of the report. Large objects are not held in memory.
 
 Rules need the whole chain, so an interval of blocks narrows down the last pass only.
 """

@@ -6,28 +6,26 @@ slice may be encoded anew as long as its size and its rows stay the same.
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Any
 
 from protocol.arrow_digest import Run, in_order
 from protocol.errors import NotFound
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
-from protocol.multihash import SHA3_256, Multihash
+from protocol.multihash import Multihash
 
-from .hashing import threaded
+from .hashing import Job, shared
 from .layout import object_path
 from .named import NamedObject, named_objects
 from .slices import Finding, check_slice
 from .values import ObjectKind
+from .verify_bytes import Buffers, content_of
 from .verify_report import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Problem
 from .verify_source import ChainSource
 
-CHUNK_BYTES = 1 << 20
 AHEAD = 4
 """Blocks in the hands of each thread or waiting for it."""
 
@@ -50,6 +48,7 @@ class Checks:
     source: ChainSource
     kind: DatasetKind | None
     logical: bool = True
+    buffers: Buffers = field(default_factory=Buffers)
 
 
 @dataclass(slots=True)
@@ -68,19 +67,23 @@ class Looked:
 def check_blocks(checks: Checks, blocks: Sequence[DataBlock], *, threads: int) -> Iterator[Looked]:
     """Look at the objects of each block; results come in the order of `blocks`.
 
-    With few blocks the columns of a slice are hashed side by side, else the blocks are. At
-    most `AHEAD` blocks a thread are begun before the first is asked for.
+    At most `AHEAD` blocks a thread are begun before the first is asked for. Threads that find
+    no block left help with the columns of the last ones.
     """
-    if threads == 1 or len(blocks) < 2 * threads:
-        with threaded(threads) as run:
-            for block in blocks:
-                yield check_block(checks, block, run if threads > 1 else in_order)
-        return
     pool = ThreadPoolExecutor(threads, thread_name_prefix="verifying")
+    left = deque(blocks)
+
+    def run(jobs: Iterable[Job]) -> None:
+        shared(jobs, pool, 0 if left else threads - 1)
+
+    def check(block: DataBlock) -> Looked:
+        left.popleft()
+        return check_block(checks, block, run)
+
     try:
         waiting: deque[Future[Looked]] = deque()
         for block in blocks:
-            waiting.append(pool.submit(check_block, checks, block, in_order))
+            waiting.append(pool.submit(check, block))
             if len(waiting) >= threads * AHEAD:
                 yield waiting.popleft().result()
         while waiting:
@@ -123,20 +126,18 @@ def _check_object(
         stream = checks.source.open_object(named.kind, named.hash)
     except NotFound:
         return [Finding(reason="ObjectMissing", message="the object is not there")]
-    with stream, tempfile.TemporaryFile() as spool:
-        seekable = stream.seekable()
-        actual, size = _hash_stream(stream, named.size, None if seekable else spool)
-        looked.size += min(size, named.size)
-        if size != named.size:
-            found = f"more than {named.size}" if size > named.size else str(size)
+    may_differ = checks.kind is DatasetKind.Derivative
+    deep = checks.logical and named.kind is ObjectKind.DATA
+    with stream, content_of(stream, named.size, checks.buffers, keep=deep) as content:
+        looked.size += min(content.size, named.size)
+        if content.size != named.size:
+            found = f"more than {named.size}" if content.size > named.size else str(content.size)
             message = f"{named.size} bytes were declared, it has {found}"
             return [Finding(reason="SizeMismatch", message=message)]
-        physical = _check_physical(actual, named)
-        may_differ = checks.kind is DatasetKind.Derivative
-        if named.kind is not ObjectKind.DATA or not checks.logical or (physical and not may_differ):
+        physical = _check_physical(content.hash, named)
+        if not deep or (physical and not may_differ):
             return physical
-        rows = _check_rows(block, stream if seekable else spool, looked, run)
-        return _weigh(physical, rows)
+        return _weigh(physical, _check_rows(block, content.again, looked, run))
 
 
 def _check_physical(actual: Multihash, named: NamedObject) -> list[Finding]:
@@ -145,7 +146,7 @@ def _check_physical(actual: Multihash, named: NamedObject) -> list[Finding]:
     return [Finding(reason="PhysicalHashMismatch", message=f"its bytes hash to {actual}")]
 
 
-def _check_rows(block: DataBlock, stream: BinaryIO, looked: Looked, run: Run) -> list[Finding]:
+def _check_rows(block: DataBlock, stream: Any, looked: Looked, run: Run) -> list[Finding]:
     declared = block.event.new_data
     if declared is None:
         return []
@@ -168,17 +169,6 @@ def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
         return [*physical, *rows]
     message = physical[0].message + ", but its rows are the declared ones: it was encoded anew"
     return [Finding(reason=physical[0].reason, message=message, certain=False)]
-
-
-def _hash_stream(stream: BinaryIO, limit: int, copy: BinaryIO | None) -> tuple[Multihash, int]:
-    """Hash and length of a stream, read until one byte past `limit`; copied if asked for."""
-    state, size = hashlib.sha3_256(), 0
-    while size <= limit and (chunk := stream.read(min(CHUNK_BYTES, limit + 1 - size))):
-        state.update(chunk)
-        size += len(chunk)
-        if copy is not None:
-            copy.write(chunk)
-    return Multihash(SHA3_256, state.digest()), size
 
 
 def _problem(block: DataBlock, named: NamedObject, found: Finding) -> Problem:

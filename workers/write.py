@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from protocol.arrow_digest import digest_of, windows
+from protocol.arrow_digest import digest_of, in_order, windows
 from protocol.chain.state import Vocab
 from protocol.instant import Instant
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.multihash import SHA3_256, Multihash
-from storage.hashing import in_turn, threaded
+from storage.hashing import threaded
 
 from .conform import NullCounts, conform
 from .merge.columns import PROBLEM, CannotMerge, Operation
@@ -178,7 +178,7 @@ def tallied(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordB
 def described(path: Path, start: int) -> DataSlice:
     """Hashes, size and offsets from `start`, taken from the file as it lies there."""
     small = path.stat().st_size < SMALL_BYTES
-    with pq.ParquetFile(path) as file, nullcontext(in_turn) if small else threaded() as run:
+    with pq.ParquetFile(path) as file, nullcontext(in_order) if small else threaded() as run:
         logical = digest_of(file, run=run).finish()
         rows = file.metadata.num_rows
     return DataSlice(

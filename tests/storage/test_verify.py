@@ -18,6 +18,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import OffsetInterval
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, SetVocab
 from protocol.multihash import Multihash
+from storage import verify_bytes
 from storage.dataset import InvalidInterval
 from storage.errors import RefNotFound
 from storage.named import named_objects
@@ -91,6 +92,27 @@ def test_large_objects_are_read_in_small_pieces() -> None:
     made.add(AddData(new_checkpoint=made.checkpoint(bytes(5 << 20))))
     assert verify_chain(made.source).ok
     assert made.source.largest_read == 1 << 20
+
+
+@pytest.mark.parametrize("seekable", [True, False])
+def test_slices_too_large_to_hold_are_looked_at_where_they_lie_or_in_a_file(
+    seekable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_bytes, "HELD_BYTES", 100)
+    made = root(DictSource(seekable=seekable))
+    assert verify_chain(made.source) == verify_chain(root().source)
+    made.source.flip(ObjectKind.DATA, part_of(made.blocks[2]).physical_hash)
+    assert reasons(verify_chain(made.source)) == [("PhysicalHashMismatch", 2)]
+
+
+def test_a_long_slice_is_read_once_and_a_short_one_after_it_is_not_mixed_up_with_it() -> None:
+    made = DatasetMaker().play(ROOT[:2])
+    made.add(AddData(new_data=made.slice()))
+    made.add(AddData(new_data=made.slice(table(ROWS, 200_000, value="long")), prev_offset=2))
+    made.play(["AddData"])
+    report = verify_chain(made.source, threads=1)
+    assert (report.ok, report.records) == (True, 2 * ROWS + 200_000)
+    assert made.source.bytes_read[ObjectKind.DATA] == report.size
 
 
 def test_an_offset_column_of_another_name_is_found_through_the_vocabulary() -> None:
@@ -283,6 +305,20 @@ def test_a_column_without_a_defined_hash_is_noted_only() -> None:
     made.add(AddData(new_data=declared))
     report = verify_chain(made.source)
     assert report.ok
+    assert [note.reason for note in report.notes] == ["UnsupportedColumn"]
+
+
+@pytest.mark.parametrize("values", [pa.array([1, 2, 3], pa.duration("ms")), pa.nulls(3)])
+def test_offsets_are_looked_at_when_another_column_has_no_defined_hash(values: pa.Array) -> None:
+    made = DatasetMaker().play(ROOT[:2])
+    plain, rows = made.slice(), table(0, ROWS).set_column(0, "offset", pa.array([0, 2, 1]))
+    content = parquet(rows.append_column("d", values), **PLAIN)
+    declared = replace(
+        plain, physical_hash=made.source.put(ObjectKind.DATA, content), size=len(content)
+    )
+    made.add(AddData(new_data=declared))
+    report = verify_chain(made.source)
+    assert reasons(report) == [("OffsetColumnMismatch", 2)]
     assert [note.reason for note in report.notes] == ["UnsupportedColumn"]
 
 

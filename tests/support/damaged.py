@@ -40,6 +40,7 @@ class DictSource:
         self.tip: Multihash | None = None
         self.seekable = seekable
         self.largest_read = 0
+        self.bytes_read = dict.fromkeys(ObjectKind, 0)
 
     def head(self) -> Multihash:
         assert self.tip is not None
@@ -51,7 +52,7 @@ class DictSource:
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
         if (kind, object_hash) not in self.objects:
             raise ObjectNotFound(kind, object_hash)
-        return _Stream(self, self.objects[kind, object_hash])
+        return _Stream(self, kind, self.objects[kind, object_hash])
 
     def put(self, kind: ObjectKind, content: bytes) -> Multihash:
         object_hash = Multihash.of(content)
@@ -66,9 +67,9 @@ class DictSource:
 
 
 class _Stream(io.BytesIO):
-    def __init__(self, source: DictSource, content: bytes) -> None:
+    def __init__(self, source: DictSource, kind: ObjectKind, content: bytes) -> None:
         super().__init__(content)
-        self._source = source
+        self._source, self._kind = source, kind
 
     def seekable(self) -> bool:
         return self._source.seekable
@@ -76,6 +77,7 @@ class _Stream(io.BytesIO):
     def read(self, size: int | None = -1) -> bytes:
         content = super().read(size)
         self._source.largest_read = max(self._source.largest_read, len(content))
+        self._source.bytes_read[self._kind] += len(content)
         return content
 
 
