@@ -1,8 +1,8 @@
 """Builds the ASGI application out of its parts; nothing else.
 
 From the outside in: `QuickReads` (what is answered at once), `Watched` (counts, log, deeds),
-what pages of other sites may ask (CORS), `Gate` (who asks), `ObjectPaths` (bytes, without a
-framework), `Transfers` (WebSockets), FastAPI (everything else).
+what pages of other sites may ask (CORS), `Pages` (what browsers see), `Gate` (who asks),
+`ObjectPaths` (bytes, without a framework), `Transfers` (WebSockets), FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ from .usecases.audit import forget_old_deeds
 from .usecases.objects import AtHand
 from .usecases.uploaded_files import clear_away
 from .version import app_version
+from .web.site import Pages
 from .wiring import Node
 from .ws.sockets import Transfers
 
@@ -64,6 +65,9 @@ PREFIX: dict[Tenancy, str] = {
     Tenancy.SINGLE: "/{dataset}",
     Tenancy.MULTI: "/{account}/{dataset}",
 }
+PARTS = (system, audit, schemas, identity, login, uploads, datasets, jobs, variables)
+"""What is served beside the datasets."""
+OF_THE_FRAMEWORK = ("/docs", "/openapi.json")
 CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 """The reference grants GET and POST. Nothing here goes by cookies, so others do no harm."""
 CORS_EXPOSED = (
@@ -89,8 +93,9 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
     api = build_api(node, on_stop=on_stop)
     at_hand = AtHand(node)
     gate = Gate(ObjectPaths(Transfers(api, node), node, at_hand), node)
+    pages = Pages(gate, node, PREFIX[node.settings.tenancy], _first_words())
     guarded = CORSMiddleware(
-        gate,
+        pages,
         allow_origins=["*"],
         allow_methods=CORS_METHODS,
         allow_headers=["*"],
@@ -136,7 +141,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         redoc_url=None,
     )
     api.state.node = node
-    for part in (system, audit, schemas, identity, login, uploads, datasets, jobs, variables):
+    for part in PARTS:
         api.include_router(part.router)
     routes = APIRouter()
     prefix = PREFIX[node.settings.tenancy]
@@ -159,6 +164,12 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     for kind, handler in _HANDLERS.items():
         api.add_exception_handler(kind, handler)
     return api
+
+
+def _first_words() -> frozenset[str]:
+    """First segments of paths that are no datasets."""
+    paths = [route.path for part in PARTS for route in part.router.routes]
+    return frozenset(path.split("/")[1] for path in (*paths, *OF_THE_FRAMEWORK))
 
 
 async def _sweep(node: Node) -> None:

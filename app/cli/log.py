@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, assert_never
+from typing import Any
 
 import click
 
-from protocol.metadata.block import HashedBlock, UnknownEvent
-from protocol.metadata.events import (
-    AddData,
-    AddPushSource,
-    DisablePollingSource,
-    DisablePushSource,
-    ExecuteTransform,
-    MetadataEvent,
-    Seed,
-    SetAttachments,
-    SetDataSchema,
-    SetInfo,
-    SetLicense,
-    SetPollingSource,
-    SetTransform,
-    SetVocab,
-)
-from protocol.metadata.table import Variant
+from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from ..client.sync import opened
-from ..client.text import one_line
 from ..client.urls import Location
 from ..client.walk import ChainReader
+from ..event_lines import event_name, summary
 from .output import json_option, print_json, token_option
-
-MAX_DETAIL_CHARS = 100
 
 
 @click.command()
@@ -77,63 +58,3 @@ def block_data(block: HashedBlock) -> dict[str, Any]:
         "event": event_name(block.event),
         "summary": summary(block.event),
     }
-
-
-def event_name(event: MetadataEvent | UnknownEvent) -> str:
-    if isinstance(event, UnknownEvent):
-        return event.name or f"Unknown({event.discriminator})"
-    return type(event).__name__
-
-
-def summary(event: MetadataEvent | UnknownEvent) -> str:
-    """The event in one line: its name and what tells it apart from others of its kind."""
-    detail = one_line(
-        event.detail if isinstance(event, UnknownEvent) else _detail(event), MAX_DETAIL_CHARS
-    )
-    return f"{event_name(event)}{': ' if detail else ''}{detail}"
-
-
-def _detail(event: MetadataEvent) -> str:
-    match event:
-        case AddData() | ExecuteTransform():
-            return _data(event)
-        case Seed():
-            return f"{event.dataset_kind.value} {event.dataset_id}"
-        case SetTransform():
-            return f"{len(event.inputs)} input(s)"
-        case AddPushSource():
-            return f"{event.source_name}, {_kind(event.read)}, {_kind(event.merge)}"
-        case SetPollingSource():
-            return f"{_kind(event.fetch)}, {_kind(event.read)}, {_kind(event.merge)}"
-        case SetDataSchema():
-            return f"{len(event.schema.fields)} column(s)" if event.schema else "raw Arrow schema"
-        case SetInfo():
-            return event.description or ""
-        case SetLicense():
-            return event.short_name
-        case SetAttachments():
-            return ", ".join(item.path for item in event.attachments.items)
-        case DisablePushSource():
-            return event.source_name
-        case SetVocab() | DisablePollingSource():
-            return ""
-        case _:
-            assert_never(event)
-
-
-def _data(event: AddData | ExecuteTransform) -> str:
-    parts = []
-    if event.new_data is not None:
-        interval = event.new_data.offset_interval
-        rows = interval.end - interval.start + 1
-        parts.append(f"{rows} row(s), offsets {interval.start} to {interval.end}")
-    if event.new_watermark is not None:
-        parts.append(f"watermark {event.new_watermark}")
-    if event.new_checkpoint is not None:
-        parts.append("checkpoint")
-    return ", ".join(parts)
-
-
-def _kind(step: Variant) -> str:
-    """Variant name without the prefix of its union, as manifests write it."""
-    return str(step.__struct_config__.tag)

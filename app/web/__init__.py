@@ -1,0 +1,1 @@
+"""Pages for people: what the node has, in a browser. They read; the API changes."""

@@ -1,0 +1,74 @@
+"""Templates into answers: escaping is on, nothing foreign is loaded, nothing may frame them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import HTMLResponse, Response
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HEADERS = {
+    "cache-control": "no-cache, private",
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'",
+    "referrer-policy": "same-origin",
+    "vary": "accept, cookie",
+    "x-content-type-options": "nosniff",
+}
+STEP = 1024
+UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def page(name: str, content: dict[str, Any], status: int = 200) -> Response:
+    """The template `name` filled in."""
+    text = _environment().get_template(f"{name}.html").render(content)
+    return HTMLResponse(text, status, HEADERS)
+
+
+def static(name: str, media_type: str) -> Response:
+    """A file of the pages, as it is."""
+    headers = {"cache-control": "max-age=3600", "x-content-type-options": "nosniff"}
+    return Response(_static(name), headers=headers, media_type=media_type)
+
+
+@cache
+def _static(name: str) -> bytes:
+    return files(__package__).joinpath("static", name).read_bytes()
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # not needed to start
+
+    made = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"size": size_text, "count": count_text, "moment": moment_text}
+    return made
+
+
+def size_text(size: int) -> str:
+    """Bytes as people say them: `1.5 MiB`."""
+    if size < STEP:
+        return f"{size} B"
+    power = min(len(UNITS), (size.bit_length() - 1) // 10)
+    return f"{size / STEP**power:.1f} {UNITS[power - 1]}"
+
+
+def count_text(number: int) -> str:
+    """A number with its thousands apart."""
+    return f"{number:,}"
+
+
+def moment_text(instant: str) -> str:
+    """An instant to the second: `2024-01-31 23:59:59`, in UTC."""
+    return instant[:19].replace("T", " ")

@@ -1,0 +1,145 @@
+"""What pages show, out of the use cases that also feed the API; no HTML in here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.codec.manifests import to_data
+from protocol.errors import NodeError
+from protocol.identity import DatasetRef
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import DatasetKind
+from protocol.metadata.schema import DataSchema
+from storage.values import DatasetEntry
+
+from ..auth.actors import Actor
+from ..event_lines import event_detail, event_name
+from ..settings import Tenancy
+from ..usecases import lineage
+from ..usecases.datasets import description, list_datasets
+from ..usecases.derivatives import derivation
+from ..usecases.parquet_files import list_files
+from ..usecases.records import DataFormat, shaped
+from ..usecases.tail import tail
+from ..version import app_version
+from ..wiring import Node
+
+DATASETS = 50
+"""Datasets on one page of the list."""
+ROWS = 20
+BLOCKS = 20
+FILES = 10
+STEPS = 3
+"""How far lineage is shown up and down."""
+MAX_CELL_CHARS = 120
+
+
+def frame(node: Node, actor: Actor, path: str) -> dict[str, Any]:
+    """What every page shows around its content."""
+    return {
+        "version": app_version(),
+        "account": None if actor.account is None else str(actor.account.name),
+        "is_multi": node.settings.tenancy is Tenancy.MULTI,
+        "path": path,
+    }
+
+
+def home(node: Node, actor: Actor, base: str, after: str | None) -> dict[str, Any]:
+    """The datasets this visitor may see, by alias, one page of them."""
+    entries, more = list_datasets(node, actor, account=None, after=after, limit=DATASETS)
+    return {
+        "base": base,
+        "datasets": [description(node, entry, base) for entry in entries],
+        "after": after,
+        "more": more,
+    }
+
+
+def dataset(node: Node, actor: Actor, entry: DatasetEntry, base: str) -> dict[str, Any]:
+    """One dataset: what it says of itself, its newest rows, blocks, files, and its lineage."""
+    shown = description(node, entry, base)
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    path = f"/{shown['alias']}"
+    attachments = state.attachments.attachments.items if state.attachments else ()
+    return {
+        "base": base,
+        "dataset": shown,
+        "at": path,
+        "smart": f"odf+{shown['url']}",
+        "derivation": derivation(node, entry, state),
+        "transform": _queries(state.transform),
+        "sources": sorted(state.push_sources),
+        "attachments": [{"path": item.path, "content": item.content} for item in attachments],
+        "columns": _columns(state.data_schema),
+        "rows": _rows(node, entry),
+        "blocks": _blocks(node, entry),
+        "files": list_files(node, entry, f"{path}/", at=None, before=None, limit=FILES)["files"],
+        **_lineage(node, actor, entry),
+    }
+
+
+def _queries(definition: Any) -> list[str]:
+    if definition is None:
+        return []
+    transform = definition.transform
+    steps = [step.query for step in transform.queries or ()]
+    return steps or ([transform.query] if transform.query else [])
+
+
+def _columns(schema: DataSchema | None) -> list[tuple[str, str]]:
+    fields = [] if schema is None else to_data(schema)["fields"]
+    return [(field["name"], type_text(field["type"])) for field in fields]
+
+
+def type_text(kind: dict[str, Any]) -> str:
+    """A type in words: `Int32`, `List of String`, `Float64, or null`."""
+    name: str = kind["kind"]
+    if name == "Option":
+        return f"{type_text(kind['inner'])}, or null"
+    inner = kind.get("itemType")
+    facts = [f"{key} {value}" for key, value in kind.items() if isinstance(value, int | str)]
+    told = ", ".join(facts[1:])
+    return f"{name} of {type_text(inner)}" if inner else f"{name} ({told})" if told else name
+
+
+def _rows(node: Node, entry: DatasetEntry) -> dict[str, Any]:
+    """The newest rows, newest first; `problem` instead when they cannot be read."""
+    try:
+        table, _ = tail(node, entry, skip=0, limit=ROWS)
+    except NodeError as error:
+        return {"columns": [], "values": [], "problem": error.message}
+    columns = [] if table is None else list(table.column_names)
+    values = reversed(shaped(table, DataFormat.AOA))
+    cells = [[_cell(value) for value in row] for row in values]
+    return {"columns": columns, "values": cells, "problem": None}
+
+
+def _cell(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
+
+
+def _blocks(node: Node, entry: DatasetEntry) -> list[dict[str, Any]]:
+    head = node.stores.refs.head(entry.id)
+    return [_block(one) for one in node.stores.blocks.ancestors(entry.id, head, limit=BLOCKS)]
+
+
+def _block(block: HashedBlock) -> dict[str, Any]:
+    return {
+        "number": block.sequence_number,
+        "hash": str(block.hash),
+        "at": str(block.block.system_time),
+        "event": event_name(block.event),
+        "detail": event_detail(block.event),
+    }
+
+
+def _lineage(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
+    """Inputs and users, each with the steps between; aliases only of what is visible."""
+    graph = lineage.lineage_of(node, actor, entry, up=STEPS, down=STEPS)
+    names = {one: item.alias for one, item in graph.known.items()}
+    edges = [{"input": names.get(one), "output": names.get(other)} for one, other in graph.edges]
+    is_derivative = entry.kind is DatasetKind.Derivative
+    return {"edges": edges, "is_derivative": is_derivative}

@@ -1,0 +1,229 @@
+"""Pages for people: what they show and to whom, what is escaped, who is signed in."""
+
+from __future__ import annotations
+
+import os
+
+import browser as real
+import pytest
+from service import seeded, serving, ten_rows
+
+from app.usecases.accounts import ensure_account, set_password
+from app.web.render import size_text
+from app.web.views import type_text
+from app.web.visitors import local_path
+from protocol.identity import DatasetRef
+from protocol.metadata.events import (
+    AttachmentEmbedded,
+    AttachmentsEmbedded,
+    SetAttachments,
+    SetInfo,
+)
+from storage.values import Visibility
+
+HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    settings = {"tenancy": "multi", "password_work": 2, "login_attempts": 3}
+    with serving(tmp_path_factory.mktemp("pages"), **settings) as service:
+        node, accounts = service.node, service.node.stores.accounts
+        anna = ensure_account(accounts, "anna", os.urandom)
+        set_password(accounts, anna, "pwd_of_anna", os.urandom, node.clock(), node.password_cost)
+        service.keep(ten_rows(), "anna/open")
+        service.keep(ten_rows(), "anna/hidden", Visibility.PRIVATE)
+        yield service
+
+
+@pytest.fixture
+def visitor(node):
+    node.node.throttle._windows.clear()
+    with node.http() as client:
+        client.headers.update(HTML)
+        yield client
+
+
+def sign_in(visitor, **fields):
+    return visitor.post("/v/sign-in", data=fields)
+
+
+def test_the_front_page_lists_what_everybody_may_see(visitor):
+    answer = visitor.get("/")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert 'href="/anna/open"' in answer.text
+    assert "anna/hidden" not in answer.text
+
+
+def test_the_page_of_a_dataset_shows_rows_blocks_files_and_how_to_take_it(visitor, node):
+    shown = visitor.get("/anna/open").text
+    head = visitor.get("/anna/open/refs/head").text
+    assert f'data-head="{head}"' in shown
+    assert f"odf-node pull odf+{node.url}/anna/open open/" in shown
+    assert "/anna/open/blocks/f1620" in shown
+    assert "/anna/open/data/f1620" in shown
+    assert shown.count("<td>2050-01-01T12:00:00Z</td>") >= 10
+
+
+def test_pages_are_longer_than_one_when_there_are_many_datasets(tmp_path):
+    with serving(tmp_path) as service, service.http() as client:
+        for number in range(51):
+            service.keep(seeded(), f"kamu/set-{number:02}")
+        first = client.get("/").text
+        assert "set-49" in first
+        assert "set-50" not in first
+        assert 'href="/?after=kamu/set-49"' in first
+        rest = client.get("/", params={"after": "kamu/set-49"}).text
+        assert "set-50" in rest
+        assert "set-49" not in rest
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", "text/html, application/json"])
+def test_programs_are_answered_by_the_api_at_the_same_address(node, accept):
+    with node.http() as client:
+        answer = client.get("/anna/open", headers={"accept": accept})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["vary"].lower().startswith("accept")
+
+
+@pytest.mark.parametrize("path", ["/datasets", "/openapi.json", "/system/health", "/docs"])
+def test_addresses_of_the_api_are_no_datasets_for_a_browser_either(visitor, path):
+    assert visitor.get(path).status_code == 200
+    assert "ODF Node" not in visitor.get("/datasets").text
+
+
+@pytest.mark.parametrize("name", ["hidden", "absent"])
+def test_a_hidden_dataset_looks_like_an_absent_one(visitor, name):
+    answer = visitor.get(f"/anna/{name}")
+    assert answer.status_code == 404
+    assert answer.text.replace(name, "NAME") == visitor.get("/anna/NAME").text
+
+
+def test_what_strangers_write_is_shown_as_text(visitor, node):
+    chain = seeded()
+    evil = "<script>alert(1)</script>"
+    document = AttachmentEmbedded(path=evil, content=evil)
+    chain.add(SetInfo(description=evil, keywords=(evil,)))
+    chain.add(SetAttachments(attachments=AttachmentsEmbedded(items=(document,))))
+    node.keep(chain, "anna/evil")
+    for path in ("/", "/anna/evil"):
+        shown = visitor.get(path).text
+        assert "&lt;script&gt;alert(1)" in shown
+        assert evil not in shown
+
+
+def test_nothing_foreign_may_be_loaded_and_nobody_may_frame_a_page(visitor):
+    policy = visitor.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_password_lets_the_browser_see_what_is_private(visitor):
+    answer = sign_in(visitor, login="anna", password="pwd_of_anna", next="/anna/hidden")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/anna/hidden")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "anna/hidden" in visitor.get("/anna/hidden").text
+    assert 'href="/anna/hidden"' in visitor.get("/").text
+    assert visitor.post("/v/sign-out").status_code == 303
+    assert visitor.get("/anna/hidden").status_code == 404
+
+
+def test_an_access_token_lets_the_browser_in_too(visitor, node):
+    assert sign_in(visitor, token=node.token("anna")).status_code == 303
+    assert visitor.get("/anna/hidden").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "fields", [{"login": "anna", "password": "wrong"}, {"token": "ka_wrong"}, {}]
+)
+def test_wrong_credentials_are_told_and_open_nothing(visitor, fields):
+    answer = sign_in(visitor, **fields)
+    assert answer.status_code == 401
+    assert "Rejected credentials" in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+def test_guessing_is_slowed_down(visitor):
+    statuses = [sign_in(visitor, login="anna", password="x").status_code for _ in range(4)]
+    assert statuses == [401, 401, 401, 429]
+
+
+def test_the_cookie_means_nothing_to_the_api(visitor):
+    sign_in(visitor, login="anna", password="pwd_of_anna")
+    plain = {"accept": "application/json"}
+    assert visitor.get("/anna/hidden", headers=plain).status_code == 404
+    assert visitor.post("/datasets", content=b"", headers=plain).status_code == 401
+
+
+def test_a_form_of_another_site_is_refused(visitor):
+    foreign = {"origin": "https://elsewhere.example"}
+    fields = {"login": "anna", "password": "pwd_of_anna"}
+    for path in ("/v/sign-in", "/v/sign-out"):
+        assert visitor.post(path, data=fields, headers=foreign).status_code == 403
+
+
+@pytest.mark.parametrize("text", ["//evil.example", "https://evil.example", "/\\evil", "", "/\n"])
+def test_signing_in_leads_nowhere_else(text):
+    assert local_path(text) == "/"
+
+
+def test_a_form_that_is_too_long_is_refused(visitor):
+    assert sign_in(visitor, login="x" * 20_000).status_code == 413
+
+
+def test_a_node_without_anonymous_access_asks_to_sign_in(tmp_path):
+    with serving(tmp_path, allow_anonymous=False) as service, service.http() as client:
+        service.keep(seeded(), "kamu/foo")
+        client.headers.update(HTML)
+        for path in ("/", "/foo"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.headers["location"]) == (
+                303,
+                f"/v/sign-in?next={path}",
+            )
+        assert client.get("/v/sign-in").status_code == 200
+        assert client.get("/v/style.css").headers["content-type"].startswith("text/css")
+        assert sign_in(client, token=service.token()).status_code == 303
+        assert client.get("/foo").status_code == 200
+
+
+def test_pages_are_counted_by_their_pattern(visitor):
+    visitor.get("/anna/open")
+    counted = visitor.get("/system/metrics").text
+    assert 'route="/{account}/{dataset}"' in counted
+    assert 'route="/"' in counted
+
+
+def test_sizes_and_types_are_said_in_words():
+    assert [size_text(size) for size in (0, 1023, 1024, 1536, 5 << 30)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "1.5 KiB",
+        "5.0 GiB",
+    ]
+    many = {"kind": "List", "itemType": {"kind": "Option", "inner": {"kind": "Date"}}}
+    assert type_text(many) == "List of Date, or null"
+    assert type_text({"kind": "Decimal", "precision": 9, "scale": 2}) == (
+        "Decimal (precision 9, scale 2)"
+    )
+
+
+@pytest.mark.skipif(real.PROGRAM is None, reason="no browser: chromium is not installed")
+def test_in_a_real_browser_the_page_follows_the_head(node, tmp_path):
+    chain = ten_rows()
+    node.keep(chain, "anna/moving")
+    with real.browser(tmp_path) as tab:
+        tab.open(f"{node.url}/")
+        tab.run("[...document.links].find(one => one.textContent === 'anna/moving').click()")
+        tab.until("document.querySelector('h1')?.textContent === 'anna/moving'")
+        assert tab.run("getComputedStyle(document.querySelector('th')).fontWeight") == "600"
+        known = len(chain.blocks)
+        chain.add(SetInfo(description="now with words"))
+        dataset = node.node.stores.dataset(DatasetRef(id=chain.id))
+        dataset.commit(chain.blocks[known:], expected=chain.blocks[known - 1].hash)
+        tab.until("document.body.textContent.includes('now with words')")
+        assert tab.complaints == []
