@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,18 +64,26 @@ def leaves_of(schema: pa.Schema) -> int:
 
 def _weight(array: pa.Array) -> int:
     kind = array.type
+    if (width := _width(kind)) is not None:
+        return width * len(array)
     if pa.types.is_struct(kind):
         return len(array) + sum(_weight(array.field(at)) for at in range(kind.num_fields))
     if pa.types.is_map(kind):
         return MAP_BYTES * len(array)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return 4 * len(array) + _weight(array.flatten())
-    if any(matches(kind) for matches in _VARIABLE):
-        return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
+    return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
+
+
+@lru_cache
+def _width(kind: pa.DataType) -> int | None:
+    """Bytes of a value that takes as many as any other of its type; None for the others."""
+    if pa.types.is_nested(kind) or any(matches(kind) for matches in _VARIABLE):
+        return None
     try:
-        return len(array) * max(1, int(kind.bit_width) // 8)
+        return max(1, int(kind.bit_width) // 8)
     except ValueError:  # views and the like: what a pointer to them takes
-        return 16 * len(array)
+        return 16
 
 
 def _leaves(kind: pa.DataType) -> int:

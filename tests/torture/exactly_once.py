@@ -1,6 +1,6 @@
 """Eight writers post random batches under Idempotency-Keys, again and again until each is
-answered, and some once more, while service and worker are killed. Then every receipt is held
-against the rows: each is true, no row is lost, none is there twice.
+answered, and some once more, while service, worker and database are killed. Then every receipt
+is held against the rows: each is true, no row is lost, none is there twice.
 
     python tests/torture/exactly_once.py --rows 100000
 """
@@ -13,6 +13,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,14 @@ from storage.dataset import Dataset
 from storage.values import ObjectKind
 
 WRITERS, MOST_ROWS = 8, 100
-MOST_POSTS = 60
-"""So many may be answered between two kills."""
+MEAN_ROWS = 18
+ROUNDS, FEW_POSTS = 40, 30
+"""How often something is killed, in the mean; and after how many posts at least."""
 REPEATED = 0.2
 """Share of the posts that are sent once more after they were answered."""
 PAUSE_S = 0.2
-KILLED = ("node", "worker")
+KILLED = ("postgres", "node", "worker")
+"""In the order in which they are started again."""
 TURNED_AWAY = frozenset({409, 429, 500, 502, 503})
 NDJSON = "application/x-ndjson"
 
@@ -68,23 +71,28 @@ class Writer:
 
     def _run(self, dice: random.Random) -> None:
         left, number = self.rows, 0
-        while left > 0:
-            count = min(left, dice.choice((1, 1, dice.randint(1, MOST_ROWS))))
-            rows = [f"{self.name} {number} {at}" for at in range(count)]
-            key = f"{self.name}-{number}"
-            receipt = self._answer(rows, key)
-            if dice.random() < REPEATED:
-                assert self._answer(rows, key) == receipt, f"another answer to the repeat of {key}"
-            self.told.append(Told(rows, receipt))
-            left, number = left - count, number + 1
+        with httpx.Client() as http:
+            while left > 0:
+                count = min(left, dice.choice((1, 1, dice.randint(1, MOST_ROWS))))
+                rows = [f"{self.name} {number} {at}" for at in range(count)]
+                key = f"{self.name}-{number}"
+                receipt = self._answer(rows, key, http)
+                if dice.random() < REPEATED:
+                    again = self._answer(rows, key, http)
+                    assert again == receipt, f"another answer to the repeat of {key}"
+                self.told.append(Told(rows, receipt))
+                left, number = left - count, number + 1
 
-    def _answer(self, rows: list[str], key: str) -> dict[str, Any]:
+    def _answer(self, rows: list[str], key: str, http: httpx.Client) -> dict[str, Any]:
         body = "".join(f'{{"text": "{row}"}}\n' for row in rows).encode()
-        return answer_to(self.url, self.token, body, key)
+        return answer_to(self.url, self.token, body, key, http)
 
 
-def answer_to(url: str, token: str, body: bytes, key: str) -> dict[str, Any]:
+def answer_to(
+    url: str, token: str, body: bytes, key: str, http: httpx.Client | None = None
+) -> dict[str, Any]:
     """The receipt of a batch; asked for until it comes."""
+    post = httpx.post if http is None else http.post
     headers = {
         "authorization": f"Bearer {token}",
         "content-type": NDJSON,
@@ -92,7 +100,7 @@ def answer_to(url: str, token: str, body: bytes, key: str) -> dict[str, Any]:
     }
     while True:
         try:
-            answer = httpx.post(url, content=body, headers=headers, timeout=20)
+            answer = post(url, content=body, headers=headers, timeout=20)
         except httpx.HTTPError:
             time.sleep(PAUSE_S)
             continue
@@ -102,9 +110,9 @@ def answer_to(url: str, token: str, body: bytes, key: str) -> dict[str, Any]:
         time.sleep(PAUSE_S)
 
 
-def exactly_once(folder: Path, *, rows: int, seed: int) -> dict[str, int]:
+def exactly_once(folder: Path, *, rows: int, seed: int, postgres: bool = False) -> dict[str, int]:
     """Play it below `folder` and judge; what was done, by name."""
-    with world(folder, Shape(postgres=False, bucket=False)) as here:
+    with world(folder, Shape(postgres=postgres, bucket=False)) as here:
         token = token_of(here)
         _make_dataset(here, token)
         url = f"{here.url}/rows/ingest"
@@ -112,7 +120,8 @@ def exactly_once(folder: Path, *, rows: int, seed: int) -> dict[str, int]:
         threads = [threading.Thread(target=writer.run, daemon=True) for writer in writers]
         for thread in threads:
             thread.start()
-        kills = _kill_while(here, threads, writers, random.Random(seed))
+        pause = max(2 * rows // MEAN_ROWS // ROUNDS, 2 * FEW_POSTS)
+        kills = _kill_while(here, threads, writers, random.Random(seed), pause)
         for writer in writers:
             if writer.failure is not None:
                 raise writer.failure
@@ -123,7 +132,8 @@ def exactly_once(folder: Path, *, rows: int, seed: int) -> dict[str, int]:
             count = judge(dataset, [told for writer in writers for told in writer.told])
         finally:
             with_stores.close()
-    return {"rows": count, "posts": sum(len(w.told) for w in writers), "kills": kills}
+    posts = sum(len(writer.told) for writer in writers)
+    return {"rows": count, "posts": posts, "kills": sum(kills.values()), **kills}
 
 
 def _make_dataset(here: World, token: str) -> None:
@@ -136,26 +146,31 @@ def _make_dataset(here: World, token: str) -> None:
 
 
 def _kill_while(
-    here: World, threads: list[threading.Thread], writers: list[Writer], dice: random.Random
-) -> int:
-    """Kill service and worker, one or both, whenever some posts were answered; how often.
+    here: World,
+    threads: list[threading.Thread],
+    writers: list[Writer],
+    dice: random.Random,
+    pause: int,
+) -> Counter[str]:
+    """Kill some of the parts whenever at most `pause` posts were answered; which, how often.
 
     By posts, not by the clock: on a busy machine nothing else would ever come up.
     """
-    kills, seen = 0, 0
+    kills, seen = Counter[str](), 0
+    parts = [name for name in KILLED if name in here.parts]
     while any(thread.is_alive() for thread in threads):
         answered = sum(len(writer.told) for writer in writers)
         if answered < seen:
             time.sleep(0.05)
             continue
         time.sleep(dice.uniform(0, 0.1))
-        names = dice.choice((KILLED, KILLED[:1], KILLED[1:]))
-        for name in names:
+        names = sorted(dice.sample(parts, dice.randint(1, len(parts))), key=parts.index)
+        for name in reversed(names):
             here.parts[name].kill(signal.SIGKILL)
-            kills += 1
+            kills[name] += 1
         for name in names:
             here.parts[name].start()
-        seen = answered + dice.randint(1, MOST_POSTS)
+        seen = answered + dice.randint(1, pause)
     return kills
 
 
@@ -187,9 +202,12 @@ def main() -> None:
     asked = argparse.ArgumentParser()
     asked.add_argument("--rows", type=int, default=100_000)
     asked.add_argument("--seed", type=int, default=20)
+    asked.add_argument("--sqlite", action="store_true", help="instead of PostgreSQL")
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        done = exactly_once(Path(folder), rows=given.rows, seed=given.seed)
+        done = exactly_once(
+            Path(folder), rows=given.rows, seed=given.seed, postgres=not given.sqlite
+        )
     print(", ".join(f"{count} {name}" for name, count in done.items()))
 
 

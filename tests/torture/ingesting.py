@@ -17,7 +17,6 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import workers.ingest.run
 from protocol.chain.author import author
@@ -39,11 +38,13 @@ ROWS_OF_A_BATCH = 3
 BATCHES = 2
 LEASE = timedelta(seconds=0.1)
 """Short, so that the jobs of a killed worker are free again at once."""
+LONG_LEASE = timedelta(seconds=2)
+"""Of a worker that is killed now and then, and works most of the time."""
 
 
 def appended(run: Any, *_: Any, **__: Any) -> Iterator[pa.RecordBatch]:
     """As `merged` with Append."""
-    rows = pq.read_table(run.staged.path).drop_columns([POSITION])
+    rows = run.staged.rows_of_all().drop_columns([POSITION])
     operations = pa.array([0] * rows.num_rows, pa.int32())
     rows = rows.add_column(0, run.vocab.operation_type_column, operations)
     yield from rows.to_batches()
@@ -70,7 +71,7 @@ def submit(stores: Stores, entry: DatasetEntry, batch: int) -> None:
     stores.jobs.submit(JobSpec(ingest_job.KIND, entry.id, payload, lock=str(entry.id)))
 
 
-def work(stores: Stores) -> None:
+def work(stores: Stores, *, lease: timedelta = LEASE) -> None:
     """Run what waits, as a worker does."""
     with (
         mock.patch.object(workers.ingest.run, "merged", appended),
@@ -79,7 +80,7 @@ def work(stores: Stores) -> None:
         none: Any = None
         bench = Bench(session=none, engine=none, objects=stores.objects, scratch=Path(scratch))
         worker = Worker(
-            stores=stores, bench=bench, name="torture", lease=LEASE, longest_pause_s=0.01
+            stores=stores, bench=bench, name="torture", lease=lease, longest_pause_s=0.01
         )
         worker.work(once=True)
 
@@ -106,7 +107,7 @@ def main() -> None:
         try:
             stores = open_stores(settings_of(json.loads(sys.argv[1])), migrate=False, repair=False)
             while True:
-                work(stores)
+                work(stores, lease=LONG_LEASE)
                 time.sleep(0.05)
         except Exception as problem:  # a server is being killed: look again
             print(type(problem).__name__, problem, flush=True)

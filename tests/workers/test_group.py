@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from protocol.chain.author import author
-from protocol.metadata.events import SetInfo
-from protocol.metadata.reading import MergeStrategyLedger, MergeStrategySnapshot
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import AddData, AddPushSource, SetInfo
+from protocol.metadata.reading import (
+    MergeStrategyAppend,
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    ReadStepNdJson,
+)
 from protocol.multihash import Multihash
 from storage import ingest_job
 from storage.config import memory_stores
 from storage.dataset import Dataset
 from storage.ingest_job import IngestPayload, IngestReceipt
 from storage.stores import Stores
-from storage.values import Failed, JobId, JobSpec, JobStatus, Succeeded
+from storage.values import Failed, JobId, JobSpec, JobStatus, ObjectKind, Succeeded
 from tests.workers.datasets import created, ndjson, now
+from workers.slices import Cut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,11 +110,96 @@ def test_batches_that_wait_together_are_committed_by_one_move(
     assert head_moves(stores) == 2
     told = [receipt(stores, job) for job in jobs]
     assert [len(each.blocks) for each in told] == [2, 1, 1, 1]
-    assert [each.prev_head for each in told[1:]] == [each.head for each in told[:-1]]
+    assert told[1].prev_head == told[0].head
     assert told[-1].head == str(dataset.head())
-    assert [str(block.hash) for block in dataset.blocks()][-5:] == [
-        block for each in told for block in each.blocks
+
+
+def test_small_batches_that_are_appended_share_a_slice_and_keep_their_receipts(
+    worker: Worker, stores: Stores
+) -> None:
+    dataset = created(stores)
+    post(stores, dataset, {"event_time": "2024-01-01T00:00:00Z", "n": 0})
+    worker.work(once=True)
+    day = "2024-01-0{}T00:00:00Z"
+    jobs = [
+        post(stores, dataset, {"event_time": day.format(5), "n": 1}),
+        post(
+            stores,
+            dataset,
+            {"event_time": day.format(4), "n": 2},
+            {"event_time": day.format(3), "n": 3},
+        ),
+        post(stores, dataset, {"n": 4}, source_event_time=day.format(6)),
     ]
+    before = dataset.head()
+    worker.work(once=True)
+    (block,) = dataset.blocks(after=before)
+    told = [receipt(stores, job) for job in jobs]
+    assert [each.blocks for each in told] == [(str(block.hash),)] * 3
+    assert {each.prev_head for each in told} == {str(before)}
+    assert [(each.offset_start, each.offset_end) for each in told] == [(1, 1), (2, 3), (4, 4)]
+    assert [(each.rows_read, each.rows_added) for each in told] == [(1, 1), (2, 2), (1, 1)]
+    assert {each.physical_hash for each in told} == {str(block.event.new_data.physical_hash)}
+    assert {each.watermark for each in told} == {day.format(6)}
+    assert [row["n"] for row in rows_of(dataset, block)] == [1, 3, 2, 4]
+    assert {row["system_time"] for row in rows_of(dataset, block)} == {
+        datetime.fromtimestamp(block.block.system_time.millis / 1000, UTC)
+    }
+
+
+def test_batches_without_rows_share_a_slice_with_others_and_add_nothing(
+    worker: Worker, stores: Stores
+) -> None:
+    dataset = created(stores, read=ReadStepNdJson(ddl_schema=("n BIGINT",)))
+    first = post(stores, dataset, {"n": 1})
+    worker.work(once=True)
+    jobs = [post(stores, dataset), post(stores, dataset, {"n": 2}), post(stores, dataset)]
+    worker.work(once=True)
+    told = [receipt(stores, job) for job in jobs]
+    assert [each.outcome for each in told] == ["up-to-date", "updated", "up-to-date"]
+    assert offsets(stores, [first, *jobs]) == [(0, 0), (None, None), (1, 1), (None, None)]
+
+
+def test_a_shared_slice_is_cut_like_any_other(worker: Worker, stores: Stores) -> None:
+    worker.bench = replace(worker.bench, cut=Cut(rows=4))
+    dataset = created(stores, read=ReadStepNdJson(ddl_schema=("n BIGINT",)))
+    post(stores, dataset, {"n": 0})
+    worker.work(once=True)
+    jobs = [post(stores, dataset, *[{"n": n}] * 3) for n in range(3)]
+    worker.work(once=True)
+    told = [receipt(stores, job) for job in jobs]
+    assert [(each.offset_start, each.offset_end) for each in told] == [(1, 3), (4, 6), (7, 9)]
+    slices = [[(s.offset_start, s.offset_end) for s in each.slices] for each in told]
+    assert slices == [[(1, 4)], [(1, 4), (5, 8)], [(5, 8), (9, 9)]]
+
+
+def test_what_the_dataset_requires_is_asked_of_every_batch_that_shares_a_slice(
+    worker: Worker, stores: Stores
+) -> None:
+    declared = ReadStepNdJson(ddl_schema=("n BIGINT NOT NULL",))
+    loose = AddPushSource(
+        source_name="loose",
+        read=ReadStepNdJson(ddl_schema=("n BIGINT",)),
+        merge=MergeStrategyAppend(),
+    )
+    dataset = created(stores, read=declared, more=(loose,))
+    post(stores, dataset, {"n": 0}, source_name="default")
+    worker.work(once=True)
+    good = [post(stores, dataset, {"n": n}, source_name="loose") for n in (1, 2)]
+    bad = post(stores, dataset, {"n": None}, source_name="loose")
+    last = post(stores, dataset, {"n": 3}, source_name="default")
+    worker.work(once=True)
+    assert offsets(stores, [*good, last]) == [(1, 1), (2, 2), (3, 3)]
+    outcome = stores.jobs.get(bad).outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "UnexpectedNulls"
+
+
+def rows_of(dataset: Dataset, block: HashedBlock) -> list[dict[str, Any]]:
+    assert isinstance(block.event, AddData)
+    assert block.event.new_data is not None
+    with dataset.open_object(ObjectKind.DATA, block.event.new_data.physical_hash) as stream:
+        return list(pq.read_table(stream).to_pylist())
 
 
 def test_a_bad_batch_fails_alone(worker: Worker, stores: Stores) -> None:

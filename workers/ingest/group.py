@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from protocol.multihash import Multihash
 from storage import ingest_job
 from storage.dataset import Dataset
 from storage.errors import LeaseLost, RefConflict
-from storage.ingest_job import DryRunReceipt, IngestPayload
+from storage.ingest_job import DryRunReceipt, IngestPayload, IngestReceipt
 from storage.values import Failed, Job, JobEnd, JobOutcome, ObjectKind, Succeeded
 
 from ..history import local_file
@@ -31,7 +32,9 @@ from ..meter import JobLost, Meter
 from ..plan.ingest import plan_ingest
 from ..write import Written
 from .bench import Bench
+from .joined import Part, join, may_join, part_of, receipts_of
 from .merged import reads_history
+from .rejected import Rejected
 from .run import prepare, push_extras, put_slices, receipt
 
 TOGETHER_S = 1.0
@@ -55,6 +58,8 @@ class _Ready:
     """Batches that are planned, from the first that waits on, and what they come to."""
 
     ends: list[JobEnd] = field(default_factory=list)
+    joined: list[tuple[Batch, Part]] = field(default_factory=list)
+    """Those that are planned on the same head, and not yet at their end."""
     blocks: list[HashedBlock] = field(default_factory=list)
     slices: list[Written] = field(default_factory=list)
 
@@ -101,11 +106,15 @@ class IngestGroup:
         base = state = self._dataset.state()
         ready = _Ready()
         for number, batch in enumerate(list(waiting)):
-            if ready.ends and time.monotonic() - began > TOGETHER_S:
+            if (ready.ends or ready.joined) and time.monotonic() - began > TOGETHER_S:
                 break
             scratch = folder / str(number)
-            scratch.mkdir()
             try:
+                if (part := self._part(batch, state, scratch)) is not None:
+                    ready.joined.append((batch, part))
+                    continue
+                state = self._join(ready, state, folder)
+                scratch.mkdir(exist_ok=True)
                 after = self._batch(batch, state, base, scratch, ready)
             except JobLost:
                 waiting.remove(batch)
@@ -116,7 +125,50 @@ class IngestGroup:
             if after is None:
                 break
             state = after
+        self._join(ready, state, folder)
         return ready
+
+    def _part(self, batch: Batch, state: ChainState, scratch: Path) -> Part | None:
+        """A batch that can share a slice with others; None for all the rest."""
+        payload = batch.payload
+        plan = plan_ingest(state, payload, now=batch.job.submitted_at)
+        if not may_join(
+            batch.job, plan, dry_run=payload.dry_run, expected_head=payload.expected_head
+        ):
+            return None
+        bench = replace(self._bench, meter=batch.meter)
+        bench.meter.phase("read")
+        path = self._input(batch, scratch)
+        extras = push_extras(state, payload, bench)
+        return part_of(self._dataset, plan, path, bench, scratch, extras)
+
+    def _join(self, ready: _Ready, state: ChainState, folder: Path) -> ChainState:
+        """Bring those that share a slice to their end; the state with them."""
+        if not ready.joined:
+            return state
+        batches, parts = zip(*ready.joined, strict=True)
+        ready.joined = []
+        try:
+            place = folder / f"joined-{len(ready.ends)}"
+            plan, whole = join(parts, self._bench, place)
+            blocks, after = author(state, whole.events, system_time=plan.system_time)
+            told = receipts_of(parts, plan, whole, blocks)
+        except Exception as error:  # not of one of them: each was looked at before
+            ready.ends += [self._end(each, self._failure(each.job, error)) for each in batches]
+            return state
+        for batch, part, each in zip(batches, parts, told, strict=True):
+            with suppress(JobLost):  # the commit will tell
+                batch.meter.phase("commit")
+            ready.ends.append(self._end(batch, self._succeeded(batch, each, part.rejected)))
+        ready.blocks += blocks
+        ready.slices += whole.slices
+        return after if blocks else state
+
+    def _succeeded(self, batch: Batch, told: IngestReceipt, rejected: Rejected | None) -> Succeeded:
+        if told.rows_rejected:
+            told = structs.replace(told, rejected_job=str(batch.job.id))
+        kept = None if rejected is None else rejected.document()
+        return Succeeded(ingest_job.to_json(told), kept)
 
     def _batch(
         self, batch: Batch, state: ChainState, base: ChainState, scratch: Path, ready: _Ready
@@ -134,13 +186,10 @@ class IngestGroup:
         )
         blocks, after = author(state, outcome.events, system_time=plan.system_time)
         told = receipt(plan, outcome, blocks)
-        if told.rows_rejected:
-            told = structs.replace(told, rejected_job=str(batch.job.id))
         if payload.dry_run:
             schema = None if after.data_schema is None else to_data(after.data_schema)
             told = DryRunReceipt(**structs.asdict(told), schema=schema)
-        rejected = None if outcome.rejected is None else outcome.rejected.document()
-        ready.ends.append(self._end(batch, Succeeded(ingest_job.to_json(told), rejected)))
+        ready.ends.append(self._end(batch, self._succeeded(batch, told, outcome.rejected)))
         if payload.dry_run:
             return state
         ready.blocks += blocks
@@ -150,7 +199,7 @@ class IngestGroup:
 
     def _input(self, batch: Batch, scratch: Path) -> Path:
         if batch.job.spec.body is not None:
-            path = scratch / "input"
+            path = scratch.with_suffix(".input")
             path.write_bytes(batch.job.spec.body)
             return path
         upload = Multihash.parse(batch.payload.upload)

@@ -30,7 +30,7 @@ from ..engine.frames import (
 from ..merge.columns import POSITION, Merging, Operation, col
 from ..merge.table import MERGE, Strategy, check_key, merging_of
 from ..slice_schema import MILLIS
-from .ordering import as_they_lie, orders_alike, sorted_rows
+from .ordering import orders_alike, sorted_rows
 from .stage import Staged
 
 SMALL_ROWS = 200_000
@@ -76,19 +76,20 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
     if rule.passes and not (rule.reads and run.history):
         check_key(merging, run.staged.schema.names, rule)
         if run.staged.ordered and order[0] == run.vocab.event_time_column:
-            return _appended(as_they_lie(run.staged.path), merging)
+            return _appended(run.staged.batches(), merging)
         if _fits(run, order):
-            return _appended(_sorted_here([run.staged.path], order, run), merging)
+            return _appended(_sorted_here([run.staged.rows_of_all()], order, run), merging)
     touched = run.staged.rows + (run.history_rows if rule.reads else 0)
     small = touched <= run.small_rows
     session = session.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1" if small else str(run.partitions))
     position = pa.field(POSITION, pa.int64())
-    new = read_parquet(session, [run.staged.path], run.staged.schema.append(position))
+    new = read_parquet(session, [run.staged.file()], run.staged.schema.append(position))
     prev = _history(run, rule, merging, session) if run.history else None
     result = rule.merge(merging, prev, new)
     if not small and _fits(run, order):
-        return _sorted_here(written_files(result, scratch), order, run)
+        tables = [pq.read_table(path) for path in written_files(result, scratch)]
+        return _sorted_here(tables, order, run)
     if run.staged.event_time_nulls and run.vocab.event_time_column in order:
         result = _with_event_time(result, run)
     return sorted_batches(
@@ -109,9 +110,8 @@ def _fits(run: MergeRun, order: Sequence[str]) -> bool:
 
 
 def _sorted_here(
-    paths: Sequence[Path], order: Sequence[str], run: MergeRun
+    tables: Sequence[pa.Table], order: Sequence[str], run: MergeRun
 ) -> Iterator[pa.RecordBatch]:
-    tables = [pq.read_table(path) for path in paths]
     if not tables:
         return
     table = pa.concat_tables(tables)

@@ -1,4 +1,4 @@
-"""Putting rows in their final order without an engine: as they lie, or sorted in memory.
+"""Putting rows in their final order without an engine: sorted in memory.
 
 Only for columns that Arrow and Spark order alike; Spark has an opinion of its own on NaN, and
 Arrow none on nested values.
@@ -7,11 +7,9 @@ Arrow none on nested values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..engine.frames import BATCH_ROWS
 
@@ -28,11 +26,6 @@ _ALIKE = (
 def orders_alike(kinds: Sequence[pa.DataType]) -> bool:
     """Whether values of these types have one order here and in Spark."""
     return all(any(matches(kind) for matches in _ALIKE) for kind in kinds)
-
-
-def as_they_lie(path: Path) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(BATCH_ROWS)
 
 
 def sorted_rows(table: pa.Table, keys: Sequence[pa.ChunkedArray]) -> Iterator[pa.RecordBatch]:

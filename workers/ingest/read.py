@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,15 @@ def schema_of(step: ReadStep) -> pa.Schema | None:
     if step.schema is not None:
         return to_arrow(step.schema)
     if step.ddl_schema is not None:
-        from protocol.ddl import parse_ddl
-
-        return to_arrow(parse_ddl(step.ddl_schema))
+        return _of_ddl(tuple(step.ddl_schema))
     return None
+
+
+@lru_cache
+def _of_ddl(columns: tuple[str, ...]) -> pa.Schema:
+    from protocol.ddl import parse_ddl
+
+    return to_arrow(parse_ddl(columns))
 
 
 def for_media_type(step: ReadStep, media_type: str | None) -> ReadStep:

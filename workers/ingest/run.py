@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -97,6 +97,15 @@ class Outcome:
     rejected: Rejected | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBatch:
+    """A batch as it came, and the schema of the slice it will be."""
+
+    staged: Staged
+    schema: pa.Schema
+    rejected: Rejected | None
+
+
 def run_ingest(
     dataset: Dataset,
     payload: IngestPayload,
@@ -153,12 +162,31 @@ def prepare(
     extras: Extras = Extras(),
 ) -> Outcome:
     """Everything up to the commit: the slice lies in `scratch`, the events name it."""
+    batch = read_batch(plan, path, bench, scratch, extras)
+    if batch is None:
+        return Outcome(events=data_events(plan, [], extras), slices=[], rows_read=0)
+    rows = final_rows(dataset, plan, batch, bench, scratch)
+    slices = write_slices(rows, slice_plan(plan, batch.schema), scratch, bench.cut)
+    check_vanished(plan, batch.staged.rows, slices, extras.max_vanish_percent)
+    events: list[MetadataEvent] = []
+    if plan.schema is None:
+        events.append(SetDataSchema(schema=from_arrow(batch.schema)))
+    events += data_events(plan, slices, extras, links=_links(dataset, plan, slices, bench))
+    return Outcome(
+        events=events, slices=slices, rows_read=batch.staged.rows, rejected=batch.rejected
+    )
+
+
+def read_batch(
+    plan: IngestPlan, path: Path, bench: Bench, scratch: Path, extras: Extras
+) -> ReadBatch | None:
+    """The batch as it came; None if it is empty and tells no schema."""
     rejected = Rejected(extras.max_bad_rows) if extras.max_bad_rows is not None else None
     frame = open_frame(plan.read, path, bench.limits, rejected)
     if frame is not None and plan.preprocess is not None:
         frame = _preprocessed(frame, plan.preprocess, bench, scratch)
     if frame is None:
-        return Outcome(events=_data_events(plan, [], extras), slices=[], rows_read=0)
+        return None
     known = to_arrow(plan.schema) if plan.schema is not None else None
     staged = stage(
         Frame(frame.schema, bench.meter.rows(frame.batches)),
@@ -170,14 +198,7 @@ def prepare(
         rejected=rejected if plan.preprocess is None else None,
     )
     schema = slice_schema(staged.schema, plan.vocab, known)
-    bench.meter.phase("merge")
-    slices = _written(dataset, plan, staged, schema, bench, scratch)
-    check_vanished(plan, staged.rows, slices, extras.max_vanish_percent)
-    events: list[MetadataEvent] = []
-    if plan.schema is None:
-        events.append(SetDataSchema(schema=from_arrow(schema)))
-    events += _data_events(plan, slices, extras, links=_links(dataset, plan, slices, bench))
-    return Outcome(events=events, slices=slices, rows_read=staged.rows, rejected=rejected)
+    return ReadBatch(staged=staged, schema=schema, rejected=rejected)
 
 
 def commit(
@@ -247,21 +268,19 @@ def _retracting(plan: IngestPlan, done: Counter[Operation]) -> int:
     return done.get(Operation.RETRACT, 0) if takes_operations(plan.merge) else 0
 
 
-def _written(
-    dataset: Dataset,
-    plan: IngestPlan,
-    staged: Staged,
-    schema: pa.Schema,
-    bench: Bench,
-    scratch: Path,
-) -> list[Written]:
-    """Merge and write. Only a snapshot can have something to say without rows."""
+def final_rows(
+    dataset: Dataset, plan: IngestPlan, batch: ReadBatch, bench: Bench, scratch: Path
+) -> Iterator[pa.RecordBatch]:
+    """The rows as they will be written, merged and in their order, without offsets and system
+    time. Only a snapshot can have something to say without rows."""
+    bench.meter.phase("merge")
+    staged, schema = batch.staged, batch.schema
     snapshot = isinstance(plan.merge, MergeStrategySnapshot)
     if staged.rows == 0 and not (snapshot and plan.has_history):
-        return []
+        return iter(())
     met = relevant(dataset, plan, staged, schema, bench, scratch)
     if met.staged.rows == 0 and not met.rows:
-        return []
+        return iter(())
     run = MergeRun(
         staged=met.staged,
         strategy=plan.merge,
@@ -275,15 +294,23 @@ def _written(
         partitions=bench.partitions,
         small_rows=bench.small_rows,
     )
-    rows = bench.meter.rows(merged(run, bench.session, scratch))
-    slice_plan = SlicePlan(
+    return bench.meter.rows(merged(run, bench.session, scratch))
+
+
+def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:
+    """What the rows of a batch have in common once they are written."""
+    return SlicePlan(
         schema=schema,
         vocab=plan.vocab,
-        start=0 if plan.prev_offset is None else plan.prev_offset + 1,
+        start=next_offset(plan),
         system_time=plan.system_time,
         source_event_time=plan.source_event_time,
     )
-    return write_slices(rows, slice_plan, scratch, bench.cut)
+
+
+def next_offset(plan: IngestPlan) -> int:
+    """Of the first row that is added."""
+    return 0 if plan.prev_offset is None else plan.prev_offset + 1
 
 
 def check_vanished(
@@ -322,7 +349,7 @@ def _links(
     return [summary_of(check_links(bench.objects, dataset.id, links)) for links in found]
 
 
-def _data_events(
+def data_events(
     plan: IngestPlan,
     slices: Sequence[Written],
     extras: Extras,

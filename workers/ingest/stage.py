@@ -2,7 +2,7 @@
 
 The staged file is what Spark reads. It has the batch's columns with top-level times in
 milliseconds UTC, an event time column, and the position of every row in the input, which
-makes every later order total.
+makes every later order total. Few rows stay in memory until an engine asks for the file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,16 @@ from .text import BadValue, cast_text
 Change = Callable[[pa.Array], pa.Array]
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 32 << 20
-"""A row group of a staged file."""
+"""A row group of a staged file; what is not more stays in memory."""
+BATCH_ROWS = 65_536
+_COME_BACK = frozenset(
+    {
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary(), pa.date32()),
+        *(MILLIS, pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("us", "UTC")),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +50,32 @@ class Staged:
     path: Path
     schema: pa.Schema
     rows: int
+    table: pa.Table | None = None
+    """The rows, if they are in memory and not in the file."""
     event_time_nulls: int = 0
     ordered: bool = False
     """Whether event times ascend already; rows without one stand where the others do not."""
     size: int = 0
     """Bytes of the values."""
+
+    def file(self) -> Path:
+        """The staged file, written if it was not yet."""
+        if self.table is not None and not self.path.exists():
+            with _writer(self.path, self.table.schema) as writer:
+                writer.write_table(self.table)
+        return self.path
+
+    def rows_of_all(self) -> pa.Table:
+        """All rows, in memory."""
+        return pq.read_table(self.path) if self.table is None else self.table
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, as they lie."""
+        if self.table is not None:
+            yield from self.table.to_batches(BATCH_ROWS)
+            return
+        with pq.ParquetFile(self.path) as file:
+            yield from file.iter_batches(BATCH_ROWS)
 
 
 def stage(
@@ -84,9 +115,10 @@ def stage(
         schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
     if any(changes):
         frame = Frame(frame.schema, _changed(frame.batches, changes, rejected))
-    seen = _write(frame, path, schema, schema.names.index(vocab.event_time_column))
+    seen, table = _write(frame, path, schema, schema.names.index(vocab.event_time_column))
     return Staged(
         path=path,
+        table=table,
         schema=schema,
         rows=seen.rows,
         event_time_nulls=seen.nulls,
@@ -215,30 +247,58 @@ def _set_aside(batch: pa.RecordBatch, done: int, rejected: Rejected, at: int, ba
     rejected.add_later(done + at, bad, shown(batch, at))
 
 
-def _write(frame: Frame, path: Path, schema: pa.Schema, event_time: int) -> _Seen:
-    carried = pa.schema([field.with_type(carrier(field.type)) for field in schema])
-    stored = carried.append(pa.field(POSITION, pa.int64(), nullable=False))
+def _write(
+    frame: Frame, path: Path, schema: pa.Schema, event_time: int
+) -> tuple[_Seen, pa.Table | None]:
+    """The rows go to the file; those of one group of plain columns are given back instead."""
     seen = _Seen()
-    with pq.ParquetWriter(
-        path, stored, compression="lz4", store_schema=False, use_dictionary=False
-    ) as writer:
-        for group in pieces(frame.batches, GROUP_ROWS, GROUP_BYTES):
-            batches = []
-            for batch in group.batches:
-                columns = batch.columns
-                if len(columns) < len(schema):
-                    columns.append(pa.nulls(batch.num_rows, schema.field(len(columns)).type))
-                times = columns[event_time]
-                carried_columns = [
-                    column if column.type == field.type else pc.cast(column, field.type)
-                    for column, field in zip(columns, carried, strict=True)
-                ]
-                positions = np.arange(seen.rows, seen.rows + batch.num_rows, dtype=np.int64)
-                batches.append(
-                    pa.RecordBatch.from_arrays(
-                        [*carried_columns, pa.array(positions)], stored.names
-                    )
-                )
-                seen.add(batches[-1], times)
-            writer.write_table(pa.Table.from_batches(batches).cast(stored))
-    return seen
+    groups = _groups(frame, schema, event_time, seen)
+    first, second = next(groups, None), next(groups, None)
+    if first is None:
+        first = pa.Table.from_batches([], _stored(schema))
+    if second is None and all(map(_comes_back, first.schema.types)):
+        path.unlink(missing_ok=True)  # what an earlier attempt left is not these rows
+        return seen, first
+    with _writer(path, first.schema) as writer:
+        for group in chain((first,), () if second is None else (second,), groups):
+            writer.write_table(group)
+    return seen, None
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        path, schema, compression="lz4", store_schema=False, use_dictionary=False
+    )
+
+
+def _comes_back(kind: pa.DataType) -> bool:
+    """Whether a column has the same type again when it is read from a file."""
+    return kind in _COME_BACK or pa.types.is_decimal128(kind)
+
+
+def _stored(schema: pa.Schema) -> pa.Schema:
+    carried = [field.with_type(carrier(field.type)) for field in schema]
+    return pa.schema([*carried, pa.field(POSITION, pa.int64(), nullable=False)])
+
+
+def _groups(frame: Frame, schema: pa.Schema, event_time: int, seen: _Seen) -> Iterator[pa.Table]:
+    """The rows as they are stored, in groups; what they are is noted in `seen`."""
+    stored = _stored(schema)
+    for group in pieces(frame.batches, GROUP_ROWS, GROUP_BYTES):
+        batches = []
+        for batch in group.batches:
+            columns = batch.columns
+            if len(columns) < len(schema):
+                columns.append(pa.nulls(batch.num_rows, schema.field(len(columns)).type))
+            times = columns[event_time]
+            carried = [
+                column if column.type == field.type else pc.cast(column, field.type)
+                for column, field in zip(columns, stored, strict=False)
+            ]
+            positions = np.arange(seen.rows, seen.rows + batch.num_rows, dtype=np.int64)
+            batches.append(
+                pa.RecordBatch.from_arrays([*carried, pa.array(positions)], schema=stored)
+            )
+            seen.add(batches[-1], times)
+        table = pa.Table.from_batches(batches)
+        yield table if table.schema.equals(stored) else table.cast(stored)

@@ -169,7 +169,7 @@ def _conformed(group: pa.Table, names: list[str] | tuple[str, ...], state: Merge
 
 
 def _groups(staged: Staged) -> Iterator[pa.Table]:
-    with pq.ParquetFile(staged.path) as file:
+    with pq.ParquetFile(staged.file()) as file:
         for at in range(file.num_row_groups):
             yield file.read_row_group(at).combine_chunks()
 
@@ -181,7 +181,7 @@ def _without(staged: Staged, gone: list[Mask], merging: Merging, scratch: Path) 
         return staged
     path = scratch / "narrowed.parquet"
     nulls = 0
-    with pq.ParquetFile(staged.path) as file:
+    with pq.ParquetFile(staged.file()) as file:
         schema = file.schema_arrow
     with pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as writer:
         for group, mask in zip(_groups(staged), gone, strict=True):
@@ -191,7 +191,7 @@ def _without(staged: Staged, gone: list[Mask], merging: Merging, scratch: Path) 
                 writer.write_table(rest)
     rows = staged.rows - count
     size = staged.size * rows // max(1, staged.rows)
-    return replace(staged, path=path, rows=rows, event_time_nulls=nulls, size=size)
+    return replace(staged, path=path, table=None, rows=rows, event_time_nulls=nulls, size=size)
 
 
 def _write_needed(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.chain.state import Vocab
@@ -183,6 +183,7 @@ def test_event_times_that_are_none_are_set_aside_and_numbered_among_the_others(
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["A,1", "B,x", "C", '"D",2', 'E\\",3', "F,", ",7"]), max_size=60))
 def test_what_is_good_and_what_is_bad_together_are_all_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[str]
