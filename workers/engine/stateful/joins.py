@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
 from ..port import NotIncremental
-from .catalyst import (
-    Node,
-    children,
-    expr_id,
-    items,
-    kind,
-    option,
-    plain,
-    references,
-    walk,
-)
+from .catalyst import Node, children, expr_id, items, kind, option, plain, references, walk
 from .clock import Clock, Later, Least
+from .join_conditions import Condition, taken_apart
 from .operators import AsOfJoin, IntervalJoin, Side
 from .pieces import Build, Part
-from .times import Times, WindowClock, clock_of, linear, time_of
-
-if TYPE_CHECKING:
-    from .recognise import Recogniser
+from .query import Limits, Query
+from .times import Times, WindowClock, clock_of
 
 TYPES = ("Inner", "LeftOuter")
 NO_BOUND = (
@@ -32,30 +17,24 @@ NO_BOUND = (
     "`AND r.event_time BETWEEN l.event_time AND l.event_time + INTERVAL '1' DAY`, or take the "
     "newest row with `ASOF JOIN … MATCH_CONDITION (l.event_time >= r.event_time)`"
 )
-_STRICT = {"LessThan": 1, "LessThanOrEqual": 0, "GreaterThan": 1, "GreaterThanOrEqual": 0}
 
-
-Key = tuple[Node, Node, bool]
-"""Left and right expression, and whether nulls are equal."""
 Columns = list[tuple[str, Node]]
 
 
-@dataclass(slots=True)
-class _Condition:
-    """A condition of a join, taken apart. Times are those whose difference is bounded."""
-
-    keys: list[Key] = field(default_factory=list)
-    right_only: list[Node] = field(default_factory=list)
-    rest: list[Node] = field(default_factory=list)
-    times: tuple[Node, Node] | None = None
-    lower: int | None = None
-    upper: int | None = None
+def read_join(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
+    """A join within an interval of time, or with the newest row not after."""
+    return _Joins(query).read(node, wanted)
 
 
-class JoinReader:
+def read_as_of(query: Query, window: Node, wanted: set[int]) -> Part | None:
+    """The newest row not after, in plain SQL; None if the ranking is something else."""
+    return _Joins(query).as_of(window, wanted)
+
+
+class _Joins:
     """Joins of one query."""
 
-    def __init__(self, query: Recogniser) -> None:
+    def __init__(self, query: Query) -> None:
         self._query = query
 
     def read(self, node: Node, wanted: set[int]) -> Part:
@@ -126,7 +105,7 @@ class JoinReader:
 
     def _sides(
         self, node: Node, wanted: set[int], tests: list[Node]
-    ) -> tuple[Part, Part, _Condition]:
+    ) -> tuple[Part, Part, Condition]:
         need = wanted.union(*[references(test) for test in tests])
         parts = []
         for child in children(node):
@@ -136,7 +115,7 @@ class JoinReader:
         for test in tests:
             self._query.check_operation(test, left)
             self._query.check_operation(test, right)
-        found = _taken_apart(tests, left, right)
+        found = taken_apart(tests, left, right)
         if found.right_only:
             right = self._query.filtered(right, found.right_only)
         return left, right, found
@@ -145,7 +124,7 @@ class JoinReader:
         self,
         left: Part,
         right: Part,
-        found: _Condition,
+        found: Condition,
         moments: tuple[Node, Node],
         bounds: tuple[int, int],
         outer: bool,
@@ -175,7 +154,7 @@ class JoinReader:
         self,
         left: Part,
         right: Part,
-        found: _Condition,
+        found: Condition,
         moments: tuple[Node, Node],
         outer: bool,
         wanted: set[int],
@@ -192,7 +171,7 @@ class JoinReader:
         times: Times = dict.fromkeys(_following(moments[0], left.times), both)
         return _part(build, results, left, right, times, _both(left.base, right.base))
 
-    def _check_temporal(self, right: Part, found: _Condition) -> None:
+    def _check_temporal(self, right: Part, found: Condition) -> None:
         """A declared primary key is what the join has to ask for."""
         name = right.source
         declared = self._query.temporal.get(name) if name is not None else None
@@ -209,7 +188,7 @@ class JoinReader:
         self,
         left: Part,
         right: Part,
-        found: _Condition,
+        found: Condition,
         moments: tuple[Node, Node],
         wanted: set[int],
     ) -> tuple[tuple[Side, ...], tuple[tuple[str, str, bool], ...], Columns]:
@@ -246,69 +225,6 @@ def _part(
         ledger=left.ledger | right.ledger,
         operation=left.operation | right.operation,
     )
-
-
-def _taken_apart(tests: Iterable[Node], left: Part, right: Part) -> _Condition:
-    found = _Condition()
-    for test in tests:
-        name = kind(test)
-        of = references(test)
-        if of <= right.ids():
-            found.right_only.append(test)
-        elif name in _STRICT and _bounded(found, test, left, right):
-            continue
-        elif (
-            name in ("EqualTo", "EqualNullSafe") and not _key(found, test, left, right)
-        ) or name not in ("EqualTo", "EqualNullSafe"):
-            found.rest.append(test)
-    return found
-
-
-def _key(found: _Condition, test: Node, left: Part, right: Part) -> bool:
-    one, other = (plain(child) for child in children(test))
-    if references(one) <= right.ids() and references(other) <= left.ids():
-        one, other = other, one
-    if not (references(one) <= left.ids() and references(other) <= right.ids()):
-        return False
-    if not references(one) or not references(other):
-        return False
-    clocks = (time_of(one, left.times), time_of(other, right.times))
-    if found.times is None and all(_is_clock(clock) for clock in clocks):
-        found.times, found.lower, found.upper = (one, other), 0, 0
-    found.keys.append((one, other, kind(test) == "EqualNullSafe"))
-    return True
-
-
-def _bounded(found: _Condition, test: Node, left: Part, right: Part) -> bool:
-    """Whether the test bounds right time − left time; then the bound is taken over."""
-    name = kind(test)
-    (one, plus_one), (other, plus_other) = (linear(child) for child in children(test))
-    if name.startswith("Less"):
-        one, plus_one, other, plus_other = other, plus_other, one, plus_one
-    # Now: one + plus_one >= other + plus_other, or > if strict.
-    strict = _STRICT[name]
-    if references(one) <= right.ids() and references(other) <= left.ids():
-        pair, lower, upper = (other, one), plus_other - plus_one + strict, None
-    elif references(one) <= left.ids() and references(other) <= right.ids():
-        pair, lower, upper = (one, other), None, plus_one - plus_other - strict
-    else:
-        return False
-    clocks = (time_of(pair[0], left.times), time_of(pair[1], right.times))
-    if not all(_is_clock(clock) for clock in clocks):
-        return False
-    if found.times is None:
-        found.times = pair
-    if not all(a.semanticEquals(b) for a, b in zip(found.times, pair, strict=True)):
-        return False
-    if lower is not None:
-        found.lower = lower if found.lower is None else max(lower, found.lower)
-    if upper is not None:
-        found.upper = upper if found.upper is None else min(upper, found.upper)
-    return True
-
-
-def _is_clock(clock: Clock | WindowClock | None) -> bool:
-    return clock is not None and not isinstance(clock, WindowClock)
 
 
 def _following(time: Node, times: Times) -> list[int]:

@@ -24,7 +24,7 @@ from .clock import Clock, InputClock, Least
 from .operators import Operator
 from .pieces import Part
 from .port import SESSION_SETTINGS, StatefulInput
-from .recognise import Recogniser
+from .recognise import query_over
 from .text import as_of_joins, lateness_of
 
 
@@ -83,7 +83,7 @@ def _planned(
     if analysed is None:
         raise InvalidQuery("the transform has no query")
     temporal = {table.name: table.primary_key for table in transform.temporal_tables or ()}
-    query = Recogniser(catalyst, inputs, temporal)
+    query = query_over(catalyst, inputs, temporal)
     output = items(analysed.output())
     try:
         part = query.read(analysed, {expr_id(each) for each in output}, {})

@@ -6,8 +6,7 @@ newest comes first (ORDER BY a time DESC); rows that an operator made are told a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from pyspark.sql import types as T  # noqa: N812
 
@@ -15,16 +14,11 @@ from ..port import NotIncremental
 from .catalyst import Node, children, expr_id, items, kind, literal, plain, references, type_of
 from .operators import Ranking
 from .pieces import Part
+from .query import Limits, Query, same
 from .times import clock_of, time_of
 
-if TYPE_CHECKING:
-    from .recognise import Recogniser
 
-Limits = Mapping[int, int]
-"""Places that are asked for, by the attribute of `row_number()`."""
-
-
-def read_ranking(query: Recogniser, node: Node, wanted: set[int], limits: Limits) -> Part:
+def read_ranking(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
     """`row_number()` of which the first places are asked for."""
     asked = items(node.windowExpressions())
     at = expr_id(asked[0])
@@ -142,13 +136,6 @@ def is_place(node: Node, at: int) -> bool:
         elif name not in ("Filter", "SubqueryAlias", "View", "Sort"):
             return False
         node = children(node)[0]
-
-
-def same(expression: Node) -> Node | None:
-    """The attribute an expression only gives another name."""
-    if kind(expression) == "Alias":
-        expression = children(expression)[0]
-    return expression if kind(expression) == "AttributeReference" else None
 
 
 def is_row_number(expression: Node) -> bool:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..port import NotIncremental
 from .aggregates import Call, call_of
 from .catalyst import Node, expr_id, items, kind, plain, references, walk
 from .operators import Window
 from .pieces import Changes, Part
+from .query import Limits, Query
 from .times import clock_of, known, time_of
 
-if TYPE_CHECKING:
-    from .recognise import Recogniser
 
-
-def read_window(query: Recogniser, node: Node, wanted: set[int]) -> Part:
+def read_window(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
     """GROUP BY a time, and other keys."""
     grouping = [plain(each) for each in items(node.groupingExpressions())]
     outputs = [e for e in items(node.aggregateExpressions()) if expr_id(e) in wanted]
