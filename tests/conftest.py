@@ -33,7 +33,7 @@ def postgres_url() -> Iterator[str]:
     """
     with (
         TemporaryDirectory(prefix="odf-postgres-", ignore_cleanup_errors=True) as folder,
-        postgres(Path(folder)) as (url, _process),
+        postgres(Path(folder), durable=False) as (url, _process),
     ):
         yield url
 

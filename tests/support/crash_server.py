@@ -8,6 +8,7 @@ One request a line on standard input, one answer a line on standard output, both
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+NEEDED = ("psycopg", "sqlalchemy.dialects.postgresql.psycopg", "storage.objects.s3")
+"""What stores import when they are opened."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,27 @@ def _serve() -> None:
     import crash_work  # everything a child needs, imported once
     from chain_maker import parquet, table
 
+    for name in NEEDED:
+        importlib.import_module(name)
+    _keep_models()
     boto3.session.Session().client("s3", region_name="us-east-1")  # reads its models, once
     parquet(table(0, 1))  # imports pandas, once
     for line in sys.stdin:
         print(json.dumps(_fork(json.loads(line), crash_work.run)), flush=True)
+
+
+def _keep_models() -> None:
+    """What botocore reads of its own is read once, by the parent of all."""
+    from botocore.loaders import JSONFileLoader
+
+    read, known = JSONFileLoader.load_file, dict[str, Any]()
+
+    def once(loader: Any, path: str) -> Any:
+        if path not in known:
+            known[path] = read(loader, path)
+        return known[path]
+
+    JSONFileLoader.load_file = once
 
 
 def _fork(request: dict[str, Any], run: Any) -> dict[str, Any]:

@@ -88,8 +88,12 @@ class Program:
             return subprocess.Popen(self.command, stdout=log, stderr=log, **self.options)
 
 
-def postgres_program(root: Path) -> tuple[str, Program]:
-    """A new PostgreSQL below `root`: its SQLAlchemy URL, and how to start it."""
+def postgres_program(root: Path, *, durable: bool = True) -> tuple[str, Program]:
+    """A new PostgreSQL below `root`: its SQLAlchemy URL, and how to start it.
+
+    One that is not durable leaves it to the system when bytes reach the disk, and survives
+    anything but a power cut.
+    """
     root.chmod(0o755)
     identity = _unprivileged(root)
     programs = _postgres_programs(root, identity)
@@ -101,7 +105,7 @@ def postgres_program(root: Path) -> tuple[str, Program]:
     server = [programs / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", ""]
     probe = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
     return f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres", Program(
-        [*server, "-c", "max_connections=200"],
+        [*server, "-c", "max_connections=200", *([] if durable else ["-F"])],
         {"cwd": "/", **identity},
         root / "server.log",
         lambda: subprocess.run(probe, check=False).returncode == 0,
@@ -109,9 +113,9 @@ def postgres_program(root: Path) -> tuple[str, Program]:
 
 
 @contextmanager
-def postgres(root: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def postgres(root: Path, *, durable: bool = True) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A PostgreSQL server below `root`: its SQLAlchemy URL and its process."""
-    url, program = postgres_program(root)
+    url, program = postgres_program(root, durable=durable)
     process = program.start()
     try:
         wait_until(program.ready, "PostgreSQL")
