@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from protocol.metadata.block import HashedBlock
+from protocol.metadata.data import DataSlice
 from protocol.metadata.events import ExecuteTransform
 from protocol.multihash import Multihash
+from storage.dataset import Dataset
 from storage.ingest_job import slice_receipt
 from storage.transform_job import TransformReceipt
+from storage.values import ObjectKind
 
 from ..engine.port import Engine
+from ..merge.columns import Operation
 from ..plan.transform import TransformPlan
 
-_COUNTS = ("rows_read", "rows_added", "iterations")
+Operations = Callable[[DataSlice], Counter[int]]
+"""How many rows of a slice have which operation."""
+_COUNTS = ("rows_read", "rows_added", "rows_retracted", "rows_corrected", "iterations")
 _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 _ENGINE = ("engine", "engine_version")
 
@@ -27,11 +37,28 @@ def up_to_date(head: Multihash | None, reason: str | None) -> TransformReceipt:
     )
 
 
+def operations_in(file: Any, column: str) -> Counter[int]:
+    """Of a Parquet file, by a path or opened."""
+    counted = pc.value_counts(pq.read_table(file, columns=[column])[column])
+    return Counter({each["values"]: each["counts"] for each in counted.to_pylist()})
+
+
+def operations_of(dataset: Dataset) -> Operations:
+    """As the slices of a dataset tell."""
+    column = dataset.state().vocab.operation_type_column
+
+    def count(part: DataSlice) -> Counter[int]:
+        with dataset.open_object(ObjectKind.DATA, part.physical_hash) as stream:
+            return operations_in(stream, column)
+
+    return count
+
+
 def of_iteration(
-    plan: TransformPlan, blocks: Sequence[HashedBlock], engine: Engine
+    plan: TransformPlan, blocks: Sequence[HashedBlock], engine: Engine, operations: Operations
 ) -> TransformReceipt:
     """What one iteration committed."""
-    known = of_blocks(blocks) or up_to_date(plan.head, None)
+    known = of_blocks(blocks, operations) or up_to_date(plan.head, None)
     read = sum(
         interval.end - interval.start + 1
         for item in plan.inputs
@@ -46,7 +73,7 @@ def of_iteration(
     )
 
 
-def of_blocks(blocks: Sequence[HashedBlock]) -> TransformReceipt | None:
+def of_blocks(blocks: Sequence[HashedBlock], operations: Operations) -> TransformReceipt | None:
     """The receipt of blocks whose own was lost; it does not know how many rows were read."""
     if not blocks:
         return None
@@ -54,7 +81,7 @@ def of_blocks(blocks: Sequence[HashedBlock]) -> TransformReceipt | None:
     slices = [event.new_data for event in events if event.new_data is not None]
     last = slices[-1] if slices else None
     watermark = events[-1].new_watermark if events else None
-    rows = sum(part.offset_interval.end - part.offset_interval.start + 1 for part in slices)
+    rows = sum((operations(part) for part in slices), Counter[int]())
     return TransformReceipt(
         outcome="updated",
         prev_head=str(blocks[0].prev),
@@ -62,7 +89,9 @@ def of_blocks(blocks: Sequence[HashedBlock]) -> TransformReceipt | None:
         blocks=tuple(str(block.hash) for block in blocks),
         offset_start=slices[0].offset_interval.start if slices else None,
         offset_end=last.offset_interval.end if last else None,
-        rows_added=rows,
+        rows_added=rows[Operation.APPEND],
+        rows_retracted=rows[Operation.RETRACT],
+        rows_corrected=rows[Operation.CORRECT_TO],
         watermark=str(watermark) if watermark else None,
         physical_hash=str(last.physical_hash) if last else None,
         logical_hash=str(last.logical_hash) if last else None,

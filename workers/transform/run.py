@@ -43,7 +43,14 @@ from .chains import backwards, input_chains, input_datasets
 from .engines import note_engine
 from .files import CACHE, InputFiles
 from .iteration import Executed, execute
-from .receipts import added_up, of_blocks, of_iteration, up_to_date
+from .receipts import (
+    added_up,
+    of_blocks,
+    of_iteration,
+    operations_in,
+    operations_of,
+    up_to_date,
+)
 from .reset import reset
 
 NOTHING_RECORDED = (
@@ -139,7 +146,8 @@ class Run:
             self._put(ObjectKind.CHECKPOINT, made.checkpoint.physical_hash, made.checkpoint_path)
         note_engine(self.stores.objects, self.dataset, engine, blocks[-1])
         self.dataset.commit(blocks, expected=plan.head)
-        return of_iteration(plan, blocks, engine)
+        column = plan.vocab.operation_type_column
+        return of_iteration(plan, blocks, engine, lambda _: operations_in(made.data_path, column))
 
     def _put(self, kind: ObjectKind, content: Multihash, path: Path) -> None:
         self.bench.objects.put(ObjectKey(self.dataset.id, kind, content), chunks(path))
@@ -169,7 +177,9 @@ def run_transform(
         now=now,
         may_reset=options.reset_on_diverged if asked is None else asked,
     )
-    total = of_blocks(committed_since(dataset, now)) if repeated else None
+    total = None
+    if repeated:
+        total = of_blocks(committed_since(dataset, now), operations_of(dataset))
     deadline = time.monotonic() + options.seconds
     while True:
         receipt = run.iterate()

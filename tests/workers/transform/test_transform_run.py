@@ -111,6 +111,22 @@ def test_a_repeated_job_doubles_nothing_and_knows_its_receipt(
     assert (again.logical_hash, again.blocks) == (first.logical_hash, first.blocks)
 
 
+def test_receipts_tell_appends_retractions_and_corrections_apart(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = root(stores, "cities")
+    query = "select op, event_time, city, n from cities"
+    same = derivative(stores, "same", [cities], query)
+    when = "2024-01-01T00:00:00Z"
+    rows = [(when, "A", 1), (when, "B", 2), (when, "A", 1), (when, "B", 2), (when, "B", 3)]
+    add_rows(stores, cities, rows, tmp_path, at=10, ops=[0, 0, 1, 2, 3])
+    receipt = run(stores, same, bench)
+    counts = (receipt.rows_added, receipt.rows_retracted, receipt.rows_corrected)
+    assert counts == (2, 1, 1)
+    again = run(stores, same, bench, repeated=True)
+    assert (again.rows_added, again.rows_retracted, again.rows_corrected) == counts
+
+
 def test_a_large_backlog_is_taken_in_parts_with_the_same_rows(
     stores: Stores, tmp_path: Path
 ) -> None:
