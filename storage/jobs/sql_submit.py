@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from protocol.errors import NodeError
 from protocol.instant import Instant
 
 from ..bells.port import Bell, Topic
@@ -85,7 +84,7 @@ class Submitter:
             return submit_plain(db, each.spec, now)
         try:
             return _request_job(db, each.spec, each.request, now)
-        except NodeError as refused:  # this one; it has written nothing
+        except (RequestKeyReused, DatasetNotFound) as refused:  # this one; it has written nothing
             return refused
 
 

@@ -205,6 +205,7 @@ def main() -> None:
     asked.add_argument("--sqlite", action="store_true", help="instead of PostgreSQL")
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # PostgreSQL may run as somebody else
         done = exactly_once(
             Path(folder), rows=given.rows, seed=given.seed, postgres=not given.sqlite
         )
