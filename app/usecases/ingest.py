@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, replace
 
 from protocol.chain.state import ChainState
 from protocol.errors import BadInput
-from protocol.identity import DatasetRef
 from protocol.instant import Instant, MalformedInstant
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
 from storage import ingest_job
+from storage.dataset import Dataset
 from storage.ingest_job import IngestPayload, OnBadRows
 from storage.values import (
     AccountId,
@@ -137,7 +137,7 @@ def resolve_source(node: Node, entry: DatasetEntry, request: IngestRequest) -> I
     Raises:
         SourceNotUsable, UnsupportedMediaType.
     """
-    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    state = Dataset(entry, node.stores).state()
     if request.creates_source and request.source_name is None and takes_first_source(state):
         return replace(request, source_name=add_auto_source(node, entry, request.media_type))
     _check_source(state, request.source_name)
