@@ -77,7 +77,7 @@ def read(
     is_text = request.format() not in (Format.PARQUET, Format.ARROW)
     if output is None and not is_text and sys.stdout.isatty():
         raise click.UsageError(f"{request.form} is no text; name a file with --output")
-    with opened(Location.parse(where), token) as repository:
+    with opened(Location.parse(where), token, whole=True) as repository:
         found = Reading(view_of(repository, request.block()), request)
         if output is None:
             _write(found, sys.stdout.buffer)

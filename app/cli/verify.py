@@ -67,7 +67,7 @@ def verify(
         upto=None if upto is None else Multihash.parse(upto),
     )
     with (
-        opened(Location.parse(where), token) as repository,
+        opened(Location.parse(where), token, whole=True) as repository,
         verifying(quiet=as_json) as progress,
     ):
         report = verify_chain(

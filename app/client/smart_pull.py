@@ -19,21 +19,16 @@ from typing import BinaryIO
 import httpx
 
 from protocol.errors import NodeError
-from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from protocol.transfer.messages import (
     PULL_SUCCEEDED,
-    DatasetMetadataPullResponse,
-    DatasetPullMetadataRequest,
     DatasetPullObjectsTransferRequest,
     DatasetPullObjectsTransferResponse,
     DatasetPullRequest,
-    DatasetPullResponse,
-    DatasetPullSuccess,
     TransferUrl,
 )
 
-from .batches import blocks_of, check_plan, reference_to, success_of, targets_for
+from .batches import reference_to, targets_for
 from .http import TransferFailed, Unauthenticated, Unauthorized, open_http
 from .limits import LIMITS, ClientLimits
 from .linked import fetch_links
@@ -51,6 +46,7 @@ from .socket import Conversation, UnintelligibleAnswer, conversation
 from .target import Target
 from .urls import Location
 from .walk import ChainReader, compare
+from .whole_chain import receive_blocks
 
 EXPIRED = frozenset({400, 401, 403})
 """What object stores answer to a URL that was valid once."""
@@ -103,7 +99,12 @@ class _Exchange:
         self._http, self._limits, self._progress = http, limits, progress
 
     def run(self, talk: Conversation, remote: HttpRepository) -> Outcome:
-        new = self._receive_blocks(talk)
+        new = receive_blocks(
+            talk,
+            DatasetPullRequest(begin_after=self._old, force_update_if_diverged=self._force),
+            limits=self._limits,
+            progress=self._progress,
+        )
         if not new:
             talk.close(PULL_SUCCEEDED)
             if self._old is None:
@@ -148,25 +149,6 @@ class _Exchange:
         except NodeError as reason:
             return reason
         return Diverged()
-
-    def _receive_blocks(self, talk: Conversation) -> list[HashedBlock]:
-        request = DatasetPullRequest(begin_after=self._old, force_update_if_diverged=self._force)
-        talk.send(request)
-        plan = success_of(talk.receive(DatasetPullResponse), DatasetPullSuccess).transfer_plan
-        if plan.num_blocks == 0:
-            return []
-        check_plan(plan, self._limits)
-        self._progress.expect_blocks(plan.num_blocks)
-        talk.send(DatasetPullMetadataRequest())
-        batch = talk.receive(DatasetMetadataPullResponse).blocks
-        blocks = blocks_of(batch, self._limits, encoding=talk.encoding)
-        if len(blocks) < plan.num_blocks:
-            raise UnintelligibleAnswer(
-                f"the node announced {plan.num_blocks} blocks and sent {len(blocks)}"
-            )
-        for _ in blocks:
-            self._progress.block()
-        return blocks
 
     def _receive_objects(self, talk: Conversation, missing: Sequence[NeededObject]) -> None:
         self._progress.expect_objects(len(missing), sum(one.size for one in missing))

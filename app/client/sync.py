@@ -25,17 +25,28 @@ from .smart_pull import pull_smart
 from .smart_push import push_smart
 from .target import Target
 from .urls import Location, Transfer, UnsupportedUrl
+from .whole_chain import WholeChainRepository
 
 
 @contextmanager
 def opened(
-    location: Location, token: str | None = None, *, limits: ClientLimits = LIMITS
+    location: Location,
+    token: str | None = None,
+    *,
+    whole: bool = False,
+    limits: ClientLimits = LIMITS,
 ) -> Iterator[Repository]:
-    """Any location for reading, by the simple protocol."""
+    """Any location for reading, by the simple protocol.
+
+    `whole`: all blocks will be asked for; a node at an `odf+` address sends them in one message.
+    """
     if location.path is not None or location.bucket:
         yield target_at(location, limits)
         return
     with open_http(limits) as http:
+        if whole and location.transfer is Transfer.SMART:
+            yield WholeChainRepository(location, token, http=http, limits=limits)
+            return
         yield HttpRepository(location.base, token, http=http, limits=limits)
 
 

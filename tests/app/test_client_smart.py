@@ -22,6 +22,7 @@ from app.client.receive import (
     SeedOverwrite,
     SourceObjectMissing,
 )
+from app.client.repositories import HttpRepository
 from app.client.socket import HandshakeRefused, NameCollision, RefCollision
 from app.client.urls import Location
 from protocol.chain.errors import SystemTimeIsNotMonotonic
@@ -31,7 +32,9 @@ from protocol.instant import Instant
 from protocol.metadata.block import MetadataBlock
 from protocol.metadata.events import SetInfo
 from protocol.multihash import HashMismatch, Multihash
+from storage.projection_view import view_of
 from storage.values import ObjectKind, Visibility
+from storage.verify import verify_chain
 
 names = (f"dataset-{number}" for number in itertools.count())
 keys = itertools.count(10)
@@ -392,3 +395,55 @@ def test_a_large_batch_travels_in_fragments(place, tmp_path):
 
 def _slice_of(dataset: FolderDataset) -> str:
     return next((dataset.folder / "data").iterdir()).name
+
+
+# --- reading without a copy -----------------------------------------------------------------
+
+
+def blocks_asked_for(monkeypatch) -> list[Multihash]:
+    """Which blocks are asked for by the simple protocol from now on."""
+    asked: list[Multihash] = []
+    block_bytes = HttpRepository.block_bytes
+
+    def noted(repository: HttpRepository, block: Multihash) -> bytes:
+        asked.append(block)
+        return block_bytes(repository, block)
+
+    monkeypatch.setattr(HttpRepository, "block_bytes", noted)
+    return asked
+
+
+def test_a_chain_that_is_wanted_whole_comes_in_one_message(place, ours, monkeypatch):
+    place.push(ours)
+    asked = blocks_asked_for(monkeypatch)
+    with sync.opened(place.smart, place.token, whole=True) as repository:
+        report = verify_chain(repository)
+        assert len(view_of(repository).slices) == 1
+    assert (report.ok, report.blocks, report.head) == (True, len(ours.blocks), str(ours.head))
+    assert asked == []
+
+
+def test_a_chain_is_walked_where_the_message_is_refused_or_another_protocol_is_named(
+    place, ours, monkeypatch
+):
+    place.push(ours)
+    asked = blocks_asked_for(monkeypatch)
+    back = [block.hash for block in reversed(ours.blocks)]
+    with sync.opened(place.simple, place.token, whole=True) as repository:
+        assert view_of(repository).head == ours.head
+    assert asked == back
+    few = ClientLimits(blocks=2)
+    with sync.opened(place.smart, place.token, whole=True, limits=few) as repository:
+        assert view_of(repository).head == ours.head
+    assert asked == back * 2
+
+
+def test_a_block_from_before_the_history_was_rewritten_is_still_found(place, ours, monkeypatch):
+    place.push(ours)
+    old = ours.head
+    ours.rewind(1)
+    ours.add_info("another way")
+    place.push(ours, force=True)
+    with sync.opened(place.smart, place.token, whole=True) as repository:
+        assert Multihash.of(repository.block_bytes(old)) == old
+        assert Multihash.of(repository.block_bytes(ours.head)) == ours.head
