@@ -27,6 +27,8 @@ from .values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
 
 PAGE = 1000
 """Blocks in memory at a time when a chain is folded."""
+NEAR = 2
+"""Blocks that are looked at one by one before the way to a known state is asked for."""
 FORCE_TRIES = 100
 """Moves of others a forced commit writes over before it gives up."""
 
@@ -145,6 +147,8 @@ class Dataset:
         target = head or self.head()
         if (whole := self._stores.states.find(self.id, target)) is not None:
             return whole
+        if (whole := self._nearly_known(target)) is not None:
+            return whole
         state, path = EMPTY, list[Multihash]()
         kept = self._stores.states.kept(self.id)
         for block in self._stores.blocks.lineage(self.id, target):
@@ -161,6 +165,24 @@ class Dataset:
             state = fold(page, state)
         self._stores.states.keep(self.id, state, folded=len(path))
         return state
+
+    def _nearly_known(self, target: Multihash) -> ChainState | None:
+        """The state if it is known as of a block right before: who follows a head that moves
+        need not ask for the way back."""
+        blocks: list[HashedBlock] = []
+        at: Multihash | None = target
+        while at is not None and len(blocks) < NEAR:
+            block = self._stores.blocks.find(self.id, at)
+            if block is None:
+                return None
+            blocks.insert(0, block)
+            at = block.prev
+            known = None if at is None else self._stores.states.find(self.id, at)
+            if known is not None:
+                state = fold(blocks, known)
+                self._stores.states.keep(self.id, state, folded=len(blocks))
+                return state
+        return None
 
     def check(self, blocks: Sequence[HashedBlock], *, expected: Multihash) -> None:
         """Whether a commit on `expected` would keep the rules. Raises `ChainRuleBroken`."""
@@ -192,6 +214,7 @@ class Dataset:
             ObjectMissing, SizeMismatch: a named object is absent or of another size.
             BlockNotFound: forced blocks continue one that was cleared away.
             SeedBlockOverwriteRestricted: forced blocks of another dataset.
+            DatasetNotFound: it was forgotten, even if it was made again since.
             LeaseLost: one of the jobs is not its worker's any more.
         """
         if not blocks:
@@ -232,7 +255,12 @@ class Dataset:
         for attempt in range(FORCE_TRIES):
             try:
                 self._stores.refs.move(
-                    self.id, expected=expected, new=new, blocks=blocks, ended=ended
+                    self.id,
+                    expected=expected,
+                    new=new,
+                    blocks=blocks,
+                    ended=ended,
+                    of=self.entry,
                 )
                 return
             except RefConflict as conflict:

@@ -1,6 +1,7 @@
 """One at a time: what changes a dataset as a whole, across threads and processes.
 
-Commits need no lock, the head's compare-and-swap decides. Creating and removing a dataset
+Commits need no lock, the head's compare-and-swap decides (and refuses a dataset that was made
+again since). Creating and removing a dataset
 touch its objects as well, where no transaction reaches: without a lock, a removal could take
 away what a creation of the same dataset has just put. A lock ends with its process.
 """

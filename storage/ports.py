@@ -176,6 +176,8 @@ class RefIndex(Protocol):
     end with the move, or not at all (`LeaseLost`, and the head stays). The log has no
     late-comers: once a number was read, no smaller one appears. Creation is logged too.
     New blocks continue a block that is here (`BlockNotFound`) or nothing at all.
+    `of` is the dataset as it was created then: of one that was forgotten and made again in
+    the meantime, objects that had been here are gone (`DatasetNotFound`).
     Absent: `DatasetNotFound`, or `RefNotFound` for another name than `head`.
     """
 
@@ -189,6 +191,7 @@ class RefIndex(Protocol):
         blocks: Sequence[HashedBlock] = (),
         ref: str = "head",
         ended: Sequence[JobEnd] = (),
+        of: DatasetEntry | None = None,
     ) -> None: ...
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None

@@ -106,8 +106,8 @@ def move_head(
     new: Multihash,
     blocks: Sequence[HashedBlock] = (),
 ) -> None:
-    """Compare-and-swap, and what hangs on it. Raises `RefConflict`."""
+    """Compare-and-swap, and what hangs on it. Raises `RefConflict`, `DatasetNotFound`."""
     if dataset.head() != old:
         raise RefConflict(old, dataset.head())
-    stores.refs.move(dataset.id, expected=old, new=new, blocks=blocks)
+    stores.refs.move(dataset.id, expected=old, new=new, blocks=blocks, of=dataset.entry)
     stores.mirror_head(dataset.id)

@@ -165,12 +165,15 @@ class MemoryRefIndex:
         blocks: Sequence[HashedBlock] = (),
         ref: str = HEAD,
         ended: Sequence[JobEnd] = (),
+        of: DatasetEntry | None = None,
     ) -> None:
         def change() -> None:
             self._tables.blocks[dataset].update({block.hash: block for block in blocks})
             self._tables.moved(dataset, ref, expected, new)
 
         with self._tables.lock:
+            if of is not None and self._tables.entry(dataset).created_at != of.created_at:
+                raise DatasetNotFound(dataset)
             actual = self.head(dataset, ref)
             if actual != expected:
                 raise RefConflict(expected, actual)

@@ -89,6 +89,7 @@ class SqlDatasetRegistry:
     def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         with writing(self._engine) as db:
             if expected is not None:
+                lock_dataset(db, dataset)
                 lock_head(db, dataset, expected)
             if db.execute(sa.delete(datasets).where(datasets.c.id == dataset)).rowcount == 0:
                 raise DatasetNotFound(dataset)
@@ -136,6 +137,7 @@ class SqlRefIndex:
         blocks: Sequence[HashedBlock] = (),
         ref: str = HEAD,
         ended: Sequence[JobEnd] = (),
+        of: DatasetEntry | None = None,
     ) -> None:
         swap = (
             sa.update(refs)
@@ -143,6 +145,7 @@ class SqlRefIndex:
             .values(hash=new)
         )
         with writing(self._engine) as db:
+            _keep(db, dataset, of)
             if db.execute(swap).rowcount == 0:
                 raise RefConflict(expected, _head(db, dataset, ref))
             require_base(db, dataset, blocks)
@@ -193,6 +196,18 @@ def lock_head(db: sa.Connection, dataset: DatasetId, expected: Multihash) -> Non
     head = db.execute(query.with_for_update()).scalar_one_or_none()
     if head != expected:
         raise RefConflict(expected, head or _head(db, dataset, HEAD))
+
+
+def _keep(db: sa.Connection, dataset: DatasetId, entry: DatasetEntry | None) -> None:
+    """Keep the dataset from being forgotten in this transaction; before any row that is its.
+
+    Who forgets locks the dataset, then what hangs on it: the other way round, each would wait
+    for the other. Raises `DatasetNotFound`: it was made again since `entry`.
+    """
+    query = sa.select(datasets.c.created_at).where(datasets.c.id == dataset)
+    created = db.execute(query.with_for_update(read=True, key_share=True)).scalar_one_or_none()
+    if entry is not None and created != entry.created_at:
+        raise DatasetNotFound(dataset)
 
 
 def lock_dataset(db: sa.Connection, dataset: DatasetId) -> None:

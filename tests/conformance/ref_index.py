@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from datetime import timedelta
 
@@ -10,6 +11,8 @@ from chain_maker import chain, entry, infos, linked, some_id
 from index_parts import Index
 
 from protocol.errors import NodeError
+from protocol.identity import DatasetRef
+from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import SetInfo
 from protocol.multihash import Multihash
@@ -59,6 +62,23 @@ class RefIndexContract:
         block = linked(seed, infos("x")[0])
         for old, new in ((seed, block), (block, seed), (seed, block)):
             index.refs.move(ID, expected=old.hash, new=new.hash, blocks=[seed, block])
+        assert index.refs.head(ID) == block.hash
+
+    def test_a_dataset_that_was_made_again_is_not_moved_by_who_knew_the_old_one(
+        self, index: Index
+    ) -> None:
+        seed = started(index)
+        old = index.registry.get(DatasetRef(id=ID))
+        index.registry.forget(ID)
+        later = Instant(old.created_at.ns + 1)
+        index.registry.create(dataclasses.replace(old, created_at=later), blocks=[seed])
+        block = linked(seed, infos("x")[0])
+        with pytest.raises(DatasetNotFound):
+            index.refs.move(ID, expected=seed.hash, new=block.hash, blocks=[block], of=old)
+        assert index.refs.head(ID) == seed.hash
+        assert index.blocks.find(ID, block.hash) is None
+        new = index.registry.get(DatasetRef(id=ID))
+        index.refs.move(ID, expected=seed.hash, new=block.hash, blocks=[block], of=new)
         assert index.refs.head(ID) == block.hash
 
     def test_every_move_is_a_line_of_the_log_in_order(self, index: Index) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import threading
 
 import pytest
@@ -383,6 +385,74 @@ def test_of_racing_commits_one_wins_and_the_others_learn_the_head(stores: Stores
     assert len(losses) == len(contenders) - 1
     assert all(isinstance(lost, RefConflict) and lost.actual == head for lost in losses)
     assert dataset.head() == stores.objects.read_ref(ID, "head") == head
+
+
+def test_a_dataset_made_again_between_check_and_move_is_not_moved_onto_objects_that_are_gone(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table(0, 3)
+    content = parquet(rows)
+    part = slice_of(content, rows, 0)
+    dataset, blocks = created_with_schema(stores)
+    key = ObjectKey(ID, ObjectKind.DATA, part.physical_hash)
+    stores.objects.put(key, [content])
+    block = linked(blocks[-1], AddData(new_data=part))
+    checked = dataset_module.check_objects
+
+    def check_then_remove(*given: object) -> None:
+        checked(*given)
+        stores.forget_dataset(ID)
+        again = dataclasses.replace(entry(), created_at=Instant(entry().created_at.ns + 1))
+        stores.create_dataset(again, blocks)
+
+    monkeypatch.setattr(dataset_module, "check_objects", check_then_remove)
+    with pytest.raises(DatasetNotFound):
+        dataset.commit([block], expected=blocks[-1].hash)
+    monkeypatch.undo()
+    again = stores.dataset(DatasetRef(id=ID))
+    assert again.head() == blocks[-1].hash
+    with pytest.raises(ObjectMissing):
+        again.commit([block], expected=blocks[-1].hash)
+    stores.objects.put(key, [content])
+    again.commit([block], expected=blocks[-1].hash)
+
+
+def test_no_commit_survives_a_removal_with_a_head_whose_objects_are_gone(stores: Stores) -> None:
+    """Commits, removals and creations of one Seed as they come; the objects are looked for."""
+    rows = table(0, 3)
+    content = parquet(rows)
+    part = slice_of(content, rows, 0)
+    _, blocks = created_with_schema(stores)
+    block = linked(blocks[-1], AddData(new_data=part))
+    key = ObjectKey(ID, ObjectKind.DATA, part.physical_hash)
+    rounds = 10
+
+    def commit() -> None:
+        for _ in range(rounds):
+            with contextlib.suppress(NodeError, FileNotFoundError):  # its folder went meanwhile
+                dataset = stores.dataset(DatasetRef(id=ID))
+                stores.objects.put(key, [content])
+                dataset.commit([block], expected=blocks[-1].hash)
+
+    def begin_again() -> None:
+        for number in range(1, rounds + 1):
+            if is_broken():
+                broken.append(number)
+            stores.forget_dataset(ID)
+            at = Instant(entry().created_at.ns + number)
+            stores.create_dataset(dataclasses.replace(entry(), created_at=at), blocks)
+
+    def is_broken() -> bool:
+        return stores.refs.head(ID) == block.hash and stores.objects.stat(key) is None
+
+    broken: list[int] = []
+    writers = [threading.Thread(target=work) for work in (commit, commit, begin_again)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert broken == []
+    assert not is_broken()
 
 
 def test_writers_that_try_again_all_get_their_blocks_in(stores: Stores) -> None:
