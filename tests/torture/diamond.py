@@ -95,7 +95,14 @@ class Player:
 
 
 def play(
-    folder: Path, diamond: Diamond, *, iterations: int, seed: int, most: int, replay_every: int = 1
+    folder: Path,
+    diamond: Diamond,
+    *,
+    iterations: int,
+    seed: int,
+    most: int,
+    replay_every: int = 1,
+    collector: bool = True,
 ) -> Outcome:
     """Play it below `folder`, and judge. At most so many posts are answered between two kills,
     and every so manieth execution is made again.
@@ -107,6 +114,7 @@ def play(
         bucket=False,
         spark=diamond is ON_SPARK,
         stand_in="deriving.py",
+        collector=collector,
         settings=SETTINGS,
     )
     with world(folder, shape) as here:
@@ -130,8 +138,9 @@ def play(
             wait_for_answers(here)
             player.wait()
             wait_for_jobs(here.stores)
-        for name in ("collector", "worker"):
-            here.parts[name].kill(signal.SIGTERM if name == "worker" else signal.SIGKILL)
+        here.parts["worker"].kill(signal.SIGTERM if diamond is ON_SPARK else signal.SIGKILL)
+        if collector:
+            here.parts["collector"].kill()
         judged = judge(here.stores, diamond, player.posted, every=replay_every)
     return Outcome(iterations=player.iterations, kills=dict(Counter(here.kills)), judged=judged)
 

@@ -67,6 +67,8 @@ class Shape:
     """The real `odf-worker`; otherwise one that merges without Spark, and is up at once."""
     stand_in: str = "ingesting.py"
     """That one."""
+    collector: bool = True
+    """Garbage is collected all the time."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """More variables of the environment for service and worker."""
 
@@ -127,10 +129,10 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
         serve = [COMMAND, "serve", "--port", str(port), "--workers", "0"]
         _add(here, "node", _program(serve, env, folder, "node", lambda: answers(here.url)))
         told = json.dumps(here.stores)
-        for name, words in {
-            "worker": _worker(shape, told),
-            "collector": [sys.executable, HERE / "collecting.py", told],
-        }.items():
+        beside = {"worker": _worker(shape, told)}
+        if shape.collector:
+            beside["collector"] = [sys.executable, HERE / "collecting.py", told]
+        for name, words in beside.items():
             _add(here, name, _program(words, env, folder, name, lambda: True))
         yield here
     finally:
