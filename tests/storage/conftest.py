@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from backends import BACKENDS, credentials, fresh_place
 from index_parts import Index, ManualClock, TickingClock
 
 from storage.config import StoreSettings, memory_stores, open_stores
@@ -100,14 +101,22 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
     engine.dispose()
 
 
-@pytest.fixture(params=EVERYWHERE)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
-    """Whole sets of stores; databases come with objects in a local folder."""
+@pytest.fixture(params=["memory", *BACKENDS])
+def stores(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stores]:
+    """Whole sets of stores: in memory, and every pair of database and object store."""
     if request.param == "memory":
         yield memory_stores()
         return
-    url = database_url(request.param, request, tmp_path)
-    settings = StoreSettings(data=tmp_path / "data", database_url=url, durable=False)
+    in_postgres, in_bucket = BACKENDS[request.param]
+    place: dict[str, str] = {}
+    if in_bucket:
+        for name, value in credentials(request.param, request).items():
+            monkeypatch.setenv(name, value)
+        place["objects_url"] = fresh_place(request)
+    url = database_url("postgres" if in_postgres else "sqlite", request, tmp_path)
+    settings = StoreSettings(data=tmp_path / "data", database_url=url, durable=False, **place)
     opened = open_stores(settings, migrate=False)
     yield opened
     opened.close()

@@ -27,11 +27,16 @@ def backend_urls(name: str, request: pytest.FixtureRequest) -> dict[str, str]:
     if in_postgres:
         urls["database_url"] = new_database(request.getfixturevalue("postgres_url"))
     if in_bucket:
-        from buckets import fresh_location
-
-        place = fresh_location(request.getfixturevalue("s3_bucket_url"))
-        urls["objects_url"] = f"s3+{place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
+        urls["objects_url"] = fresh_place(request)
     return urls
+
+
+def fresh_place(request: pytest.FixtureRequest) -> str:
+    """Objects URL of a part of the bucket."""
+    from buckets import fresh_location  # boto3 is slow to import
+
+    place = fresh_location(request.getfixturevalue("s3_bucket_url"))
+    return f"s3+{place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
 
 
 def credentials(name: str, request: pytest.FixtureRequest) -> dict[str, str]:
