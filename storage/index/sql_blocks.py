@@ -32,6 +32,10 @@ FOREIGN_ROWS = 16
 LINEAGE_FIRST_PAGE = 16
 """Hashes read at first: most who follow a chain stop early. Each page is four times larger."""
 
+_PLAIN_INSERT = (
+    "INSERT INTO blocks (dataset, hash, sequence_number, prev, kind, raw) "
+    "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
 _Columns = tuple[sa.ColumnElement[Any], ...]
 _HASH, _PREV, _RAW = (
     sa.type_coerce(column, sa.LargeBinary).label(column.name)
@@ -144,8 +148,11 @@ def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[Hashed
     """Add blocks in the running transaction; known ones are left alone."""
     statement = insert_new(db, block_rows).on_conflict_do_nothing()
     for start in range(0, len(blocks), INSERT_BATCH):
-        rows = [_row_of(dataset, block) for block in blocks[start : start + INSERT_BATCH]]
-        db.execute(statement, rows)
+        page = blocks[start : start + INSERT_BATCH]
+        if db.dialect.name == "sqlite":  # which takes bytes as they are: half the time
+            db.exec_driver_sql(_PLAIN_INSERT, [_plain_row(dataset, block) for block in page])
+        else:
+            db.execute(statement, [_row_of(dataset, block) for block in page])
 
 
 def _linked(rows: Iterable[Any], start: bytes) -> list[Any]:
@@ -209,6 +216,19 @@ def _row_of(dataset: DatasetId, block: HashedBlock) -> dict[str, object]:
         "kind": type(block.event).__name__,
         "raw": block.raw,
     }
+
+
+def _plain_row(dataset: DatasetId, block: HashedBlock) -> tuple[object, ...]:
+    """As `_row_of`, in the order of `_PLAIN_INSERT`."""
+    prev = block.prev
+    return (
+        dataset.key,
+        block.hash.raw,
+        block.sequence_number,
+        None if prev is None else prev.raw,
+        type(block.event).__name__,
+        block.raw,
+    )
 
 
 def _decode(block: Multihash, raw: bytes) -> HashedBlock:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -24,8 +25,13 @@ FEW = 16
 """Up to so many files are synced one by one: that leaves the rest of the disk alone."""
 BATCH = 20_000
 """Files that wait for one sync."""
+MANY = 1000
+"""From so many files on, several threads write them."""
+WRITERS = 2
 
 Content = tuple[Multihash, bytes]
+File = tuple[str, str, bytes]
+"""Pending name, name, content."""
 
 
 def put_all(folder: Path, contents: Iterable[Content], *, durable: bool) -> None:
@@ -42,26 +48,44 @@ def put_all(folder: Path, contents: Iterable[Content], *, durable: bool) -> None
 
 
 def _put_batch(folder: str, batch: list[Content], *, durable: bool) -> None:
-    written: list[tuple[str, str]] = []
+    new = list(_new(folder, batch))
     few = len(batch) <= FEW
-    try:
-        for pending, target, content in _new(folder, batch):
-            written.append((pending, target))
+
+    def write(part: list[File]) -> None:
+        for pending, _, content in part:
             _write(pending, content, sync=durable and few)
-        if durable and written and not few:
+
+    try:
+        _in_parts(write, new)
+        if durable and new and not few:
             _sync_file_system(folder)
-        for pending, target in written:
-            os.rename(pending, target)  # noqa: PTH104 - a Path costs more than the rename
+        _in_parts(_rename, new)
     except BaseException:
-        for pending, _ in written:
+        for pending, _, _ in new:
             with suppress(OSError):
                 Path(pending).unlink(missing_ok=True)
         raise
-    if durable and written:
+    if durable and new:
         files.sync_folder(Path(folder))
 
 
-def _new(folder: str, batch: list[Content]) -> Iterator[tuple[str, str, bytes]]:
+def _rename(part: list[File]) -> None:
+    for pending, target, _ in part:
+        os.rename(pending, target)  # noqa: PTH104 - a Path costs more than the rename
+
+
+def _in_parts(work: Callable[[list[File]], None], new: list[File]) -> None:
+    """By several threads if there is much to do: most of it is spent in the kernel."""
+    if len(new) < MANY:
+        work(new)
+        return
+    with ThreadPoolExecutor(WRITERS) as pool:
+        parts = [pool.submit(work, new[first::WRITERS]) for first in range(WRITERS)]
+    for part in parts:
+        part.result()
+
+
+def _new(folder: str, batch: list[Content]) -> Iterator[File]:
     """Pending name, name and content of what is not there yet."""
     token = secrets.token_hex(8)
     known = set(os.listdir(folder)) if len(batch) > FEW else None  # noqa: PTH208 - plain names
