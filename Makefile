@@ -14,7 +14,7 @@ COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help run test dev demo check fmt test-fast test-spark examples bench torture fuzz lock clean
+.PHONY: help run test dev demo check fmt test-fast test-spark examples bench torture pipeline fuzz lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -60,6 +60,9 @@ torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random 
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/exactly_once.py --rows 100000
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200 --spark --replay-every 5
+
+pipeline: $(V)/.dev-ok ## the flights of the examples in full, a late correction, and all of it computed again by a second node
+	PYTHONPATH=.:tests/support $(BIN)/python tests/workers/transform/flights.py
 
 fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block, bundle, ddl, engine_message, manifest, message, multihash or reference
 	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)

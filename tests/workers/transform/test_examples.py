@@ -9,42 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.chain.author import author
-from protocol.chain.snapshot import prepare
-from protocol.chain.state import EMPTY
-from protocol.codec.manifests import load_snapshots
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.identity import DatasetRef
 from storage.config import memory_stores
-from storage.dataset import Dataset
-from storage.stores import Stores
 from storage.transform_job import TransformPayload
-from storage.values import DatasetEntry, Succeeded, Visibility
+from storage.values import Succeeded
 from tests.workers.datasets import now, submit
 from tests.workers.derivatives import read
+from tests.workers.transform.manifests import EXAMPLES, made
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-EXAMPLES = Path(__file__).parents[3] / "examples"
 ROWS = 60
 """Of each table: the first hours of 2013."""
-
-
-def made(stores: Stores, path: Path) -> Dataset:
-    """The dataset of a manifest, as a node makes it."""
-    (snapshot,) = load_snapshots(path.read_text())
-
-    def resolve(ref: DatasetRef) -> DatasetId | None:
-        found = stores.registry.find(DatasetRef(alias=DatasetAlias.parse(f"kamu/{ref}")))
-        return None if found is None else found.id
-
-    dataset = DatasetId(str(snapshot.name).encode().ljust(32, b"."))
-    events = prepare(snapshot, dataset_id=dataset, resolve=resolve)
-    blocks, _ = author(EMPTY, events, system_time=now())
-    alias = DatasetAlias.parse(f"kamu/{snapshot.name}")
-    entry = DatasetEntry(dataset, alias, snapshot.kind, Visibility.PUBLIC, now())
-    return stores.create_dataset(entry, blocks)
 
 
 def first_rows(path: Path) -> bytes:
