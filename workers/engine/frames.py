@@ -43,6 +43,7 @@ _SCALARS: tuple[tuple[str, T.DataType], ...] = (
     ("date64[ms]", T.DateType()),
 )
 _BY_NAME = dict(_SCALARS)
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 class UnsupportedByEngine(BadInput):
@@ -62,7 +63,7 @@ def spark_type(kind: pa.DataType, *, column: str) -> T.DataType:
         return T.LongType()
     if pa.types.is_fixed_size_binary(kind):
         return T.BinaryType()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if any(is_one(kind) for is_one in _LISTS):
         return T.ArrayType(spark_type(kind.value_type, column=column))
     if pa.types.is_struct(kind):
         members = [kind.field(at) for at in range(kind.num_fields)]

@@ -30,6 +30,7 @@ from ..engine.frames import (
 from ..merge.columns import POSITION, Merging, Operation, col
 from ..merge.table import MERGE, Strategy, check_key, merging_of
 from ..slice_schema import MILLIS
+from .carried import carried
 from .ordering import orders_alike, sorted_rows
 from .stage import Staged
 
@@ -79,13 +80,14 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
             return _appended(run.staged.batches(), merging)
         if _fits(run, order):
             return _appended(_sorted_here([run.staged.rows_of_all()], order, run), merging)
+    _check_order(run.schema, order)
     touched = run.staged.rows + (run.history_rows if rule.reads else 0)
     small = touched <= run.small_rows
     session = session.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1" if small else str(run.partitions))
     position = pa.field(POSITION, pa.int64())
     new = read_parquet(session, [run.staged.file()], run.staged.schema.append(position))
-    prev = _history(run, rule, merging, session) if run.history else None
+    prev = _history(run, rule, merging, session, scratch) if run.history else None
     result = rule.merge(merging, prev, new)
     if not small and _fits(run, order):
         tables = [pq.read_table(path) for path in written_files(result, scratch)]
@@ -137,20 +139,28 @@ def takes_operations(strategy: MergeStrategy) -> bool:
     return MERGE[type(strategy)].takes_operations
 
 
+def _check_order(schema: pa.Schema, order: Sequence[str]) -> None:
+    """Numbers that travel as text have another order than their texts."""
+    for name in order:
+        if name not in schema.names:
+            continue
+        kind = schema.field(name).type
+        if pa.types.is_decimal(kind) and pa.types.is_string(carrier(kind)):
+            raise UnsupportedByEngine(
+                f"column `{name}` of type {kind} cannot be part of this key: Spark has no order "
+                "for it",
+                column=name,
+            )
+
+
 def _history(
-    run: MergeRun, rule: Strategy, merging: Merging, session: SparkSession
+    run: MergeRun, rule: Strategy, merging: Merging, session: SparkSession, scratch: Path
 ) -> DataFrame | None:
     if rule.reads is None:
         return None
     columns = rule.reads(merging)
-    fields = [f for f in run.schema if columns is None or f.name in columns]
-    for field in fields:
-        if carrier(field.type) != field.type:
-            raise UnsupportedByEngine(
-                f"column `{field.name}` of type {field.type} cannot be merged by Spark",
-                column=field.name,
-            )
-    return read_parquet(session, run.history, pa.schema(fields))
+    schema = pa.schema([f for f in run.schema if columns is None or f.name in columns])
+    return read_parquet(session, carried(run.history, schema, scratch / "carried"), schema)
 
 
 def _with_event_time(result: DataFrame, run: MergeRun) -> DataFrame:

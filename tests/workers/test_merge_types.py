@@ -1,0 +1,105 @@
+"""Columns of every type that is stored can be merged, also those Spark has no type for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from protocol.codec.manifests import from_data
+from protocol.instant import Instant
+from protocol.metadata.events import AddData
+from protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+    ReadStep,
+)
+from storage.config import memory_stores
+from storage.merge_state.store import MergeStates
+from storage.values import ObjectKind
+from tests.workers.datasets import created, ndjson, upload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+NOW = Instant.parse("2050-01-01T12:00:00Z")
+BIG = {"kind": "Decimal", "precision": 50, "scale": 2}
+COLUMNS: dict[str, tuple[Any, Any, Any]] = {
+    "time": ("Time", "01:02:03", "01:02:04"),
+    "micros": ({"kind": "Time", "unit": "Microsecond"}, "01:02:03", "01:02:03.000001"),
+    "half": ("Float16", 1.5, 2.5),
+    "whole": ("UInt64", 1, 2**64 - 1),
+    "big": (BIG, "9.00", "10.00"),
+    "pair": ({"kind": "List", "itemType": "Int64", "fixedLength": 2}, [1, 2], [2, 1]),
+    "two": ({"kind": "Binary", "fixedLength": 2}, "0a0b", "0a0c"),
+    "names": ({"kind": "List", "itemType": "String"}, ["a"], []),
+}
+
+
+def read_step(key: Any = "Int64") -> ReadStep:
+    kinds = {"k": key, **{name: kind for name, (kind, _, _) in COLUMNS.items()}}
+    fields = [{"name": k, "type": {"kind": "Option", "inner": kind}} for k, kind in kinds.items()]
+    return from_data({"kind": "NdJson", "schema": {"fields": fields}}, ReadStep)
+
+
+def row(key: int, at: int | None) -> dict[str, Any]:
+    values = {name: None if at is None else each[1 + at] for name, each in COLUMNS.items()}
+    return {"k": key, **values}
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["from slices", "from the merge state"])
+@pytest.mark.parametrize(
+    "merge",
+    [MergeStrategySnapshot(primary_key=("k",)), MergeStrategyUpsertStream(primary_key=("k",))],
+    ids=["snapshot", "upsert"],
+)
+def test_values_of_all_types_are_compared_and_kept(
+    merge: MergeStrategy, kept: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    from workers.engine.spark_engine import SparkEngine
+    from workers.ingest.bench import Bench
+    from workers.ingest.run import run_ingest
+
+    stores = memory_stores()
+    bench = Bench(
+        session=spark,
+        engine=SparkEngine(spark),
+        objects=stores.objects,
+        scratch=tmp_path,
+        states=MergeStates(tmp_path / "states", max_bytes=1 << 28) if kept else None,
+    )
+    dataset = created(stores, read=read_step(), merge=merge)
+    for rows in ([row(1, 0), row(2, 1), row(3, None)], [row(1, 1), row(2, 1), row(3, 0)]):
+        payload = upload(stores, dataset, ndjson(rows))
+        receipt = run_ingest(dataset, payload, bench, now=NOW)
+    assert (receipt.rows_corrected, receipt.rows_known) == (2, 1)
+    event = dataset.blocks()[-1].event
+    assert isinstance(event, AddData)
+    assert event.new_data is not None
+    with dataset.open_object(ObjectKind.DATA, event.new_data.physical_hash) as stream:
+        found = [list(each.values())[4:] for each in pq.read_table(stream).to_pylist()]
+    first, second = found[0], found[1]
+    assert [one == other for one, other in zip(first, second, strict=True)] == [True] + [
+        False
+    ] * len(COLUMNS)
+    assert found[2:] == [[3, *[None] * len(COLUMNS)], [3, *first[1:]]]
+
+
+def test_a_key_without_an_order_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    from workers.engine.frames import UnsupportedByEngine
+    from workers.engine.spark_engine import SparkEngine
+    from workers.ingest.bench import Bench
+    from workers.ingest.run import run_ingest
+
+    stores = memory_stores()
+    bench = Bench(
+        session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
+    )
+    merge = MergeStrategyUpsertStream(primary_key=("k",))
+    dataset = created(stores, read=read_step(BIG), merge=merge)
+    with pytest.raises(UnsupportedByEngine, match="`k` of type decimal256"):
+        run_ingest(dataset, upload(stores, dataset, ndjson([row(9, 0)])), bench, now=NOW)
