@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -35,6 +34,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
+from processes import cpu_seconds
 
 from protocol.arrow_digest import digest_of
 from protocol.codec.manifests import from_data
@@ -105,24 +105,6 @@ def large_ndjson() -> bytes:
         for n in range(LARGE_ROWS)
     )
     return ("\n".join(lines) + "\n").encode()
-
-
-def cpu_seconds(process: int) -> float:
-    """Processor time of a process and of its descendants, those that ended included."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    parents, times = {}, {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            words = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        parents[int(stat.parent.name)] = int(words[1])
-        times[int(stat.parent.name)] = sum(map(int, words[11:15])) / ticks
-    tree, size = {process}, 0
-    while len(tree) > size:
-        size = len(tree)
-        tree |= {child for child, parent in parents.items() if parent in tree}
-    return sum(times.get(each, 0.0) for each in tree)
 
 
 def run_job(stores: Stores, dataset: Dataset, body: bytes) -> float:

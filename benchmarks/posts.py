@@ -5,6 +5,7 @@ A node with one worker runs as processes, as `make run` starts it. The limit it 
 against, measured in the same run: the same rows parsed, written as Parquet and hashed by
 PyArrow and hashlib in this process, without a node, a queue, Spark or a commit. Single rows are
 held against as many bare commits of SQLite, each synced to disk: what one durable change costs.
+Processor time is that of service and worker, since others may load the machine.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from nodes import RunningNode, served
+from processes import cpu_seconds
 
 ROWS, POSTS, WARM_UP = 1000, 40, 3
 WRITERS, BURST_S = 32, 10.0
@@ -136,13 +138,15 @@ def single_rows(node: RunningNode, datasets: int, limit: float) -> None:
         for name in names:
             http.post("/datasets", json=snapshot(name, MERGES["Append"])).raise_for_status()
     asyncio.run(burst(node, names, token, 2.0))
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), cpu_seconds(node.process.pid)
     took = sorted(asyncio.run(burst(node, names, token, BURST_S)))
     rate = len(took) / (time.perf_counter() - began)
+    spent = (cpu_seconds(node.process.pid) - spent) / len(took)
     p50, p99 = statistics.median(took), took[int(len(took) * 0.99) - 1]
     print(
         f"1 row, {WRITERS} writers, {datasets:>2} dataset(s)   {rate:6.0f} posts/s   "
-        f"p50 {p50 * 1000:4.0f} ms   p99 {p99 * 1000:4.0f} ms   {rate / limit:5.2f} x bare commits"
+        f"p50 {p50 * 1000:4.0f} ms   p99 {p99 * 1000:4.0f} ms   {rate / limit:5.2f} x bare commits "
+        f"  {spent * 1000:4.1f} ms of processors a post"
     )
 
 

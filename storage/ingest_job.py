@@ -6,6 +6,7 @@ knows the other. Both travel as JSON through the job queue.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -87,6 +88,19 @@ class DryRunReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel"):
     dry_run: bool = True
     schema: dict[str, Any] | None = None
     """Which the dataset would have, as ODF has it."""
+
+
+def told_by(slices: Sequence[DataSlice]) -> dict[str, Any]:
+    """What new slices say in a receipt: their interval, the last of them, and each."""
+    last = slices[-1] if slices else None
+    return {
+        "offset_start": slices[0].offset_interval.start if slices else None,
+        "offset_end": last.offset_interval.end if last else None,
+        "physical_hash": str(last.physical_hash) if last else None,
+        "logical_hash": str(last.logical_hash) if last else None,
+        "size": last.size if last else None,
+        "slices": tuple(slice_receipt(each) for each in slices),
+    }
 
 
 def slice_receipt(data: DataSlice) -> SliceReceipt:

@@ -157,21 +157,11 @@ def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: Bench
         run_ingest(dataset, stale, bench, now=NOW)
 
 
-def test_a_job_repeated_after_its_commit_adds_nothing(stores: Stores, bench: Bench) -> None:
-    dataset = created(stores)
-    body = ndjson(rows(4))
-    first = ingest(stores, dataset, bench, body)
-    ingest_later = ndjson(rows(2))
-    ingest(stores, dataset, bench, ingest_later)
-    again = ingest(stores, dataset, bench, body, repeated=True)
-    assert again == first
-    assert dataset.state().last_offset == 5
-
-
 def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
     stores: Stores, bench: Bench
 ) -> None:
-    from workers.ingest.run import RowsVanished, run_ingest
+    from workers.ingest.run import run_ingest
+    from workers.ingest.vanished import RowsVanished
 
     read: ReadStep = from_data(
         {"kind": "NdJson", "schema": {"fields": [{"name": "n", "type": "Int64"}]}}, ReadStep

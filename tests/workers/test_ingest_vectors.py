@@ -172,7 +172,8 @@ class Runner:
         run_ingest(self.dataset, payload, self.bench, now=now)
 
     def _write(self, turn: dict[str, Any]) -> None:
-        from workers.ingest.run import Extras, commit, prepare
+        from workers.ingest.outcome import Extras
+        from workers.ingest.run import commit, prepare
         from workers.plan.ingest import plan_source
 
         source = source_of(self.given["source"])

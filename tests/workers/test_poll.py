@@ -207,7 +207,7 @@ def test_a_bad_file_keeps_what_was_committed_before_it(
 def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     stores: Stores, bench: Bench, tmp_path: Path
 ) -> None:
-    from workers.ingest.run import RowsVanished
+    from workers.ingest.vanished import RowsVanished
 
     path = tmp_path / "rows.ndjson"
 

@@ -34,8 +34,9 @@ from ..write import Written
 from .bench import Bench
 from .joined import Part, join, may_join, part_of, receipts_of
 from .merged import reads_history
+from .outcome import receipt
 from .rejected import Rejected
-from .run import prepare, push_extras, put_slices, receipt
+from .run import prepare, push_extras, put_slices
 
 TOGETHER_S = 1.0
 """Seconds after which batches that are ready are committed, though more wait."""

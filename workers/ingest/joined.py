@@ -29,17 +29,9 @@ from ..slice_schema import MILLIS
 from ..slices import write_slices
 from ..write import Written
 from .bench import Bench
+from .outcome import Extras, Outcome, data_events, receipt
 from .rejected import Rejected
-from .run import (
-    Extras,
-    Outcome,
-    data_events,
-    final_rows,
-    next_offset,
-    read_batch,
-    receipt,
-    slice_plan,
-)
+from .run import final_rows, next_offset, read_batch, slice_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

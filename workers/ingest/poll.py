@@ -29,8 +29,9 @@ from ..plan.ingest import plan_source
 from ..plan.poll import NothingToPoll, PollPlan, plan_poll
 from ..prepare.run import prepare as prepare_steps
 from .bench import Bench
+from .outcome import Extras
 from .receipts import added_up, of_blocks, up_to_date
-from .run import Extras, commit, prepare
+from .run import commit, prepare
 
 
 @dataclass(slots=True)

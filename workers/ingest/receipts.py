@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData
 from protocol.multihash import Multihash
-from storage.ingest_job import slice_receipt
+from storage.ingest_job import told_by
 from storage.poll_job import PollReceipt
 
 _COUNTS = ("rows_read", "rows_added", "rows_known", "rows_retracted", "rows_corrected", "fetches")
@@ -57,19 +57,13 @@ def of_blocks(blocks: Sequence[HashedBlock]) -> PollReceipt | None:
         return None
     events = [block.event for block in blocks if isinstance(block.event, AddData)]
     slices = [event.new_data for event in events if event.new_data is not None]
-    last = slices[-1] if slices else None
     watermark = events[-1].new_watermark if events else None
     return PollReceipt(
         outcome="updated",
         prev_head=str(blocks[0].prev),
         head=str(blocks[-1].hash),
         blocks=tuple(str(block.hash) for block in blocks),
-        offset_start=slices[0].offset_interval.start if slices else None,
-        offset_end=last.offset_interval.end if last else None,
         watermark=str(watermark) if watermark else None,
-        physical_hash=str(last.physical_hash) if last else None,
-        logical_hash=str(last.logical_hash) if last else None,
-        size=last.size if last else None,
-        slices=tuple(slice_receipt(each) for each in slices),
         fetches=len(events),
+        **told_by(slices),
     )
