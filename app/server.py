@@ -16,6 +16,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidState
 
 from .settings import Settings
+from .slow_headers import PatientHttp
 from .ws.handshake import SUBPROTOCOL
 
 FRAME_BYTES = 8 * 1024 * 1024
@@ -81,12 +82,13 @@ def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     websocket = type(
         "NodeWebSocket", (FragmentingWebSocket,), {"close_wait_s": settings.close_wait_s}
     )
+    http = type("NodeHttp", (PatientHttp,), {"header_wait_s": settings.header_wait_s})
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http="httptools",
+        http=http,
         ws=websocket,
         ws_max_size=settings.ws_max_message_bytes,
         ws_ping_interval=None,

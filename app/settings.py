@@ -163,6 +163,12 @@ class Settings(BaseSettings):
     body_idle_s: float = Field(
         60.0, gt=0, description="Seconds a request body may pause before the request is given up."
     )
+    header_wait_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds until the header of a request has to be here: from its first byte, "
+        "or for the first one from the connection on.",
+    )
     max_manifest_bytes: int = Field(
         2 * MIB, gt=0, description="Largest manifest of a dataset or an event, in bytes."
     )
