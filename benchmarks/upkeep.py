@@ -11,8 +11,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,12 +20,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import sqlalchemy as sa
+from buckets import make_bucket
 from chain_maker import add_data, entry, linked, parquet, seed, slice_of, table
+from servers import s3_server
 from upkeep_parts import TOMORROW
 
+from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from storage.config import StoreSettings, open_stores
 from storage.info import write_info
+from storage.objects.s3 import S3ObjectStore
+from storage.objects.s3_bucket import Bucket, S3Location
 from storage.sql.engine import open_engine, sqlite_url
 from storage.sql.migrate import migrate
 from storage.stores import Stores
@@ -33,6 +38,7 @@ from storage.upkeep.compare import compare_index
 from storage.upkeep.fsck import FsckOptions, check_stores
 from storage.upkeep.gc import collect_garbage
 from storage.upkeep.rebuild import rebuild_index
+from storage.values import DatasetEntry, ObjectKey, ObjectKind
 
 BLOCKS = 20_000
 
@@ -68,6 +74,31 @@ def run(folder: Path, count: int) -> None:
     later = count + orphans
     lap("gc, a tenth is removed", later, limit, lambda: collect_garbage(stores, clock=TOMORROW))
     stores.close()
+    in_a_bucket(folder, count // 10)
+
+
+def in_a_bucket(folder: Path, count: int) -> None:
+    """The same from an S3 server on this machine; the limit are looks at the same keys."""
+    (folder / "s3").mkdir()
+    with s3_server(folder / "s3") as server, ThreadPoolExecutor(16) as pool:
+        os.environ["AWS_ACCESS_KEY_ID"] = server.access_key
+        os.environ["AWS_SECRET_ACCESS_KEY"] = server.secret_key
+        bucket = Bucket(S3Location.parse(make_bucket(server)))
+        objects, made = S3ObjectStore(bucket), entry("kamu/bench")
+        blocks = list(chain_of(made, count))
+        keys = [ObjectKey(made.id, ObjectKind.BLOCK, block.hash) for block in blocks]
+        raw = [(block.hash, block.raw) for block in blocks]
+        lap("bucket: blocks put", count, None, lambda: objects.put_blocks(made.id, raw))
+        objects.write_ref(made.id, "head", blocks[-1].hash)
+        objects.write_alias(made.id, made.alias)
+        limit = lap("bucket: looks", count, None, lambda: list(pool.map(objects.stat, keys)))
+
+        def rebuild() -> None:
+            assert rebuild_index(objects, fresh_index(folder), pool=pool).blocks == count
+
+        lap("bucket: index rebuild", count, limit, rebuild)
+        bucket.swift = None
+        lap("bucket: the same by boto3", count, limit, rebuild)
 
 
 def lap(name: str, count: int, limit: float | None, work: Callable[[], object]) -> float:
@@ -85,15 +116,20 @@ def make_chain(stores: Stores, folder: Path, count: int) -> Path:
     made = entry("kamu/bench")
     blocks = folder / "datasets" / made.id.multibase / "blocks"
     blocks.mkdir(parents=True)
-    part, block = slice_of(parquet(table(0, 3)), table(0, 3), 0), linked(None, seed(made.id))
-    for number in range(count):
-        if number:
-            block = linked(block, add_data(part, prev=2))
+    for block in chain_of(made, count):
         (blocks / str(block.hash)).write_bytes(block.raw)
     stores.objects.write_ref(made.id, "head", block.hash)
     stores.objects.write_alias(made.id, made.alias)
     write_info(stores.objects, made, pushed=False)
     return blocks
+
+
+def chain_of(made: DatasetEntry, count: int) -> Iterator[HashedBlock]:
+    part, block = slice_of(parquet(table(0, 3)), table(0, 3), 0), linked(None, seed(made.id))
+    for number in range(count):
+        if number:
+            block = linked(block, add_data(part, prev=2))
+        yield block
 
 
 def make_orphans(folder: Path, count: int) -> int:

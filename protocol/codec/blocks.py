@@ -105,11 +105,12 @@ class BlockFrame(Table, frozen=True, kw_only=True):
     """Name of the event, or `UnknownEvent`."""
 
 
-def peek_block(raw: bytes) -> BlockFrame:
+def peek_block(raw: bytes, actual: Multihash | None = None) -> BlockFrame:
     """The frame of a block; its event is not read, so nothing is said about it.
 
-    A third of the work of `decode_block`, for who has many blocks whose hashes they trust.
-    Raises `UnsupportedBlockVersion`, `MalformedBlock`.
+    A third of the work of `decode_block`, for who has many blocks whose hashes they trust;
+    `actual` is the hash of the bytes, if it is known. Raises `UnsupportedBlockVersion`,
+    `MalformedBlock`.
     """
     try:
         manifest: Manifest = read_guarded(raw, _MANIFEST.read)
@@ -117,7 +118,7 @@ def peek_block(raw: bytes) -> BlockFrame:
         frame: dict[str, Any] = read_guarded(manifest.content, _read_frame)
     except (NotKnown, MalformedBuffer) as problem:
         raise MalformedBlock(f"not a metadata block: {problem}") from None
-    return BlockFrame(hash=Multihash.of(raw), **frame)
+    return BlockFrame(hash=actual or Multihash.of(raw), **frame)
 
 
 def _read_frame(source: Source, at: int) -> dict[str, Any]:

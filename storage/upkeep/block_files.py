@@ -6,7 +6,6 @@ asking for a size and buffering a stream would each cost as much as hashing the 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -14,7 +13,7 @@ from itertools import islice
 from protocol.codec.blocks import peek_block
 from protocol.errors import BadInput, NotFound
 from protocol.identity import DatasetId
-from protocol.multihash import SHA3_256, Multihash
+from protocol.multihash import Multihash
 
 from ..layout import KIND_FOLDERS, PENDING_PREFIX
 from ..objects.local import LocalObjectStore
@@ -24,7 +23,6 @@ from ..values import ObjectKey, ObjectKind
 BATCH = 250
 MAX_BLOCK_BYTES = 64 << 20
 FIRST_READ = 64 << 10
-_TEXT_START = str(Multihash(SHA3_256, bytes(32)))[:-64]
 
 Row = tuple[bytes, bytes, int, bytes | None, str, bytes]
 """A block as the driver takes it: dataset, hash, sequence number, prev, kind, raw."""
@@ -74,8 +72,11 @@ def read_files(folder: str, dataset: bytes, names: Sequence[str]) -> list[Row]:
     rows = list[Row]()
     for name in names:
         raw = _content(f"{folder}/{name}")
-        if raw is not None and name == _TEXT_START + hashlib.sha3_256(raw).hexdigest():
-            _add_row(rows, dataset, raw)
+        if raw is None:
+            continue
+        actual = Multihash.of(raw)
+        if name == str(actual):
+            _add_row(rows, dataset, raw, actual)
     return rows
 
 
@@ -110,15 +111,16 @@ def read_objects(
                 raw = stream.read(min(size, MAX_BLOCK_BYTES))
         except NotFound:  # removed since it was listed
             continue
-        if Multihash.of(raw) == key.hash:
-            _add_row(rows, dataset, raw)
+        actual = Multihash.of(raw)
+        if actual == key.hash:
+            _add_row(rows, dataset, raw, actual)
     return rows
 
 
-def _add_row(rows: list[Row], dataset: bytes, raw: bytes) -> None:
+def _add_row(rows: list[Row], dataset: bytes, raw: bytes, actual: Multihash) -> None:
     try:
-        frame = peek_block(raw)
+        frame = peek_block(raw, actual)
     except BadInput:
         return
     prev = None if frame.prev is None else frame.prev.raw
-    rows.append((dataset, frame.hash.raw, frame.sequence_number, prev, frame.event, raw))
+    rows.append((dataset, actual.raw, frame.sequence_number, prev, frame.event, raw))
