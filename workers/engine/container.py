@@ -123,7 +123,8 @@ class ContainerEngine:
             yield address
         finally:
             with contextlib.suppress(EngineNotStarted):
-                self._said(runtime, "stop", f"--time={STOP_SECONDS}", name)
+                # The long name of the flag differs between runtimes and their versions.
+                self._said(runtime, "stop", "-t", str(STOP_SECONDS), name)
             with contextlib.suppress(EngineNotStarted):
                 self._said(runtime, "rm", "--force", name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -148,6 +149,20 @@ def test_without_a_runtime_images_are_refused(
         )
     )
     assert isinstance(answer, RawQueryResponseInternalError)
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="there is no docker command")
+def test_docker_knows_what_it_is_told_and_a_daemon_that_is_away_is_named(tmp_path: Path) -> None:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "DOCKER_HOST": f"unix://{tmp_path}/nobody.sock",
+    }
+    rules = ContainerRules(runtime="docker", environment=environment, memory="1g")
+    response = derivative(ContainerEngine("flink", "engine", rules), tmp_path / "work").run({})
+    assert isinstance(response, TransformResponseInternalError)
+    assert "the engine flink was not started" in response.message
+    assert "Cannot connect to the Docker daemon" in response.message
 
 
 def test_the_version_is_the_image() -> None:
