@@ -14,15 +14,19 @@ from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 from protocol.metadata.events import SetTransform
 from protocol.multihash import Multihash
+from storage.values import DatasetEntry, JobId, Visibility
 
+from ..auth.actors import Actor
 from ..usecases import datasets as usecase
 from ..usecases import definition, mirrors
 from ..usecases.access import parse_visibility
 from ..usecases.derivatives import derivation
 from ..usecases.metadata import Aspect, describe, parse_aspects
+from ..usecases.mirrors import MirrorAsked
 from ..usecases.records import DataFormat, shaped
 from ..usecases.schema_formats import SchemaFormat, parse_format, written
 from ..usecases.tail import tail as read_tail
+from ..wiring import Node
 from .answers import JsonAnswer, failed_answer
 from .bodies import small_body
 from .deps import ActorDep, BaseDep, NodeDep, OpenDep, ReadableDep
@@ -36,6 +40,14 @@ router = APIRouter(tags=["datasets"])
 
 class UnknownParameter(BadInput):
     """A query parameter that means nothing here."""
+
+
+def _follow(
+    node: Node, actor: Actor, asked: MirrorAsked, visibility: Visibility
+) -> tuple[DatasetEntry, JobId]:
+    from ..usecases.mirror_creation import create_mirror  # the client takes long to import
+
+    return create_mirror(node, actor, asked, visibility)
 
 
 @router.post("/datasets", status_code=201, summary="Create a dataset from a DatasetSnapshot")
@@ -55,7 +67,7 @@ async def create(
     manifest = await small_body(request, node.settings.max_manifest_bytes)
     mirror = await run_in_threadpool(mirrors.mirror_asked, manifest)
     if mirror is not None:
-        entry, job = await run_in_threadpool(mirrors.create_mirror, node, actor, mirror, asked)
+        entry, job = await run_in_threadpool(_follow, node, actor, mirror, asked)
         shown = {**usecase.summary(node, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
         return JsonAnswer(shown, 201, {"location": shown["url"]})
     made = await run_in_threadpool(usecase.prepare_dataset, node, actor, manifest, asked)

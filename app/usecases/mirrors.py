@@ -1,8 +1,8 @@
 """Mirrors: datasets of this node that follow one elsewhere, and take nothing from anybody else.
 
-A mirror is made with the Seed of its remote, and filled by jobs (`storage/mirror_job.py`)
-that pull as the client does. The token for the remote is kept sealed; it goes to the origin
-of the remote and nowhere else.
+A mirror is made with the Seed of its remote (`mirror_creation.py`), and filled by jobs
+(`storage/mirror_job.py`) that pull as the client does. The token for the remote is kept sealed;
+it goes to the origin of the remote and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ from typing import Any
 
 from protocol.codec.manifests import MalformedManifest, load_documents
 from protocol.errors import BadInput
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.identity import DatasetAlias, DatasetId
 from storage import mirror_job
-from storage.errors import AliasTaken, DatasetIdTaken
 from storage.mirror_job import MirrorPayload
 from storage.mirrors.values import Mirror
-from storage.values import DatasetEntry, JobId, Visibility
+from storage.values import DatasetEntry, JobId
 
-from ..auth.access import Unauthenticated, may_create
-from ..auth.actors import Actor
 from ..client.limits import ClientLimits
 from ..client.urls import Location, Transfer
 from ..wiring import Node
-from .datasets import new_alias
 
 KIND = "DatasetMirror"
 TOKEN = "token"  # noqa: S105 - the name of a secret, not one
@@ -81,40 +77,10 @@ def parse_remote(text: str) -> Location:
     return location
 
 
-def create_mirror(
-    node: Node, actor: Actor, asked: MirrorAsked, visibility: Visibility
-) -> tuple[DatasetEntry, JobId]:
-    """A dataset of one Seed, and the job that fills it.
-
-    Raises:
-        Unauthenticated, Unauthorized, AliasTaken, DatasetIdTaken, RemoteUnusable,
-        TransferFailed, and what else a pull finds wrong with the remote.
-    """
-    if actor.account is None:
-        raise Unauthenticated
-    alias = new_alias(node, actor, asked.name)
-    may_create(actor, alias)
-    if node.stores.registry.find(DatasetRef(alias=alias)) is not None:
-        raise AliasTaken(alias)
-    from .mirror_pull import first_look  # with it comes the client, which takes long to import
-
-    block, seed = first_look(node, asked)
-    if node.stores.registry.find(DatasetRef(id=seed.dataset_id)) is not None:
-        raise DatasetIdTaken(seed.dataset_id)
-    entry = DatasetEntry(seed.dataset_id, alias, seed.dataset_kind, visibility, node.clock())
-    node.stores.create_dataset(entry, [block])
-    try:
-        _keep(node, entry, asked.remote, asked.token)
-    except BaseException:
-        node.stores.forget_dataset(entry.id)
-        raise
-    return entry, submit_pull(node, entry)
-
-
 def change_remote(node: Node, entry: DatasetEntry, remote: Location, token: str | None) -> None:
     """Follow another address, or with another token. Raises `NotAMirror`."""
     mirror_of(node, entry)
-    _keep(node, entry, remote, token)
+    keep_remote(node, entry, remote, token)
 
 
 def detach(node: Node, entry: DatasetEntry) -> None:
@@ -162,7 +128,8 @@ def limits_of(node: Node) -> ClientLimits:
     )
 
 
-def _keep(node: Node, entry: DatasetEntry, remote: Location, token: str | None) -> None:
+def keep_remote(node: Node, entry: DatasetEntry, remote: Location, token: str | None) -> None:
+    """From now on the dataset follows that address; the token is sealed."""
     sealed = None
     if token:
         owner = owner_of_token(entry.id, remote)
