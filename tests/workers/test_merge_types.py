@@ -43,7 +43,8 @@ COLUMNS: dict[str, tuple[Any, Any, Any]] = {
 def read_step(key: Any = "Int64") -> ReadStep:
     kinds = {"k": key, **{name: kind for name, (kind, _, _) in COLUMNS.items()}}
     fields = [{"name": k, "type": {"kind": "Option", "inner": kind}} for k, kind in kinds.items()]
-    return from_data({"kind": "NdJson", "schema": {"fields": fields}}, ReadStep)
+    step: ReadStep = from_data({"kind": "NdJson", "schema": {"fields": fields}}, ReadStep)
+    return step
 
 
 def row(key: int, at: int | None) -> dict[str, Any]:

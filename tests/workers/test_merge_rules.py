@@ -1,0 +1,148 @@
+"""Every strategy does what its rules say, written once more in plain Python, on random rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from protocol.chain.state import Vocab
+from protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyAppend,
+    MergeStrategyChangelogStream,
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+KEY = ("city", "n")
+TYPES = {
+    "offset": pa.int64(),
+    "op": pa.int32(),
+    "at": pa.int64(),
+    "city": pa.string(),
+    "n": pa.float64(),
+    "v": pa.list_(pa.int64()),
+}
+Row = dict[str, Any]
+Rows = list[Row]
+APPEND, RETRACT, FROM, TO = range(4)
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in KEY)
+
+
+def state(prev: Rows) -> dict[tuple[Any, ...], Row]:
+    last = {key_of(row): row for row in prev}
+    return {key: row for key, row in last.items() if row["op"] != RETRACT}
+
+
+def differs(old: Row, new: Row) -> bool:
+    return new["v"] != old["v"] or new["at"] not in (None, old["at"])
+
+
+def appended(_: Rows, new: Rows) -> Rows:
+    return [{**row, "op": APPEND} for row in new]
+
+
+def ledger(prev: Rows, new: Rows) -> Rows:
+    seen = {key_of(row) for row in prev}
+    return appended(prev, [r for r in new if None in key_of(r) or key_of(r) not in seen])
+
+
+def snapshot(prev: Rows, new: Rows) -> Rows:
+    stood, named = state(prev), {key_of(row) for row in new}
+    gone = [{**row, "op": RETRACT} for key, row in stood.items() if key not in named]
+    return gone + [each for row in new for each in changes(stood.get(key_of(row)), row)]
+
+
+def upsert(prev: Rows, new: Rows) -> Rows:
+    stood, done = state(prev), []
+    for key, row in {key_of(row): row for row in new}.items():
+        old = stood.get(key)
+        if row["op"] == RETRACT:
+            done += [] if old is None else [{**old, "op": RETRACT}]
+        else:
+            done += changes(old, row)
+    return done
+
+
+def changes(old: Row | None, new: Row) -> Rows:
+    if old is None:
+        return [{**new, "op": APPEND}]
+    return [{**old, "op": FROM}, {**new, "op": TO}] if differs(old, new) else []
+
+
+def passed(_: Rows, new: Rows) -> Rows:
+    return new
+
+
+def rows_made(chance: random.Random, count: int) -> Rows:
+    return [
+        {
+            "op": chance.choice([APPEND, APPEND, RETRACT, None, TO]),
+            "at": chance.choice([None, 1, 2]),
+            "city": chance.choice([None, "", "A", "é", "Z" * 40]),
+            "n": chance.choice([None, 0.0, 1.5, -2.0]),
+            "v": chance.choice([None, [], [1], [1, None]]),
+        }
+        for _ in range(count)
+    ]
+
+
+def frame(spark: SparkSession, rows: Rows, names: list[str]) -> DataFrame:
+    from workers.merge.columns import POSITION
+
+    columns = {name: pa.array([row[name] for row in rows], TYPES[name]) for name in names}
+    if "offset" not in names:
+        columns[POSITION] = pa.array(range(len(rows)), pa.int64())
+    return spark.createDataFrame(pa.table(columns))
+
+
+def told(rows: Rows) -> list[str]:
+    return sorted(str([row[name] for name in ("op", "at", "city", "n", "v")]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rule"),
+    [
+        (MergeStrategyAppend(), appended),
+        (MergeStrategyLedger(primary_key=KEY), ledger),
+        (MergeStrategySnapshot(primary_key=KEY), snapshot),
+        (MergeStrategyUpsertStream(primary_key=KEY), upsert),
+        (MergeStrategyChangelogStream(primary_key=KEY), passed),
+    ],
+    ids=["append", "ledger", "snapshot", "upsert", "changelog"],
+)
+def test_a_merge_gives_what_its_rules_say(
+    strategy: MergeStrategy, rule: Callable[[Rows, Rows], Rows], spark: SparkSession
+) -> None:
+    from workers.merge.table import MERGE, merging_of
+
+    chance = random.Random(7)
+    prev = rows_made(chance, 60)
+    for at, row in enumerate(prev):
+        row |= {"offset": at, "op": row["op"] or APPEND, "at": row["at"] or 0}
+    new = rows_made(chance, 40)
+    names = ["at", "city", "n", "v"]
+    if isinstance(strategy, MergeStrategySnapshot):
+        new = list({key_of(row): row for row in new}.values())
+    if MERGE[type(strategy)].takes_operations:
+        names = ["op", *names]
+    if isinstance(strategy, MergeStrategyChangelogStream):
+        for row in new:
+            row["op"] = chance.choice([APPEND, RETRACT])
+    merging = merging_of(strategy, Vocab(event_time_column="at"))
+    result = MERGE[type(strategy)].merge(
+        merging, frame(spark, prev, list(TYPES)), frame(spark, new, names)
+    )
+    assert told(result.toArrow().to_pylist()) == told(rule(prev, new))
