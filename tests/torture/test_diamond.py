@@ -8,7 +8,7 @@ import pytest
 from diamond import play
 from diamond_shapes import ON_DATAFUSION
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def test_no_row_of_a_diamond_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
