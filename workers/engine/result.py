@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -135,7 +136,7 @@ def _complete(
         if count == 0:
             continue
         columns = [
-            pa.array(range(offset, offset + count), pa.int64()),
+            pa.array(np.arange(offset, offset + count, dtype=np.int64)),
             batch.column(plan.vocab.operation_type_column),
             pa.repeat(when, count),
             *[batch.column(field.name) for field in plan.data],

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from .port import InvalidQuery
 from .result import ROW
-from .stateful.catalyst import Catalyst, Node, children, items, kind
+from .stateful.catalyst import EXPRESSIONS, Catalyst, Node, children, items, kind
 
 ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
 
@@ -19,8 +19,7 @@ def analysed(catalyst: Catalyst, frame: DataFrame, parts: frozenset[str]) -> Nod
     plan = catalyst.plan(frame)
     if "WithCTE" not in parts:
         return plan
-    inline = catalyst.session._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
-    return inline(True, False, False).apply(plan)
+    return catalyst.inlined(plan)
 
 
 def with_rows(catalyst: Catalyst, plan: Node) -> DataFrame:
@@ -74,11 +73,11 @@ def _carried(catalyst: Catalyst, node: Node) -> tuple[Node, Node]:
 
 
 def _ascending(catalyst: Catalyst, column: Node) -> Node:
-    expressions = catalyst.session._jvm.org.apache.spark.sql.catalyst.expressions
     direction, nulls = (
-        getattr(getattr(expressions, name), "MODULE$") for name in ("Ascending$", "NullsFirst$")
+        getattr(catalyst.class_of(EXPRESSIONS, name), "MODULE$")
+        for name in ("Ascending$", "NullsFirst$")
     )
-    return expressions.SortOrder(column, direction, nulls, catalyst.seq([]))
+    return catalyst.class_of(EXPRESSIONS, "SortOrder")(column, direction, nulls, catalyst.seq([]))
 
 
 def _can_order(column: Node) -> bool:

@@ -70,7 +70,7 @@ def register(session: SparkSession, item: EngineInput, number: int | None = None
     if number is not None:
         offset = quoted(item.vocab.offset_column)
         numbered = frame.selectExpr("*", f"{offset} + {number << ROW_BITS} as {quoted(ROW)}")
-        frame = numbered.select(*[quoted(name) for name in item.schema.names])
+        frame = numbered.drop(ROW)
     frame.createTempView(quoted(item.alias))
 
 

@@ -10,10 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
+
+CATALYST = "org.apache.spark.sql.catalyst"
+LOGICAL, EXPRESSIONS = f"{CATALYST}.plans.logical", f"{CATALYST}.expressions"
+OPTIMIZER = f"{CATALYST}.optimizer"
 
 Node = Any
 """A plan or an expression of the JVM."""
@@ -107,72 +113,75 @@ class Catalyst:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self._jvm = session._jvm
-        self._logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
-        self._expressions = self._jvm.org.apache.spark.sql.catalyst.expressions
-        self._none = self._jvm.scala.Option.apply(None)
+        self._client = session._jvm._gateway_client
+
+    def class_of(self, package: str, name: str) -> Any:
+        """A class of the JVM. By its whole name: each step of a path would be a question."""
+        return JavaClass(f"{package}.{name}", self._client)
 
     def parsed(self, text: str) -> Node:
         return self.session._jsparkSession.sessionState().sqlParser().parseQuery(text)
 
     def analysed(self, text: str) -> Node:
         """The plan of a query, common table expressions put where they are used."""
-        plan = self.session.sql(text)._jdf.queryExecution().analyzed()
-        inline = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
-        return inline(True, False, False).apply(plan)
+        return self.inlined(self.plan(self.session.sql(text)))
+
+    def inlined(self, plan: Node) -> Node:
+        """The plan with common table expressions put where they are used."""
+        return self.class_of(OPTIMIZER, "InlineCTE")(True, False, False).apply(plan)
 
     def empty(self, schema: T.StructType) -> DataFrame:
         session = self.session._jsparkSession
-        rows = self._jvm.java.util.ArrayList()
+        rows = self.class_of("java.util", "ArrayList")()
         return DataFrame(
             session.createDataFrame(rows, session.parseDataType(schema.json())), self.session
         )
 
     def frame(self, plan: Node) -> DataFrame:
-        dataset = self._jvm.org.apache.spark.sql.classic.Dataset
+        dataset = self.class_of("org.apache.spark.sql.classic", "Dataset")
         return DataFrame(dataset.ofRows(self.session._jsparkSession, plan), self.session)
 
     def plan(self, frame: DataFrame) -> Node:
         return frame._jdf.queryExecution().analyzed()
 
     def seq(self, nodes: Iterable[Node]) -> Node:
-        listed = self._jvm.java.util.ArrayList()
+        listed = self.class_of("java.util", "ArrayList")()
         for node in nodes:
             listed.add(node)
-        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
+        return self._to_seq(listed)
 
     def project(self, columns: Iterable[Node], child: Node) -> Node:
-        return self._logical.Project(self.seq(columns), child)
+        return self.class_of(LOGICAL, "Project")(self.seq(columns), child)
 
     def filter(self, condition: Node, child: Node) -> Node:
-        return self._logical.Filter(condition, child)
+        return self.class_of(LOGICAL, "Filter")(condition, child)
 
     def union(self, plans: list[Node]) -> Node:
-        return self._logical.Union(self.seq(plans), False, False)
+        return self.class_of(LOGICAL, "Union")(self.seq(plans), False, False)
 
     def all_of(self, parts: list[Node]) -> Node:
         condition = parts[0]
         for part in parts[1:]:
-            condition = self._expressions.And(condition, part)
+            condition = self.class_of(EXPRESSIONS, "And")(condition, part)
         return condition
 
     def expand(self, node: Node, hidden: list[Node], child: Node) -> Node:
         """The node over another child, whose hidden columns it lets pass."""
         rows = [self.seq([*items(row), *hidden]) for row in items(node.projections())]
         output = self.seq([*items(node.output()), *hidden])
-        return self._logical.Expand(self.seq(rows), output, child)
+        return self.class_of(LOGICAL, "Expand")(self.seq(rows), output, child)
 
     def alias(self, expression: Node, name: str, like: Node | None = None) -> Node:
         """The expression under a name, and as the attribute `like` if one is given."""
         ident = self._fresh_id() if like is None else like.exprId()
-        nothing = self.seq([])
-        return self._expressions.Alias(expression, name, ident, nothing, self._none, nothing)
+        alias = self.class_of(EXPRESSIONS, "Alias")
+        return alias(expression, name, ident, self._nothing, self._none, self._nothing)
 
     def attribute(self, name: str, of: Node) -> Node:
         """A new attribute of the type of an expression."""
-        metadata = self._jvm.org.apache.spark.sql.types.Metadata.empty()
-        return self._expressions.AttributeReference(
-            name, of.dataType(), True, metadata, self._fresh_id(), self.seq([])
+        metadata = self.class_of("org.apache.spark.sql.types", "Metadata").empty()
+        return self.class_of(EXPRESSIONS, "AttributeReference")(
+            name, of.dataType(), True, metadata, self._fresh_id(), self._nothing
         )
 
     def rewritten(self, expression: Node, change: Callable[[Node], Node | None]) -> Node:
@@ -211,5 +220,17 @@ class Catalyst:
     def sql(self, text: str) -> Node:
         return self.session._jsparkSession.sessionState().sqlParser().parseExpression(text)
 
+    @cached_property
+    def _nothing(self) -> Node:
+        return self.seq([])
+
+    @cached_property
+    def _none(self) -> Node:
+        return self.class_of("scala", "Option").apply(None)
+
+    @cached_property
+    def _to_seq(self) -> Any:
+        return self.class_of("org.apache.spark.api.python", "PythonUtils").toSeq
+
     def _fresh_id(self) -> Node:
-        return self._expressions.NamedExpression.newExprId()
+        return self.class_of(EXPRESSIONS, "NamedExpression").newExprId()
