@@ -22,10 +22,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import sqlalchemy as sa
 from buckets import make_bucket
 from chain_maker import add_data, entry, linked, parquet, seed, slice_of, table
+from msgspec import structs
 from servers import s3_server
 from upkeep_parts import TOMORROW
 
+from protocol.arrow_schema import from_arrow
 from protocol.metadata.block import HashedBlock
+from protocol.metadata.data import OffsetInterval
+from protocol.metadata.events import SetDataSchema
 from protocol.multihash import Multihash
 from storage.config import StoreSettings, open_stores
 from storage.info import write_info
@@ -125,11 +129,16 @@ def make_chain(stores: Stores, folder: Path, count: int) -> Path:
 
 
 def chain_of(made: DatasetEntry, count: int) -> Iterator[HashedBlock]:
-    part, block = slice_of(parquet(table(0, 3)), table(0, 3), 0), linked(None, seed(made.id))
-    for number in range(count):
-        if number:
-            block = linked(block, add_data(part, prev=2))
-        yield block
+    """Small blocks of a chain that keeps the rules."""
+    rows = table(0, 1)
+    part, last = slice_of(parquet(rows), rows, 0), linked(None, seed(made.id))
+    yield last
+    last = linked(last, SetDataSchema(schema=from_arrow(rows.schema)))
+    yield last
+    for number in range(count - 2):
+        own = structs.replace(part, offset_interval=OffsetInterval(start=number, end=number))
+        last = linked(last, add_data(own, prev=number - 1 if number else None))
+        yield last
 
 
 def make_orphans(folder: Path, count: int) -> int:
