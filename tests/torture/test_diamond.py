@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,19 @@ from diamond_shapes import ON_DATAFUSION
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
-def test_no_row_of_a_diamond_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
-    for part in (tmp_path, *tmp_path.parents):  # PostgreSQL may run as somebody else
-        if part.owner() == tmp_path.owner() and len(part.parts) > 2:
-            part.chmod(part.stat().st_mode | 0o755)
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """PostgreSQL may run as somebody else, and runs of pytest close the folders above `tmp_path`
+    to others whenever one starts."""
+    folder = Path(tempfile.mkdtemp(prefix="odf-diamond-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_no_row_of_a_diamond_is_lost_doubled_or_out_of_order(open_folder: Path) -> None:
     outcome = play(
-        tmp_path,
+        open_folder,
         ON_DATAFUSION,
         iterations=12,
         seed=5,
