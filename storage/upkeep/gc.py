@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from protocol.chain.errors import ChainRuleBroken
 from protocol.errors import BadInput, LimitExceeded
 from protocol.identity import DatasetId, DatasetRef
 from protocol.instant import NANOS, Instant
@@ -173,6 +174,14 @@ def _former_heads(stores: Stores, since: Instant) -> dict[DatasetId, set[Multiha
 # --- a registered dataset -------------------------------------------------------------------
 
 
+class TooManyHeads(LimitExceeded):
+    """More diverged heads within the grace time than are followed."""
+
+
+UNREADABLE = (BlockNotFound, BlockDamaged, ChainRuleBroken, TooManyHeads, LinksUnreadable)
+"""What keeps one dataset from being collected, and no other."""
+
+
 def _collect(run: _Run, entry: DatasetEntry) -> None:
     run.report.datasets += 1
     reason = "its head kept moving"
@@ -190,14 +199,10 @@ def _collect(run: _Run, entry: DatasetEntry) -> None:
             continue
         except DatasetNotFound:  # forgotten meanwhile
             return
-        except (BlockNotFound, BlockDamaged, TooManyHeads, LinksUnreadable) as problem:
+        except UNREADABLE as problem:
             reason = problem.message
             break
     run.report.left_alone.append(f"{entry.alias}: {reason}")
-
-
-class TooManyHeads(LimitExceeded):
-    """More diverged heads within the grace time than are followed."""
 
 
 def _mark(run: _Run, dataset: DatasetId, head: Multihash) -> tuple[Marks, list[Multihash]]:

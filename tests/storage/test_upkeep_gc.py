@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from chain_maker import entry, long_chain, some_id
+from chain_maker import add_data, entry, linked, long_chain, some_id
 from upkeep_parts import (
     ROWS,
     TOMORROW,
@@ -255,6 +255,19 @@ def test_a_dataset_whose_chain_has_a_hole_is_left_alone(local: Stores) -> None:
     report = old(local)
     assert everything(local) == before
     assert f"there is no block {blocks[1].hash}" in report.left_alone[0]
+
+
+def test_a_dataset_whose_chain_breaks_a_rule_is_left_alone_and_no_other(local: Stores) -> None:
+    made, blocks = grown(local)
+    broken = linked(blocks[-1], add_data(put_slice(local, made, 2 * ROWS), prev=99))
+    local.refs.move(made.id, expected=blocks[-1].hash, new=broken.hash, blocks=[broken])
+    other, _ = grown(local, "kamu/other")
+    for dataset in (made, other):
+        local.objects.put(key_of(dataset, ObjectKind.DATA, HASH), [CONTENT])
+    report = old(local)
+    assert report.left_alone[0].startswith("kamu/foo: ")
+    assert counts(report) == {"unreferenced data": 1}
+    assert key_of(made, ObjectKind.DATA, HASH) in everything(local)
 
 
 def test_unfinished_writes_are_removed_when_they_are_old(local: Stores, tmp_path: Path) -> None:
