@@ -18,6 +18,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import BinaryIO
 
+from protocol.errors import Conflict
 from protocol.instant import NANOS, Instant
 from protocol.multihash import HashMismatch, Multihash
 
@@ -29,6 +30,26 @@ ABANDONED_AFTER_S = 24 * 3600
 """Age at which a `.pending-…` file is taken for the remains of a crash."""
 SYNC_BYTES = 16 * 1024 * 1024
 """Long files go to the disk while they arrive: a sync of everything at the end would wait."""
+
+
+class FolderRemoved(Conflict):
+    """The dataset that something was written for is being removed."""
+
+    def __init__(self) -> None:
+        super().__init__("the dataset is being removed; nothing was stored")
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Write files of a folder. Raises `FolderRemoved` when somebody removes it meanwhile."""
+    try:
+        with storing():
+            yield
+    except FileNotFoundError as error:
+        name, place = str(error.filename), str(folder)
+        if not (name.startswith(place) or place.startswith(name)):
+            raise
+        raise FolderRemoved from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +219,7 @@ def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bo
 @contextmanager
 def _appearing(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
     """A stream whose content becomes `path` when the block ends well, and vanishes otherwise."""
-    with storing():
+    with writing_to(path.parent):
         with _pending(path, durable=durable) as out:
             yield out
         if durable:

@@ -18,7 +18,6 @@ from pathlib import Path
 from protocol.multihash import HashMismatch, Multihash
 
 from ..layout import PENDING_PREFIX
-from ..trouble import storing
 from . import files
 
 FEW = 16
@@ -41,7 +40,7 @@ def put_all(folder: Path, contents: Iterable[Content], *, durable: bool) -> None
         HashMismatch: other content; those before it may be visible already, it is not.
     """
     waiting = iter(contents)
-    with storing():
+    with files.writing_to(folder):
         files.make_folder(folder, durable=durable)
         while batch := list(islice(waiting, BATCH)):
             _put_batch(str(folder), batch, durable=durable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,27 @@ def local(tmp_path: Path) -> LocalObjectStore:
 
 def files_below(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_put_into_a_dataset_that_is_being_removed_is_told_so(local: LocalObjectStore) -> None:
+    def content() -> Iterator[bytes]:
+        yield CONTENT[:1]
+        local.remove(DATASET)
+        yield CONTENT[1:]
+
+    with pytest.raises(files.FolderRemoved):
+        local.put(KEY, content())
+    assert local.stat(KEY) is None
+
+
+def test_a_source_that_is_gone_is_not_taken_for_a_dataset_that_is(
+    local: LocalObjectStore, tmp_path: Path
+) -> None:
+    def content() -> Iterator[bytes]:
+        yield (tmp_path / "elsewhere").read_bytes()
+
+    with pytest.raises(FileNotFoundError):
+        local.put(KEY, content())
 
 
 def test_objects_lie_where_the_specification_puts_them(
