@@ -19,7 +19,6 @@ from protocol.multihash import SHA3_256, HashMismatch, Multihash
 
 from ..errors import OffsetMismatch, UploadBusy
 from ..layout import PENDING_PREFIX
-from ..trouble import storing
 from ..values import ObjectKey
 from . import files
 
@@ -40,7 +39,7 @@ class PartialFiles:
         path = self._path_of(key)
         files.make_folder(path.parent, durable=self._durable)
         partial = _partial(path, key)
-        with storing(), _held(partial) as out:
+        with files.writing_to(path.parent), _held(partial) as out:
             size = os.fstat(out.fileno()).st_size
             if size != offset:
                 raise OffsetMismatch(offset, size)
