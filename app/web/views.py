@@ -68,7 +68,6 @@ def dataset(node: Node, actor: Actor, entry: DatasetEntry, base: str) -> dict[st
         "smart": f"odf+{shown['url']}",
         "derivation": derivation(node, entry, state),
         "transform": _queries(state.transform),
-        "sources": sorted(state.push_sources),
         "attachments": [{"path": item.path, "content": item.content} for item in attachments],
         "columns": _columns(state.data_schema),
         "rows": _rows(node, entry),

@@ -65,6 +65,18 @@ def test_the_page_of_a_dataset_shows_rows_blocks_files_and_how_to_take_it(visito
     assert shown.count("<td>2050-01-01T12:00:00Z</td>") >= 10
 
 
+def test_the_command_to_post_rows_names_the_source(visitor, node):
+    read = {"kind": "NdJson", "schema": {"fields": [{"name": "id", "type": "Int64"}]}}
+    source = {"kind": "AddPushSource", "sourceName": "sensors", "read": read}
+    content = {"name": "fed", "kind": "Root", "metadata": [source | {"merge": {"kind": "Append"}}]}
+    manifest = {"kind": "DatasetSnapshot", "version": 1, "content": content}
+    with node.http(node.token("anna")) as owner:
+        made = owner.post("/datasets?visibility=public", json=manifest)
+        assert made.status_code == 201, made.text
+    command = f"odf-node ingest rows.csv {node.url}/anna/fed --source-name sensors"
+    assert command in visitor.get("/anna/fed").text
+
+
 def test_pages_are_longer_than_one_when_there_are_many_datasets(tmp_path):
     with serving(tmp_path) as service, service.http() as client:
         for number in range(51):
