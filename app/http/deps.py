@@ -63,6 +63,10 @@ def maintained_of(request: Request) -> DatasetEntry:
 
 
 async def public_base(request: Request) -> str:
+    return base_of(request)
+
+
+def base_of(request: Request) -> str:
     """Where clients reach this node, with a slash at the end: the setting, else the request."""
     return node_of(request).settings.public_url or str(request.base_url)
 

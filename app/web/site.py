@@ -24,6 +24,7 @@ from ..auth.access import Action, AnonymousRestricted
 from ..auth.actors import ANONYMOUS, Actor
 from ..errors import status_of
 from ..http.bodies import small_body
+from ..http.deps import base_of, node_of
 from ..usecases.login import CredentialsRejected, begin_session, check_password
 from ..wiring import Node
 from . import views
@@ -118,14 +119,14 @@ def _shown(
 
 def _home(node: Node, actor: Actor, request: Request) -> Response:
     after = request.query_params.get("after")
-    content = views.home(node, actor, _base(node, request), after and after[:400])
+    content = views.home(node, actor, base_of(request), after and after[:400])
     return page("home", {**views.frame(node, actor, "/"), **content})
 
 
 def _dataset(node: Node, actor: Actor, request: Request) -> Response:
     given = request.path_params
     entry = node.resolve(actor, given.get("account"), given["dataset"], Action.READ)
-    content = views.dataset(node, actor, entry, _base(node, request))
+    content = views.dataset(node, actor, entry, base_of(request))
     return page("dataset", {**views.frame(node, actor, request.url.path), **content})
 
 
@@ -142,7 +143,7 @@ def _form_page(
 
 
 async def _sign_in(request: Request) -> Response:
-    node: Node = request.app.state.node
+    node = node_of(request)
     try:
         refuse_foreign(request)
         raw = await small_body(request, MAX_FORM_BYTES)
@@ -162,7 +163,7 @@ def _signed_in(node: Node, form: dict[str, str], request: Request) -> Response:
         return _form_page(node, ANONYMOUS, target, error.message, int(status_of(error)))
     answer = _redirect(target)
     lasts = node.settings.session_ttl_s
-    sign_in(answer, token, lasts, is_secure=_base(node, request).startswith("https:"))
+    sign_in(answer, token, lasts, is_secure=base_of(request).startswith("https:"))
     return answer
 
 
@@ -185,7 +186,7 @@ async def _sign_out(request: Request) -> Response:
     try:
         refuse_foreign(request)
     except NodeError as error:
-        return _problem(request.app.state.node, ANONYMOUS, request, error)
+        return _problem(node_of(request), ANONYMOUS, request, error)
     answer = _redirect("/")
     sign_out(answer)
     return answer
@@ -205,7 +206,3 @@ def _problem(node: Node, actor: Actor, request: Request, error: NodeError) -> Re
 
 def _redirect(path: str) -> Response:
     return RedirectResponse(path, SEE_OTHER, headers={"cache-control": "no-store"})
-
-
-def _base(node: Node, request: Request) -> str:
-    return node.settings.public_url or str(request.base_url)
