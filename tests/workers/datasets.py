@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from protocol.chain.author import author
 from protocol.chain.state import EMPTY
@@ -30,6 +32,24 @@ from storage.values import (
     ObjectKind,
     Visibility,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from workers.main import Worker
+
+
+def worker_of(spark: SparkSession, stores: Stores, scratch: Path, **bench: Any) -> Worker:
+    """A worker on the session of the run; `bench` is what differs from the usual."""
+    from workers.engine.spark_engine import SparkEngine
+    from workers.ingest.bench import Bench
+    from workers.main import Worker
+
+    parts: dict[str, Any] = {"engine": SparkEngine(spark), "objects": stores.objects} | bench
+    made = Bench(session=spark, scratch=scratch, **parts)
+    return Worker(
+        stores=stores, bench=made, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
+    )
 
 
 def now() -> Instant:

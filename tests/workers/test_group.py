@@ -27,7 +27,7 @@ from storage.dataset import Dataset
 from storage.ingest_job import IngestPayload, IngestReceipt
 from storage.stores import Stores
 from storage.values import Failed, JobId, JobSpec, JobStatus, ObjectKind, Succeeded
-from tests.workers.datasets import created, ndjson, now
+from tests.workers.datasets import created, ndjson, now, worker_of
 from workers.slices import Cut
 
 if TYPE_CHECKING:
@@ -45,16 +45,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def worker(spark: SparkSession, stores: Stores, tmp_path: Path) -> Worker:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.main import Worker
-
-    bench = Bench(
-        session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
-    )
-    return Worker(
-        stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
-    )
+    return worker_of(spark, stores, tmp_path)
 
 
 def post(stores: Stores, dataset: Dataset, *rows: dict[str, Any], **asked: Any) -> JobId:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from storage.dataset import Dataset
 from storage.ingest_job import IngestPayload, IngestReceipt
 from storage.stores import Stores
 from storage.values import Failed, JobId, JobSpec, Succeeded
-from tests.workers.datasets import created
+from tests.workers.datasets import created, worker_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,20 +39,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def worker(spark: SparkSession, stores: Stores, tmp_path: Path) -> Worker:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.main import Worker
-
-    bench = Bench(
-        session=spark,
-        engine=SparkEngine(spark),
-        objects=stores.objects,
-        scratch=tmp_path,
-        max_rejected_rows=3,
-    )
-    return Worker(
-        stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
-    )
+    return worker_of(spark, stores, tmp_path, max_rejected_rows=3)
 
 
 def numbers(stores: Stores, merge: MergeStrategy | None = None) -> Dataset:
