@@ -5,9 +5,11 @@ Both come from PyPI packages of the test set; each is ended by its own handle.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -23,13 +25,21 @@ from typing import Any
 import httpx
 
 START_SECONDS = 30
+PORTS = range(20_000, 32_000)
+_PORTS = random.SystemRandom()
 
 
 def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that was free a moment ago, and that the system gives to no connection.
+
+    A server that is killed finds its port again: below the ephemeral range no client takes it,
+    not even one that tries to reach the dead server and would meet itself.
+    """
+    while True:
+        port = _PORTS.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(ready: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:

@@ -49,7 +49,7 @@ Client = Callable[[str, str, Path, Said, threading.Event], None]
 def push(url: str, token: str, folder: Path, said: Said, stop: threading.Event) -> None:
     """A growing folder, pushed after each batch of rows."""
     ours: FolderDataset = make_dataset(
-        folder / said.alias, rows=[3], key=hash(said.alias) % 200 + 1
+        folder / said.alias, rows=[3], key=int(said.alias.rpartition("-")[2]) + 1
     )
     target = Location.parse(f"odf+{url}/{said.alias}")
     while not stop.is_set():

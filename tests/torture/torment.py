@@ -69,7 +69,9 @@ def torment(
         over.set()
         killing.join(SETTLE_S)
         while sum(len(each.heads) for each, _ in started) < len(started):  # all get through
-            assert time.monotonic() < deadline + SETTLE_S, "nothing works any more"
+            if here.trouble is not None:
+                raise here.trouble
+            assert time.monotonic() < deadline + SETTLE_S, _what_clients_saw(started)
             time.sleep(0.2)
         stop.set()
         if here.trouble is not None:
@@ -94,6 +96,11 @@ def torment(
         sum(len(each.rows) for each in said),
         dict(failures),
     )
+
+
+def _what_clients_saw(started: list[tuple[clients.Said, threading.Thread]]) -> str:
+    seen = [f"{said.alias} {thread.is_alive()} {said.failures}" for said, thread in started]
+    return f"nothing works any more: {seen}"
 
 
 def _token(here: World) -> str:
