@@ -24,6 +24,16 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
     return f"{argname}-{len(val)}B" if isinstance(val, bytes) and len(val) > 16 else None
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_databases() -> Iterator[None]:
+    """Stores that a test opens find their tables made; migrations have tests of their own."""
+    import databases  # here, not above: tests of the protocol need no database
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("storage.config.migrate_database", databases.made_ready)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """SQLAlchemy URL of a real PostgreSQL, one for the whole run.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from backends import BACKENDS, credentials, fresh_place
+from databases import emptied, made_ready
 from index_parts import Index, ManualClock, TickingClock
 
 from storage.config import StoreSettings, memory_stores, open_stores
@@ -22,7 +23,6 @@ from storage.index.sql import SqlDatasetRegistry, SqlRefIndex
 from storage.index.sql_blocks import SqlBlockIndex
 from storage.sql.engine import open_engine, sqlite_url
 from storage.sql.migrate import migrate
-from storage.sql.tables import metadata
 from storage.stores import Stores
 
 pytest.register_assert_rewrite("tests.conformance")
@@ -62,13 +62,11 @@ def database_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str
     if kind == "sqlite":
         url = sqlite_url(folder / "test.db")
         engine = open_engine(url, durable=False)
-        migrate(engine)
+        made_ready(engine)
     else:
         url = request.getfixturevalue("migrated_postgres_url")
         engine = open_engine(url)
-        with engine.begin() as connection:
-            names = ", ".join(table.name for table in metadata.sorted_tables)
-            connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY CASCADE")
+        emptied(engine)
     engine.dispose()
     return url
 
