@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from storage.bells.port import Topic
 
@@ -11,8 +12,10 @@ from .usecases.follow import follow
 from .wiring import Node
 
 STOP_S = 5.0
-SHORTEST_PAUSE_S = 0.05
-"""However often the bell rings: on PostgreSQL a look at the log holds up its writers."""
+SHORTEST_PAUSE_S, LONGEST_REST_S = 0.05, 0.5
+RESTS = 9
+"""However often the bell rings: a look holds up writers, on PostgreSQL of the log, on SQLite all.
+So it takes a tenth of the time at most."""
 _log = logging.getLogger("odf.follow")
 
 
@@ -37,10 +40,12 @@ class Follower:
     def _work(self) -> None:
         with self._node.stores.bell.listen(Topic.ENDED) as bell:
             while not self._stop.is_set():
+                began = time.monotonic()
                 try:
                     pause_s = follow(self._node)
                 except Exception:  # a busy or restarting database: the next look may get through
                     _log.exception("derivatives were not looked after")
                     pause_s = self._node.settings.follow_poll_s
+                rest_s = min(LONGEST_REST_S, RESTS * (time.monotonic() - began))
                 bell.wait(pause_s)
-                self._stop.wait(SHORTEST_PAUSE_S)
+                self._stop.wait(max(SHORTEST_PAUSE_S, rest_s))

@@ -2,7 +2,8 @@
 
 From the outside in: `QuickReads` (what is answered at once), `Watched` (counts, log, deeds),
 what pages of other sites may ask (CORS), `Pages` (what browsers see), `Gate` (who asks),
-`ObjectPaths` (bytes, without a framework), `Transfers` (WebSockets), FastAPI (everything else).
+`ObjectPaths` (bytes, without a framework), `QuickPosts` (small posts, likewise), `Transfers`
+(WebSockets), FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from .http.lineage import add_lineage_routes
 from .http.mirrors import add_mirror_routes
 from .http.object_uploads import MAX_UPLOADS
 from .http.objects import ObjectPaths
+from .http.quick_posts import QuickPosts
 from .http.quick_reads import QuickReads
 from .http.read import MAX_READS, add_read_routes
 from .http.refresh import add_refresh
@@ -92,8 +94,10 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
     """The whole service on an opened node. `on_stop` runs when the server ends."""
     api = build_api(node, on_stop=on_stop)
     at_hand = AtHand(node)
-    gate = Gate(ObjectPaths(Transfers(api, node), node, at_hand), node)
-    pages = Pages(gate, node, PREFIX[node.settings.tenancy], _first_words())
+    prefix, first_words = PREFIX[node.settings.tenancy], _first_words()
+    posts = QuickPosts(Transfers(api, node), api, node, prefix, first_words)
+    gate = Gate(ObjectPaths(posts, node, at_hand), node)
+    pages = Pages(gate, node, prefix, first_words)
     guarded = CORSMiddleware(
         pages,
         allow_origins=["*"],

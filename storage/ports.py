@@ -271,8 +271,8 @@ class JobQueue(Protocol):
     def rejected(self, job: JobId) -> bytes | None:
         """The rows its `Succeeded` said it set aside, as long as they are kept."""
 
-    def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
-        """Those of the jobs that are known."""
+    def get_all(self, wanted: Collection[JobId], *, ended: bool = False) -> Mapping[JobId, Job]:
+        """Those of the jobs that are known; with `ended`, that have ended."""
 
     def page(
         self,

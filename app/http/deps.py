@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from storage.values import DatasetEntry
 
@@ -52,8 +53,14 @@ def writable_of(request: Request) -> DatasetEntry:
 
 def open_of(request: Request) -> DatasetEntry:
     """The dataset of the address, which the actor may write to, and which follows no other."""
-    entry = writable_of(request)
-    refuse_mirror(node_of(request), entry)
+    path = request.path_params
+    return open_dataset(node_of(request), actor_of(request), path.get("account"), path["dataset"])
+
+
+def open_dataset(node: Node, actor: Actor, account: str | None, name: str) -> DatasetEntry:
+    """As `open_of`, by what the address says."""
+    entry = node.resolve(actor, account, name, Action.WRITE)
+    refuse_mirror(node, entry)
     return entry
 
 
@@ -68,7 +75,12 @@ async def public_base(request: Request) -> str:
 
 def base_of(request: Request) -> str:
     """Where clients reach this node, with a slash at the end: the setting, else the request."""
-    return node_of(request).settings.public_url or str(request.base_url)
+    return public_base_of(node_of(request), request)
+
+
+def public_base_of(node: Node, connection: HTTPConnection) -> str:
+    """As `base_of`, for who has the node at hand."""
+    return node.settings.public_url or str(connection.base_url)
 
 
 NodeDep = Annotated[Node, Depends(at_node)]

@@ -73,10 +73,16 @@ async def ingest(
         posted = await to_thread.run_sync(post, *given, content, limiter=limiter)
     else:
         posted = await to_thread.run_sync(post_uploaded, *given, upload_token, limiter=limiter)
-    patience = patience_of(prefer, node.settings.ingest_wait_s)
-    ended = await _ended(node, posted, patience)
+    return await answer_of(posted, node, request.app.state.watchers, base, prefer)
+
+
+async def answer_of(
+    posted: Posted, node: Node, watchers: set[asyncio.Task[Job | None]], base: str, prefer: str
+) -> Response:
+    """The receipt of a batch that has a job, or where to look for it."""
+    ended = await _ended(node, posted, patience_of(prefer, node.settings.ingest_wait_s))
     if ended is None:
-        _go_on(request.app.state.watchers, node, posted)
+        _go_on(watchers, node, posted)
     answer = accepted(posted.job, base) if ended is None else receipt_answer(ended)
     if posted.repeated:
         answer.headers[REPLAYED] = "true"
@@ -109,7 +115,7 @@ async def _content(request: Request, node: Node) -> Content:
     if announced.isdigit() and int(announced) > sent:
         raise BodyTooLong(limit)
     if announced.isdigit() and int(announced) <= INLINE_BYTES and not (is_form or encoding):
-        return Content([await _at_once(request, node)], media_type)
+        return Content([await at_once(request, node)], media_type)
     body = Body(request.receive, limit=sent, idle_s=node.settings.body_idle_s)
     ratio = node.settings.max_unpacked_ratio
     chunks = decoded(body.chunks(), encoding, limit=sent, ratio=ratio)
@@ -118,7 +124,7 @@ async def _content(request: Request, node: Node) -> Content:
     return Content(chunks, media_type)
 
 
-async def _at_once(request: Request, node: Node) -> bytes:
+async def at_once(request: Request, node: Node) -> bytes:
     """A body that is small, without a thread in between."""
     try:
         with anyio.fail_after(node.settings.body_idle_s):

@@ -12,6 +12,13 @@ from ..sql.engine import insert_new, reading, storable, writing
 from ..sql.tables import accounts, passwords, secrets, tokens
 from ..values import Account, AccountId, Reach, Scope, StoredPassword, Token
 
+_TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("its_id"))
+_ACCOUNTS = {
+    column.name: sa.select(accounts).where(column == sa.bindparam("its"))
+    for column in (accounts.c.id, accounts.c.name_folded)
+}
+"""Made once: they are asked for every request."""
+
 
 class SqlAccountStore:
     """`AccountStore` in SQL."""
@@ -85,7 +92,7 @@ class SqlAccountStore:
         if not storable(token):
             return None
         with reading(self._engine) as db:
-            row = db.execute(sa.select(tokens).where(tokens.c.id == token)).mappings().one_or_none()
+            row = db.execute(_TOKEN, {"its_id": token}).mappings().one_or_none()
         return None if row is None else _token_of(row)
 
     def tokens(self, account: AccountId) -> Sequence[Token]:
@@ -105,7 +112,7 @@ class SqlAccountStore:
         if not storable(value):
             return None
         with reading(self._engine) as db:
-            row = db.execute(sa.select(accounts).where(column == value)).mappings().one_or_none()
+            row = db.execute(_ACCOUNTS[column.name], {"its": value}).mappings().one_or_none()
         return None if row is None else _account_of(row)
 
 

@@ -26,6 +26,13 @@ from ..sql.tables import inputs as input_rows
 from ..values import DatasetEntry, HeadMoved, JobEnd, Visibility
 from .sql_blocks import delete_unreached, insert_blocks, require_base
 
+_BY_ID = sa.select(datasets).where(datasets.c.id == sa.bindparam("its"))
+_BY_ALIAS = sa.select(datasets).where(datasets.c.alias_folded == sa.bindparam("its"))
+_DEPENDANTS = sa.select(input_rows.c.dataset).where(input_rows.c.input == sa.bindparam("its"))
+_HEAD = sa.select(refs.c.hash).where(
+    refs.c.dataset == sa.bindparam("its_dataset"), refs.c.name == sa.bindparam("its_name")
+)
+"""Statements of every request and job, made once: making one takes longer than running it."""
 _RUNG = (Topic.ENDED, Topic.WORK)
 """Who waits for a job is told, and who waits for its lock."""
 
@@ -57,11 +64,10 @@ class SqlDatasetRegistry:
         return entry
 
     def find(self, ref: DatasetRef) -> DatasetEntry | None:
-        by_id = datasets.c.id == ref.id
-        by_alias = datasets.c.alias_folded == (ref.alias.folded if ref.alias else None)
-        query = sa.select(datasets).where(by_id if ref.id is not None else by_alias)
+        alias = ref.alias.folded if ref.alias else None
+        query = _BY_ALIAS if ref.id is None else _BY_ID
         with reading(self._engine) as db:
-            row = db.execute(query).mappings().one_or_none()
+            row = db.execute(query, {"its": ref.id or alias}).mappings().one_or_none()
         return None if row is None else _entry_of(row)
 
     def page(
@@ -109,9 +115,8 @@ class SqlDatasetRegistry:
                 db.execute(sa.insert(input_rows), rows)
 
     def dependants(self, dataset: DatasetId) -> Sequence[DatasetId]:
-        query = sa.select(input_rows.c.dataset).where(input_rows.c.input == dataset)
         with reading(self._engine) as db:
-            return sorted(db.execute(query).scalars())
+            return sorted(db.execute(_DEPENDANTS, {"its": dataset}).scalars())
 
 
 class SqlRefIndex:
@@ -229,8 +234,10 @@ def _wait_for_writers(db: sa.Connection) -> None:
 
 
 def _head(db: sa.Connection, dataset: DatasetId, ref: str) -> Multihash:
-    query = sa.select(refs.c.hash).where(refs.c.dataset == dataset, refs.c.name == ref)
-    head: Multihash | None = db.execute(query).scalar_one_or_none() if storable(ref) else None
+    asked = {"its_dataset": dataset, "its_name": ref}
+    head: Multihash | None = (
+        db.execute(_HEAD, asked).scalar_one_or_none() if storable(ref) else None
+    )
     if head is not None:
         return head
     if db.execute(sa.select(datasets.c.id).where(datasets.c.id == dataset)).first() is None:

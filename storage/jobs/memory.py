@@ -192,9 +192,10 @@ class MemoryJobQueue:
         with self._lock:
             return self._rejected.get(job)
 
-    def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
+    def get_all(self, wanted: Collection[JobId], *, ended: bool = False) -> Mapping[JobId, Job]:
         with self._lock:
-            return {job: self._jobs[job] for job in wanted if job in self._jobs}
+            known = {job: self._jobs[job] for job in wanted if job in self._jobs}
+        return {id_: job for id_, job in known.items() if not ended or job.finished_at is not None}
 
     def page(
         self,

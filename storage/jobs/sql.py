@@ -38,6 +38,8 @@ from .sql_submit import Submitter, repeated_job
 
 CLAIM_TRIES = 20
 """Races lost against other workers before a claim comes back empty-handed."""
+_ALL = sa.select(*SHOWN).where(jobs.c.number.in_(sa.bindparam("numbers", expanding=True)))
+_ENDED = _ALL.where(jobs.c.status.not_in(OPEN))
 _WAITING, _RUNNING = JobStatus.WAITING.value, JobStatus.RUNNING.value
 
 
@@ -150,11 +152,14 @@ class SqlJobQueue:
             content = db.execute(query).scalar_one_or_none()
         return None if content is None else bytes(content)
 
-    def get_all(self, wanted: Collection[JobId]) -> Mapping[JobId, Job]:
+    def get_all(self, wanted: Collection[JobId], *, ended: bool = False) -> Mapping[JobId, Job]:
+        if not wanted:
+            return {}
         numbers = [parse_id(job)[0] for job in wanted]
-        query = sa.select(*SHOWN).where(jobs.c.number.in_(numbers))
+        query = _ENDED if ended else _ALL
         with reading(self._engine) as db:
-            found = [job_of(row) for row in db.execute(query).mappings()]
+            rows = db.execute(query, {"numbers": numbers}).mappings()
+            found = [job_of(row) for row in rows]
         return {job.id: job for job in found if job.id in wanted}
 
     def page(

@@ -14,6 +14,8 @@ from ..sql.mirror_tables import mirrors
 from ..sql.tables import datasets
 from .values import Mirror, MirrorState, MirrorStatus
 
+_OF_DATASET = sa.select(mirrors).where(mirrors.c.dataset == sa.bindparam("its_dataset"))
+
 
 class SqlMirrorStore:
     """`MirrorStore` in SQL."""
@@ -36,11 +38,7 @@ class SqlMirrorStore:
 
     def find(self, dataset: DatasetId) -> Mirror | None:
         with reading(self._engine) as db:
-            row = (
-                db.execute(sa.select(mirrors).where(mirrors.c.dataset == dataset))
-                .mappings()
-                .one_or_none()
-            )
+            row = db.execute(_OF_DATASET, {"its_dataset": dataset}).mappings().one_or_none()
         return None if row is None else _mirror(row)
 
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None:

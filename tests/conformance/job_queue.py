@@ -316,6 +316,12 @@ class JobQueueContract:
         found = queue.get_all([ours[0], ours[2], JobId("00000000ffff-x")])
         assert set(found) == {ours[0], ours[2]}
         assert queue.get_all([]) == {}
+        assert queue.get_all(ours, ended=True) == {}
+        first = claim(queue)
+        assert first is not None
+        queue.finish(first.id, "w1", DONE)
+        queue.cancel(ours[2])
+        assert set(queue.get_all(ours, ended=True)) == {first.id, ours[2]}
 
     def test_pages_go_backwards_and_by_kind_and_schedule(self, queue: JobQueue) -> None:
         first = queue.submit(spec())
