@@ -1,0 +1,32 @@
+"""Two processes share a run from both ends of it, and meet among short files.
+
+Files on Spark come first, those that start nodes last. The first process takes from the front and
+so has Spark nearly for itself: a session starts once, and is quicker the longer it lives. All
+others take from the back, so that nothing long is left for the end, with one process idle.
+"""
+
+from __future__ import annotations
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+
+def place(item: pytest.Item) -> int:
+    """0: on Spark; 2: starts nodes; 1: all others, which are short."""
+    if item.get_closest_marker("e2e") is not None:
+        return 2
+    return 0 if item.get_closest_marker("spark") is not None else 1
+
+
+class TwoEnds(LoadFileScheduling):
+    """As `--dist loadfile`, in the order of collection, from both ends."""
+
+    def schedule(self) -> None:
+        self.config.option.loadscopereorder = False
+        super().schedule()
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node.gateway.id != "gw0":
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
