@@ -262,6 +262,18 @@ class JobQueue(Protocol):
         its lease and its end.
         """
 
+    def claim_groups(
+        self,
+        worker: str,
+        kinds: Iterable[str],
+        *,
+        lease: timedelta,
+        together: Mapping[str, int] | None = None,
+        groups: int = 1,
+    ) -> Sequence[Sequence[Job]]:
+        """As `claim_group`, for several locks: up to so many groups, if all of their jobs are of
+        the first one's kind and carry a body; the first group alone if that does not."""
+
     def extend(
         self, job: JobId, worker: str, *, lease: timedelta, progress: dict[str, Any] | None = None
     ) -> None: ...

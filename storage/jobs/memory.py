@@ -94,17 +94,36 @@ class MemoryJobQueue:
         lease: timedelta,
         together: Mapping[str, int] | None = None,
     ) -> Sequence[Job]:
+        claimed = self.claim_groups(worker, kinds, lease=lease, together=together, groups=1)
+        return next(iter(claimed), [])
+
+    def claim_groups(
+        self,
+        worker: str,
+        kinds: Iterable[str],
+        *,
+        lease: timedelta,
+        together: Mapping[str, int] | None = None,
+        groups: int = 1,
+    ) -> Sequence[Sequence[Job]]:
         wanted = set(kinds)
         with self._lock:
             now = self._clock()
-            for job in list(self._jobs.values()):
-                if job.spec.kind in wanted and _is_free(job, now) and not self._is_locked(job, now):
-                    group = [
-                        job,
-                        *self._following(job, (together or {}).get(job.spec.kind, 1), now),
-                    ]
-                    return [self._claim(each, worker, after_lease(now, lease)) for each in group]
-        return []
+            free = [
+                job
+                for job in self._jobs.values()
+                if job.spec.kind in wanted and _is_free(job, now) and not self._is_locked(job, now)
+            ][:groups]
+            if not free:
+                return []
+            most = (together or {}).get(free[0].spec.kind, 1)
+            leaders = [job for job in free[1:] if most > 1 and _goes_with(free[0], job)]
+            found = [
+                [job, *self._following(job, most, now, small=bool(leaders))]
+                for job in (free[0], *leaders)
+            ]
+            until = after_lease(now, lease)
+            return [[self._claim(job, worker, until) for job in group] for group in found]
 
     def _claim(self, job: Job, worker: str, until: Instant) -> Job:
         claimed = replace(
@@ -117,15 +136,17 @@ class MemoryJobQueue:
         self._jobs[job.id] = claimed
         return claimed
 
-    def _following(self, first: Job, most: int, now: Instant) -> list[Job]:
-        """Jobs of the same lock and kind right behind the first; none after one of another kind."""
+    def _following(self, first: Job, most: int, now: Instant, *, small: bool) -> list[Job]:
+        """Jobs of the same lock and kind right behind the first; none after one of another kind,
+        or one that is not `small`."""
         found: list[Job] = []
         if first.spec.lock is None:
             return found
         for job in self._where(lambda job: job.spec.lock == first.spec.lock and job.id > first.id):
             if not _is_free(job, now):
                 continue
-            if job.spec.kind != first.spec.kind or len(found) + 1 >= most:
+            fits = _goes_with(first, job) if small else job.spec.kind == first.spec.kind
+            if not fits or len(found) + 1 >= most:
                 break
             found.append(job)
         return found
@@ -279,6 +300,12 @@ class MemoryJobQueue:
 
 def _name(request: RequestKey) -> tuple[object, ...]:
     return request.dataset, request.account, request.key
+
+
+def _goes_with(first: Job, other: Job) -> bool:
+    """Whether jobs of two locks are claimed together: of one kind, both small."""
+    bodies = first.spec.body is not None and other.spec.body is not None
+    return other.spec.kind == first.spec.kind and bodies
 
 
 def _is_free(job: Job, now: Instant) -> bool:

@@ -1,9 +1,7 @@
 """Job queue in a SQL database; two partial unique indexes keep its promises.
 
-One waits per `dedup_key`, one leads per `lock`: the database refuses the second. Claiming is
-one transaction, which skips rows other workers are claiming (PostgreSQL) or holds the write
-lock (SQLite). Leases go by the clocks of the workers, which have to agree within a fraction
-of the lease.
+One waits per `dedup_key`, one leads per `lock`: the database refuses the second. Leases go by
+the clocks of the workers, which have to agree within a fraction of the lease.
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ from ..values import (
     RequestKey,
 )
 from .memory import after_lease
+from .sql_claim import claim_rows
 from .sql_rows import OPEN, SHOWN, change_held, end_jobs, get_job, is_job, job_of, parse_id
 from .sql_submit import Submitter, repeated_job
 
@@ -40,7 +39,6 @@ CLAIM_TRIES = 20
 """Races lost against other workers before a claim comes back empty-handed."""
 _ALL = sa.select(*SHOWN).where(jobs.c.number.in_(sa.bindparam("numbers", expanding=True)))
 _ENDED = _ALL.where(jobs.c.status.not_in(OPEN))
-_WAITING, _RUNNING = JobStatus.WAITING.value, JobStatus.RUNNING.value
 
 
 class SqlJobQueue:
@@ -72,31 +70,31 @@ class SqlJobQueue:
         lease: timedelta,
         together: Mapping[str, int] | None = None,
     ) -> Sequence[Job]:
+        claimed = self.claim_groups(worker, kinds, lease=lease, together=together, groups=1)
+        return next(iter(claimed), [])
+
+    def claim_groups(
+        self,
+        worker: str,
+        kinds: Iterable[str],
+        *,
+        lease: timedelta,
+        together: Mapping[str, int] | None = None,
+        groups: int = 1,
+    ) -> Sequence[Sequence[Job]]:
         wanted = sorted(set(kinds))
         for _ in range(CLAIM_TRIES):
-            now = self._clock()
-            held = {
-                "status": _RUNNING,
-                "worker": worker,
-                "attempt": jobs.c.attempt + 1,
-                "lease_until": after_lease(now, lease),
-            }
-            first = sa.update(jobs).where(jobs.c.number == _next_free(wanted, now))
             try:
                 with writing(self._engine) as db:
-                    changed = first.values(**held, leader=None).returning(*jobs.c)
-                    row = db.execute(changed).mappings().one_or_none()
-                    if row is None:
-                        return []
-                    more = (together or {}).get(row["kind"], 1) - 1
-                    numbers = _following(db, row, more, now)
-                    rest: Sequence[sa.RowMapping] = ()
-                    if numbers:
-                        change = sa.update(jobs).where(jobs.c.number.in_(numbers))
-                        change = change.values(**held, leader=row["number"])
-                        rest = db.execute(change.returning(*jobs.c)).mappings().all()
-                claimed = [row, *sorted(rest, key=lambda each: each["number"])]
-                return [job_of(each) for each in claimed]
+                    return claim_rows(
+                        db,
+                        worker,
+                        wanted,
+                        self._clock(),
+                        lease=lease,
+                        together=together or {},
+                        groups=groups,
+                    )
             except sa.exc.IntegrityError:  # the lock went to another worker meanwhile
                 continue
         return []
@@ -193,7 +191,7 @@ class SqlJobQueue:
         count = sa.func.count()
         query = (
             sa.select(jobs.c.dataset, jobs.c.account, count)
-            .where(jobs.c.status == _WAITING)
+            .where(jobs.c.status == JobStatus.WAITING.value)
             .group_by(jobs.c.dataset, jobs.c.account)
         )
         backlog, total = Backlog(), 0
@@ -229,52 +227,3 @@ class SqlJobQueue:
     def _ring_end(self) -> None:
         self._bell.ring(Topic.ENDED)
         self._bell.ring(Topic.WORK)
-
-
-def _expired(table: Any, now: Instant) -> sa.ColumnElement[bool]:
-    return sa.and_(table.c.status == _RUNNING, table.c.lease_until <= now)
-
-
-def _next_free(kinds: Sequence[str], now: Instant) -> sa.ScalarSelect[int]:
-    """Number of the oldest job that may start: waiting or expired, and its lock is free."""
-    other = jobs.alias("other")
-    blocked = sa.exists().where(
-        other.c.lock == jobs.c.lock,
-        other.c.number != jobs.c.number,
-        sa.or_(
-            sa.and_(other.c.status == _RUNNING, other.c.lease_until > now),
-            sa.and_(other.c.status.in_(OPEN), other.c.number < jobs.c.number),
-        ),
-    )
-    free = sa.or_(jobs.c.status == _WAITING, _expired(jobs, now))
-    return (
-        sa.select(jobs.c.number)
-        .where(jobs.c.kind.in_(kinds), free, ~blocked)
-        .order_by(jobs.c.number)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-        .scalar_subquery()
-    )
-
-
-def _following(db: sa.Connection, first: sa.RowMapping, most: int, now: Instant) -> list[int]:
-    """Jobs of the same lock and kind right behind the first; none after one of another kind."""
-    if most < 1 or first["lock"] is None:
-        return []
-    query = (
-        sa.select(jobs.c.number, jobs.c.kind)
-        .where(
-            jobs.c.lock == first["lock"],
-            jobs.c.number > first["number"],
-            sa.or_(jobs.c.status == _WAITING, _expired(jobs, now)),
-        )
-        .order_by(jobs.c.number)
-        .limit(most)
-        .with_for_update()
-    )
-    numbers: list[int] = []
-    for number, kind in db.execute(query):
-        if kind != first["kind"]:
-            break
-        numbers.append(number)
-    return numbers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -129,7 +129,7 @@ def row_of(spec: JobSpec, now: Instant) -> dict[str, object]:
     }
 
 
-def job_of(row: sa.RowMapping) -> Job:
+def job_of(row: Mapping[Any, Any]) -> Job:
     return Job(
         id=job_id(row["number"], row["tag"]),
         spec=JobSpec(**{name: row[name] for name in _SPEC}, body=row.get("body")),

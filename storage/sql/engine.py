@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ BUSY_TIMEOUT_S = 30
 POOL_SIZE = 10
 POOL_OVERFLOW = 20
 _WRITES = "writes"
+_shared: ContextVar[sa.Connection | None] = ContextVar("shared", default=None)
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
@@ -73,8 +75,27 @@ def writing(engine: sa.Engine) -> Any:
 @contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A transaction that only looks."""
+    shared = _shared.get()
+    if shared is not None and shared.engine is engine:
+        yield shared
+        return
     with engine.connect() as connection:
         yield connection
+
+
+@contextmanager
+def reading_once(engine: sa.Engine) -> Iterator[None]:
+    """Looks of this thread until the block ends share a transaction, which most of them cost.
+
+    They may see the database as it was at the first; what is changed meanwhile is for those
+    who change it to find out, by comparing-and-swapping. No errors of SQL are survived inside.
+    """
+    with engine.connect() as connection:
+        token = _shared.set(connection)
+        try:
+            yield
+        finally:
+            _shared.reset(token)
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:

@@ -33,9 +33,10 @@ def spec(
     *,
     lock: str | None = None,
     dedup_key: str | None = None,
+    body: bytes | None = None,
     **payload: object,
 ) -> JobSpec:
-    return JobSpec(kind, some_id(), payload, lock, dedup_key)
+    return JobSpec(kind, some_id(), payload, lock, dedup_key, body=body)
 
 
 def claim(queue: JobQueue, worker: str = "w1", kind: str = "ingest") -> Job | None:
@@ -278,6 +279,25 @@ class JobQueueContract:
         queue.submit(spec(lock="dataset"))
         group = queue.claim_group("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
         assert [job.id for job in group] == [first]
+
+    def test_small_jobs_of_several_locks_are_claimed_together(self, queue: JobQueue) -> None:
+        a = [queue.submit(spec(lock="a", body=b"1")) for _ in range(3)]
+        large = queue.submit(spec(lock="b"))
+        c = [queue.submit(spec(lock="c", body=b"2")), queue.submit(spec(lock="c"))]
+        queue.submit(spec("poll", lock="d", body=b"3"))
+        e = queue.submit(spec(lock="e", body=b"4"))
+        both = {"lease": LEASE, "together": {"ingest": 2}}
+        groups = queue.claim_groups("w1", ["ingest", "poll"], **both, groups=9)
+        assert [[job.id for job in group] for group in groups] == [a[:2], c[:1], [e]]
+        assert [job.spec.body for job in groups[0]] == [b"1", b"1"]
+        assert [queue.get(job).worker for job in (*a, large, e)] == ["w1", "w1", None, None, "w1"]
+        assert [
+            [job.id for job in group] for group in queue.claim_groups("w2", ["ingest"], **both)
+        ] == [[large]]
+        assert queue.claim_groups("w2", ["ingest"], **both, groups=9) == []
+        queue.finish(c[0], "w1", DONE)
+        groups = queue.claim_groups("w2", ["ingest"], **both, groups=9)
+        assert [[job.id for job in group] for group in groups] == [[c[1]]]
 
     def test_a_group_whose_worker_is_gone_is_claimed_again(
         self, queue: JobQueue, clock: ManualClock
