@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -199,7 +200,7 @@ def _info_of_entry(entry: os.DirEntry[str]) -> FileInfo | None:
 
 
 def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bool = False) -> int:
-    """Remove `.pending-…` files not written to since `before`; returns how many.
+    """Remove `.pending-…` files, and folders of them, not written to since `before`; how many.
 
     By default those older than a day.
     """
@@ -210,10 +211,18 @@ def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bo
             if path.stat().st_mtime_ns < limit:
                 removed += 1
                 if not dry_run:
-                    path.unlink()
+                    remove_pending(path)
         except FileNotFoundError:  # its writer was alive after all
             continue
     return removed
+
+
+def remove_pending(path: Path) -> None:
+    """A pending file or folder goes."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()
 
 
 @contextmanager
