@@ -172,7 +172,7 @@ def test_a_mirror_follows_the_source_and_outlives_a_broken_line(tmp_path):
         finally:
             os.killpg(mirror.pid, signal.SIGINT)
             _, errors = mirror.communicate(timeout=30)
-            reader.join(timeout=5)
+            reader.join(timeout=60)
     assert _heads(lines) == [str(ours.blocks[-2].hash), str(ours.head)]
     assert files_of(local) == ours.files()
     assert "Traceback" not in errors

@@ -13,7 +13,7 @@ from protocol.identity import DatasetRef
 from storage.values import Visibility
 from tests.workers.derivatives import add_rows, bench_of, commit, read, root
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 DAY = "2024-01-0{}T00:00:00Z"
 
 

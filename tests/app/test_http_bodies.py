@@ -75,9 +75,9 @@ def test_a_client_that_falls_silent_is_given_up():
 
 def test_a_thread_may_take_longer_than_a_client_may_be_silent():
     def slowly(chunks: Iterator[bytes]) -> int:
-        return sum(time.sleep(0.01) or 1 for _ in chunks)
+        return sum(time.sleep(0.03) or 1 for _ in chunks)
 
-    body = Body(Client(*parts(*[b"x"] * 20)).receive, limit=99, idle_s=0.05)
+    body = Body(Client(*parts(*[b"x"] * 20)).receive, limit=99, idle_s=0.5)
     assert in_a_thread(body, slowly) == 20
 
 

@@ -64,7 +64,7 @@ def crash_server(**env: str) -> Iterator[CrashServer]:
         yield CrashServer(process)
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 def _serve() -> None:

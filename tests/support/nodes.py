@@ -74,7 +74,7 @@ def served(data: Path, *words: str, **env: Any) -> Iterator[RunningNode]:
         )
     url = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: answers(url) or process.poll() is not None, "the node", seconds=60)
+        wait_until(lambda: answers(url) or process.poll() is not None, "the node", seconds=120)
         yield RunningNode(url, data, process, env)
     finally:
         if process.poll() is None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx
 
-START_SECONDS = 30
+START_SECONDS = 90
 PORTS = range(20_000, 32_000)
 _PORTS = random.SystemRandom()
 
@@ -132,7 +132,7 @@ def postgres(root: Path, *, durable: bool = True) -> Iterator[tuple[str, subproc
         yield url, process
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 def s3_program(root: Path) -> tuple[str, Program]:
@@ -173,4 +173,4 @@ def s3_server(root: Path) -> Iterator[S3Server]:
         yield S3Server(endpoint, "test-access", "test-secret", process)
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)

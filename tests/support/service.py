@@ -91,7 +91,7 @@ def serving(data: Path, **settings: Any) -> Iterator[Service]:
     server = NodeServer(server_config(build_app(node), node.settings))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise TimeoutError("the service did not start")

@@ -87,7 +87,7 @@ def work(stores: Stores, *, lease: timedelta = LEASE) -> None:
 
 def finish(stores: Stores, entry: DatasetEntry) -> int:
     """Another worker takes over; how many rows there are when no job is left."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while any(
         job.status in (JobStatus.WAITING, JobStatus.RUNNING)
         for job in stores.jobs.page(dataset=entry.id)
