@@ -225,12 +225,20 @@ class Dataset:
             return
         if not force and head != expected:
             raise RefConflict(expected, head)
-        state = self._state_after(blocks, None if force else expected)
-        check_objects(self._stores.objects, self.id, blocks)
-        put_blocks(self._stores.objects, self.id, blocks)
+        state = self.prepare(blocks, None if force else expected)
         self._move(blocks, head if force else expected, force=force, ended=ended)
         self._stores.states.keep(self.id, state, folded=len(blocks))
         self._stores.mirror_head(self.id)
+
+    def prepare(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
+        """All of a commit but the move of the head; the state it will have.
+
+        `expected` is None where the commit is forced. Raises as `commit`.
+        """
+        state = self._state_after(blocks, expected)
+        check_objects(self._stores.objects, self.id, blocks)
+        put_blocks(self._stores.objects, self.id, blocks)
+        return state
 
     def _state_after(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
         """The state with all blocks on `expected`, or where they begin. Raises as `commit`."""

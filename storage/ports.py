@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, BinaryIO, Protocol
 
+from protocol.errors import NodeError
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
@@ -25,6 +26,7 @@ from .values import (
     Backlog,
     DatasetEntry,
     DeviceLogin,
+    HeadMove,
     HeadMoved,
     Job,
     JobEnd,
@@ -193,6 +195,10 @@ class RefIndex(Protocol):
         ended: Sequence[JobEnd] = (),
         of: DatasetEntry | None = None,
     ) -> None: ...
+    def move_all(self, wanted: Sequence[HeadMove]) -> Sequence[NodeError | None]:
+        """As `move`, of different datasets and in one transaction; what each would have raised.
+        One that is refused keeps none of the others from moving."""
+
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None
     ) -> Sequence[HeadMoved]:

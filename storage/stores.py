@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,12 +44,14 @@ from .ports import (
     UploadedFiles,
     Variables,
 )
+from .sql.engine import reading_once
 from .states import StateCache
 from .trouble import folder_trouble
 from .values import DatasetEntry, Visibility
 
 REPAIR_PAGE = 500
 REPAIRS_AT_ONCE = 8
+MIRRORED_AT_ONCE = 8
 
 
 class SeedMismatch(BadInput):
@@ -162,6 +165,32 @@ class Stores:
         while written != (head := self.refs.head(dataset)):
             self.objects.write_ref(dataset, HEAD, head)
             written = head
+
+    def mirror_heads(self, datasets: Sequence[DatasetId]) -> None:
+        """As `mirror_head` of each, but those that are gone meanwhile."""
+        written: dict[DatasetId, Multihash] = {}
+        with ThreadPoolExecutor(MIRRORED_AT_ONCE, thread_name_prefix="heads") as pool:
+            while datasets:
+                heads = self._heads(datasets)
+                datasets = [each for each in heads if heads[each] != written.get(each)]
+                for _ in pool.map(
+                    lambda each: self.objects.write_ref(each, HEAD, heads[each]),  # noqa: B023
+                    datasets,
+                ):
+                    pass
+                written |= heads
+
+    def _heads(self, datasets: Sequence[DatasetId]) -> dict[DatasetId, Multihash]:
+        found = {}
+        with self.reading_once():
+            for dataset in datasets:
+                with suppress(DatasetNotFound):
+                    found[dataset] = self.refs.head(dataset)
+        return found
+
+    def reading_once(self) -> AbstractContextManager[None]:
+        """Until the block ends, looks of this thread into the index share a transaction."""
+        return nullcontext() if self.engine is None else reading_once(self.engine)
 
     def repair_mirrors(self, *, moved_since: Instant | None = None) -> int:
         """Make up for mirrors that crashes and outages left behind; returns how many were wrong.

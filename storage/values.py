@@ -8,6 +8,7 @@ from typing import Any, NewType
 
 from protocol.identity import DatasetAlias, DatasetId
 from protocol.instant import Instant
+from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
 
@@ -71,6 +72,19 @@ class DatasetEntry:
     kind: DatasetKind
     visibility: Visibility
     created_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class HeadMove:
+    """A head that is to move from `expected` to `new`, and what happens with it."""
+
+    dataset: DatasetId
+    expected: Multihash
+    new: Multihash
+    blocks: tuple[HashedBlock, ...] = ()
+    ref: str = "head"
+    ended: tuple[JobEnd, ...] = ()
+    of: DatasetEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)

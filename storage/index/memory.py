@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from protocol.errors import NodeError
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
@@ -26,7 +27,7 @@ from ..errors import (
 from ..jobs.memory import MemoryJobQueue
 from ..layout import HEAD
 from ..mirrors.values import Mirror
-from ..values import AccountId, DatasetEntry, HeadMoved, JobEnd, Role, Visibility
+from ..values import AccountId, DatasetEntry, HeadMove, HeadMoved, JobEnd, Role, Visibility
 
 
 @dataclass
@@ -184,6 +185,20 @@ class MemoryRefIndex:
                 change()
             else:
                 self._jobs.end_all(ended, change)
+
+    def move_all(self, wanted: Sequence[HeadMove]) -> Sequence[NodeError | None]:
+        refused: list[NodeError | None] = []
+        for move in wanted:
+            given = {
+                name: getattr(move, name)
+                for name in ("expected", "new", "blocks", "ref", "ended", "of")
+            }
+            try:
+                self.move(move.dataset, **given)
+                refused.append(None)
+            except NodeError as error:
+                refused.append(error)
+        return refused
 
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None

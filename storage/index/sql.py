@@ -1,6 +1,6 @@
 """Registry and references in a SQL database (SQLite or PostgreSQL).
 
-A head moves in one transaction: compare-and-swap, new blocks, line of the log.
+A head moves in one transaction: compare-and-swap, new blocks, line of the log (`sql_moves.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
+from protocol.errors import NodeError
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
@@ -18,13 +19,13 @@ from protocol.multihash import Multihash
 from ..bells.port import Bell, MemoryBell, Topic
 from ..clock import Clock, system_clock
 from ..errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
-from ..jobs.sql_rows import end_jobs
 from ..layout import HEAD
 from ..sql.engine import reading, storable, writing
 from ..sql.tables import datasets, moves, refs
 from ..sql.tables import inputs as input_rows
-from ..values import DatasetEntry, HeadMoved, JobEnd, Visibility
-from .sql_blocks import delete_unreached, insert_blocks, require_base
+from ..values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
+from .sql_blocks import delete_unreached, insert_blocks
+from .sql_moves import move_heads
 
 _BY_ID = sa.select(datasets).where(datasets.c.id == sa.bindparam("its"))
 _BY_ALIAS = sa.select(datasets).where(datasets.c.alias_folded == sa.bindparam("its"))
@@ -144,23 +145,20 @@ class SqlRefIndex:
         ended: Sequence[JobEnd] = (),
         of: DatasetEntry | None = None,
     ) -> None:
-        swap = (
-            sa.update(refs)
-            .where(refs.c.dataset == dataset, refs.c.name == ref, refs.c.hash == expected)
-            .values(hash=new)
-        )
+        wanted = HeadMove(dataset, expected, new, tuple(blocks), ref, tuple(ended), of)
+        (refused,) = self.move_all([wanted])
+        if refused is not None:
+            raise refused
+
+    def move_all(self, wanted: Sequence[HeadMove]) -> Sequence[NodeError | None]:
+        rung = _RUNG if any(move.ended for move in wanted) else ()
         with writing(self._engine) as db:
-            _keep(db, dataset, of)
-            if db.execute(swap).rowcount == 0:
-                raise RefConflict(expected, _head(db, dataset, ref))
-            require_base(db, dataset, blocks)
-            insert_blocks(db, dataset, blocks)
-            log_move(db, dataset, ref, expected, new, self._clock)
-            end_jobs(db, ended, self._clock())
-            for topic in _RUNG if ended else ():
+            refused = move_heads(db, wanted, self._clock)
+            for topic in rung:
                 self._bell.announce(db, topic)
-        for topic in _RUNG if ended else ():
+        for topic in rung:
             self._bell.ring(topic)
+        return refused
 
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None
@@ -201,18 +199,6 @@ def lock_head(db: sa.Connection, dataset: DatasetId, expected: Multihash) -> Non
     head = db.execute(query.with_for_update()).scalar_one_or_none()
     if head != expected:
         raise RefConflict(expected, head or _head(db, dataset, HEAD))
-
-
-def _keep(db: sa.Connection, dataset: DatasetId, entry: DatasetEntry | None) -> None:
-    """Keep the dataset from being forgotten in this transaction; before any row that is its.
-
-    Who forgets locks the dataset, then what hangs on it: the other way round, each would wait
-    for the other. Raises `DatasetNotFound`: it was made again since `entry`.
-    """
-    query = sa.select(datasets.c.created_at).where(datasets.c.id == dataset)
-    created = db.execute(query.with_for_update(read=True, key_share=True)).scalar_one_or_none()
-    if entry is not None and created != entry.created_at:
-        raise DatasetNotFound(dataset)
 
 
 def lock_dataset(db: sa.Connection, dataset: DatasetId) -> None:

@@ -20,7 +20,7 @@ from protocol.identity import DatasetId
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
-from ..errors import BlockDamaged, BlockNotFound
+from ..errors import BlockDamaged
 from ..sql.engine import insert_new, reading
 from ..sql.tables import blocks as block_rows
 
@@ -112,16 +112,6 @@ class SqlBlockIndex:
             return int(db.execute(query).scalar_one())
 
 
-def require_base(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
-    """The block that the first of these continues is here. Raises `BlockNotFound`."""
-    base = blocks[0].prev if blocks else None
-    if base is None:
-        return
-    query = sa.select(block_rows.c.hash).where(_is(block_rows, dataset, base))
-    if db.execute(query).first() is None:
-        raise BlockNotFound(base)
-
-
 def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Multihash]) -> int:
     """Remove, in the running transaction, the blocks that none of `heads` leads to."""
     reached = (
@@ -146,13 +136,18 @@ def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Mult
 
 def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
     """Add blocks in the running transaction; known ones are left alone."""
+    insert_rows(db, [(dataset, block) for block in blocks])
+
+
+def insert_rows(db: sa.Connection, rows: Sequence[tuple[DatasetId, HashedBlock]]) -> None:
+    """As `insert_blocks`, of several datasets."""
     statement = insert_new(db, block_rows).on_conflict_do_nothing()
-    for start in range(0, len(blocks), INSERT_BATCH):
-        page = blocks[start : start + INSERT_BATCH]
+    for start in range(0, len(rows), INSERT_BATCH):
+        page = rows[start : start + INSERT_BATCH]
         if db.dialect.name == "sqlite":  # which takes bytes as they are: half the time
-            db.exec_driver_sql(_PLAIN_INSERT, [_plain_row(dataset, block) for block in page])
+            db.exec_driver_sql(_PLAIN_INSERT, [_plain_row(*row) for row in page])
         else:
-            db.execute(statement, [_row_of(dataset, block) for block in page])
+            db.execute(statement, [_row_of(*row) for row in page])
 
 
 def _linked(rows: Iterable[Any], start: bytes) -> list[Any]:

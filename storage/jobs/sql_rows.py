@@ -37,6 +37,15 @@ _END = (
         body=None,
     )
 )
+_RUNNING = (
+    sa.select(jobs.c.number, jobs.c.tag, jobs.c.worker)
+    .where(
+        jobs.c.number.in_(sa.bindparam("numbers", expanding=True)),
+        jobs.c.status == JobStatus.RUNNING.value,
+    )
+    .order_by(jobs.c.number)
+    .with_for_update()
+)
 _SPEC = ("kind", "dataset", "payload", "lock", "dedup_key", "account", "schedule", "trace")
 
 
@@ -73,6 +82,15 @@ def change_held(db: sa.Connection, job: JobId, worker: str, **values: Any) -> No
 
 def end_jobs(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
     """Give jobs their outcome, in the transaction of what they did. Raises as `change_held`."""
+    if ends:
+        held = held_jobs(db, ends)
+        for end in ends:
+            held.require(db, end)
+        end_held(db, ends, now)
+
+
+def end_held(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
+    """As `end_jobs`, of those that are known to be held."""
     if not ends:
         return
     rows = []
@@ -89,7 +107,6 @@ def end_jobs(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
                 "outcome": outcome_to_json(end.outcome),
             }
         )
-    _require_held(db, ends)
     db.execute(_END, rows)
     _keep_rejected(db, ends, now)
 
@@ -104,18 +121,25 @@ def _keep_rejected(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> N
         db.execute(sa.insert(rejected_rows), rows)
 
 
-def _require_held(db: sa.Connection, ends: Sequence[JobEnd]) -> None:
-    """Raises `LeaseLost`, `JobNotFound` for the first job that is not its worker's."""
-    numbers = [parse_id(end.job)[0] for end in ends]
-    query = sa.select(jobs.c.number, jobs.c.tag, jobs.c.worker).where(
-        jobs.c.number.in_(numbers), jobs.c.status == JobStatus.RUNNING.value
-    )
-    rows = db.execute(query.with_for_update())
-    held = {(job_id(row.number, row.tag), row.worker) for row in rows}
-    for end in ends:
-        if (end.job, end.worker) not in held:
+class Held:
+    """Which of the asked jobs are whose, until the transaction ends."""
+
+    def __init__(self, workers: dict[JobId, str]) -> None:
+        self._workers = workers
+
+    def require(self, db: sa.Connection, end: JobEnd) -> None:
+        """Raises `LeaseLost`, `JobNotFound` if the job is not its worker's."""
+        if self._workers.get(end.job) != end.worker:
             get_job(db, end.job)
             raise LeaseLost(end.job, end.worker)
+
+
+def held_jobs(db: sa.Connection, ends: Sequence[JobEnd]) -> Held:
+    """Look at the jobs, and keep others from changing them."""
+    if not ends:
+        return Held({})
+    rows = db.execute(_RUNNING, {"numbers": [parse_id(end.job)[0] for end in ends]})
+    return Held({job_id(row.number, row.tag): row.worker for row in rows})
 
 
 def row_of(spec: JobSpec, now: Instant) -> dict[str, object]:

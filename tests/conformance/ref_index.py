@@ -18,7 +18,7 @@ from protocol.metadata.events import SetInfo
 from protocol.multihash import Multihash
 from storage.errors import DatasetNotFound, LeaseLost, RefConflict, RefNotFound
 from storage.stores import Stores
-from storage.values import JobEnd, JobSpec, JobStatus, Succeeded
+from storage.values import HeadMove, JobEnd, JobSpec, JobStatus, Succeeded
 
 
 def started(index: Index, alias: str = "kamu/foo") -> HashedBlock:
@@ -202,3 +202,46 @@ class RefIndexContract:
         assert stores.refs.head(ID) == first.hash
         assert stores.blocks.find(ID, third.hash) is None
         assert len(stores.refs.moves(after=0)) == 2
+
+    def test_heads_of_several_datasets_move_together_each_by_its_own_swap(
+        self, stores: Stores
+    ) -> None:
+        names = "a", "b", "c", "d"
+        entries = {name: entry(f"kamu/{name}") for name in names}
+        heads, jobs = {}, {}
+        for name, created in entries.items():
+            blocks, _ = chain(created.id)
+            stores.registry.create(created, blocks=blocks)
+            heads[name] = blocks[-1]
+            jobs[name] = stores.jobs.submit(JobSpec("ingest", created.id, {}))
+            stores.jobs.claim("w", ["ingest"], lease=timedelta(seconds=30))
+        stores.jobs.cancel(jobs["b"])
+        stray = linked(heads["c"], SetInfo(description="never here"))
+        news = {name: linked(heads[name], SetInfo(description=name)) for name in names}
+        wanted = [
+            HeadMove(
+                entries[name].id,
+                expected=stray.hash if name == "c" else heads[name].hash,
+                new=news[name].hash,
+                blocks=(news[name],),
+                ended=(JobEnd(jobs[name], "w", Succeeded({"of": name})),),
+                of=entries[name],
+            )
+            for name in names
+        ]
+        gone = dataclasses.replace(wanted[0], dataset=some_id(), of=None, ended=())
+        refused = stores.refs.move_all([*wanted, gone])
+        assert [type(error) for error in refused] == [
+            type(None),
+            LeaseLost,
+            RefConflict,
+            type(None),
+            DatasetNotFound,
+        ]
+        for name in names:
+            moved = name in ("a", "d")
+            dataset, new = entries[name].id, news[name]
+            assert (stores.refs.head(dataset) == new.hash) == moved
+            assert (stores.blocks.find(dataset, new.hash) is not None) == moved
+            assert (stores.jobs.get(jobs[name]).outcome is not None) == moved
+        assert [m.new for m in stores.refs.moves(after=4)] == [news["a"].hash, news["d"].hash]
