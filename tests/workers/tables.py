@@ -88,6 +88,8 @@ def value_from(value: Any, wanted: pa.DataType) -> Any:
         return datetime.fromisoformat(value)
     if value is not None and pa.types.is_date(wanted):
         return date.fromisoformat(value)
+    if value is not None and pa.types.is_decimal(wanted):
+        return Decimal(value)
     return value
 
 
