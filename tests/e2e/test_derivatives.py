@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from nodes import RunningNode, odf, served
+from nodes import RunningNode, odf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 PATIENCE_S = 240
@@ -33,19 +32,6 @@ ROOT = {
     },
     "merge": {"kind": "Append"},
 }
-
-
-@pytest.fixture(scope="module")
-def deriving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """A node of its own, since its worker is killed; small iterations."""
-    data = tmp_path_factory.mktemp("deriving") / "node"
-    settings = {
-        "ODF_NODE_LEASE_S": "2",
-        "ODF_NODE_TRANSFORM_MAX_ROWS": "3",
-        "ODF_NODE_QUERY_CHECK_S": "120",
-    }
-    with served(data, "--tenancy", "single", **settings) as running:
-        yield running
 
 
 def created(api: httpx.Client, name: str, kind: str, event: dict[str, Any]) -> httpx.Response:
@@ -96,10 +82,10 @@ def workers_of(node: RunningNode) -> list[int]:
 
 
 def test_derivatives_follow_and_survive_the_end_of_their_worker(
-    deriving: RunningNode, tmp_path: Path
+    node: RunningNode, tmp_path: Path
 ) -> None:
-    token = deriving.token()
-    with deriving.http(token) as api:
+    token = node.token()
+    with node.http(token) as api:
         assert created(api, "cities", "Root", ROOT).status_code == 201
         post(api, 1, 2)
         until(api, "cities", 2)
@@ -117,7 +103,7 @@ def test_derivatives_follow_and_survive_the_end_of_their_worker(
         until(api, "both", 4)
         for n in range(3, 9):
             post(api, n)
-        for pid in workers_of(deriving):
+        for pid in workers_of(node):
             os.killpg(pid, signal.SIGKILL)
         post(api, 9)
         until(api, "tens", 9)
@@ -126,5 +112,5 @@ def test_derivatives_follow_and_survive_the_end_of_their_worker(
         assert sorted(numbers(api, "both")) == sorted([*range(1, 10), *range(10, 100, 10)])
         found = api.get("/cities/dependencies").json()["downstream"]
         assert [(item["alias"], item["depth"]) for item in found] == [("tens", 1), ("both", 2)]
-    odf("pull", f"odf+{deriving.url}/both", tmp_path / "both")
+    odf("pull", f"odf+{node.url}/both", tmp_path / "both")
     odf("verify", tmp_path / "both")

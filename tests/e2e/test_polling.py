@@ -6,14 +6,12 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from nodes import RunningNode, served
+from nodes import RunningNode
 from web_server import Answer, Asked, web_server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
 
 ROWS = b"City,Population\nA,1\nB,2\n"
 QUERY = 'select "City" as city, "Population" * 10 as population from input'
@@ -36,36 +34,21 @@ def _manifest(name: str, url: str) -> dict[str, object]:
     return {"kind": "DatasetSnapshot", "version": 1, "content": content}
 
 
-@pytest.fixture(scope="module")
-def polling_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """A node that may fetch from one loopback address."""
-    data = tmp_path_factory.mktemp("polling") / "node"
-    settings = {
-        "ODF_NODE_FETCH_NETWORKS": '["127.0.0.1/32"]',
-        "ODF_NODE_TEMPLATE_VARIABLES": '["SOURCE_KEY"]',
-        "SOURCE_KEY": "k3y",
-    }
-    with served(data, "--tenancy", "single", **settings) as running:
-        yield running
-
-
 def _answer(asked: Asked) -> Answer:
     if asked.headers.get("If-None-Match") == '"v1"':
         return Answer(304)
     return Answer(200, {"ETag": '"v1"'}, gzip.compress(ROWS))
 
 
-def test_a_source_on_the_web_is_polled_by_request(
-    polling_node: RunningNode, tmp_path: Path
-) -> None:
-    token = polling_node.token()
-    with web_server(_answer) as web, polling_node.http(token) as api:
+def test_a_source_on_the_web_is_polled_by_request(node: RunningNode) -> None:
+    token = node.token()
+    with web_server(_answer) as web, node.http(token) as api:
         url = f"http://127.0.0.1:{web.port}/rows.csv.gz"
-        assert api.post("/datasets", json=_manifest("cities", url)).status_code == 201
-        receipt = api.post("/cities/refresh").json()
+        assert api.post("/datasets", json=_manifest("towns", url)).status_code == 201
+        receipt = api.post("/towns/refresh").json()
         assert (receipt["outcome"], receipt["rowsAdded"]) == ("updated", 2), receipt
         assert web.asked[0].headers["X-Key"] == "k3y"
-        tail = api.get("/cities/tail").json()
+        tail = api.get("/towns/tail").json()
         assert [(row["city"], row["population"]) for row in tail["data"]] == [("A", 10), ("B", 20)]
         done = subprocess.run(
             [
@@ -73,7 +56,7 @@ def test_a_source_on_the_web_is_polled_by_request(
                 "-c",
                 "from app.cli.main import main; main()",
                 "refresh",
-                f"{str(api.base_url).rstrip('/')}/cities",
+                f"{str(api.base_url).rstrip('/')}/towns",
                 "--token",
                 token,
                 "--json",
@@ -88,8 +71,8 @@ def test_a_source_on_the_web_is_polled_by_request(
         assert len(web.asked) == 2
 
 
-def test_addresses_inside_are_refused_with_a_reason(polling_node: RunningNode) -> None:
-    with polling_node.http(polling_node.token()) as api:
+def test_addresses_inside_are_refused_with_a_reason(node: RunningNode) -> None:
+    with node.http(node.token()) as api:
         manifest = _manifest("inside", "http://127.0.0.2:1/")
         assert api.post("/datasets", json=manifest).status_code == 201
         refused = api.post("/inside/refresh")

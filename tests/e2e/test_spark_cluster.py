@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from buckets import fresh_location, log_in
+from fault_proxy import FaultProxy, fault_proxy
+from nodes import odf, served
 from servers import S3Server
 
 from storage.layout import EXCHANGE
@@ -54,19 +57,97 @@ session.stop()
 """
 
 
-def test_executors_elsewhere_read_and_write_the_bucket(
-    s3: S3Server, s3_bucket_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+ROWS = 120_000  # two batches are more than one task sorts
+SNAPSHOT = {
+    "kind": "DatasetSnapshot",
+    "version": 1,
+    "content": {
+        "name": "readings",
+        "kind": "Root",
+        "metadata": [
+            {
+                "kind": "AddPushSource",
+                "sourceName": "default",
+                "read": {"kind": "Csv", "header": True, "schema": {"fields": [
+                    {"name": "id", "type": "Int64"}, {"name": "at", "type": "Timestamp"}]}},
+                "merge": {"kind": "Ledger", "primaryKey": ["id"]},
+            },
+            {"kind": "SetVocab", "eventTimeColumn": "at"},
+        ],
+    },
+}  # fmt: skip
+PATIENCE_S = 240
+EXECUTOR = "executor"
+"""How executors, and nobody else, call themselves when they ask the bucket."""
+
+
+@pytest.fixture(scope="module")
+def cluster(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A master and two workers, whose executors know how to open the bucket."""
     from spark_cluster import spark_cluster
 
-    log_in(monkeypatch, s3)
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with pytest.MonkeyPatch.context() as patch:
+        log_in(patch, s3)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYTHONPATH", str(ROOT))
+        folder = tmp_path_factory.mktemp("cluster")
+        with spark_cluster(folder, AWS_EXECUTION_ENV=EXECUTOR) as master:
+            yield master
+
+
+def test_executors_elsewhere_read_and_write_the_bucket(
+    cluster: str, s3_bucket_url: str, tmp_path: Path
+) -> None:
     place = fresh_location(s3_bucket_url)
     url = f"s3+{place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
-    with spark_cluster(tmp_path) as master:
-        work = [sys.executable, "-c", WORK, master, url, str(tmp_path)]
-        done = subprocess.run(work, capture_output=True, text=True, timeout=300, check=False)
+    work = [sys.executable, "-c", WORK, cluster, url, str(tmp_path)]
+    done = subprocess.run(work, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("executors") == 2
     assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []
+
+
+def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_themselves(
+    cluster: str, s3: S3Server, s3_bucket_url: str, tmp_path: Path
+) -> None:
+    place = fresh_location(s3_bucket_url)
+    with fault_proxy(s3.endpoint) as proxy:
+        settings = {
+            "ODF_NODE_OBJECTS_URL": f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/"),
+            "ODF_NODE_SPARK_MASTER": cluster,
+            "ODF_NODE_INGEST_WAIT_S": str(PATIENCE_S),
+            "ODF_NODE_MERGE_STATE_BYTES": "0",  # nothing of the history is kept by the worker
+        }
+        with served(tmp_path / "node", **settings) as node, node.http(node.token()) as api:
+            assert api.post("/datasets", json=SNAPSHOT).status_code == 201
+            added = [_post(api, range(at, at + ROWS))["rowsAdded"] for at in (0, ROWS // 2)]
+            odf("pull", f"odf+{node.url}/readings", tmp_path / "copy")
+        asked = _asked_by_executors(proxy)
+    assert added == [ROWS, ROWS // 2]
+    odf("verify", tmp_path / "copy")
+    assert asked >= {("GET", "data"), ("GET", EXCHANGE), ("PUT", EXCHANGE)}
+    assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []
+
+
+def _post(api, numbers):
+    rows = "".join(f"{n},2024-01-01T00:00:00Z\n" for n in numbers)
+    answer = api.post(
+        "/readings/ingest",
+        content=f"id,at\n{rows}".encode(),
+        headers={"content-type": "text/csv"},
+        timeout=PATIENCE_S,
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def _asked_by_executors(proxy: FaultProxy) -> set[tuple[str, str]]:
+    """Methods, and the part of the layout they were for."""
+    asked = zip(proxy.seen, proxy.agents, strict=True)
+    requests = [what.split() for what, who in asked if f"exec-env/{EXECUTOR}" in who]
+    return {
+        (method, part)
+        for method, path in requests
+        for part in (EXCHANGE, "data")
+        if f"/{part}/" in path
+    }

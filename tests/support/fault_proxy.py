@@ -122,6 +122,8 @@ class FaultProxy:
         self.url = url
         self.always: str | None = None
         self.seen: list[str] = []
+        self.agents: list[str] = []
+        """Who asked, beside what was `seen`."""
         self._plan: deque[str] = deque()
 
     def then(self, *faults: str) -> None:
@@ -132,9 +134,11 @@ class FaultProxy:
         self._plan.clear()
         self.always = None
         self.seen.clear()
+        self.agents.clear()
 
-    def take(self, request: str) -> Callable[[Forward, Send], None]:
+    def take(self, request: str, agent: str = "") -> Callable[[Forward, Send], None]:
         self.seen.append(request)
+        self.agents.append(agent)
         try:
             return _ALL[self.always or self._plan.popleft()]
         except IndexError:
@@ -164,7 +168,8 @@ class _Handler(socketserver.StreamRequestHandler):
         def forward() -> Answer:
             return _ask(server.upstream, line[0], line[1], headers.items(), body)
 
-        server.proxy.take(f"{line[0]} {line[1]}")(forward, self._send)
+        agent = headers.get("user-agent", "")
+        server.proxy.take(f"{line[0]} {line[1]}", agent)(forward, self._send)
         return True
 
     def _send(self, raw: bytes) -> None:

@@ -1,12 +1,12 @@
-"""A node and its worker whose objects are in a bucket: nothing but the index is local."""
+"""A node and its worker on every pair: what is ingested is where it was told to be."""
 
 from __future__ import annotations
 
 import pytest
-from buckets import fresh_location
-from nodes import odf, served
+from backends import BACKENDS
+from nodes import odf
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
 
 FIELDS = [{"name": "id", "type": "Int64"}, {"name": "at", "type": "Timestamp"}]
 SNAPSHOT = {
@@ -28,14 +28,8 @@ SNAPSHOT = {
 }
 
 
-def test_rows_are_ingested_read_pulled_and_verified(s3, s3_bucket_url, tmp_path):
-    where = fresh_location(s3_bucket_url)
-    env = {
-        "ODF_NODE_OBJECTS_URL": f"s3+{where.endpoint}/{where.bucket}/{where.prefix}",
-        "AWS_ACCESS_KEY_ID": s3.access_key,
-        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
-    }
-    with served(tmp_path / "node", **env) as node, node.http(node.token()) as api:
+def test_rows_are_ingested_read_pulled_and_verified(node, pair, tmp_path):
+    with node.http(node.token()) as api:
         assert api.post("/datasets", json=SNAPSHOT).status_code == 201
         for rows in (
             "1,2024-01-01T00:00:00Z\n",
@@ -46,10 +40,13 @@ def test_rows_are_ingested_read_pulled_and_verified(s3, s3_bucket_url, tmp_path)
         assert receipt["rowsKnown"] == 1
         assert [row["id"] for row in api.get("/readings/tail").json()["data"]] == [1, 2]
         odf("pull", f"odf+{node.url}/readings", tmp_path / "copy", "--token", node.token())
-        odf("verify", tmp_path / "copy")
-        objects = _files_of(tmp_path / "copy" / "data") | _files_of(tmp_path / "copy" / "blocks")
-        assert len(objects) >= 5
-        assert not objects & _files_of(node.data)
+    odf("verify", tmp_path / "copy")
+    objects = _files_of(tmp_path / "copy" / "data") | _files_of(tmp_path / "copy" / "blocks")
+    assert len(objects) >= 5
+    in_postgres, in_bucket = BACKENDS[pair]
+    kept = _files_of(node.data)
+    assert objects.isdisjoint(kept) if in_bucket else objects <= kept
+    assert ("node.db" in kept) != in_postgres
 
 
 def _files_of(folder):
