@@ -29,13 +29,14 @@ from storage.history import receipt as history_receipt
 from storage.stores import Stores
 from storage.tracing import span
 from storage.trouble import Unavailable
-from storage.values import DatasetEntry, Failed, Job, JobEnd, JobOutcome, Succeeded
+from storage.values import DatasetEntry, Failed, Job, JobEnd, JobId, JobOutcome, Succeeded
 
 from .compact.run import run_compaction
 from .engine import exchange
 from .ingest.bench import Bench
 from .ingest.group import Batch, IngestGroup
 from .ingest.poll import run_poll
+from .ingest.several import run_several
 from .lease import held
 from .log import LOGGER, line
 from .meter import Meter
@@ -48,6 +49,8 @@ P = TypeVar("P")
 
 TOGETHER = {ingest_job.KIND: 128}
 """Jobs of one dataset that are run together, by kind."""
+DATASETS_AT_ONCE = 32
+"""Datasets whose small posts are taken together."""
 MAX_ATTEMPTS = 5
 """A job that took down so many workers, or as often met a part of the node that was away, is
 given up."""
@@ -97,23 +100,56 @@ class Worker:
         """Run jobs until asked to stop; with `once`, until none is left."""
         with self.stores.bell.listen(Topic.WORK) as bell:
             while not self.stop.is_set():
-                group = self._claim()
-                if group:
-                    self.run(group)
+                groups = self._claim()
+                if len(groups) > 1:
+                    self.run_several(groups)
+                elif groups:
+                    self.run(groups[0])
                 elif once:
                     return
                 else:
                     bell.wait(self.longest_pause_s)
 
-    def _claim(self) -> Sequence[Job]:
+    def _claim(self) -> Sequence[Sequence[Job]]:
         try:
-            return self.stores.jobs.claim_group(
-                self.name, KINDS, lease=self.lease, together=TOGETHER
+            return self.stores.jobs.claim_groups(
+                self.name, KINDS, lease=self.lease, together=TOGETHER, groups=DATASETS_AT_ONCE
             )
         except Exception:  # a busy or restarting database: ask again
             LOGGER.exception("claim failed")
             self.stop.wait(1.0)
             return ()
+
+    def run_several(self, groups: Sequence[Sequence[Job]]) -> None:
+        """Run small claimed jobs of several datasets together, what cannot be one by one."""
+        every = [job for group in groups for job in group]
+        with held(self.stores.jobs, every, self.name, lease=self.lease) as meters:
+            ended = self._run_together(groups, meters)
+            for group in groups:
+                if left := [job for job in group if job.id not in ended]:
+                    self.run(left)
+
+    def _run_together(
+        self, groups: Sequence[Sequence[Job]], meters: Mapping[str, Meter]
+    ) -> set[JobId]:
+        """The jobs that came to their end together; whatever keeps others from it comes up again
+        when they are run."""
+        began = time.monotonic()
+        every = {job.id: job for group in groups for job in group}
+        ended: set[JobId] = set()
+        try:
+            batches = [[self._batch(job, meters) for job in group] for group in groups]
+            ends = run_several(
+                self.stores, self.bench, batches, worker=self.name, failure=self._failure
+            )
+            for end in ends:
+                ended.add(end.job)
+                self._log(every[end.job], end.outcome, time.monotonic() - began)
+        except EngineGone:
+            raise
+        except Exception as error:
+            LOGGER.warning(line("not run together", jobs=len(every), message=str(error)))
+        return ended
 
     def run(self, group: Sequence[Job]) -> None:
         """Run claimed jobs of one dataset and report their outcome. Raises `EngineGone` only."""
@@ -182,9 +218,7 @@ class Worker:
         batches = []
         for job in group:
             try:
-                self._check_attempts(job)
-                payload = self._payload(job, ingest_job.payload_of)
-                batches.append(Batch(job=job, payload=payload, meter=meters[job.id]))
+                batches.append(self._batch(job, meters))
             except NodeError as error:
                 end = JobEnd(job.id, self.name, self._failure(job, error))
                 self._finish(end)
@@ -209,6 +243,12 @@ class Worker:
                 with suppress(LeaseLost):  # of those that have ended
                     self.stores.jobs.finish(batch.job.id, self.name, outcome)
                     yield JobEnd(batch.job.id, self.name, outcome)
+
+    def _batch(self, job: Job, meters: Mapping[str, Meter]) -> Batch:
+        """Raises `JobAbandoned`, `MalformedJob`."""
+        self._check_attempts(job)
+        payload = self._payload(job, ingest_job.payload_of)
+        return Batch(job=job, payload=payload, meter=meters[job.id])
 
     def _finish(self, end: JobEnd) -> None:
         try:

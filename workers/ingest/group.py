@@ -55,7 +55,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class _Ready:
+class Ready:
     """Batches that are planned, from the first that waits on, and what they come to."""
 
     ends: list[JobEnd] = field(default_factory=list)
@@ -92,7 +92,7 @@ class IngestGroup:
                     conflicts += 1
                     if conflicts < self._bench.commit_attempts:
                         continue
-                    ready = _Ready([self._end(waiting[0], self._failure(waiting[0].job, conflict))])
+                    ready = Ready([self._end(waiting[0], self._failure(waiting[0].job, conflict))])
                     self._commit(ready, waiting)
                 except LeaseLost as lost:
                     waiting = [batch for batch in waiting if batch.job.id != lost.job]
@@ -101,11 +101,28 @@ class IngestGroup:
             waiting = waiting[len(ready.ends) :]
             yield from ready.ends
 
-    def _plan(self, waiting: list[Batch], folder: Path) -> _Ready:
+    def joined_only(
+        self, batches: Sequence[Batch], state: ChainState, folder: Path
+    ) -> Ready | None:
+        """All of the batches on the head of `state`, to be committed by the caller; None unless
+        they are good and share a slice."""
+        ready = Ready()
+        for number, batch in enumerate(batches):
+            try:
+                part = self._part(batch, state, folder / str(number))
+            except Exception:  # planned alone, it will say why
+                return None
+            if part is None:
+                return None
+            ready.joined.append((batch, part))
+        self._join(ready, state, folder)
+        return ready if ready.blocks else None
+
+    def _plan(self, waiting: list[Batch], folder: Path) -> Ready:
         """As many batches as may be committed together; lost ones leave `waiting`."""
         began = time.monotonic()
         base = state = self._dataset.state()
-        ready = _Ready()
+        ready = Ready()
         for number, batch in enumerate(list(waiting)):
             if (ready.ends or ready.joined) and time.monotonic() - began > TOGETHER_S:
                 break
@@ -143,7 +160,7 @@ class IngestGroup:
         extras = push_extras(state, payload, bench)
         return part_of(self._dataset, plan, path, bench, scratch, extras)
 
-    def _join(self, ready: _Ready, state: ChainState, folder: Path) -> ChainState:
+    def _join(self, ready: Ready, state: ChainState, folder: Path) -> ChainState:
         """Bring those that share a slice to their end; the state with them."""
         if not ready.joined:
             return state
@@ -172,7 +189,7 @@ class IngestGroup:
         return Succeeded(ingest_job.to_json(told), kept)
 
     def _batch(
-        self, batch: Batch, state: ChainState, base: ChainState, scratch: Path, ready: _Ready
+        self, batch: Batch, state: ChainState, base: ChainState, scratch: Path, ready: Ready
     ) -> ChainState | None:
         """Plan one batch; the state with it, None if what is ready has to be committed first."""
         payload = batch.payload
@@ -206,7 +223,7 @@ class IngestGroup:
         upload = Multihash.parse(batch.payload.upload)
         return local_file(self._dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
 
-    def _commit(self, ready: _Ready, waiting: list[Batch]) -> None:
+    def _commit(self, ready: Ready, waiting: list[Batch]) -> None:
         """All that is ready, by one move of the head. Raises `RefConflict`, `LeaseLost`."""
         if not ready.blocks:
             for end in list(ready.ends):

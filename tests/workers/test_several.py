@@ -1,0 +1,162 @@
+"""Small posts to several datasets are committed by one transaction, and stay apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.metadata.events import SetInfo
+from protocol.metadata.reading import MergeStrategyLedger
+from protocol.multihash import Multihash
+from storage import ingest_job
+from storage.config import StoreSettings, memory_stores, open_stores
+from storage.dataset import Dataset
+from storage.ingest_job import IngestPayload, IngestReceipt
+from storage.stores import Stores
+from storage.trouble import Unavailable
+from storage.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
+from tests.workers.datasets import created, now
+from workers.ingest.bench import Bench
+from workers.main import Worker
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+    if request.param == "memory":
+        yield memory_stores()
+        return
+    opened = open_stores(StoreSettings(data=tmp_path / "node"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def worker(stores: Stores, tmp_path: Path) -> Worker:
+    """Without Spark: rows that are only appended do without."""
+    none: Any = None
+    bench = Bench(session=none, engine=none, objects=stores.objects, scratch=tmp_path)
+    return Worker(
+        stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
+    )
+
+
+def post(stores: Stores, dataset: Dataset, *rows: int, body: bytes | None = None) -> JobId:
+    content = body or "".join(json.dumps({"n": n}) + "\n" for n in rows).encode()
+    payload = ingest_job.to_json(IngestPayload(upload=str(Multihash.of(content))))
+    return stores.jobs.submit(
+        JobSpec(ingest_job.KIND, dataset.id, payload, lock=str(dataset.id), body=content)
+    )
+
+
+def begun(stores: Stores, worker: Worker, count: int) -> list[Dataset]:
+    """Datasets that have a schema and a row."""
+    datasets = [created(stores, number=number + 1) for number in range(count)]
+    for dataset in datasets:
+        post(stores, dataset, 0)
+    worker.work(once=True)
+    return datasets
+
+
+def told(stores: Stores, job: JobId) -> tuple[int | None, int | None, str]:
+    outcome = stores.jobs.get(job).outcome
+    assert isinstance(outcome, Succeeded), outcome
+    receipt: IngestReceipt = ingest_job.receipt_of(outcome.result)
+    return receipt.offset_start, receipt.offset_end, receipt.head
+
+
+@contextmanager
+def moves_of(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[Any]]]:
+    """Datasets of every transaction that moved several heads."""
+    seen: list[list[Any]] = []
+    move_all = stores.refs.move_all
+
+    def watched(wanted: Any) -> Any:
+        refused = move_all(wanted)
+        seen.append([m.dataset for m, error in zip(wanted, refused, strict=True) if not error])
+        return refused
+
+    monkeypatch.setattr(stores.refs, "move_all", watched)
+    yield seen
+
+
+def test_posts_of_several_datasets_share_a_transaction_and_keep_their_receipts(
+    worker: Worker, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = begun(stores, worker, 3)
+    jobs = [[post(stores, d, 1, 2), post(stores, d, 3)] for d in datasets]
+    ended: list[Job] = []
+    worker.on_end = lambda job, *_: ended.append(job)
+    with moves_of(stores, monkeypatch) as seen:
+        worker.work(once=True)
+    assert seen == [[d.id for d in datasets]]
+    for dataset, (first, second) in zip(datasets, jobs, strict=True):
+        head = str(dataset.head())
+        assert told(stores, first) == (1, 2, head)
+        assert told(stores, second) == (3, 3, head)
+        assert stores.objects.read_ref(dataset.id, "head") == dataset.head()
+    assert {job.id for job in ended} == {job for pair in jobs for job in pair}
+
+
+def test_what_cannot_go_together_goes_alone(
+    worker: Worker, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, bad, last = begun(stores, worker, 3)
+    new = created(stores, number=9)
+    ledger = created(stores, number=8, merge=MergeStrategyLedger(primary_key=("n",)))
+    jobs = [post(stores, d, 5) for d in (first, last, new, ledger)]
+    broken = post(stores, bad, body=b"{broken\n")
+    good = post(stores, bad, 6)
+    with moves_of(stores, monkeypatch) as seen:
+        worker.work(once=True)
+    assert [first.id, last.id] in seen
+    assert [told(stores, job)[:2] for job in jobs] == [(1, 1), (1, 1), (0, 0), (0, 0)]
+    assert isinstance(stores.jobs.get(broken).outcome, Failed)
+    assert told(stores, good)[:2] == (1, 1)
+
+
+def test_who_was_first_elsewhere_and_who_was_cancelled_keep_nobody_else_waiting(
+    worker: Worker, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, raced, cancelled = begun(stores, worker, 3)
+    jobs = [post(stores, dataset, 7) for dataset in (first, raced, cancelled)]
+    move_all = stores.refs.move_all
+
+    def late(wanted: Any) -> Any:
+        monkeypatch.setattr(stores.refs, "move_all", move_all)
+        from protocol.chain.author import author
+
+        state = raced.state()
+        assert state.head is not None
+        blocks, _ = author(state, [SetInfo(description="first")], system_time=now())
+        raced.commit(blocks, expected=state.head)
+        stores.jobs.cancel(jobs[2])
+        return move_all(wanted)
+
+    monkeypatch.setattr(stores.refs, "move_all", late)
+    before = cancelled.head()
+    worker.work(once=True)
+    assert [told(stores, job)[:2] for job in jobs[:2]] == [(1, 1), (1, 1)]
+    assert stores.jobs.get(jobs[2]).status is JobStatus.CANCELLED
+    assert cancelled.head() == before
+    assert [type(block.event).__name__ for block in raced.blocks()][-2:] == ["SetInfo", "AddData"]
+
+
+def test_an_outage_after_the_commit_doubles_nothing(
+    worker: Worker, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = begun(stores, worker, 3)
+    jobs = [post(stores, dataset, 7) for dataset in datasets]
+
+    def away(*_: Any) -> None:
+        raise Unavailable("the store is away")
+
+    monkeypatch.setattr(type(stores), "mirror_heads", away)
+    worker.work(once=True)
+    assert [told(stores, job)[:2] for job in jobs] == [(1, 1)] * 3
+    assert [len(dataset.blocks()) for dataset in datasets] == [5] * 3

@@ -1,0 +1,99 @@
+"""Small posts to several datasets: read one after the other, committed by one transaction.
+
+Each dataset has its own slice, block and compare-and-swap, as if it were alone; shared is what
+costs by the transaction and by the wait for the disk. Only what can share a slice (`joined.py`)
+comes this way. Whatever cannot, or goes wrong, is left to `group.py`, which says why.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from protocol.chain.state import ChainState
+from protocol.errors import NodeError
+from protocol.identity import DatasetRef
+from storage.commits import Commit, commit_all
+from storage.context import part_of
+from storage.dataset import Dataset
+from storage.stores import Stores
+from storage.tracing import span
+from storage.values import JobEnd
+
+from .bench import Bench
+from .group import Batch, Failure, IngestGroup, Ready
+from .run import put_slices
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one dataset has to commit."""
+
+    dataset: Dataset
+    ready: Ready
+
+    def commit(self, bench: Bench) -> Commit:
+        expected = self.ready.blocks[0].prev
+        if expected is None:
+            raise AssertionError("unreachable: a batch continues a chain")
+        return Commit(
+            dataset=self.dataset,
+            blocks=self.ready.blocks,
+            expected=expected,
+            ended=self.ready.ends,
+            put_objects=partial(put_slices, self.dataset, self.ready.slices, bench),
+        )
+
+
+def run_several(
+    stores: Stores,
+    bench: Bench,
+    groups: Sequence[Sequence[Batch]],
+    *,
+    worker: str,
+    failure: Failure,
+) -> Iterator[JobEnd]:
+    """Bring groups of different datasets to their end; the ends of those for which that worked.
+
+    Raises what is not about one dataset; some may have ended all the same.
+    """
+    with tempfile.TemporaryDirectory(prefix="ingest-", dir=bench.scratch) as folder:
+        shares = []
+        for number, (group, (dataset, state)) in enumerate(_heads(stores, groups)):
+            ingest = IngestGroup(dataset, bench, worker=worker, finish=_none, failure=failure)
+            place = Path(folder) / str(number)
+            place.mkdir()
+            first = group[0].job
+            with (
+                span(f"job {first.spec.kind}", "consumer", first.spec.trace) as trace,
+                part_of(trace or first.spec.trace, dataset=str(dataset.id), job=first.id),
+            ):
+                ready = ingest.joined_only(group, state, place)
+            if ready is not None:
+                shares.append(_Share(dataset, ready))
+        refused = commit_all(stores, [share.commit(bench) for share in shares])
+    for share, error in zip(shares, refused, strict=True):
+        if error is None:
+            yield from share.ready.ends
+
+
+def _heads(
+    stores: Stores, groups: Sequence[Sequence[Batch]]
+) -> list[tuple[Sequence[Batch], tuple[Dataset, ChainState]]]:
+    """The groups whose datasets can be read, and where those are, by one look at the index."""
+    found = []
+    with stores.reading_once():
+        for group in groups:
+            with suppress(NodeError, ValueError):
+                dataset = stores.dataset(DatasetRef.parse(str(group[0].job.spec.dataset)))
+                found.append((group, (dataset, dataset.state())))
+    return found
+
+
+def _none(end: JobEnd) -> None:
+    """All ends come with a commit."""
+    raise AssertionError(f"unreachable: job {end.job} ends with a head move")
