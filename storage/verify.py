@@ -152,15 +152,16 @@ def _read_block(
     except NotFound:
         message = "the block is not there"
         return None, _block_problem(block_hash, number, BLOCK_NOT_FOUND, message)
-    actual, problem = Multihash.of(raw), None
-    if actual != block_hash:
-        message = f"the block's bytes hash to {actual}"
-        problem = _block_problem(block_hash, number, "HashMismatch", message)
+    actual, block, unreadable = Multihash.of(raw), None, None
     try:
-        return decode_block(raw), problem
+        block = decode_block(raw)
+        number = block.sequence_number if number is None else number  # of a head: what it says
     except BadInput as error:
         unreadable = _block_problem(block_hash, number, type(error).__name__, error.message)
-        return None, problem or unreadable
+    if actual != block_hash:
+        message = f"the block's bytes hash to {actual}"
+        return block, _block_problem(block_hash, number, "HashMismatch", message)
+    return block, unreadable
 
 
 def _within(newest_first: list[Multihash], interval: Interval, *, whole: bool) -> set[Multihash]:

@@ -140,6 +140,14 @@ def test_every_broken_rule_is_listed() -> None:
     ]
 
 
+def test_a_changed_head_that_can_still_be_read_is_numbered_as_it_says() -> None:
+    made = DatasetMaker().play(["Seed"])
+    made.add(infos("a description")[0])
+    content = made.source.objects[ObjectKind.BLOCK, made.blocks[1].hash]
+    made.source.objects[ObjectKind.BLOCK, made.blocks[1].hash] = content.replace(b"descr", b"DESCR")
+    assert reasons(verify_chain(made.source)) == [("HashMismatch", 1)]
+
+
 def test_a_missing_block_is_reported_and_what_lies_behind_it_is_still_checked() -> None:
     made = root()
     del made.source.objects[ObjectKind.BLOCK, made.blocks[1].hash]
