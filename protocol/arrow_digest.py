@@ -9,6 +9,9 @@ child have nulls in the same batch, their validity bits are OR-ed, so a value is
 where both say so. Hence batches matter below structs, and files with structs are digested in
 windows of 10 000 rows. Flat columns may be cut anywhere.
 
+Columns of a file know nothing of each other, so each is read, laid out and hashed by itself where
+the file allows it.
+
 Arrays are trusted to be valid, as the Parquet reader makes them; call
 `batch.validate(full=True)` first on Arrow IPC from a stranger.
 Source: ODF "Logical hash"; struct nulls and fixed-size values as the reference computes them.
@@ -18,12 +21,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import types
 
+from .arrow_columns import Coded, Column, Columns, Reopen
 from .arrow_values import (
     is_binary,
     is_list,
@@ -46,6 +51,8 @@ if TYPE_CHECKING:
 
 Run = Callable[[Iterable[Callable[[], None]]], None]
 """Runs independent jobs to their end, in any order, in any thread."""
+Look = Callable[[str, pa.Array], None]
+"""Is shown the values of a column, a window at a time."""
 
 FILE_WINDOW_ROWS = 10_000
 """Rows of one batch when a data file is digested; fixed by the reference."""
@@ -82,8 +89,8 @@ def in_order(jobs: Iterable[Callable[[], None]]) -> None:
         job()
 
 
-def ignored(_: pa.RecordBatch) -> None:
-    """Look at no rows."""
+def ignored(_: str, __: pa.Array) -> None:
+    """Look at no values."""
 
 
 class ArrowDigest:
@@ -104,8 +111,22 @@ class ArrowDigest:
         self._run = run
         self._head = hashlib.sha3_256()
         self._columns: list[Any] = []
+        self._firsts: list[int] = []
+        """Where the states of each column of the schema begin."""
         for field in schema:
+            self._firsts.append(len(self._columns))
             self._start(field, 0)
+
+    def feed(self, place: int, column: Any) -> None:
+        """Feed the next values of one column alone. Other threads may feed other columns."""
+        states = iter(self._columns[self._firsts[place] :])
+        if len(column):
+            for leaf, valid in self._leaves(column, None, self.schema.names[place]):
+                _job(next(states), leaf, valid)()
+
+    def feed_bytes(self, place: int, values: Any) -> None:
+        """The same for values of one leaf that are laid out as they are hashed."""
+        self._columns[self._firsts[place]].update(values)
 
     def update(self, batch: pa.RecordBatch, *beside: Callable[[], None]) -> None:
         """Feed the rows of one batch. What else is to be done in the same run goes first.
@@ -158,7 +179,8 @@ class ArrowDigest:
             raise UnsupportedColumn(name, array.type)
         own = validity(array)
         if above is not None and own is not None:
-            self.indeterminate |= bool((above != own).any())
+            if (above != own).any():  # set only, since other threads may do so
+                self.indeterminate = True
             own = or_none(above | own)
         elif own is None:
             own = above
@@ -184,12 +206,17 @@ def logical_hash_of(file: pq.ParquetFile, *, run: Run = in_order) -> Multihash:
 
 
 def digest_of(
-    file: pq.ParquetFile, *, run: Run = in_order, look: Callable[[pa.RecordBatch], None] = ignored
+    file: pq.ParquetFile,
+    *,
+    run: Run = in_order,
+    look: Look = ignored,
+    reopen: Reopen | None = None,
 ) -> ArrowDigest:
-    """The digest of a data slice, in windows of 10 000 rows from its start if it has structs.
+    """The digest of a data slice, structs in windows of 10 000 rows from its start.
 
-    Ask its `indeterminate` before calling a mismatch damage. `look` is shown all rows as they
-    pass, in order.
+    Ask its `indeterminate` before calling a mismatch damage. `look` is shown the values of all
+    columns as they pass, each column in order. Where the file can be opened again, columns are
+    read one by one, which is faster; a stream has one reader.
 
     Raises:
         UnsupportedColumn: a column type without a digest.
@@ -197,20 +224,41 @@ def digest_of(
     """
     try:
         digest = ArrowDigest(file.schema_arrow, run=run)
-        nested = any(types.is_struct(storage_type(field.type)) for field in digest.schema)
-        rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
-        digest.update_all(_shown(windows(file.iter_batches(rows, use_threads=False), rows), look))
+        if reopen is None:
+            digest.update_all(_batches(file, look))
+        else:
+            columns = Columns(file, reopen)
+            longest_first = sorted(columns.all, key=attrgetter("size"), reverse=True)
+            run([partial(_digest_column, digest, columns, each, look) for each in longest_first])
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UnreadableSlice(f"the data slice cannot be read: {str(error)[:200]}") from None
     return digest
 
 
-def _shown(
-    batches: Iterator[pa.RecordBatch], look: Callable[[pa.RecordBatch], None]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        look(batch)
+def _batches(file: pq.ParquetFile, look: Look) -> Iterator[pa.RecordBatch]:
+    nested = any(types.is_struct(storage_type(field.type)) for field in file.schema_arrow)
+    rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
+    for batch in windows(file.iter_batches(rows, use_threads=False), rows):
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            look(name, values)
         yield batch
+
+
+def _digest_column(digest: ArrowDigest, columns: Columns, column: Column, look: Look) -> None:
+    nested = types.is_struct(storage_type(column.type))
+    rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
+    coded, count = Coded(rows), 0
+    batches = columns.batches(column, rows)
+    for batch in windows(batches, rows) if nested else batches:
+        values = batch.column(0)
+        look(column.name, values)
+        if column.coded:
+            digest.feed_bytes(column.place, coded.stream(values))
+        else:
+            digest.feed(column.place, values)
+        count += len(values)
+    if count != columns.rows:
+        raise UnreadableSlice(f"column {column.name!r} has {count} values for {columns.rows} rows")
 
 
 def windows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -68,7 +68,7 @@ def stream(array: Any, valid: Bits | None) -> Any:
         items = _items(array)
         return _framed(*_bounds(array, items), stream(items, validity(items)), valid)
     if is_binary(array_type) or is_text(array_type):
-        offsets, data = _text_buffers(array)
+        offsets, data = text_buffers(array)
         return _framed(np.diff(offsets), offsets, data, valid)
     return _numbers(array, valid)
 
@@ -81,7 +81,7 @@ def _sizes(array: Any, valid: Bits | None) -> Sizes | int:
     if is_list(array_type):
         sizes: Any = np.diff(_bounds(array, _items(array))[1]) + COUNT_BYTES
     elif is_binary(array_type) or is_text(array_type):
-        sizes = np.diff(_text_buffers(array)[0]) + COUNT_BYTES
+        sizes = np.diff(text_buffers(array)[0]) + COUNT_BYTES
     else:
         sizes = array_type.bit_width // 8
     return sizes if valid is None else np.where(valid, sizes, 1)
@@ -198,7 +198,7 @@ def _without_nulls(
     """The same values without the bytes that hide below nulls."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     values = pa.Array.from_buffers(pa.large_binary(), len(valid), buffers)
-    return _text_buffers(values.filter(pa.array(valid)))
+    return text_buffers(values.filter(pa.array(valid)))
 
 
 # --- Arrow buffers --------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def validity(array: Any) -> Bits | None:
     return _bits(array.buffers()[0], array.offset, len(array))
 
 
-def _text_buffers(array: Any) -> tuple[npt.NDArray[Any], Any]:
+def text_buffers(array: Any) -> tuple[npt.NDArray[Any], Any]:
     """Offsets of the visible values, and the bytes they point into."""
     if types.is_fixed_size_binary(array.type):
         width = array.type.byte_width
@@ -254,3 +254,9 @@ def _text_buffers(array: Any) -> tuple[npt.NDArray[Any], Any]:
     _, offsets, data = array.buffers()
     start = array.offset * number.itemsize
     return np.frombuffer(offsets, number, len(array) + 1, start), data or b""
+
+
+def bytes_of(array: Any) -> memoryview:
+    """The visible values of text or bytes, one behind the other."""
+    offsets, data = text_buffers(array)
+    return memoryview(data)[int(offsets[0]) : int(offsets[-1])]

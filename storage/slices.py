@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
+from protocol.arrow_columns import Reopen
 from protocol.arrow_digest import Run, UnreadableSlice, UnsupportedColumn, digest_of, in_order
 from protocol.metadata.data import DataSlice
 
@@ -40,13 +41,20 @@ def check_slice(
         file = pq.ParquetFile(stream)
         offsets = _Offsets(file.schema_arrow, offset_column, declared)
         wrong_count = _check_count(file, declared)
-        logical = _check_logical_hash(file, declared, offsets, run)
+        logical = _check_logical_hash(file, _reopens(stream), declared, offsets, run)
         return [*(wrong_count or offsets.found()), *logical]
     except UnreadableSlice as error:
         return [Finding(reason="UnreadableSlice", message=error.message)]
     except (pa.ArrowException, OSError, ValueError) as error:
         message = f"the slice is no readable Parquet file: {str(error)[:200]}"
         return [Finding(reason="UnreadableSlice", message=message)]
+
+
+def _reopens(stream: Any) -> Reopen | None:
+    """A buffer has any number of readers, a file one."""
+    if not isinstance(stream, pa.Buffer):
+        return None
+    return lambda names: pq.ParquetFile(stream, read_dictionary=names)
 
 
 def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
@@ -72,10 +80,9 @@ class _Offsets:
         elif not types.is_integer(schema.field(column).type):
             self.problem = f"the offset column {column!r} is not of an integer type"
 
-    def look(self, batch: pa.RecordBatch) -> None:
-        if self._column is None or self.problem is not None:
+    def look(self, column: str, values: pa.Array) -> None:
+        if column != self._column or self.problem is not None:
             return
-        values = batch.column(self._column)
         if values.null_count:
             self.problem = "the offset column has nulls"
             return
@@ -93,7 +100,7 @@ class _Offsets:
             return
         self._next = self._first
         for batch in file.iter_batches(batch_size=WINDOW_ROWS, columns=[self._column]):
-            self.look(batch)
+            self.look(self._column, batch.column(0))
 
     def found(self) -> list[Finding]:
         if self.problem is None:
@@ -102,11 +109,11 @@ class _Offsets:
 
 
 def _check_logical_hash(
-    file: Any, declared: DataSlice, offsets: _Offsets, run: Run
+    file: Any, reopen: Reopen | None, declared: DataSlice, offsets: _Offsets, run: Run
 ) -> list[Finding]:
     """Rows are read once: `offsets` are shown them on the way."""
     try:
-        digest = digest_of(file, run=run, look=offsets.look)
+        digest = digest_of(file, run=run, look=offsets.look, reopen=reopen)
     except UnsupportedColumn as error:
         offsets.look_alone(file)
         return [Finding(reason="UnsupportedColumn", message=error.message, certain=False)]

@@ -8,9 +8,10 @@ are large, since readers pay for each: `pieces` gathers them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def described(path: Path, start: int) -> DataSlice:
     """Hashes, size and offsets from `start`, taken from the file as it lies there."""
     small = path.stat().st_size < SMALL_BYTES
     with pq.ParquetFile(path) as file, nullcontext(in_order) if small else threaded() as run:
-        logical = digest_of(file, run=run).finish()
+        logical = digest_of(file, run=run, reopen=partial(_reopened, path)).finish()
         rows = file.metadata.num_rows
     return DataSlice(
         logical_hash=logical,
@@ -187,6 +188,10 @@ def described(path: Path, start: int) -> DataSlice:
         offset_interval=OffsetInterval(start=start, end=start + rows - 1),
         size=path.stat().st_size,
     )
+
+
+def _reopened(path: Path, dictionaries: Sequence[str]) -> pq.ParquetFile:
+    return pq.ParquetFile(path, read_dictionary=dictionaries)
 
 
 def file_hash(path: Path) -> Multihash:

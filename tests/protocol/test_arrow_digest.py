@@ -6,12 +6,14 @@ import base64
 import io
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from protocol.arrow_columns import Columns
 from protocol.arrow_digest import (
     ArrowDigest,
     SchemaDiffers,
@@ -22,6 +24,7 @@ from protocol.arrow_digest import (
     logical_hash_of,
 )
 from protocol.arrow_values import stream, validity
+from storage.hashing import threaded
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[
     "vectors"
@@ -201,3 +204,29 @@ def test_what_hides_below_a_null_is_not_hashed() -> None:
     assert logical_hash([pa.record_batch([hiding], schema=schema)], schema) == logical_hash(
         [plain], schema
     )
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_text_in_dictionaries_has_the_hash_of_its_values(threads: int) -> None:
+    """Row groups with dictionaries of their own, nulls, empty words, bytes, a column of nulls."""
+    rows = 300
+    words = [None if n % 7 == 0 else "w" * (n % 5) + str(n // 100) for n in range(rows)]
+    table = pa.table(
+        {
+            "words": words,
+            "nothing": pa.array([None] * rows, pa.string()),
+            "raw": pa.array([None if w is None else w.encode() for w in words], pa.binary()),
+            "numbers": pa.array(range(rows), pa.int32()),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=100, version="1.0", store_schema=False)
+    content = sink.getvalue()
+
+    def reopen(names: Sequence[str]) -> pq.ParquetFile:
+        return pq.ParquetFile(content, read_dictionary=names)
+
+    with threaded(threads) as run, pq.ParquetFile(content) as file:
+        assert all(column.coded for column in Columns(file, reopen).all[:3])
+        found = digest_of(file, run=run, reopen=reopen).finish()
+    assert found == logical_hash(table.to_batches(), table.schema)

@@ -1,0 +1,128 @@
+"""The columns of a Parquet slice, each read by itself, so that a window of one stays in the cache.
+
+Text that is stored as places in a dictionary, in every page, is handed out as such: no value is
+copied out of the dictionary only to be copied again as it is hashed.
+
+Arrays are trusted to be valid, as the Parquet reader makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from .arrow_values import COUNT_BYTES, WIDE_BYTES, bytes_of, storage_type, stream, text_buffers
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+Reopen = Callable[[Sequence[str]], "pq.ParquetFile"]
+"""Opens a file once more, to be read beside it, with these columns as dictionary arrays."""
+DICTIONARY_BYTES = 2 << 20
+"""Largest dictionary, as stored, that is worth it: each window brings it along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a file, at its place in the schema. `size` orders columns by work."""
+
+    place: int
+    name: str
+    type: Any
+    leaves: Sequence[int]
+    size: int
+    coded: bool
+    """Whether a small dictionary holds all its values, and is what is read of it."""
+
+
+class Columns:
+    """The columns of a file in their order, read by as many readers as there are threads: one
+    reader is for one thread."""
+
+    def __init__(self, file: pq.ParquetFile, reopen: Reopen) -> None:
+        self.rows = int(file.metadata.num_rows)
+        self.all = list(_columns(file))
+        self._reopen = reopen
+        self._dictionaries = [column.name for column in self.all if column.coded]
+        self._groups = range(file.num_row_groups)
+        self._spare = [] if self._dictionaries else [file]
+
+    def batches(self, column: Column, rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows of a column, as many at a time as asked for, or fewer."""
+        try:
+            file = self._spare.pop()
+        except IndexError:
+            file = self._reopen(self._dictionaries)
+        yield from file.reader.iter_batches(
+            rows, row_groups=self._groups, column_indices=column.leaves, use_threads=False
+        )
+        self._spare.append(file)
+
+
+def _columns(file: pq.ParquetFile) -> Iterator[Column]:
+    metadata, first = file.metadata, 0
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    for place, field in enumerate(file.schema_arrow):
+        leaves = range(first, first + _leaf_count(field.type))
+        first = leaves.stop
+        chunks = [group.column(leaf) for group in groups for leaf in leaves]
+        plain = types.is_string(field.type) or types.is_binary(field.type)
+        yield Column(
+            place=place,
+            name=field.name,
+            type=field.type,
+            leaves=leaves,
+            size=sum(chunk.total_uncompressed_size for chunk in chunks),
+            coded=plain and all(map(_only_dictionary, chunks)),
+        )
+
+
+def _leaf_count(kind: Any) -> int:
+    kind = storage_type(kind)
+    return sum(_leaf_count(kind.field(at).type) for at in range(kind.num_fields)) or 1
+
+
+def _only_dictionary(chunk: Any) -> bool:
+    """Whether a small dictionary holds all values. Format 1 tells; a file that lies is slow."""
+    encodings = chunk.encodings
+    if "PLAIN_DICTIONARY" not in encodings or "PLAIN" in encodings:
+        return False
+    start = chunk.dictionary_page_offset
+    return start is not None and chunk.data_page_offset - start <= DICTIONARY_BYTES
+
+
+class Coded:
+    """Lays out values that are places in a dictionary; the words of it are laid out once."""
+
+    def __init__(self, rows: int) -> None:
+        """Arrays have so many rows at most."""
+        self._rows = rows
+        self._words: Any = None
+        self._framed: Any = None
+
+    def stream(self, array: Any) -> Any:
+        """Bytes that a dictionary array feeds to its state; a null is a place past all words."""
+        words = array.dictionary
+        if self._words is None or not words.equals(self._words):
+            self._words, self._framed = words, _framed(words, self._rows)
+        places = array.indices
+        if places.null_count:
+            places = places.fill_null(len(words))
+        return bytes_of(self._framed.take(places))
+
+
+def _framed(words: Any, rows: int) -> Any:
+    """Each word as it is fed, and the zero that stands for null behind them."""
+    content = bytes(stream(words, None)) + b"\0"
+    offsets, _ = text_buffers(words)
+    starts = offsets - offsets[0] + np.arange(len(offsets)) * COUNT_BYTES
+    starts = np.append(starts, len(content))
+    wide = int(np.diff(starts).max()) * rows > WIDE_BYTES
+    kind, number = (pa.large_binary(), np.int64) if wide else (pa.binary(), np.int32)
+    places = pa.py_buffer(starts.astype(number))
+    return pa.Array.from_buffers(kind, len(words) + 1, [None, places, pa.py_buffer(content)])
