@@ -18,6 +18,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
 from protocol.multihash import Multihash
 
+from .blocks_ahead import BlocksAhead
 from .errors import BlockNotFound as BlockNotFound
 from .errors import RefConflict
 from .named import NamedObject, named_objects
@@ -200,10 +201,12 @@ class Dataset:
         expected: Multihash,
         force: bool = False,
         ended: Sequence[JobEnd] = (),
+        ahead: BlocksAhead | None = None,
     ) -> None:
         """Append blocks (oldest first) to `expected`; with `force`, replace whatever is head.
 
-        `ended` are jobs whose work this is: they end with the commit, or not at all.
+        `ended` are jobs whose work this is: they end with the commit, or not at all. `ahead`
+        was given all of the blocks.
 
         Forced blocks either begin with a Seed of this dataset's id and kind, or continue a
         block that is here. No blocks, or blocks that are head already: nothing happens.
@@ -225,19 +228,25 @@ class Dataset:
             return
         if not force and head != expected:
             raise RefConflict(expected, head)
-        state = self.prepare(blocks, None if force else expected)
+        state = self.prepare(blocks, None if force else expected, ahead)
         self._move(blocks, head if force else expected, force=force, ended=ended)
         self._stores.states.keep(self.id, state, folded=len(blocks))
         self._stores.mirror_head(self.id)
 
-    def prepare(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
+    def prepare(
+        self,
+        blocks: Sequence[HashedBlock],
+        expected: Multihash | None,
+        ahead: BlocksAhead | None = None,
+    ) -> ChainState:
         """All of a commit but the move of the head; the state it will have.
 
         `expected` is None where the commit is forced. Raises as `commit`.
         """
         state = self._state_after(blocks, expected)
         check_objects(self._stores.objects, self.id, blocks)
-        put_blocks(self._stores.objects, self.id, blocks)
+        if ahead is None or not ahead.put(self.id):
+            put_blocks(self._stores.objects, self.id, blocks)
         return state
 
     def _state_after(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:

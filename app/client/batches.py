@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -53,16 +53,20 @@ def success_of(reply: Reply, success: type[M]) -> M:
 
 
 def blocks_of(
-    batch: MetadataBlocksBatch, limits: ClientLimits, *, encoding: str = BATCH_ENCODING
+    batch: MetadataBlocksBatch,
+    limits: ClientLimits,
+    *,
+    encoding: str = BATCH_ENCODING,
+    each: Callable[[HashedBlock], object] | None = None,
 ) -> list[HashedBlock]:
-    """The blocks of a batch, oldest first, each one hashed.
+    """The blocks of a batch, oldest first, each one hashed; `each` is called with every one.
 
     Raises:
         HashMismatch, MalformedBlock, MalformedBundle, BundleTooLarge
     """
     bounds = BundleLimits(max_blocks=limits.blocks, max_inflated=limits.metadata_bytes)
     try:
-        return unpack(batch, limits=bounds, encoding=encoding)
+        return unpack(batch, limits=bounds, encoding=encoding, each=each)
     except HashMismatch as error:
         name = f"block {error.expected}"
         raise mismatch(error, name, block=error.expected) from error

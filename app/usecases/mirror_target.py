@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import BinaryIO
 
 from protocol.chain.rules import fold
@@ -11,6 +11,7 @@ from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
 from protocol.multihash import Multihash
+from storage.blocks_ahead import BlocksAhead
 from storage.values import DatasetEntry, ObjectKey, ObjectKind
 
 from ..client.receive import SeedOverwrite, begins_anew
@@ -23,6 +24,7 @@ class NodeTarget:
 
     def __init__(self, node: Node, entry: DatasetEntry) -> None:
         self._node, self._entry = node, entry
+        self._ahead: BlocksAhead | None = None
         self._dataset = node.stores.dataset(DatasetRef(id=entry.id))
 
     @property
@@ -61,9 +63,19 @@ class NodeTarget:
             raise SeedOverwrite
         fold(new)
 
+    @contextmanager
+    def writing_ahead(self) -> Iterator[Callable[[HashedBlock], object]]:
+        """As `Target` has it, where the store can."""
+        with BlocksAhead(self._node.stores.objects) as ahead:
+            self._ahead = ahead
+            try:
+                yield ahead.add
+            finally:
+                self._ahead = None
+
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
         head = expected or self.head()
-        self._dataset.commit(new, expected=head, force=begins_anew(new))
+        self._dataset.commit(new, expected=head, force=begins_anew(new), ahead=self._ahead)
         state = self._dataset.state(new[-1].hash)
         remember_inputs(self._node, self._entry.id, state)
 

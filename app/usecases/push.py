@@ -1,7 +1,7 @@
 """One smart push, message by message: compare heads, check blocks, create, take, commit.
 
-New blocks stay in memory until the commit. What fails goes out in a Close frame, as `failure`
-says; only a head that moved is an ordinary answer.
+New blocks stay in memory until the commit, and are being written meanwhile. What fails goes
+out in a Close frame, as `failure` says; only a head that moved is an ordinary answer.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from protocol.transfer.messages import (
     TransferPhase,
 )
 from protocol.transfer.phases import PHASES, PushState, State
+from storage.blocks_ahead import BlocksAhead
 from storage.dataset import Dataset, SeedBlockOverwriteRestricted
 from storage.dependencies import refuse_cycle
 from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
@@ -87,6 +88,7 @@ class PushExchange:
         self._blocks: list[HashedBlock] = []
         self._expected: Multihash | None = None
         self._unsettled = False
+        self._ahead = BlocksAhead(node.stores.objects)
         self._offered: set[Multihash] = set()
         """Data the client has for us, what rows link to among them."""
 
@@ -128,6 +130,10 @@ class PushExchange:
             fold(self._blocks, self._forced_base())
         elif self._expected is not None:
             self._dataset().check(self._blocks, expected=self._expected)
+
+    def close(self) -> None:
+        """Blocks of a push that came to nothing go."""
+        self._ahead.close()
 
     def failure(self, state: State, error: Exception) -> Reply:
         """What the Close frame says of an error."""
@@ -188,7 +194,7 @@ class PushExchange:
         limits = BundleLimits(
             max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
         )
-        self._blocks = unpack(batch, limits=limits, encoding=self._encoding)
+        self._blocks = unpack(batch, limits=limits, encoding=self._encoding, each=self._ahead.add)
         self._unsettled = bool(self._blocks)
         if self._blocks and self._entry is not None and request.force_update_if_diverged:
             seed = self._blocks[0].event
@@ -240,7 +246,7 @@ class PushExchange:
                 self._node, dataset, self._blocks, expected=self._expected, force=force
             )
         else:
-            dataset.commit(self._blocks, expected=self._expected, force=force)
+            dataset.commit(self._blocks, expected=self._expected, force=force, ahead=self._ahead)
         remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))
 
     def _dataset_id(self) -> DatasetId:

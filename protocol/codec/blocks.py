@@ -84,6 +84,11 @@ def decode_block(raw: bytes, *, expected: Multihash | None = None) -> HashedBloc
     actual = Multihash.of(raw)
     if expected is not None and actual != expected:
         raise HashMismatch(expected, actual, "block")
+    return decode_hashed(actual, raw)
+
+
+def decode_hashed(actual: Multihash, raw: bytes) -> HashedBlock:
+    """As `decode_block`, of bytes that are known to hash to `actual`."""
     try:
         manifest: Manifest = read_guarded(raw, _MANIFEST.read)
         version = _block_version(manifest)

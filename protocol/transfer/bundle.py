@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import adler32
 
 from msgspec import Raw
 
-from ..codec.blocks import decode_block
+from ..codec.blocks import decode_hashed
 from ..errors import BadInput, LimitExceeded
 from ..metadata.block import HashedBlock
 from ..multihash import HashMismatch, MalformedHash, MalformedMultibase, Multihash
@@ -97,17 +97,24 @@ def unpack(
     *,
     limits: BundleLimits = DEFAULT_LIMITS,
     encoding: str = BATCH_ENCODING,
+    each: Callable[[HashedBlock], object] | None = None,
 ) -> list[HashedBlock]:
     """The blocks of a batch in its order. Whether they form a chain is not asked here.
 
-    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always taken.
+    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always taken. `each` is called
+    with every block as soon as it is read, before it is known whether the batch is whole.
 
     Raises:
-        MalformedBundle, BundleTooLarge, MalformedMessage: as `raw_blocks`.
-        HashMismatch, MalformedBlock, UnsupportedBlockVersion: from a block.
+        MalformedBundle, BundleTooLarge, MalformedMessage, HashMismatch: as `raw_blocks`.
+        MalformedBlock, UnsupportedBlockVersion: from a block.
     """
-    named = _named(batch, limits, encoding)
-    return [decode_block(raw, expected=name) for name, raw in named]
+    blocks: list[HashedBlock] = []
+    for name, raw in _named(batch, limits, encoding):
+        block = decode_hashed(name, raw)
+        if each is not None:
+            each(block)
+        blocks.append(block)
+    return blocks
 
 
 def raw_blocks(
@@ -122,17 +129,13 @@ def raw_blocks(
         MalformedMessage: a payload that is no array of bytes.
         HashMismatch: bytes that are not what their name says.
     """
-    for name, raw in _named(batch, limits, BATCH_ENCODING):
-        actual = Multihash.of(raw)
-        if actual != name:
-            raise HashMismatch(name, actual, "block")
-        yield name, raw
+    yield from _named(batch, limits, BATCH_ENCODING)
 
 
 def _named(
     batch: MetadataBlocksBatch, limits: BundleLimits, encoding: str
 ) -> Iterator[tuple[Multihash, bytes]]:
-    """Hash in the name, and content, of each entry; not compared yet."""
+    """Hash and content of each entry; the hash is that of the content."""
     if batch.media_type != BATCH_MEDIA_TYPE or batch.encoding not in (BATCH_ENCODING, encoding):
         raise MalformedBundle(
             f"a batch has to be {BATCH_MEDIA_TYPE} in encoding {encoding}",
@@ -141,17 +144,25 @@ def _named(
         )
     if batch.num_blocks > limits.max_blocks:
         raise BundleTooLarge("the batch has too many blocks", limit=limits.max_blocks)
-    seen: set[Multihash] = set()
+    seen: set[bytes] = set()
     for name, raw in _files(_inflate(decode_payload(batch.payload, batch.encoding), limits)):
         if len(seen) == batch.num_blocks:
             raise MalformedBundle(f"more blocks than the {batch.num_blocks} announced")
-        block_hash = _hash_of_name(name)
-        if block_hash in seen:
-            raise MalformedBundle(f"the block {block_hash} is there twice")
-        seen.add(block_hash)
-        yield block_hash, raw
+        actual = Multihash.of(raw)
+        if name != str(actual).encode():
+            _check_name(name, actual)
+        if actual.digest in seen:
+            raise MalformedBundle(f"the block {actual} is there twice")
+        seen.add(actual.digest)
+        yield actual, raw
     if len(seen) != batch.num_blocks:
         raise MalformedBundle(f"{len(seen)} blocks where {batch.num_blocks} were announced")
+
+
+def _check_name(name: bytes, actual: Multihash) -> None:
+    """That a name which is written in another way says the same. Raises `HashMismatch`."""
+    if (announced := _hash_of_name(name)) != actual:
+        raise HashMismatch(announced, actual, "block")
 
 
 def _hash_of_name(name: bytes) -> Multihash:

@@ -22,6 +22,7 @@ from ..layout import ALIAS, HEAD, KIND_FOLDERS, info_path, object_path, ref_path
 from ..values import ObjectKind
 from . import files
 from .many_files import put_all
+from .staged_files import WORTH_AHEAD, StagedFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,10 @@ class FolderObjects:
     def put_all(self, kind: ObjectKind, contents: Iterable[tuple[Multihash, bytes]]) -> None:
         """As `put` of each, with one sync for all. `HashMismatch`: those before may be there."""
         put_all(self.root / KIND_FOLDERS[kind], contents, durable=self._durable)
+
+    def staged(self) -> StagedFiles:
+        """Where objects are written ahead; `publish` them into `root / KIND_FOLDERS[kind]`."""
+        return StagedFiles(self.root, durable=self._durable, few=WORTH_AHEAD)
 
     def delete(self, kind: ObjectKind, object_hash: Multihash) -> None:
         self.path(kind, object_hash).unlink(missing_ok=True)

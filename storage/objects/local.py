@@ -31,6 +31,7 @@ from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
 from .folder import FolderObjects
 from .partial import PartialFiles
+from .staged_files import WORTH_AHEAD, StagedFiles
 
 
 class LocalObjectStore:
@@ -71,6 +72,10 @@ class LocalObjectStore:
 
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
         self.folder(dataset).put_all(ObjectKind.BLOCK, blocks)
+
+    def staged(self, place: str) -> StagedFiles:
+        """Where files are written ahead, below the folder `place` of the store."""
+        return StagedFiles(self.root / place, durable=self._durable, few=WORTH_AHEAD)
 
     def delete(self, key: ObjectKey) -> None:
         self.path(key).unlink(missing_ok=True)

@@ -25,6 +25,8 @@ from ..layout import PENDING_PREFIX
 from . import file_writer, files
 from .file_writer import END, HEAD, OUTCOME, write_file
 
+WORTH_AHEAD = 1000
+"""Up to so many files are better written when they are wanted."""
 MANY = 2000
 """From so many files on, another process writes them."""
 BATCH = 20_000
@@ -35,11 +37,13 @@ _OCCUPIED = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
 class StagedFiles:
     """Files in a pending folder of `place`. A context: what was not published is removed.
 
-    `durable=False` leaves out the syncs. Not for several threads at once.
+    `durable=False` leaves out the syncs. Up to `few` files are not worth it: nothing is written
+    then, and `publish` says so. Not for several threads at once.
     """
 
-    def __init__(self, place: Path, *, durable: bool) -> None:
-        self._place, self._durable = place, durable
+    def __init__(self, place: Path, *, durable: bool, few: int = 0) -> None:
+        self._place, self._durable, self._few = place, durable, few
+        self._held: list[tuple[str, bytes]] = []
         self._pending = place / f"{PENDING_PREFIX}{secrets.token_hex(8)}"
         self._folder: int | None = None
         self._writer: _Writer | None = None
@@ -56,7 +60,13 @@ class StagedFiles:
         """
         if self._lost:
             return
+        if self._told == 0 and len(self._held) < self._few:
+            self._held.append((name, content))
+            return
         try:
+            for held in self._held:
+                self._add(*held)
+            self._held.clear()
             self._add(name, content)
         except FileNotFoundError:
             self._lost = True  # what is written from now on goes nowhere
@@ -67,7 +77,8 @@ class StagedFiles:
     def publish(self, folder: Path) -> bool:
         """All files become files of `folder`, durably; those that are there are only renewed.
 
-        False: somebody removed the pending files as abandoned, and some may be missing.
+        False: that is left to the caller. There were few of them, or somebody removed the
+        pending files as abandoned.
 
         Raises:
             StorageFull, StorageReadOnly, FolderRemoved, OSError: nothing became visible, unless
@@ -75,7 +86,7 @@ class StagedFiles:
         """
         with files.writing_to(folder):
             self._end()
-            if self._lost:
+            if self._lost or self._held:
                 return False
             if self._folder is None:
                 return True
