@@ -1,0 +1,189 @@
+"""Long chains are on the disk before they are checked, and nobody sees them: pushes and pulls."""
+
+from __future__ import annotations
+
+import errno
+import threading
+
+import pytest
+from chains import files_of, make_dataset
+from threaded_node import threaded_node
+
+from app.client import sync
+from app.client.urls import Location
+from protocol.codec.blocks import encode_block
+from protocol.errors import NodeError
+from protocol.instant import Instant
+from protocol.metadata.block import MetadataBlock
+from protocol.metadata.events import SetInfo
+from storage.layout import PENDING_PREFIX
+from storage.objects import files, folder, local, staged_files
+from storage.objects.staged_files import StagedFiles
+from storage.trouble import StorageFull
+from storage.values import ObjectKind
+
+
+@pytest.fixture(autouse=True)
+def long_is_short(monkeypatch):
+    """What is done with thousands of blocks is done with a dozen."""
+    monkeypatch.setattr(folder, "WORTH_AHEAD", 10)
+    monkeypatch.setattr(local, "WORTH_AHEAD", 10)
+    monkeypatch.setattr(staged_files, "MANY", 15)
+    monkeypatch.setattr(staged_files, "BATCH", 20)
+
+
+@pytest.fixture
+def published(monkeypatch):
+    """What became of blocks that were written ahead: were they taken?"""
+    found: list[bool] = []
+    real = StagedFiles.publish
+
+    def looking(self, folder):
+        found.append(real(self, folder))
+        return found[-1]
+
+    monkeypatch.setattr(StagedFiles, "publish", looking)
+    return found
+
+
+@pytest.fixture
+def node(tmp_path):
+    with threaded_node(tmp_path / "node") as running:
+        yield running
+
+
+@pytest.fixture
+def ours(tmp_path):
+    made = make_dataset(tmp_path / "ours", rows=[3], checkpoint=b"state")
+    made.append(*(SetInfo(description=f"text {number}") for number in range(40)))
+    return made
+
+
+def push(node, dataset):
+    target = Location.parse(f"{node.smart}/foo")
+    return sync.push(Location.parse(str(dataset.folder)), target, token=node.token())
+
+
+def pull(node, target):
+    source = Location.parse(f"{node.smart}/foo")
+    return sync.pull(source, Location.parse(str(target)), token=node.token())
+
+
+def pending(place):
+    return [path.name for path in place.rglob(f"{PENDING_PREFIX}*")]
+
+
+def test_a_long_chain_is_pushed_and_pulled_byte_for_byte(node, ours, tmp_path, published):
+    assert push(node, ours).blocks == 43
+    assert published == [True]
+    assert pull(node, tmp_path / "copy").blocks == 43
+    assert published == [True, True]
+    assert files_of(tmp_path / "copy") == ours.files()
+    assert pending(tmp_path) == []
+
+
+def test_more_of_a_chain_follows_what_is_there(node, ours, tmp_path, published):
+    push(node, ours)
+    pull(node, tmp_path / "copy")
+    ours.append(*(SetInfo(description=f"more {number}") for number in range(20)))
+    push(node, ours)
+    assert pull(node, tmp_path / "copy").blocks == 20
+    assert published == [True] * 4
+    assert files_of(tmp_path / "copy") == ours.files()
+    ours.append(*(SetInfo(description=f"few {number}") for number in range(5)))
+    push(node, ours)
+    assert pull(node, tmp_path / "copy").blocks == 5
+    assert published[4:] == [False, False]
+    assert files_of(tmp_path / "copy") == ours.files()
+    assert pending(tmp_path) == []
+
+
+def test_a_chain_that_breaks_a_rule_at_its_end_leaves_nothing(node, ours, tmp_path):
+    push(node, ours)
+    before = files_of(tmp_path / "node")
+    ours.append(*(SetInfo(description=f"more {number}") for number in range(30)))
+    last = ours.blocks[-1]
+    older = MetadataBlock(
+        system_time=Instant(0),
+        prev_block_hash=last.hash,
+        sequence_number=last.sequence_number + 1,
+        event=SetInfo(description="from the past"),
+    )
+    ours.blocks.append(encode_block(older))
+    ours.objects.put(ObjectKind.BLOCK, ours.head, [ours.blocks[-1].raw])
+    ours.objects.write_ref("head", ours.head)
+    with pytest.raises(NodeError):
+        push(node, ours)
+    wait_for_nothing_pending(tmp_path / "node")
+    assert files_of(tmp_path / "node") == before
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_sync_that_fails_moves_no_head_of_a_node(node, ours, tmp_path, monkeypatch, number):
+    failing_sync(monkeypatch, number)
+    with pytest.raises(NodeError):
+        push(node, ours)
+    wait_for_nothing_pending(tmp_path / "node")
+    (dataset,) = (tmp_path / "node" / "datasets").iterdir()
+    assert [path.name for path in (dataset / "blocks").iterdir()] == [str(ours.blocks[0].hash)]
+    monkeypatch.undo()
+    assert push(node, ours).new_head == ours.head
+
+
+def test_a_sync_that_finds_no_room_moves_no_head_of_a_folder(node, ours, tmp_path, monkeypatch):
+    push(node, ours)
+    failing_sync(monkeypatch, errno.ENOSPC)
+    with pytest.raises(StorageFull, match="nothing was stored"):
+        pull(node, tmp_path / "copy")
+    assert not (tmp_path / "copy" / "blocks").exists()
+    assert not (tmp_path / "copy" / "refs").exists()
+    assert pending(tmp_path / "copy") == []
+    monkeypatch.undo()
+    pull(node, tmp_path / "copy")
+    assert files_of(tmp_path / "copy") == ours.files()
+
+
+def test_what_a_killed_pull_left_pending_goes_with_the_next(node, ours, tmp_path):
+    push(node, ours)
+    left = tmp_path / "copy" / f"{PENDING_PREFIX}0123456789abcdef"
+    left.mkdir(parents=True)
+    (left / str(ours.head)).write_bytes(b"half")
+    pull(node, tmp_path / "copy")
+    assert pending(tmp_path / "copy") == []
+    assert files_of(tmp_path / "copy") == ours.files()
+
+
+def test_blocks_cleared_away_during_a_long_push_are_written_again(
+    node, ours, tmp_path, monkeypatch, published
+):
+    real = StagedFiles.publish
+
+    def late(self, folder):
+        if not published:
+            for path in (tmp_path / "node").rglob(f"{PENDING_PREFIX}*"):
+                files.remove_pending(path)
+        return real(self, folder)
+
+    monkeypatch.setattr(StagedFiles, "publish", late)
+    assert push(node, ours).new_head == ours.head
+    assert published == [False, True]
+    monkeypatch.undo()
+    pull(node, tmp_path / "copy")
+    assert files_of(tmp_path / "copy") == ours.files()
+
+
+def failing_sync(monkeypatch, number):
+    def failing(_handle, name):
+        raise OSError(number, f"cannot sync {name}")
+
+    monkeypatch.setattr(staged_files, "sync_file_system", failing)
+
+
+def wait_for_nothing_pending(place):
+    """The node clears up after it has told the client."""
+    tick = threading.Event()
+    for _ in range(600):
+        if not pending(place):
+            return
+        tick.wait(0.05)
+    raise AssertionError(pending(place))
