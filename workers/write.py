@@ -180,7 +180,8 @@ def described(path: Path, start: int) -> DataSlice:
     """Hashes, size and offsets from `start`, taken from the file as it lies there."""
     small = path.stat().st_size < SMALL_BYTES
     with pq.ParquetFile(path) as file, nullcontext(in_order) if small else threaded() as run:
-        logical = digest_of(file, run=run, reopen=partial(_reopened, path)).finish()
+        reopen = None if small else partial(_reopened, path)
+        logical = digest_of(file, run=run, reopen=reopen).finish()
         rows = file.metadata.num_rows
     return DataSlice(
         logical_hash=logical,
