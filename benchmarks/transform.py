@@ -2,19 +2,28 @@
 
     python benchmarks/transform.py [old rows] [new rows] [iterations]
 
+Twice: new rows that are appended, and a changelog of them, half of which corrects or takes back.
 The limit, measured in turn with it: bare Spark reads the same new slice, runs the same query, sorts
 nothing and writes one Parquet file, which is then hashed. The aim: at most 1.15 times that, and
 100 ms. Old rows are consumed already; they must not cost anything.
+
+Then some of the recorded iterations are made again, as a verification does; the aim is the time of
+the iterations themselves. Processor time is that of this process and of Spark's. The very first
+iteration of a worker is told too, after its warm-up; WARM_UP=0 leaves that out.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -35,32 +44,39 @@ from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment
 from workers.engine.spark import SparkOptions, start_spark
 from workers.engine.spark_engine import SparkEngine
 from workers.ingest.bench import Bench
+from workers.transform.replay import replay
 from workers.transform.run import run_transform
+from workers.warmup import warm_up
 from workers.write import described, write_batches
 
 OLD_ROWS = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
 NEW_ROWS = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
 ITERATIONS = int(sys.argv[3]) if len(sys.argv) > 3 else 15
 SLICE_ROWS = 1_000_000
-WARM_UP = 3
-QUERY = "select op, event_time, upper(city) as city, n * 10 as n from cities where n % 7 <> 0"
+REPLAYS = 5
+WARM_UP = os.environ.get("WARM_UP") != "0"
+Codes = Sequence[int]
+APPENDS = (0,)
+INPUTS: dict[str, Codes] = {"appends": APPENDS, "changes": (0, 0, 1, 2, 3, 0)}
+"""Operations of new rows, in turn: append, retract, correct from and to."""
+QUERY = "select op, event_time, upper(city) as city, n * 10 as n from {} where n % 7 <> 0"
 RATIO, EXTRA_S = 1.15, 0.1
 
 
-def add(stores: Stores, dataset: Dataset, rows: int, folder: Path, at: int) -> Path:
-    """One slice of rows; the file it was written to."""
+def add(stores: Stores, dataset: Dataset, rows: int, folder: Path, at: int, ops: Codes) -> Path:
+    """One slice of rows with these operations in turn; the file it was written to."""
     state = dataset.state()
     start = 0 if state.last_offset is None else state.last_offset + 1
     numbers = np.arange(start, start + rows, dtype=np.int64)
     columns = [
         pa.array(numbers),
-        pa.array(np.zeros(rows, np.int32)),
+        pa.array(np.resize(np.array(ops, np.int32), rows)),
         pa.array(np.full(rows, moment(at).millis)).cast(MILLIS),
         pa.array(moment(0).millis + numbers).cast(MILLIS),
         pa.array(np.char.add("c", (numbers % 1000).astype(str))),
         pa.array(numbers),
     ]
-    path = folder / f"slice-{start}.parquet"
+    path = folder / f"slice-{dataset.entry.alias.name}-{start}.parquet"
     batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
     write_batches(iter([batch]), SCHEMA, path)
     data = described(path, start)
@@ -80,18 +96,100 @@ def consume(target: Dataset, source: Dataset) -> None:
     commit(target, ExecuteTransform(query_inputs=(item,), new_watermark=state.watermark), at=900)
 
 
-def bare(session: SparkSession, path: Path, folder: Path) -> float:
+def bare(session: SparkSession, path: Path, folder: Path) -> None:
     """The same query on the same slice, without anything around it."""
-    began = time.perf_counter()
     child = session.newSession()
     child.read.parquet(str(path)).createTempView("cities")
     out = folder / "bare"
-    child.sql(QUERY).coalesce(1).write.parquet(str(out))
+    child.sql(QUERY.format("cities")).coalesce(1).write.parquet(str(out))
     for file in out.glob("part-*.parquet"):
         hashlib.sha3_256(file.read_bytes()).hexdigest()
-    took = time.perf_counter() - began
     shutil.rmtree(out)
-    return took
+
+
+def processor_s() -> float:
+    """Of this process and of those it started, such as Spark's."""
+    pids = [os.getpid(), *(int(pid) for pid in _children(os.getpid()))]
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@dataclass
+class Costs:
+    """What turns of one piece of work took, by the clock and of processors."""
+
+    clock: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        began, used = time.perf_counter(), processor_s()
+        yield
+        self.clock.append(time.perf_counter() - began)
+        self.processor.append(processor_s() - used)
+
+    def __str__(self) -> str:
+        busy = statistics.mean(self.processor)
+        return f"{statistics.median(self.clock):.3f} s (of processors {busy:.3f} s)"
+
+
+def ratio(one: Costs, other: Costs) -> str:
+    clock = statistics.median(one.clock) / statistics.median(other.clock)
+    busy = statistics.mean(one.processor) / statistics.mean(other.processor)
+    return f"ratio {clock:.2f} (of processors {busy:.2f})"
+
+
+def play(stores: Stores, bench: Bench, folder: Path, name: str, ops: Codes) -> None:
+    """Iterations over one kind of input, each beside its limit; then made again."""
+    source = root(stores, name)
+    target = derivative(stores, f"{name}-tens", [source], QUERY.format(name), engine="spark")
+    ours, limit, again = Costs(), Costs(), Costs()
+    at = 10
+    for _ in range(max(1, OLD_ROWS // SLICE_ROWS)):
+        add(stores, source, min(OLD_ROWS, SLICE_ROWS), folder, at, APPENDS)
+        at += 1
+    consume(target, source)
+    for turn in range(ITERATIONS):
+        path = add(stores, source, NEW_ROWS, folder, 1000 + turn, ops)
+        with limit.turn():
+            bare(bench.session, path, folder)
+        with ours.turn():
+            receipt = run_transform(
+                stores, target, TransformPayload(), bench, now=moment(2000 + turn)
+            )
+        assert receipt.rows_read == NEW_ROWS, receipt
+    for block in [block for page in target.pages() for block in page][-REPLAYS:]:
+        with again.turn():
+            made = replay(stores, target, block, bench)
+        assert not made.differences, made.differences
+    aim_s = statistics.median(limit.clock) * RATIO + EXTRA_S
+    verdict = "within" if statistics.median(ours.clock) <= aim_s else "beyond"
+    print(f"{NEW_ROWS} new rows behind {OLD_ROWS}, {name}:")
+    print(f"  bare Spark {limit}")
+    print(f"  iteration  {ours}: {ratio(ours, limit)}, {verdict} the aim of {aim_s:.3f} s")
+    print(f"  replay     {again}: {ratio(again, ours)} to the iteration", flush=True)
+
+
+def first(stores: Stores, bench: Bench, folder: Path) -> None:
+    """What the first iterations of a worker take."""
+    source = root(stores, "first")
+    target = derivative(stores, "first-tens", [source], QUERY.format("first"), engine="spark")
+    costs = Costs()
+    for turn in range(3):
+        add(stores, source, NEW_ROWS, folder, 10 + turn, APPENDS)
+        with costs.turn():
+            run_transform(stores, target, TransformPayload(), bench, now=moment(2000 + turn))
+    took = ", ".join(f"{each:.3f}" for each in costs.clock)
+    print(
+        f"the first iterations {'after' if WARM_UP else 'without'} a warm-up: {took} s", flush=True
+    )
 
 
 def main() -> None:
@@ -104,34 +202,13 @@ def main() -> None:
         bench = Bench(
             session=session, engine=SparkEngine(session), objects=stores.objects, scratch=scratch
         )
-        source = root(stores, "cities")
-        target = derivative(stores, "tens", [source], QUERY, engine="spark")
-        began = time.perf_counter()
-        at = 10
-        for _ in range(max(1, OLD_ROWS // SLICE_ROWS)):
-            add(stores, source, min(OLD_ROWS, SLICE_ROWS), folder, at)
-            at += 1
-        print(f"{OLD_ROWS} old rows written in {time.perf_counter() - began:.1f} s")
-        consume(target, source)
-        ours, limits = list[float](), list[float]()
-        for turn in range(WARM_UP + ITERATIONS):
-            path = add(stores, source, NEW_ROWS, folder, 1000 + turn)
-            limit = bare(session, path, folder)
+        if WARM_UP:
             began = time.perf_counter()
-            payload = TransformPayload()
-            receipt = run_transform(stores, target, payload, bench, now=moment(2000 + turn))
-            took = time.perf_counter() - began
-            assert receipt.rows_read == NEW_ROWS, receipt
-            if turn >= WARM_UP:
-                ours.append(took)
-                limits.append(limit)
-        ours_s, limit_s = statistics.median(ours), statistics.median(limits)
-        aim_s = limit_s * RATIO + EXTRA_S
-        verdict = "within" if ours_s <= aim_s else "beyond"
-        print(
-            f"{NEW_ROWS} new rows behind {OLD_ROWS}: {ours_s:.3f} s, bare Spark {limit_s:.3f} s, "
-            f"ratio {ours_s / limit_s:.2f}, {verdict} the aim of {aim_s:.3f} s"
-        )
+            warm_up(bench, now=moment(0))
+            print(f"warm-up {time.perf_counter() - began:.1f} s")
+        first(stores, bench, folder)
+        for kind, ops in INPUTS.items():
+            play(stores, bench, folder, kind, ops)
         session.stop()
         stores.close()
 

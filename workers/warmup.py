@@ -1,6 +1,7 @@
-"""The first jobs of a fresh Spark are slow; so a worker does two of its own before it is ready.
+"""The first jobs of a fresh Spark are slow; so a worker does some of its own before it is ready.
 
-They go the way of real ones, on stores in memory: read, merge with a history, write, commit.
+They go the way of real ones, on stores in memory: read, merge with a history, write, commit; and
+for each batch an iteration of a derivative, over rows that are new and over a correction.
 """
 
 from __future__ import annotations
@@ -11,56 +12,74 @@ from pathlib import Path
 
 from protocol.chain.author import author
 from protocol.chain.state import EMPTY
-from protocol.identity import DatasetAlias, DatasetId
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.instant import Instant
-from protocol.metadata.events import AddPushSource, DatasetKind, MetadataEvent, Seed
+from protocol.metadata.events import (
+    AddPushSource,
+    DatasetKind,
+    MetadataEvent,
+    Seed,
+    SetTransform,
+)
 from protocol.metadata.reading import MergeStrategyUpsertStream, ReadStepNdJson
+from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from protocol.multihash import Multihash
 from storage.config import memory_stores
 from storage.dataset import Dataset
 from storage.ingest_job import IngestPayload
 from storage.merge_state.store import MergeStates
 from storage.stores import Stores
+from storage.transform_job import TransformPayload
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 from .ingest.bench import Bench
 from .ingest.run import run_ingest
+from .transform.run import run_transform
 
 _ROWS = (
     b'{"event_time": "2020-01-01", "city": "A", "population": 1, "share": 0.5}\n',
     b'{"event_time": "2020-01-02", "city": "A", "population": 2, "share": 0.5}\n',
 )
+_SOURCE = AddPushSource(
+    source_name="default",
+    read=ReadStepNdJson(),
+    merge=MergeStrategyUpsertStream(primary_key=("city",)),
+)
+_QUERY = "select op, event_time, upper(city) as city, population * share as n from cities"
 
 
 def warm_up(bench: Bench, *, now: Instant) -> None:
-    """Ingest two small batches into a dataset that nobody sees."""
+    """Take two small batches into a dataset that nobody sees, and through a derivative of it."""
     stores = memory_stores()
     with tempfile.TemporaryDirectory(prefix="warm-up-", dir=bench.scratch) as folder:
         states = MergeStates(Path(folder), max_bytes=1 << 20)
-        _ingest(stores, replace(bench, objects=stores.objects, states=states), now)
+        own = replace(bench, objects=stores.objects, states=states, scratch=Path(folder))
+        _work(stores, own, now)
 
 
-def _ingest(stores: Stores, bench: Bench, now: Instant) -> None:
-    dataset = _dataset(stores, now)
+def _work(stores: Stores, bench: Bench, now: Instant) -> None:
+    root = _dataset(stores, "warm-up", DatasetKind.Root, _SOURCE, now)
+    reads = TransformInput(dataset_ref=DatasetRef(id=root.id), alias="cities")
+    query = TransformSql(engine=bench.engine.name, queries=(SqlQueryStep(query=_QUERY),))
+    definition = SetTransform(inputs=(reads,), transform=query)
+    derivative = _dataset(stores, "warmer", DatasetKind.Derivative, definition, now)
     for batch in (_ROWS[0], _ROWS[0] + _ROWS[1]):
         upload = Multihash.of(batch)
-        stores.objects.put(ObjectKey(dataset.id, ObjectKind.UPLOAD, upload), [batch])
-        run_ingest(dataset, IngestPayload(upload=str(upload)), bench, now=now)
+        stores.objects.put(ObjectKey(root.id, ObjectKind.UPLOAD, upload), [batch])
+        run_ingest(root, IngestPayload(upload=str(upload)), bench, now=now)
+        run_transform(stores, derivative, TransformPayload(), bench, now=now)
 
 
-def _dataset(stores: Stores, now: Instant) -> Dataset:
-    dataset = DatasetId(bytes(32))
-    source = AddPushSource(
-        source_name="default",
-        read=ReadStepNdJson(),
-        merge=MergeStrategyUpsertStream(primary_key=("city",)),
-    )
-    events: list[MetadataEvent] = [Seed(dataset_id=dataset, dataset_kind=DatasetKind.Root), source]
+def _dataset(
+    stores: Stores, name: str, kind: DatasetKind, event: MetadataEvent, now: Instant
+) -> Dataset:
+    dataset = DatasetId(name.encode().ljust(32, b"."))
+    events: list[MetadataEvent] = [Seed(dataset_id=dataset, dataset_kind=kind), event]
     blocks, _ = author(EMPTY, events, system_time=now)
     entry = DatasetEntry(
         id=dataset,
-        alias=DatasetAlias.parse("kamu/warm-up"),
-        kind=DatasetKind.Root,
+        alias=DatasetAlias.parse(f"kamu/{name}"),
+        kind=kind,
         visibility=Visibility.PRIVATE,
         created_at=now,
     )
