@@ -18,6 +18,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 def test_a_correction_flows_through_and_another_node_computes_the_same_bytes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    played = play(tmp_path, spark, tables(MONTHS[1:], every=200), partitions=5)
+    played = play(tmp_path, spark, tables(MONTHS[1:], every=200), partitions=3)
     assert all(played.corrections[name] > 0 for name in DERIVED)
     assert all(played.same[name] == 3 for name in DERIVED)  # two months and the correction
