@@ -20,6 +20,7 @@ from protocol.instant import Instant
 from protocol.metadata.events import AddData, SetInfo
 from protocol.metadata.reading import (
     MergeStrategy,
+    MergeStrategyAppend,
     MergeStrategyChangelogStream,
     MergeStrategyLedger,
     MergeStrategySnapshot,
@@ -253,6 +254,26 @@ def test_awkward_names_and_types_go_all_the_way(stores: Stores, bench: Bench) ->
         assert stored.column(name).to_pylist() == table.column(name).to_pylist(), name
     assert len(events) == 2, "a null in the key never matches"
     assert dataset.state().last_offset == 2
+
+
+def test_wrong_preprocessing_fails_the_ingest_with_its_place(stores: Stores, bench: Bench) -> None:
+    from protocol.metadata.events import AddPushSource
+    from protocol.metadata.transforms import SqlQueryStep, TransformSql
+    from workers.engine.port import InvalidQuery
+    from workers.ingest.run import run_ingest
+
+    query = SqlQueryStep(query="select n,\n nothing from input")
+    source = AddPushSource(
+        source_name="wrong",
+        read=ReadStepNdJson(),
+        preprocess=TransformSql(engine="spark", queries=(query,)),
+        merge=MergeStrategyAppend(),
+    )
+    dataset = created(stores, more=(source,))
+    payload = upload(stores, dataset, ndjson([{"n": 1}]))
+    with pytest.raises(InvalidQuery, match="preprocessing failed: line 2, column 2: ") as caught:
+        run_ingest(dataset, msgspec.structs.replace(payload, source_name="wrong"), bench, now=NOW)
+    assert caught.value.facts == {"line": 2, "column": 2}
 
 
 def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: Bench) -> None:

@@ -28,8 +28,9 @@ from protocol.metadata.engine import (
 
 from ..merge.columns import quoted
 from .frames import read_parquet, written_batches
+from .places import blamed_on, said
 from .port import INPUT, InvalidQuery, check_begins_as_query, steps_of
-from .spark_errors import reason
+from .spark_errors import is_of_the_query, reason
 
 _FORBIDDEN = ("ScriptTransformation", "CallMethodViaReflection", "TryReflect", "PythonUDTF")
 """Parts of a plan that reach outside of the engine."""
@@ -46,7 +47,7 @@ def run_raw_query(request: RawQueryRequest, session: SparkSession) -> RawQueryRe
         with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
             count = _write(written_batches(result, Path(scratch)), result, output)
     except InvalidQuery as bad:
-        return RawQueryResponseInvalidQuery(message=bad.message)
+        return RawQueryResponseInvalidQuery(message=said(bad))
     return RawQueryResponseSuccess(num_records=count)
 
 
@@ -54,15 +55,23 @@ def _query(request: RawQueryRequest, session: SparkSession) -> DataFrame:
     paths = [Path(path) for path in request.input_data_paths]
     schema = pq.read_schema(paths[0])
     read_parquet(session, paths, schema).createTempView(INPUT)
-    *named, last = steps_of(request.transform)
-    for step in named:
-        _checked(session, step.query).createTempView(quoted(str(step.alias)))
-    return in_stable_order(_checked(session, last.query))
+    steps = steps_of(request.transform)
+    for number, step in enumerate(steps):
+        with blamed_on(steps, number):
+            result = _checked(session, step.query)
+        if number < len(steps) - 1:
+            result.createTempView(quoted(str(step.alias)))
+    return in_stable_order(result)
 
 
 def _checked(session: SparkSession, query: str) -> DataFrame:
     check_is_query(session, query)
-    result = session.sql(query)
+    try:
+        result = session.sql(query)
+    except (PySparkException, Py4JJavaError) as bad:
+        if not is_of_the_query(bad):
+            raise
+        raise InvalidQuery(reason(bad)) from None
     check_plan(result)
     return result
 

@@ -51,7 +51,7 @@ class SparkEngine:
             with limited(self._spark, self._seconds):
                 return run_raw_query(request, self._session())
         except InvalidQuery as bad:
-            return RawQueryResponseInvalidQuery(message=bad.message)
+            return RawQueryResponseInvalidQuery(message=said(bad))
         except (PySparkException, Py4JJavaError) as bad:
             if not is_of_the_query(bad):
                 return RawQueryResponseInternalError(message=reason(bad))

@@ -38,6 +38,7 @@ from storage.linked import check_links, links_in
 from storage.local_files import chunks
 from storage.values import ObjectKey, ObjectKind
 
+from ..engine.places import place_of
 from ..engine.port import InvalidQuery, engine_for
 from ..history import local_file
 from ..plan.ingest import IngestPlan, plan_ingest
@@ -261,7 +262,8 @@ def _preprocessed(frame: Frame, transform: Transform, bench: Bench, scratch: Pat
         )
     )
     if isinstance(response, RawQueryResponseInvalidQuery):
-        raise InvalidQuery(f"preprocessing failed: {response.message}")
+        where = place_of(response.message)
+        raise InvalidQuery(f"preprocessing failed: {response.message}", **where)
     if isinstance(response, RawQueryResponseInternalError):
         raise EngineFailed(f"the engine failed while preprocessing: {response.message}")
     file = pq.ParquetFile(target)

@@ -6,13 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from protocol.codec.manifests import to_data
-from protocol.metadata.transforms import SqlQueryStep
+from protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
+from protocol.metadata.transforms import SqlQueryStep, TransformSql
 from storage.config import memory_stores
 from storage.transform_job import CheckPayload
 from tests.workers.derivatives import START, bench_of, root, transform
+from workers.engine.datafusion import DataFusionEngine
 from workers.engine.places import blamed_on, place_of, said
 from workers.engine.port import InvalidQuery
 
@@ -122,6 +126,42 @@ def test_the_plan_of_spark_is_left_out_of_the_reason(spark: SparkSession, tmp_pa
     message = refused(bench, stores, "spark", [NO_SUCH_COLUMN]).message
     assert message.startswith("line 2, column 15: [UNRESOLVED_COLUMN")
     assert "SubqueryAlias" not in message
+
+
+PREPROCESSING: dict[str, tuple[list[str], tuple[Any, ...]]] = {
+    "no query": (["drop table input"], (1, 1)),
+    "syntax": (["select n\n fro input where"], (2, 6)),
+    "unknown column": (["select n,\n nothing from input"], (2, 2)),
+    "unknown column of a later step": (["select n from input", "select\n m from step1"], (2, 2, 2)),
+    "unknown column of an earlier step": (
+        ["select n,\n m from input", "select n from step1"],
+        (2, 2, 1, "step1"),
+    ),
+    "unknown function": (["select n,\n nofun(n) as m from input"], (2, 2)),
+}
+"""Queries over the rows of a source, which have a column `n`."""
+
+
+@pytest.mark.spark
+def test_wrong_preprocessing_is_refused_with_the_place(spark: SparkSession, tmp_path: Path) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"n": [1]}), path)
+    for engine in (SparkEngine(spark), DataFusionEngine()):
+        found = {}
+        for name, (queries, _) in PREPROCESSING.items():
+            *named, last = queries
+            steps = [SqlQueryStep(alias=f"step{n}", query=q) for n, q in enumerate(named, 1)]
+            request = RawQueryRequest(
+                input_data_paths=(str(path),),
+                transform=TransformSql(queries=(*steps, SqlQueryStep(query=last)), engine="any"),
+                output_data_path=str(tmp_path / "out.parquet"),
+            )
+            response = engine.execute_raw_query(request)
+            assert isinstance(response, RawQueryResponseInvalidQuery), response
+            found[name] = place_of(response.message)
+        assert found == {name: facts(*place) for name, (_, place) in PREPROCESSING.items()}
 
 
 @pytest.mark.parametrize(
