@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +141,10 @@ def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, dura
         _check(expected, Multihash.of_chunks(chunks))
         return known.size
     size, synced = 0, 0
-    with HashBeside() as hashed, _appearing(path, durable=durable) as out:
+    with (
+        HashBeside() as hashed,
+        _appearing(path, lambda: _check(expected, hashed.result()), durable=durable) as out,
+    ):
         for chunk in chunks:
             hashed.update(chunk)
             size += out.write(chunk)
@@ -149,7 +152,6 @@ def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, dura
                 out.flush()
                 os.fdatasync(out.fileno())
                 synced = size
-        _check(expected, hashed.result())
     return size
 
 
@@ -226,17 +228,22 @@ def remove_pending(path: Path) -> None:
 
 
 @contextmanager
-def _appearing(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
-    """A stream whose content becomes `path` when the block ends well, and vanishes otherwise."""
+def _appearing(
+    path: Path, check: Callable[[], None] = lambda: None, *, durable: bool
+) -> Iterator[BinaryIO]:
+    """A stream whose content becomes `path` when the block ends well, and vanishes otherwise.
+
+    `check` has the last word, once everything is on the disk.
+    """
     with writing_to(path.parent):
-        with _pending(path, durable=durable) as out:
+        with _pending(path, check, durable=durable) as out:
             yield out
         if durable:
             sync_folder(path.parent)
 
 
 @contextmanager
-def _pending(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
+def _pending(path: Path, check: Callable[[], None], *, durable: bool) -> Iterator[BinaryIO]:
     make_folder(path.parent, durable=durable)
     pending = path.parent / f"{PENDING_PREFIX}{secrets.token_hex(8)}"
     try:
@@ -245,6 +252,7 @@ def _pending(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
             out.flush()
             if durable:
                 os.fsync(out.fileno())
+        check()
         pending.replace(path)
     except BaseException:
         with suppress(OSError):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from queue import Queue
+from queue import SimpleQueue
 from types import TracebackType
 
 from protocol.multihash import SHA3_256, Multihash
 
-SHORT_BYTES = 2 * 1024 * 1024
-"""Content up to here is not worth a thread."""
+SHORT_BYTES = 128 * 1024
+"""Content up to here is not worth a thread. What is longer is hashed while the disk syncs."""
 PIECES_BEHIND = 8
 """How far hashing may lag: pieces held in memory."""
 
@@ -24,13 +24,15 @@ class HashBeside:
 
     def __init__(self) -> None:
         self._state, self._size = hashlib.sha3_256(), 0
-        self._pieces: Queue[bytes | None] = Queue(PIECES_BEHIND)
+        self._pieces: SimpleQueue[bytes | None] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def update(self, piece: bytes) -> None:
         """The piece must not change afterwards."""
         self._size += len(piece)
         if self._thread is not None:
+            self._room.get()
             self._pieces.put(piece)
         elif self._size <= SHORT_BYTES:
             self._state.update(piece)
@@ -38,6 +40,8 @@ class HashBeside:
             self._thread = threading.Thread(target=self._work, name="hash-beside", daemon=True)
             self._thread.start()
             self._pieces.put(piece)
+            for _ in range(PIECES_BEHIND - 1):
+                self._room.put(None)
 
     def result(self) -> Multihash:
         """Waits for what is still to be hashed; nothing can be added any more."""
@@ -58,6 +62,7 @@ class HashBeside:
     def _work(self) -> None:
         while (piece := self._pieces.get()) is not None:
             self._state.update(piece)
+            self._room.put(None)
 
     def _end(self) -> None:
         thread, self._thread = self._thread, None
