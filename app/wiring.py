@@ -63,13 +63,14 @@ class Node:
 
     def identify(self, bearer: str | None) -> Actor:
         """Who asks with this token."""
-        return identify(
-            bearer,
-            self.stores.accounts,
-            self.clock(),
-            secret=self.session_secret,
-            roles_of=self.roles.of,
-        )
+        with self.stores.reading_once():
+            return identify(
+                bearer,
+                self.stores.accounts,
+                self.clock(),
+                secret=self.session_secret,
+                roles_of=self.roles.of,
+            )
 
     def resolve(self, actor: Actor, account: str | None, name: str, action: Action) -> DatasetEntry:
         """The dataset of an address, once the actor may do this with it.

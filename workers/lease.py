@@ -18,6 +18,8 @@ from .meter import Meter
 BEATS_PER_LEASE = 3
 TELL_S = 0.5
 """Seconds between two reports of progress."""
+TELL_SMALL_S = 5.0
+"""Seconds after which jobs that carry their input report as well."""
 
 
 @contextmanager
@@ -53,7 +55,8 @@ class _Keeper:
         self._meters = meters
         self._told: dict[str, object] = {}
         self._pause = lease.total_seconds() / BEATS_PER_LEASE
-        self._due = time.monotonic() + self._pause
+        self._began = time.monotonic()
+        self._due = self._began + self._pause
 
     def run(self, done: threading.Event) -> None:
         while self._group and not done.wait(min(TELL_S, self._pause)):
@@ -61,10 +64,14 @@ class _Keeper:
             if is_due:
                 self._due = time.monotonic() + self._pause
             for job in list(self._group):
-                told = self._meters[job.id].told()
+                told = self._meters[job.id].told() if self._tells(job) else None
                 news = told if told != self._told.get(job.id) else None
                 if is_due or news is not None:
                     self._extend(job, news)
+
+    def _tells(self, job: Job) -> bool:
+        """How far a small job is, is told when it takes unexpectedly long: there may be many."""
+        return job.spec.body is None or time.monotonic() >= self._began + TELL_SMALL_S
 
     def _extend(self, job: Job, news: dict[str, object] | None) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 import anyio
@@ -73,17 +73,21 @@ async def ingest(
         posted = await to_thread.run_sync(post, *given, content, limiter=limiter)
     else:
         posted = await to_thread.run_sync(post_uploaded, *given, upload_token, limiter=limiter)
-    return await answer_of(posted, node, request.app.state.watchers, base, prefer)
+    return await answer_of(posted, node, request.app.state.watchers, lambda: base, prefer)
 
 
 async def answer_of(
-    posted: Posted, node: Node, watchers: set[asyncio.Task[Job | None]], base: str, prefer: str
+    posted: Posted,
+    node: Node,
+    watchers: set[asyncio.Task[Job | None]],
+    base: Callable[[], str],
+    prefer: str,
 ) -> Response:
-    """The receipt of a batch that has a job, or where to look for it."""
+    """The receipt of a batch that has a job, or where to look for it, below `base`."""
     ended = await _ended(node, posted, patience_of(prefer, node.settings.ingest_wait_s))
     if ended is None:
         _go_on(watchers, node, posted)
-    answer = accepted(posted.job, base) if ended is None else receipt_answer(ended)
+    answer = accepted(posted.job, base()) if ended is None else receipt_answer(ended)
     if posted.repeated:
         answer.headers[REPLAYED] = "true"
     return answer

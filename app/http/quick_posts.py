@@ -9,6 +9,7 @@ and the same answers.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 from anyio import to_thread
@@ -75,8 +76,7 @@ class QuickPosts:
         posted = await to_thread.run_sync(
             _post, node, actor, address, asked, content, limiter=state.uploads
         )
-        base = public_base_of(node, request)
-        prefer = told.get(b"prefer", "")
+        base, prefer = partial(public_base_of, node, request), told.get(b"prefer", "")
         answer = await answer_of(posted, node, state.watchers, base, prefer)
         await answer(scope, receive, send)
 

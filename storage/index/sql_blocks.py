@@ -141,12 +141,13 @@ def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[Hashed
 
 def insert_rows(db: sa.Connection, rows: Sequence[tuple[DatasetId, HashedBlock]]) -> None:
     """As `insert_blocks`, of several datasets."""
-    statement = insert_new(db, block_rows).on_conflict_do_nothing()
+    is_sqlite = db.dialect.name == "sqlite"  # which takes bytes as they are: half the time
     for start in range(0, len(rows), INSERT_BATCH):
         page = rows[start : start + INSERT_BATCH]
-        if db.dialect.name == "sqlite":  # which takes bytes as they are: half the time
+        if is_sqlite:
             db.exec_driver_sql(_PLAIN_INSERT, [_plain_row(*row) for row in page])
         else:
+            statement = insert_new(db, block_rows).on_conflict_do_nothing()
             db.execute(statement, [_row_of(*row) for row in page])
 
 

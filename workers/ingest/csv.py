@@ -114,6 +114,8 @@ class _CsvRead:
                 yield self._typed(texts.columns)
 
     def _check_cells(self, texts: pa.RecordBatch) -> None:
+        if self.path.stat().st_size <= self.limits.cell_bytes:
+            return
         for column in texts.columns:
             longest = pc.max(pc.binary_length(column)).as_py() or 0
             if longest > self.limits.cell_bytes:
