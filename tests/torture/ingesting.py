@@ -10,7 +10,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,28 @@ def begin(stores: Stores, entry: DatasetEntry) -> None:
     stores.create_dataset(entry, author(EMPTY, events, system_time=now)[0])
     for batch in range(BATCHES):
         submit(stores, entry, batch)
+
+
+def begin_several(stores: Stores, entries: Sequence[DatasetEntry]) -> None:
+    """Datasets that have a row each, and small posts to all of them that wait together."""
+    read = ReadStepNdJson()
+    for entry in entries:
+        source = AddPushSource(source_name="default", read=read, merge=MergeStrategyAppend())
+        seed = Seed(dataset_id=entry.id, dataset_kind=DatasetKind.Root)
+        now = Instant(time.time_ns())
+        stores.create_dataset(entry, author(EMPTY, [seed, source], system_time=now)[0])
+        _post(stores, entry, 0)
+    work(stores, lease=LONG_LEASE)
+    for number in range(1, BATCHES + 1):
+        for entry in entries:
+            _post(stores, entry, number)
+
+
+def _post(stores: Stores, entry: DatasetEntry, number: int) -> None:
+    body = f'{{"text": "{entry.alias} {number}"}}\n'.encode()
+    payload = ingest_job.to_json(IngestPayload(upload=str(Multihash.of(body))))
+    spec = JobSpec(ingest_job.KIND, entry.id, payload, lock=str(entry.id), body=body)
+    stores.jobs.submit(spec)
 
 
 def submit(stores: Stores, entry: DatasetEntry, batch: int) -> None:

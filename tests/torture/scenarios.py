@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import ingesting
 from chain_maker import entry, linked, parquet, seed, slice_of, table
+from judge import check_dataset
 from upkeep_parts import ROWS, TOMORROW, begun, dataset_of, grown, key_of, next_block
 
 from protocol.errors import NodeError
@@ -42,6 +43,8 @@ class Scenario:
     after: Callable[[Stores, str, Say], None]
     repairs: bool = False
     """What is damaged is whole after `after` only."""
+    every: int = 1
+    """Of so many steps one is killed at, unless there is time for all of them."""
 
 
 def dataset_named(stores: Stores, alias: str) -> Dataset:
@@ -221,6 +224,29 @@ def _ingest_again(stores: Stores, alias: str, say: Say) -> None:
     say(str(dataset_named(stores, alias).head()))
 
 
+def _posts_waiting(stores: Stores, alias: str) -> None:
+    ingesting.begin_several(stores, [entry(alias), entry(_twin(alias))])
+
+
+def ingest_several(stores: Stores, alias: str, say: Say) -> None:
+    ingesting.work(stores)
+    say(str(dataset_named(stores, alias).head()))
+
+
+def _ingest_several_again(stores: Stores, alias: str, say: Say) -> None:
+    stores.repair_mirror(_entry(stores, _twin(alias)))
+    for each in (alias, _twin(alias)):
+        ingesting.finish(stores, entry(each))
+        state = dataset_named(stores, each).state()
+        assert state.num_records == ingesting.BATCHES + 1, f"{each}: {state.num_records}"
+        check_dataset(stores, each, ())
+    say(str(dataset_named(stores, alias).head()))
+
+
+def _twin(alias: str) -> str:
+    return f"{alias}-twin"
+
+
 SCENARIOS: Mapping[str, Scenario] = {
     "create": Scenario(create, _nothing, create),
     "commit": Scenario(commit, _begun, commit),
@@ -230,6 +256,9 @@ SCENARIOS: Mapping[str, Scenario] = {
     "forget": Scenario(forget, _grown, _forget_again),
     "rename and publish": Scenario(describe, _grown, _nothing),
     "ingest": Scenario(ingest, _batches_waiting, _ingest_again),
+    "ingest into several": Scenario(
+        ingest_several, _posts_waiting, _ingest_several_again, every=23
+    ),
     "repair": Scenario(repair, _damaged, repair, repairs=True),
 }
 IN_A_BUCKET: Mapping[str, Scenario] = {
