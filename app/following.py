@@ -13,9 +13,9 @@ from .wiring import Node
 
 STOP_S = 5.0
 SHORTEST_PAUSE_S, LONGEST_REST_S = 0.05, 0.5
-RESTS = 9
+RESTS = 19
 """However often the bell rings: a look holds up writers, on PostgreSQL of the log, on SQLite all.
-So it takes a tenth of the time at most."""
+So it takes a twentieth of the time at most, unless it is slow."""
 _log = logging.getLogger("odf.follow")
 
 

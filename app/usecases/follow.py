@@ -64,12 +64,15 @@ def look_at_moves(node: Node) -> Sequence[HeadMoved]:
         return moves
     when = _after(node.clock(), node.settings.follow_debounce_s)
     due, resumed = dict[DatasetId, Instant](), set[DatasetId]()
-    for first, last in _spans(moves):
+    spans = _spans(moves)
+    for first, last in spans:
         if _definition_changed(node, first, last):
             due[last.dataset] = when
             resumed.add(last.dataset)
-        for dependant in node.stores.registry.dependants(last.dataset):
-            due[dependant] = when
+    with node.stores.reading_once():
+        for _, last in spans:
+            for dependant in node.stores.registry.dependants(last.dataset):
+                due[dependant] = when
     store.found_moves(expected=place, place=moves[-1].number, due=due, resumed=resumed)
     return moves
 
