@@ -61,6 +61,10 @@ MANIFEST_FIELDS = (
 _MANIFEST = TablePlan("Manifest", MANIFEST_FIELDS, Manifest)
 _BLOCK = PLANS["MetadataBlock"]
 _EVENTS = UNIONS["MetadataEvent"]
+LENGTH_BYTES = 4
+HEADS_KEPT = 16
+"""Heads of manifests that are remembered: writers have one each, or two."""
+MAX_HEAD_BYTES = 64
 _FRAME = ("prev_block_hash", "sequence_number")
 
 
@@ -90,9 +94,8 @@ def decode_block(raw: bytes, *, expected: Multihash | None = None) -> HashedBloc
 def decode_hashed(actual: Multihash, raw: bytes) -> HashedBlock:
     """As `decode_block`, of bytes that are known to hash to `actual`."""
     try:
-        manifest: Manifest = read_guarded(raw, _MANIFEST.read)
-        version = _block_version(manifest)
-        block: MetadataBlock = read_guarded(manifest.content, _read_block)
+        version, content = _opened(raw)
+        block: MetadataBlock = read_guarded(content, _read_block)
     except NotKnown as problem:
         raise MalformedBlock(f"not a metadata block: {problem}", hash=str(actual)) from None
     except MalformedBuffer as problem:
@@ -118,9 +121,8 @@ def peek_block(raw: bytes, actual: Multihash | None = None) -> BlockFrame:
     `MalformedBlock`.
     """
     try:
-        manifest: Manifest = read_guarded(raw, _MANIFEST.read)
-        _block_version(manifest)
-        frame: dict[str, Any] = read_guarded(manifest.content, _read_frame)
+        _, content = _opened(raw)
+        frame: dict[str, Any] = read_guarded(content, _read_frame)
     except (NotKnown, MalformedBuffer) as problem:
         raise MalformedBlock(f"not a metadata block: {problem}") from None
     return BlockFrame(hash=actual or Multihash.of(raw), **frame)
@@ -140,6 +142,44 @@ def _read_frame(source: Source, at: int) -> dict[str, Any]:
         "sequence_number": values["sequence_number"],
         "event": event,
     }
+
+
+_heads: dict[bytes, BlockVersion] = {}
+_head_lengths: tuple[int, ...] = ()
+
+
+def _opened(raw: bytes) -> tuple[BlockVersion, bytes]:
+    """Version and content of a manifest.
+
+    Everything but the content of a manifest stands before it, and a writer puts the same bytes
+    there block after block: what those say is remembered. Raises as `decode_block`.
+    """
+    for length in _head_lengths:
+        known = _heads.get(raw[:length])
+        if known is not None:
+            start = length + LENGTH_BYTES
+            end = start + int.from_bytes(raw[length:start], "little")
+            if end <= len(raw):
+                return known, raw[start:end]
+    manifest: Manifest = read_guarded(raw, _MANIFEST.read)
+    version = _block_version(manifest)
+    if len(_heads) < HEADS_KEPT:
+        _remember(Source(raw), version)
+    return version, manifest.content
+
+
+def _remember(source: Source, version: BlockVersion) -> None:
+    """The head of a manifest that was read, unless something of it stands behind the content."""
+    global _head_lengths
+    at = source.follow(0)
+    layout = _MANIFEST.layout(source, at)
+    place = next(at + offset for name, _, offset in layout.steps if name == "content")
+    length = source.follow(place)
+    vtable = at - int.from_bytes(source.raw[at : at + 4], "little", signed=True)
+    vtable_end = vtable + int.from_bytes(source.raw[vtable : vtable + 2], "little")
+    if max(at + layout.inline, vtable_end) <= length <= MAX_HEAD_BYTES:
+        _heads[source.raw[:length]] = version
+        _head_lengths = tuple({*_head_lengths, length})
 
 
 def _block_version(manifest: Manifest) -> BlockVersion:

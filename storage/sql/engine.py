@@ -24,6 +24,7 @@ BUSY_TIMEOUT_S = 30
 """How long a SQLite writer waits for another one."""
 POOL_SIZE = 10
 POOL_OVERFLOW = 20
+LARGE_CACHE_KIB = 64 * 1024
 _WRITES = "writes"
 _shared: ContextVar[sa.Connection | None] = ContextVar("shared", default=None)
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
@@ -96,6 +97,19 @@ def reading_once(engine: sa.Engine) -> Iterator[None]:
             yield
         finally:
             _shared.reset(token)
+
+
+@contextmanager
+def large_cache(db: sa.Connection) -> Iterator[None]:
+    """For a transaction that adds very many rows in no order: SQLite's usual cache of 2 MB makes
+    it write and read the pages of an index again and again. Goes back to that when it ends well."""
+    if db.dialect.name != "sqlite":
+        yield
+        return
+    usual = db.exec_driver_sql("PRAGMA cache_size").scalar_one()
+    db.exec_driver_sql(f"PRAGMA cache_size=-{LARGE_CACHE_KIB}")
+    yield
+    db.exec_driver_sql(f"PRAGMA cache_size={usual}")
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:

@@ -20,7 +20,7 @@ from ..objects.local import LocalObjectStore
 from ..ports import ObjectStore
 from ..values import ObjectKey, ObjectKind
 
-BATCH = 250
+BATCH = 500
 MAX_BLOCK_BYTES = 64 << 20
 FIRST_READ = 64 << 10
 

@@ -33,7 +33,7 @@ from ..index.sql_blocks import delete_unreached
 from ..info import read_info
 from ..layout import HEAD
 from ..ports import ObjectStore
-from ..sql.engine import reading, writing
+from ..sql.engine import large_cache, reading, writing
 from ..sql.tables import blocks, datasets, inputs, refs
 from ..stores import SeedMismatch
 from ..values import DatasetEntry, Visibility
@@ -42,7 +42,7 @@ from .block_files import Row, batches
 DEFAULT_OWNER = "kamu"
 """Whose datasets are that lie there under a name without account."""
 _DECLARING = (SetTransform.__name__, ExecuteTransform.__name__)
-AHEAD = 32
+AHEAD = 16
 """Batches that are being read or wait to be taken in."""
 READ_ROWS = 5000
 
@@ -133,10 +133,11 @@ class _Loader:
         if head is None:  # garbage, by the layout of ODF
             return
         before = self.report.blocks
-        with writing(self.engine) as db:
+        with writing(self.engine) as db, large_cache(db):
             db.execute(sa.insert(datasets).values(**entry_row(_placeholder(dataset))))
             for rows in self._rows(dataset):
-                db.exec_driver_sql(_INSERT[db.dialect.name], rows)
+                if rows:
+                    db.exec_driver_sql(_INSERT[db.dialect.name], sorted(rows))
                 progress(str(dataset), before + len(rows))
                 before += len(rows)
             if not _is_one_chain(db, dataset, head):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from flatbuffers import Builder
 from known import name_of, vectors
 
-from protocol.codec import encode
+from protocol.codec import blocks, encode
 from protocol.codec.blocks import (
     MANIFEST_FIELDS,
     METADATA_BLOCK_CODE,
@@ -307,3 +309,48 @@ def test_empty_is_not_the_same_as_unset():
     empty, unset = block_of(SetInfo(description="", keywords=())), block_of(SetInfo())
     assert encode_block(empty).raw != encode_block(unset).raw
     assert decode_block(encode_block(empty).raw).event == SetInfo(description="", keywords=())
+
+
+def _read(raw: bytes) -> object:
+    """What becomes of bytes: the block, or the error they are refused with."""
+    try:
+        return decode_block(raw)
+    except NodeError as refused:
+        return type(refused)
+
+
+def test_a_head_that_was_read_before_says_the_same_of_changed_and_of_short_bytes(monkeypatch):
+    whole = [
+        encode_block(block_of(SetInfo(description="x" * length)), version).raw
+        for length in range(9)
+        for version in (2, 3)
+    ]
+    raw = whole[0]
+    changed = [
+        raw[:at] + bytes([raw[at] ^ flip]) + raw[at + 1 :] for at in range(64) for flip in (1, 255)
+    ]
+    tried = [*whole, *changed, *(raw[:length] for length in range(len(raw)))]
+    cold = []
+    for candidate in tried:
+        monkeypatch.setattr(blocks, "_heads", {})
+        monkeypatch.setattr(blocks, "_head_lengths", ())
+        cold.append(_read(candidate))
+    monkeypatch.setattr(blocks, "_heads", {})
+    assert [_read(candidate) for candidate in whole] == cold[: len(whole)]
+    assert blocks._heads
+    assert [_read(candidate) for candidate in tried] == cold
+    assert len(blocks._heads) <= blocks.HEADS_KEPT
+
+
+def test_a_head_with_something_of_it_behind_the_content_is_not_remembered(monkeypatch):
+    """A manifest whose vtable comes last: its bytes before the content do not say everything."""
+    content = encode_root("MetadataBlock", block_of(SetInfo(description="x")))
+    table = struct.pack("<I", 4) + b"\0" * 4 + struct.pack("<qiI", METADATA_BLOCK_CODE, 3, 4)
+    vector = struct.pack("<I", len(content)) + content
+    vtable_at = len(table) + len(vector)
+    vtable = struct.pack("<HHHHH", 10, 20, 4, 12, 16)
+    raw = table[:4] + struct.pack("<i", 4 - vtable_at) + table[8:] + vector + vtable
+    monkeypatch.setattr(blocks, "_heads", {})
+    monkeypatch.setattr(blocks, "_head_lengths", ())
+    assert decode_block(raw).event == SetInfo(description="x")
+    assert blocks._heads == {}
