@@ -21,6 +21,7 @@ from protocol.transfer.messages import (
 )
 from storage.values import ObjectKind
 
+from ..uncollected import uncollected
 from .limits import ClientLimits, TooMuch
 from .receive import NeededObject
 from .socket import UnintelligibleAnswer, error_of
@@ -66,7 +67,8 @@ def blocks_of(
     """
     bounds = BundleLimits(max_blocks=limits.blocks, max_inflated=limits.metadata_bytes)
     try:
-        return unpack(batch, limits=bounds, encoding=encoding, each=each)
+        with uncollected():
+            return unpack(batch, limits=bounds, encoding=encoding, each=each)
     except HashMismatch as error:
         name = f"block {error.expected}"
         raise mismatch(error, name, block=error.expected) from error

@@ -18,6 +18,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
 from protocol.multihash import HashMismatch, Multihash
 
+from ..uncollected import uncollected
 from .limits import LIMITS, ClientLimits, TooMuch
 from .progress import UNWATCHED, Progress
 from .repositories import Repository
@@ -112,7 +113,8 @@ class ChainReader:
 
     def chain(self, head: Multihash, *, after: Multihash | None = None) -> list[HashedBlock]:
         """Everything up to `head`, oldest first; what follows `after`, if the chain has that."""
-        found = list(takewhile(lambda block: block.hash != after, self.back(head)))
+        with uncollected():
+            found = list(takewhile(lambda block: block.hash != after, self.back(head)))
         found.reverse()
         return found
 

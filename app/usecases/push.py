@@ -46,6 +46,7 @@ from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from storage.named import named_objects
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
+from ..uncollected import uncollected
 from ..wiring import Node
 from .admission import (
     PushBeingValidated,
@@ -194,7 +195,10 @@ class PushExchange:
         limits = BundleLimits(
             max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
         )
-        self._blocks = unpack(batch, limits=limits, encoding=self._encoding, each=self._ahead.add)
+        with uncollected():
+            self._blocks = unpack(
+                batch, limits=limits, encoding=self._encoding, each=self._ahead.add
+            )
         self._unsettled = bool(self._blocks)
         if self._blocks and self._entry is not None and request.force_update_if_diverged:
             seed = self._blocks[0].event

@@ -1,0 +1,35 @@
+"""Garbage is collected again as soon as nobody asks for silence."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from app.uncollected import uncollected
+
+
+def test_the_last_one_lets_collections_begin_again():
+    first, second = uncollected(), uncollected()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+def test_an_error_lets_them_begin_again():
+    with pytest.raises(ValueError, match="broken"), uncollected():
+        raise ValueError("broken")
+    assert gc.isenabled()
+
+
+def test_who_collects_nothing_is_left_at_that():
+    gc.disable()
+    try:
+        with uncollected():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
