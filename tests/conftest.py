@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +45,17 @@ def _quick_databases() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_clients() -> Iterator[None]:
+    """Clients of HTTP are opened by the thousand: the certificates they trust are read once."""
+    import httpx
+
+    once = functools.cache(httpx.create_ssl_context)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """SQLAlchemy URL of a real PostgreSQL, one for the whole run.
@@ -60,8 +72,14 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A real S3 server, one for the whole run."""
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+    """A real S3 server, one for the whole run. What boto3 knows of S3 is read once, too."""
+    from botocore.loaders import create_loader
+
+    with (
+        s3_server(tmp_path_factory.mktemp("s3")) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr("botocore.session.create_loader", functools.cache(create_loader))
         yield server
 
 

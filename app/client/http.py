@@ -6,6 +6,8 @@ leaves that origin (a step from http to https of the same host does not).
 
 from __future__ import annotations
 
+import functools
+import ssl
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -50,14 +52,22 @@ class RemoteMissing(NotFound):
 
 def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
     """A connection pool with the client's timeouts; use it as a context."""
-    guarded = None if limits.networks is None else GuardedTransport(limits.networks)
+    trusted = _trusted()
+    guarded = None if limits.networks is None else GuardedTransport(limits.networks, trusted)
     return httpx.Client(
         transport=guarded,
+        verify=trusted,
         follow_redirects=True,
         max_redirects=5,
         timeout=httpx.Timeout(limits.idle_s, connect=limits.connect_s),
         headers={"user-agent": USER_AGENT, "accept-encoding": "identity"},
     )
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Reading the authorities takes tens of milliseconds: once a process, not once a transfer."""
+    return httpx.create_ssl_context()
 
 
 def bearer(token: str | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ goes to one of those: neither a redirect nor a name that changes its meaning lea
 from __future__ import annotations
 
 import socket
+import ssl
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -55,8 +56,8 @@ def connected(url: str, networks: tuple[str, ...], timeout_s: float) -> socket.s
 class GuardedTransport(httpx.HTTPTransport):
     """HTTP to addresses that may be reached; the name stays in `Host` and in TLS."""
 
-    def __init__(self, networks: tuple[str, ...]) -> None:
-        super().__init__(trust_env=False)
+    def __init__(self, networks: tuple[str, ...], trusted: ssl.SSLContext) -> None:
+        super().__init__(verify=trusted, trust_env=False)
         self._networks = networks
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
