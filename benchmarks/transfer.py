@@ -119,9 +119,10 @@ class Process:
 
 
 def _ticks(pid: int) -> int:
+    """Of a process and of those of its children that have ended."""
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
+        return sum(map(int, fields[11:15]))
     return 0
 
 
