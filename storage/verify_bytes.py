@@ -54,12 +54,24 @@ def content_of(stream: BinaryIO, size: int, buffers: Buffers, *, keep: bool) -> 
         yield _read(stream, size, _dropped, None)
     elif size <= HELD_BYTES:
         with buffers.lent(size) as held:
-            yield _read(stream, size, _copying(held), pa.py_buffer(held))
+            yield _filled(stream, held)
     elif stream.seekable():
         yield _read(stream, size, _dropped, stream)
     else:
         with tempfile.TemporaryFile() as spool:
             yield _read(stream, size, spool.write, spool)
+
+
+def _filled(stream: Any, held: memoryview) -> Content:
+    """Read straight into memory, each piece hashed while it is in the processor's cache."""
+    state, size = hashlib.sha3_256(), 0
+    while count := stream.readinto(held[size : size + CHUNK_BYTES]):
+        state.update(held[size : size + count])
+        size += count
+    if size == len(held) and (more := stream.read(1)):
+        state.update(more)
+        size += len(more)
+    return Content(Multihash(SHA3_256, state.digest()), size, pa.py_buffer(held))
 
 
 def _read(stream: BinaryIO, limit: int, keep: Callable[[bytes], object], again: Any) -> Content:
@@ -73,16 +85,3 @@ def _read(stream: BinaryIO, limit: int, keep: Callable[[bytes], object], again: 
 
 def _dropped(_: bytes) -> None:
     """Bytes that nobody needs again."""
-
-
-def _copying(held: memoryview) -> Callable[[bytes], None]:
-    """Bytes go to memory one after the other; what is past its end is too much anyway."""
-    at = 0
-
-    def copy(chunk: bytes) -> None:
-        nonlocal at
-        end = min(at + len(chunk), len(held))
-        held[at:end] = chunk[: end - at]
-        at = end
-
-    return copy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 from chain_maker import checkpoint_of, linked, parquet, seed, slice_of, some_id, table
@@ -79,6 +79,11 @@ class _Stream(io.BytesIO):
         self._source.largest_read = max(self._source.largest_read, len(content))
         self._source.bytes_read[self._kind] += len(content)
         return content
+
+    def readinto(self, buffer: Any, /) -> int:
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
 
 
 class DatasetMaker:
