@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 from ftp_server import ftp_server
+from servers import free_port
 from web_server import Answer, web_server
 
 from protocol.codec.manifests import from_data
@@ -68,9 +68,7 @@ class World:
 
     def _serve(self, response: dict[str, Any], stack: ExitStack) -> None:
         if response.get("connect") == "refused":
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
+            self.port = free_port()
             return
         answer = Answer(response["status"], response["headers"], response["body"].encode())
         self.web = stack.enter_context(web_server(lambda _: answer))
