@@ -57,7 +57,7 @@ def place(
     where: dict[str, Any] = {"data": str(tmp_path_factory.mktemp("crashes"))}
     with pytest.MonkeyPatch.context() as patch:
         if in_postgres:
-            where["database_url"] = request.getfixturevalue("own_postgres_url")
+            where["database_url"] = request.getfixturevalue("new_postgres_url")()
         if in_bucket:
             log_in(patch, request.getfixturevalue("s3"))
             place = fresh_location(request.getfixturevalue("s3_bucket_url"))
