@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
@@ -158,8 +158,12 @@ class _Loader:
     # --- blocks -----------------------------------------------------------------------------
 
     def _rows(self, dataset: DatasetId) -> Iterator[list[Row]]:
-        """Rows of all blocks that are listed and whole, in batches, read ahead by the pool."""
+        """Rows of all blocks that are listed and whole, in batches, read ahead by the pool.
+
+        Where that is processes, which compute as we do, we read a batch rather than wait for one.
+        """
         waiting = batches(self.objects, dataset)
+        local = isinstance(self.pool, ProcessPoolExecutor)
         if self.pool is None:
             yield from (read() for read in waiting)
             return
@@ -168,7 +172,8 @@ class _Loader:
             ahead.extend(self.pool.submit(read) for read in islice(waiting, AHEAD - len(ahead)))
             if not ahead:
                 return
-            yield ahead.popleft().result()
+            mine = None if ahead[0].done() or not local else next(waiting, None)
+            yield ahead.popleft().result() if mine is None else mine()
 
     # --- the entry --------------------------------------------------------------------------
 
