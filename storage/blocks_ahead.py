@@ -7,8 +7,6 @@ Until then nobody sees them; a store that cannot do that is given all of them at
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from protocol.identity import DatasetId
 from protocol.metadata.block import HashedBlock
 
@@ -20,10 +18,8 @@ from .values import ObjectKind
 
 
 class BlocksAhead:
-    """Blocks of one dataset, which need not exist yet. A context: what is not wanted goes.
-
-    Not for several threads at once.
-    """
+    """Blocks of one dataset, which need not exist yet; `close` it. Not for several threads at
+    once."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -48,16 +44,6 @@ class BlocksAhead:
         return self._staged.publish(folder)
 
     def close(self) -> None:
+        """What is not wanted goes."""
         if self._staged is not None:
             self._staged.close()
-
-    def __enter__(self) -> BlocksAhead:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import BinaryIO
 
 from protocol.chain.rules import fold
@@ -66,7 +66,7 @@ class NodeTarget:
     @contextmanager
     def writing_ahead(self) -> Iterator[Callable[[HashedBlock], object]]:
         """As `Target` has it, where the store can."""
-        with BlocksAhead(self._node.stores.objects) as ahead:
+        with closing(BlocksAhead(self._node.stores.objects)) as ahead:
             self._ahead = ahead
             try:
                 yield ahead.add
