@@ -76,9 +76,10 @@ def list_(node: str, account: str | None, token: str | None, as_json: bool) -> N
     if as_json:
         print_json(found)
         return
+    width = max((len(str(entry.get("alias"))) for entry in found), default=0)
     for entry in found:
         kind, visibility = str(entry.get("kind")), str(entry.get("visibility"))
-        line = f"{kind:<10}  {visibility:<7}  {entry.get('alias')}  {entry.get('id')}"
+        line = f"{kind:<10}  {visibility:<7}  {entry.get('alias')!s:<{width}}  {entry.get('id')}"
         click.echo(one_line(line) if not line.isprintable() else line)
 
 

@@ -12,8 +12,9 @@ from protocol.multihash import Multihash
 from ..client import history
 from ..client.http import open_http
 from ..client.node_api import NodeApi
-from .ingest import dataset_base
+from .ingest import dataset_base, job_progress
 from .output import json_option, print_json, token_option
+from .watch import stepwise
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -50,13 +51,14 @@ def compact(
     if not dry_run and not yes:
         what = "drop all data of" if keep_metadata_only else "rewrite the history of"
         click.confirm(f"This will {what} {url}. Go on?", abort=True, err=True)
-    with open_http() as http:
+    with open_http() as http, stepwise(quiet=as_json) as step:
         receipt = history.compact(
             NodeApi(dataset_base(url), token, http=http),
             max_slice_size=max_slice_size,
             max_slice_records=max_slice_records,
             keep_metadata_only=keep_metadata_only,
             dry_run=dry_run,
+            seen=job_progress(step),
         )
     _show(receipt, as_json=as_json)
 

@@ -18,7 +18,7 @@ from ..client.node_api import NodeApi, Seen
 from ..client.urls import Location, UnsupportedUrl
 from .blocks import STDIN, opened_file
 from .output import json_option, print_json, token_option
-from .watch import verifying
+from .watch import stepwise
 
 Step = Callable[[str, int, int], None]
 ATTEMPTS = 4
@@ -70,7 +70,7 @@ def ingest(
     media_type = media_type or media_type_of(file)
     key = key or str(uuid.uuid4())
     attempts = 1 if file == STDIN else ATTEMPTS
-    with open_http() as http, verifying(quiet=as_json) as step:
+    with open_http() as http, stepwise(quiet=as_json) as step:
         api = NodeApi(dataset_base(url), token, http=http)
         for attempt in range(1, attempts + 1):
             with opened_file(file) as stream:
@@ -83,7 +83,7 @@ def ingest(
                         size=size,
                         key=key,
                         wait=not no_wait,
-                        seen=None if step is None else _shown(step),
+                        seen=job_progress(step),
                         **asked,
                     )
                     break
@@ -108,13 +108,14 @@ def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[
         step("sent", sent, size or 0)
 
 
-def _shown(step: Step) -> Seen:
-    """Tells the rows of every phase of a job."""
+def job_progress(step: Step | None) -> Seen | None:
+    """Tells the rows of every phase of a job, when somebody looks; until then that it waits."""
+    if step is None:
+        return None
 
     def seen(job: dict[str, Any]) -> None:
         progress = job.get("progress") or {}
-        if progress.get("phase"):
-            step(str(progress["phase"]), int(progress.get("rows", 0)), 0)
+        step(str(progress.get("phase") or job.get("status")), int(progress.get("rows", 0)), 0)
 
     return seen
 
@@ -137,10 +138,10 @@ def media_type_of(file: str) -> str | None:
 
 
 def dataset_base(url: str) -> str:
-    """The HTTP base of a dataset's URL, with or without `odf+`."""
+    """The HTTP base of the URL of a dataset or node, with or without `odf+`."""
     location = Location.parse(url)
     if not location.base:
-        raise UnsupportedUrl(f"records are posted to http(s)://…, not to {url!r}", url=url)
+        raise UnsupportedUrl(f"this takes an address of a node, http(s)://…, not {url!r}", url=url)
     return location.base
 
 

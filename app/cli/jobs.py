@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import click
@@ -40,8 +41,9 @@ def listed(url: str, status: str | None, limit: int, token: str | None, as_json:
 @click.argument("node", metavar="NODE")
 @click.argument("name", metavar="ID")
 @token_option
-def show(node: str, name: str, token: str | None) -> None:
-    """A job of the node at NODE, with its receipt or problem."""
+@json_option
+def show(node: str, name: str, token: str | None, as_json: bool) -> None:  # noqa: ARG001
+    """A job of the node at NODE, with its receipt or problem; always JSON."""
     with open_http() as http:
         print_json(NodeApi(dataset_base(node), token, http=http).ask("GET", f"jobs/{name}"))
 
@@ -50,11 +52,15 @@ def show(node: str, name: str, token: str | None) -> None:
 @click.argument("node", metavar="NODE")
 @click.argument("name", metavar="ID")
 @token_option
-def rejected(node: str, name: str, token: str | None) -> None:
-    """Print the rows a batch was ingested without (NDJSON): place, fault and text of each."""
+@json_option
+def rejected(node: str, name: str, token: str | None, as_json: bool) -> None:
+    """Print the rows a batch was ingested without: place, fault and text, one object a line."""
     with open_http() as http:
-        api = NodeApi(dataset_base(node), token, http=http)
-        sys.stdout.buffer.write(api.raw(f"jobs/{name}/rejected"))
+        rows = NodeApi(dataset_base(node), token, http=http).raw(f"jobs/{name}/rejected")
+    if as_json:
+        print_json([json.loads(row) for row in rows.splitlines()])
+    else:
+        sys.stdout.buffer.write(rows)
 
 
 @job.command("cancel")

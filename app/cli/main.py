@@ -1,7 +1,7 @@
 """`odf-node`: the command line. Every subcommand is loaded only when it runs.
 
 Exit codes: 0 done, 1 failed or not a valid dataset, 2 wrong usage, 3 not found, 4 refused,
-5 conflict (diverged, taken, busy), 6 damaged bytes.
+5 conflict (diverged, taken, busy), 6 damaged bytes, 130 interrupted by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import Any
 
 import click
+
+from .help import explain
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -33,7 +35,7 @@ class LazyGroup(click.Group):
         command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{module}:{attribute} is no command")
-        return command
+        return explain(command, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -106,7 +108,7 @@ COMMANDS = {
     lazy=COMMANDS,
     context_settings=HELP,
     epilog="Exit codes: 0 done, 1 failed or invalid, 2 usage, 3 not found, 4 refused, "
-    "5 conflict, 6 damaged.",
+    "5 conflict, 6 damaged, 130 interrupted.",
 )
 @click.version_option(package_name="odf-node", prog_name="odf-node")
 def main() -> None:

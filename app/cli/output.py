@@ -28,6 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 MAX_MESSAGE_CHARS = 2000
 PROBLEM_TYPE = "urn:odf-node:problem:"
 FAILED, USAGE, MISSING, REFUSED, CONFLICT, DAMAGED = 1, 2, 3, 4, 5, 6
+INTERRUPTED = 130
+"""As shells have it for a program that Ctrl-C ended."""
 
 EXIT_CODES: dict[type[NodeError], int] = {
     HashMismatch: DAMAGED,
@@ -56,8 +58,9 @@ def report_error(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.Abort):
-        click.echo("aborted", err=True)
-        return FAILED
+        interrupted = isinstance(error.__cause__, KeyboardInterrupt)
+        click.echo("interrupted" if interrupted else "aborted", err=True)
+        return INTERRUPTED if interrupted else FAILED
     if isinstance(error, BrokenPipeError):
         _silence_stdout()
         return FAILED
@@ -91,6 +94,8 @@ def message_of(error: Exception) -> str:
         return error.message
     if isinstance(error, click.ClickException):
         return error.format_message()
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 

@@ -8,8 +8,9 @@ import click
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi
-from .ingest import dataset_base, receipt_text
+from .ingest import dataset_base, job_progress, receipt_text
 from .output import json_option, print_json, token_option
+from .watch import stepwise
 
 
 @click.command()
@@ -50,7 +51,7 @@ def refresh(
 
     Prints the receipt, as ingest does.
     """
-    with open_http() as http:
+    with open_http() as http, stepwise(quiet=as_json) as step:
         receipt = NodeApi(dataset_base(url), token, http=http).refresh(
             exhaust_sources=exhaust_sources,
             fetch_uncacheable=fetch_uncacheable,
@@ -58,6 +59,7 @@ def refresh(
             recursive=recursive,
             reset_on_diverged=reset_on_diverged_input,
             force=force,
+            seen=job_progress(step),
         )
     if as_json:
         print_json(receipt)

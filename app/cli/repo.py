@@ -52,6 +52,9 @@ def list_(as_json: bool) -> None:
 
 @repo.command()
 @click.argument("name")
-def remove(name: str) -> None:
+@json_option
+def remove(name: str, as_json: bool) -> None:
     """Forget a repository and its token."""
     Repositories().remove(name)
+    if as_json:
+        print_json({"removed": name})

@@ -91,9 +91,12 @@ def resume(url: str, name: str, token: str | None, as_json: bool) -> None:
 @click.argument("url", metavar="URL")
 @click.argument("name", metavar="ID")
 @token_option
-def remove(url: str, name: str, token: str | None) -> None:
+@json_option
+def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Remove a schedule; what it has begun goes on."""
     _ask(url, token, "DELETE", f"schedules/{name}")
+    if as_json:
+        print_json({"removed": name})
 
 
 @schedule.command("runs")

@@ -48,7 +48,7 @@ _visibility_option = click.option(
 @click.argument("source", metavar="[SOURCE]")
 @click.argument("target", metavar="DIR", required=False)
 @click.option("--force", is_flag=True, help="Replace what is ahead or has diverged.")
-@click.option("--mirror", is_flag=True, help="Keep DIR in step until interrupted; see below.")
+@click.option("--mirror", is_flag=True, help="Keep DIR in step until interrupted; see above.")
 @click.option(
     "--every",
     type=click.FloatRange(min=0.1),

@@ -33,14 +33,24 @@ account_option = click.option("--account", is_flag=True, help="Of one's own acco
 @click.option("--value", help="Default: asked for, or read from a pipe, so that no shell keeps it.")
 @account_option
 @token_option
+@json_option
 def set_(
-    url: str, name: str, *, plain: bool, value: str | None, account: bool, token: str | None
+    url: str,
+    name: str,
+    *,
+    plain: bool,
+    value: str | None,
+    account: bool,
+    token: str | None,
+    as_json: bool,
 ) -> None:
     """Set a secret, or with --plain a variable; a template reads it as `${{ env.NAME }}`."""
     if value is None:
         asked = sys.stdin.isatty()
         value = getpass("value: ") if asked else sys.stdin.read().removesuffix("\n")
     _ask(url, token, "PUT", _path(account, name), {"value": value, "secret": not plain})
+    if as_json:
+        print_json({"name": name, "secret": not plain})
 
 
 @variable.command("list")
@@ -63,9 +73,12 @@ def listed(url: str, *, account: bool, token: str | None, as_json: bool) -> None
 @click.argument("name", metavar="NAME")
 @account_option
 @token_option
-def remove(url: str, name: str, *, account: bool, token: str | None) -> None:
+@json_option
+def remove(url: str, name: str, *, account: bool, token: str | None, as_json: bool) -> None:
     """Remove a variable or secret."""
     _ask(url, token, "DELETE", _path(account, name))
+    if as_json:
+        print_json({"removed": name})
 
 
 @variable.command("rotate")

@@ -13,9 +13,9 @@ from ..client.http import open_http
 from ..client.node_api import NodeApi
 from ..client.sync import opened
 from ..client.urls import Location
-from .ingest import dataset_base
+from .ingest import dataset_base, job_progress
 from .output import DAMAGED, json_option, print_json, token_option
-from .watch import verifying
+from .watch import stepwise
 
 
 @click.command()
@@ -52,9 +52,9 @@ def verify(
     """
     if replay:
         asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
-        with open_http() as http:
+        with open_http() as http, stepwise(quiet=as_json) as step:
             api = NodeApi(dataset_base(where), token, http=http)
-            answer = api.act("verify", after=after, upto=upto, **asked)
+            answer = api.act("verify", seen=job_progress(step), after=after, upto=upto, **asked)
         if as_json:
             print_json(answer)
         else:
@@ -68,7 +68,7 @@ def verify(
     )
     with (
         opened(Location.parse(where), token, whole=True) as repository,
-        verifying(quiet=as_json) as progress,
+        stepwise(quiet=as_json) as progress,
     ):
         report = verify_chain(
             repository,

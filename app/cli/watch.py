@@ -50,8 +50,8 @@ class _Shown:
 
 
 @contextmanager
-def verifying(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar for each step of a verification, by name; None when nobody looks."""
+def stepwise(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar for each step of what is done, by name; None when nobody looks."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .node_api import NodeApi
+from .node_api import NodeApi, Seen
 
 
 def compact(
@@ -14,10 +14,12 @@ def compact(
     max_slice_records: int | None = None,
     keep_metadata_only: bool = False,
     dry_run: bool = False,
+    seen: Seen | None = None,
 ) -> dict[str, Any]:
     """The receipt, once it is done."""
     return api.act(
         "compact",
+        seen=seen,
         maxSliceSize=max_slice_size,
         maxSliceRecords=max_slice_records,
         keepMetadataOnly=keep_metadata_only or None,

@@ -125,7 +125,8 @@ class NodeApi:
             "odf-event-time": event_time,
             "content-length": None if size is None else str(size),
             "idempotency-key": key,
-            "prefer": "respond-async" if seen is not None or not wait else None,
+            "prefer": None if wait else "respond-async",
+            **_looking(seen),
         }
         query = {
             "sourceName": source_name,
@@ -168,8 +169,13 @@ class NodeApi:
         recursive: bool = False,
         reset_on_diverged: bool = False,
         force: bool = False,
+        seen: Seen | None = None,
     ) -> dict[str, Any]:
-        """Have fetched or computed what is new of the dataset at `base`; the receipt."""
+        """Have fetched or computed what is new of the dataset at `base`; the receipt.
+
+        `seen` is told how the job gets on; of a recursive one, what is not done within the
+        node's patience.
+        """
         query = {
             "exhaustSources": "true" if exhaust_sources else None,
             "fetchUncacheable": "true" if fetch_uncacheable else None,
@@ -179,8 +185,9 @@ class NodeApi:
             "maxVanishPercent": None if max_vanish_percent is None else str(max_vanish_percent),
         }
         given = {key: value for key, value in query.items() if value is not None}
-        answer = self._call("POST", "refresh", query=given)
-        return self._wait_for(str(answer["url"])) if "job" in answer else answer
+        headers = _looking(None if recursive else seen)
+        answer = self._call("POST", "refresh", query=given, headers=headers)
+        return self._wait_for(str(answer["url"]), seen) if "job" in answer else answer
 
     def lineage(
         self, *, upstream: int, downstream: int, columns: bool, form: str
@@ -194,18 +201,20 @@ class NodeApi:
         }
         return self._call("GET", "lineage", query=query)
 
-    def act(self, action: str, **given: str | int | bool | None) -> dict[str, Any]:
+    def act(
+        self, action: str, *, seen: Seen | None = None, **given: str | int | bool | None
+    ) -> dict[str, Any]:
         """Have something done with the dataset at `base`; what came of it, waited for if need be.
 
-        Parameters that are None are left out.
+        Parameters that are None are left out. `seen` is told how the job gets on.
         """
         query = {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in given.items()
             if value is not None
         }
-        answer = self._call("POST", action, query=query)
-        return self._wait_for(str(answer["url"])) if "job" in answer else answer
+        answer = self._call("POST", action, query=query, headers=_looking(seen))
+        return self._wait_for(str(answer["url"]), seen) if "job" in answer else answer
 
     def _wait_for(self, url: str, seen: Seen | None = None) -> dict[str, Any]:
         """The result of a job that was answered 202."""
@@ -248,6 +257,8 @@ class NodeApi:
         """A JSON object, or a typed error."""
         most = self._limits.text_bytes
         body = self._sent(method, url, query=query, headers=headers, content=content, most=most)
+        if body.lstrip()[:1] == b"<":
+            raise TransferFailed(f"{url} is a page, not a dataset or node", url=url)
         return _document(body) or {}
 
     def _sent(
@@ -282,6 +293,11 @@ class NodeApi:
         raise _error(response.status_code, _document(body) or {"message": _text(body)})
 
 
+def _looking(seen: Seen | None) -> dict[str, str]:
+    """Who looks at a job does not have the node wait for it."""
+    return {} if seen is None else {"prefer": "respond-async"}
+
+
 def _document(body: bytes) -> dict[str, Any] | None:
     try:
         document = json.loads(body)
@@ -297,14 +313,12 @@ def _text(body: bytes) -> str:
 def _error(status: int, problem: Mapping[str, Any]) -> Exception:
     """A status and the node's problem document as one of our errors; its facts are kept."""
     said = problem.get("detail") or problem.get("message") or ""
-    message = one_line(str(said)) or f"the node answered {status}"
+    message = one_line(str(said)) or _UNSAID.get(status) or f"the node answered {status}"
     facts = {key: value for key, value in problem.items() if key not in _NAMES}
     facts |= {"status": status, "reported": problem.get("type")}
     kind = _KINDS.get(status)
     if kind is None:
         kind = RequestRefused if 400 <= status < 500 else NodeReportsFailure
-    if kind is Unauthenticated and not said:
-        message = "the node asks for a valid token; pass --token or set ODF_NODE_TOKEN"
     return kind(message, **facts)
 
 
@@ -314,3 +328,9 @@ _KINDS = {
     404: NothingThere,
     409: RequestConflict,
 }
+_UNSAID = {
+    401: "the node asks for a valid token; pass --token or set ODF_NODE_TOKEN",
+    403: "the node does not allow this for this account, or without a token",
+    404: "nothing is there, or nothing that this account may see",
+}
+"""Nodes refuse what is addressed by a path without a word, as the reference does."""

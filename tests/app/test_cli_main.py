@@ -89,3 +89,20 @@ def test_a_node_that_does_not_answer_is_a_failure(tmp_path):
     assert done.exit_code == 1
     assert json.loads(done.stderr)["type"].endswith("Unreachable")
     assert not (tmp_path / "x").exists()
+
+
+def test_ctrl_c_ends_with_the_exit_code_shells_know(monkeypatch, tmp_path):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("app.cli.log.opened", interrupted)
+    done = CliRunner().invoke(main, ["log", str(tmp_path)])
+    assert done.exit_code == 130
+    assert done.stderr.strip() == "interrupted"
+
+
+def test_a_file_that_cannot_be_used_is_named_without_numbers_of_the_system(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = CliRunner().invoke(main, ["pull", str(tmp_path), str(tmp_path / "file" / "x")])
+    assert done.exit_code != 0
+    assert "Errno" not in done.stderr

@@ -235,3 +235,13 @@ def test_standard_input_goes_out_as_the_format_of_the_source(tmp_path):
         run("ingest", "-", f"{server.url}x", stdin=b"a,b\n1,2\n")
     assert "content-type" not in seen[0]
     assert seen[1:] == [b"a,b\n1,2\n"]
+
+
+def test_what_is_not_there_is_told_in_words(node, token, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a\n1\n")
+    absent = run("ingest", rows, f"{node.url}/absent", token=token, code=3)
+    assert "nothing is there" in absent.stderr
+    page = run("dataset", "show", node.url, token=token, code=1)
+    assert "is a page, not a dataset" in page.stderr
+    run("dataset", "show", "somewhere", token=token, code=2)

@@ -1,0 +1,121 @@
+"""What `--help` adds to every command: an example, and whole sentences in lists of commands."""
+
+from __future__ import annotations
+
+import click
+
+LONGEST_SENTENCE = 200
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "serve": (
+        "odf-node serve --port 8080 --data /srv/odf",
+        (
+            "odf-node serve --workers 0 --database-url postgresql://odf@db/odf \\\n"
+            "      --objects-url s3://bucket/prefix"
+        ),
+    ),
+    "account create": ("odf-node account create anna --password-stdin < password.txt",),
+    "account list": ("odf-node account list --data /srv/odf",),
+    "account password": ("odf-node account password anna",),
+    "token create": (
+        "export ODF_NODE_TOKEN=$(odf-node token create --account kamu)",
+        "odf-node token create --account anna --scope write --dataset weather --expires 30d",
+    ),
+    "token list": ("odf-node token list --account anna",),
+    "token revoke": ("odf-node token revoke 6a1f0c2e",),
+    "dataset create": (
+        "odf-node dataset create weather.yaml --node http://127.0.0.1:8080 --visibility public",
+    ),
+    "dataset list": ("odf-node dataset list --node http://127.0.0.1:8080",),
+    "dataset show": (
+        "odf-node dataset show http://127.0.0.1:8080/weather",
+        "odf-node dataset show weather --node http://127.0.0.1:8080 --json",
+    ),
+    "dataset dependencies": ("odf-node dataset dependencies http://127.0.0.1:8080/weather-daily",),
+    "ingest": (
+        "odf-node ingest weather.csv http://127.0.0.1:8080/weather",
+        "zcat rows.csv.gz | odf-node ingest - http://127.0.0.1:8080/weather --media-type text/csv",
+    ),
+    "refresh": ("odf-node refresh http://127.0.0.1:8080/weather-daily --recursive",),
+    "schedule add": (
+        (
+            "odf-node schedule add http://127.0.0.1:8080/planes --cron '0 6 * * 1-5' \\\n"
+            "      --time-zone Europe/Berlin"
+        ),
+        "odf-node schedule add http://127.0.0.1:8080/planes --every 600",
+    ),
+    "schedule list": ("odf-node schedule list http://127.0.0.1:8080/planes",),
+    "schedule pause": ("odf-node schedule pause http://127.0.0.1:8080/planes ID",),
+    "schedule remove": ("odf-node schedule remove http://127.0.0.1:8080/planes ID",),
+    "schedule resume": ("odf-node schedule resume http://127.0.0.1:8080/planes ID",),
+    "schedule runs": ("odf-node schedule runs http://127.0.0.1:8080/planes --limit 5",),
+    "variable list": ("odf-node variable list http://127.0.0.1:8080/planes",),
+    "variable remove": ("odf-node variable remove http://127.0.0.1:8080/planes API_TOKEN",),
+    "variable rotate": ("odf-node variable rotate --data /srv/odf",),
+    "variable set": (
+        "odf-node variable set http://127.0.0.1:8080/planes API_TOKEN < token.txt",
+        "odf-node variable set http://127.0.0.1:8080 REGION --account --value eu --plain",
+    ),
+    "job cancel": ("odf-node job cancel http://127.0.0.1:8080 ID",),
+    "job list": ("odf-node job list http://127.0.0.1:8080/weather --status waiting,running",),
+    "job rejected": ("odf-node job rejected http://127.0.0.1:8080 ID > rejected.ndjson",),
+    "job show": ("odf-node job show http://127.0.0.1:8080 ID",),
+    "pull": (
+        "odf-node pull odf+https://node.example/anna/flights ./flights",
+        "odf-node pull ./flights        # what is new, from where it came",
+        (
+            "odf-node pull --mirror odf+https://other.example/anna/flights \\\n"
+            "      odf+https://mine.example/flights"
+        ),
+    ),
+    "push": (
+        "odf-node push ./flights odf+https://node.example/bert/flights --visibility public",
+        "odf-node push ./flights        # what is new, to where it went last",
+    ),
+    "repo add": ("odf-node repo add work odf+https://node.example --token ka_…",),
+    "repo list": ("odf-node repo list",),
+    "repo remove": ("odf-node repo remove work",),
+    "verify": (
+        "odf-node verify ./flights",
+        "odf-node verify https://node.example/anna/flights --replay --recursive",
+    ),
+    "compact": ("odf-node compact http://127.0.0.1:8080/weather --dry-run",),
+    "reset": ("odf-node reset http://127.0.0.1:8080/weather --dry-run",),
+    "set-watermark": ("odf-node set-watermark http://127.0.0.1:8080/weather 2026-01-01T00:00:00Z",),
+    "conformance": (
+        "odf-node conformance http://127.0.0.1:8080 --html report.html",
+        "odf-node conformance http://127.0.0.1:8080/weather --read-only",
+    ),
+    "fsck": ("odf-node fsck --quick", "odf-node fsck --scrub 50M --repair --data /srv/odf"),
+    "gc": ("odf-node gc --dry-run --grace 2d",),
+    "merge-state check": ("odf-node merge-state check weather --deep",),
+    "merge-state drop": ("odf-node merge-state drop weather",),
+    "merge-state rebuild": ("odf-node merge-state rebuild weather",),
+    "index rebuild": ("odf-node index rebuild --check --data /srv/odf",),
+    "audit": ("odf-node audit --since 2026-01-01T00:00:00Z --actor anna",),
+    "db migrate": ("odf-node db migrate --data /srv/odf",),
+    "lineage": ("odf-node lineage http://127.0.0.1:8080/weather-daily --columns",),
+    "read": (
+        "odf-node read ./weather --as-of 2020-06-01T00:00:00Z --limit 3",
+        (
+            "odf-node read http://127.0.0.1:8080/weather --projection facts -o facts.parquet \\\n"
+            "      --format parquet"
+        ),
+    ),
+    "log": ("odf-node log ./weather -n 5",),
+    "inspect": ("odf-node inspect weather/blocks/f1620…",),
+    "encode": ("odf-node inspect weather/blocks/f1620… | odf-node encode - > block",),
+    "hash": ("odf-node hash scan.png", "odf-node hash --logical slice.parquet"),
+}
+"""What one would type, by the path of the command."""
+
+
+def explain(command: click.Command, path: str) -> click.Command:
+    """Give the command, and all below it, their examples; a list cuts no sentence short."""
+    if path in EXAMPLES:
+        command.epilog = "\b\n" + "\n  ".join(("Examples:", *EXAMPLES[path]))
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            each.short_help = each.get_short_help_str(LONGEST_SENTENCE)
+            explain(each, f"{path} {name}")
+    return command

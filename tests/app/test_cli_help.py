@@ -1,0 +1,70 @@
+"""What `--help` says: every command has an example, and every example is one that is taken."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from app.cli.help import EXAMPLES
+from app.cli.main import main
+
+
+def _leaves(group: click.Group, path: str = "") -> list[str]:
+    context = click.Context(group)
+    found: list[str] = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            found += _leaves(command, f"{path}{name} ")
+        else:
+            found.append(f"{path}{name}")
+    return found
+
+
+COMMAND_PATHS = _leaves(main)
+CALLS = [(path, example) for path, examples in EXAMPLES.items() for example in examples]
+
+
+def test_every_command_has_examples_and_every_example_a_command():
+    assert set(EXAMPLES) == set(COMMAND_PATHS)
+
+
+@pytest.mark.parametrize("path", COMMAND_PATHS)
+def test_a_commands_help_shows_its_examples_and_cuts_nothing_short(path):
+    text = CliRunner().invoke(main, [*path.split(), "-h"], terminal_width=80).stdout
+    assert all(line in text for example in EXAMPLES[path] for line in example.splitlines())
+    group = CliRunner().invoke(main, [path.split()[0], "-h"], terminal_width=80).stdout
+    assert "..." not in group.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize(("path", "example"), CALLS)
+def test_an_example_is_taken_as_it_stands(path, example):
+    command: click.Command = main
+    words = _words(example)
+    context = click.Context(main, info_name="odf-node")
+    while isinstance(command, click.Group):
+        name, command, words = command.resolve_command(context, words)
+    assert path.endswith(str(name))
+    command.make_context(name, words, parent=context)
+
+
+@pytest.mark.parametrize("path", [path for path in COMMAND_PATHS if path != "serve"])
+def test_every_command_but_serve_takes_json(path):
+    command, context = main, click.Context(main)
+    for name in path.split():
+        command = command.get_command(context, name)
+    assert any("--json" in parameter.opts for parameter in command.params)
+
+
+def _words(example: str) -> list[str]:
+    """The words after `odf-node`, of the last part of a pipe, without what shells take."""
+    text = example.replace("\\\n", " ")
+    text = text[text.rindex("odf-node ") :].rstrip(")")
+    words = shlex.split(text, comments=True)[1:]
+    for sign in ("<", ">"):
+        if sign in words:
+            words = words[: words.index(sign)]
+    return words
