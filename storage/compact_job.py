@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from protocol.typed import convert
+
 KIND = "compact"
 
 
@@ -27,4 +29,4 @@ def to_json(value: CompactPayload) -> dict[str, Any]:
 
 
 def payload_of(value: dict[str, Any]) -> CompactPayload:
-    return msgspec.convert(value, CompactPayload)
+    return convert(value, CompactPayload)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from protocol.metadata.data import DataSlice
+from protocol.typed import convert
 
 KIND = "ingest"
 OnBadRows = Literal["fail", "quarantine"]
@@ -118,8 +119,8 @@ def to_json(value: IngestPayload | IngestReceipt) -> dict[str, Any]:
 
 
 def payload_of(value: dict[str, Any]) -> IngestPayload:
-    return msgspec.convert(value, IngestPayload)
+    return convert(value, IngestPayload)
 
 
 def receipt_of(value: dict[str, Any]) -> IngestReceipt:
-    return msgspec.convert(value, IngestReceipt)
+    return convert(value, IngestReceipt)

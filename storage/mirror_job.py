@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from protocol.identity import DatasetId
+from protocol.typed import convert
 
 from .values import JobSpec
 
@@ -47,4 +48,4 @@ def to_json(value: MirrorPayload | MirrorReceipt) -> dict[str, Any]:
 
 
 def payload_of(value: dict[str, Any]) -> MirrorPayload:
-    return msgspec.convert(value, MirrorPayload)
+    return convert(value, MirrorPayload)

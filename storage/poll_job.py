@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from protocol.typed import convert
+
 from .ingest_job import RowsReceipt
 
 KIND = "poll"
@@ -46,8 +48,8 @@ def to_json(value: PollPayload | PollReceipt) -> dict[str, Any]:
 
 
 def payload_of(value: dict[str, Any]) -> PollPayload:
-    return msgspec.convert(value, PollPayload)
+    return convert(value, PollPayload)
 
 
 def receipt_of(value: dict[str, Any]) -> PollReceipt:
-    return msgspec.convert(value, PollReceipt)
+    return convert(value, PollReceipt)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from protocol.identity import DatasetId
+from protocol.typed import convert
 
 from .ingest_job import RowsReceipt
 from .values import JobSpec
@@ -80,16 +81,16 @@ def to_json(value: Struct) -> dict[str, Any]:
 
 
 def payload_of(value: dict[str, Any]) -> TransformPayload:
-    return msgspec.convert(value, TransformPayload)
+    return convert(value, TransformPayload)
 
 
 def check_of(value: dict[str, Any]) -> CheckPayload:
-    return msgspec.convert(value, CheckPayload)
+    return convert(value, CheckPayload)
 
 
 def checked_of(value: dict[str, Any]) -> CheckReceipt:
-    return msgspec.convert(value, CheckReceipt)
+    return convert(value, CheckReceipt)
 
 
 def receipt_of(value: dict[str, Any]) -> TransformReceipt:
-    return msgspec.convert(value, TransformReceipt)
+    return convert(value, TransformReceipt)

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from protocol.typed import convert
+
 from .verify_report import VerifyReport
 
 KIND = "verify"
@@ -69,11 +71,11 @@ def to_json(value: VerifyPayload | VerifyAnswer) -> dict[str, Any]:
 
 
 def payload_of(value: dict[str, Any]) -> VerifyPayload:
-    return msgspec.convert(value, VerifyPayload)
+    return convert(value, VerifyPayload)
 
 
 def answer_of(value: dict[str, Any]) -> VerifyAnswer:
-    return msgspec.convert(value, VerifyAnswer)
+    return convert(value, VerifyAnswer)
 
 
 def listed(report: VerifyReport) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from protocol.identity import DatasetId
+from protocol.typed import decode_json
 
 from .ports import ObjectStore
 
@@ -44,6 +45,6 @@ def read_note(objects: ObjectStore, dataset: DatasetId) -> ValidationNote | None
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text.encode(), type=ValidationNote)
+        return decode_json(text.encode(), ValidationNote)
     except msgspec.MsgspecError:
         return None

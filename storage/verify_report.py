@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import msgspec
+from protocol.typed import convert
 
 from .values import ObjectKind
 
@@ -101,7 +101,7 @@ def report_of(data: dict[str, Any]) -> VerifyReport:
         plain[name] = [
             {_snake_key(key): value for key, value in item.items()} for item in plain.get(name, ())
         ]
-    return msgspec.convert(plain, VerifyReport)
+    return convert(plain, VerifyReport)
 
 
 def _snake_key(key: str) -> str:

@@ -12,6 +12,7 @@ import binascii
 import msgspec
 
 from protocol.errors import BadInput
+from protocol.typed import decode_json
 
 MAX_CHARS = 8192
 
@@ -40,7 +41,7 @@ class UploadToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         bare = text.rstrip("=")
         try:
             raw = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_", validate=True)
-            return msgspec.json.decode(raw, type=cls)
+            return decode_json(raw, cls)
         except (binascii.Error, msgspec.DecodeError, UnicodeError):
             raise InvalidUploadToken from None
 

@@ -16,6 +16,7 @@ import msgspec
 
 from protocol.errors import BadInput, Conflict, NotFound
 from protocol.identity import Name
+from protocol.typed import decode_json
 
 from .urls import Location, Transfer, node_base
 
@@ -145,7 +146,7 @@ def _noted(location: Location) -> str:
 def _read(path: Path, kind: type[T]) -> T:
     try:
         with path.open("rb") as stream:
-            return msgspec.json.decode(stream.read(MAX_FILE_BYTES), type=kind)
+            return decode_json(stream.read(MAX_FILE_BYTES), kind)
     except (FileNotFoundError, NotADirectoryError):
         return kind()
     except (msgspec.DecodeError, UnicodeError):

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from protocol.errors import BadInput
+from protocol.typed import decode_json
 
 from ..auth.throttle import TooManyAttempts
 from ..usecases import login as usecase
@@ -45,7 +46,7 @@ async def login(request: Request, node: NodeDep) -> Response:
     """`{"loginMethod":"password","loginCredentialsJson":"{\\"login\\":…,\\"password\\":…}"}`"""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
-        given = msgspec.json.decode(raw, type=LoginBody)
+        given = decode_json(raw, LoginBody)
     except (msgspec.DecodeError, UnicodeError):
         raise MalformedLogin(
             "the body has to be JSON with loginMethod and loginCredentialsJson"

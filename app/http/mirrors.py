@@ -9,6 +9,8 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from protocol.typed import decode_json
+
 from ..usecases import mirrors as usecase
 from .access import MalformedBody
 from .answers import JsonAnswer
@@ -34,7 +36,7 @@ async def follow(request: Request, node: NodeDep, entry: MaintainedDep) -> Respo
     """`{"remote": "odf+https://…", "token": "…"}`: from now on, that is followed."""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
-        asked = msgspec.json.decode(raw, type=RemoteBody)
+        asked = decode_json(raw, RemoteBody)
     except (msgspec.DecodeError, UnicodeError):
         raise MalformedBody('the body has to be JSON: {"remote": "…", "token": "…"}') from None
     remote = usecase.parse_remote(asked.remote)

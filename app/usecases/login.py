@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.errors import BadInput, LimitExceeded, Refused
 from protocol.instant import NANOS, Instant
+from protocol.typed import decode_json
 from storage.values import Account, DeviceLogin
 
 from ..auth.passwords import MAX_PASSWORD_CHARS, SALT_BYTES, hash_password, verify_password
@@ -83,7 +84,7 @@ def log_in(node: Node, method: str, credentials_json: str, address: str) -> Gran
     if method != PASSWORD:
         raise UnknownLoginMethod(method)
     try:
-        given = msgspec.json.decode(credentials_json, type=PasswordCredentials)
+        given = decode_json(credentials_json, PasswordCredentials)
     except (msgspec.DecodeError, UnicodeError):
         raise MalformedCredentials(
             'loginCredentialsJson is a text holding {"login":…,"password":…}'

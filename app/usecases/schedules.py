@@ -12,6 +12,7 @@ from protocol.errors import BadInput, LimitExceeded, NotFound
 from protocol.identity import DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
+from protocol.typed import convert, decode_json
 from storage import mirror_job, poll_job, transform_job
 from storage.mirror_job import MirrorPayload
 from storage.poll_job import PollPayload
@@ -55,7 +56,7 @@ class ScheduleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 def read_body(content: bytes) -> ScheduleBody:
     """Raises `MalformedSchedule`."""
     try:
-        return msgspec.json.decode(content, type=ScheduleBody)
+        return decode_json(content, ScheduleBody)
     except (msgspec.DecodeError, UnicodeError) as bad:
         raise MalformedSchedule(f"the schedule cannot be read: {bad}") from None
 
@@ -119,7 +120,7 @@ def _put(node: Node, schedule: Schedule, body: ScheduleBody) -> Schedule:
 
 def shown(schedule: Schedule) -> dict[str, Any]:
     """A schedule as JSON."""
-    options = msgspec.to_builtins(msgspec.convert(schedule.payload, PollPayload))
+    options = msgspec.to_builtins(convert(schedule.payload, PollPayload))
     return {
         "id": schedule.id,
         "cron": schedule.cron,

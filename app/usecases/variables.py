@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from protocol.errors import BadInput, LimitExceeded, NotFound
+from protocol.typed import decode_json
 from storage.sealing import SecretKeys
 from storage.values import Variable
 
@@ -43,7 +44,7 @@ class VariableBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def read_body(content: bytes) -> VariableBody:
     """Raises `MalformedVariable`, without repeating anything of it."""
     try:
-        body = msgspec.json.decode(content, type=VariableBody)
+        body = decode_json(content, VariableBody)
     except (msgspec.DecodeError, UnicodeError):
         raise MalformedVariable(
             'the body has to be JSON: {"value": "…", "secret": true or false}'

@@ -17,6 +17,7 @@ from ..attributes import Attributes, is_deeper
 from ..metadata.block import BlockVersion, DatasetSnapshot, HashedBlock, MetadataBlock
 from ..metadata.events import MetadataEvent
 from ..metadata.table import Table
+from ..typed import convert
 from .normalize import TEXT_TYPES, walk_of
 from .yaml_text import MAX_DEPTH, MAX_TEXT_BYTES, MalformedManifest, load_yaml, to_yaml
 
@@ -91,7 +92,7 @@ def from_data(data: Any, type_: Any, *, path: str = "$") -> Any:
     """A value of the model from plain values. Raises `MalformedManifest` with the path."""
     normal = walk_of(type_)(data, path)
     try:
-        return msgspec.convert(normal, type_, dec_hook=_as_is)
+        return convert(normal, type_, dec_hook=_as_is)
     except msgspec.ValidationError as problem:
         message, where = _PATH.fullmatch(str(problem)).groups()  # type: ignore[union-attr]
         raise MalformedManifest(message, path + (where or "$")[1:]) from None

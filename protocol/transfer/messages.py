@@ -23,6 +23,7 @@ from ..errors import BadInput, LimitExceeded, NodeError
 from ..identity import DatasetId
 from ..instant import Instant
 from ..multihash import Multihash
+from ..typed import decode_json
 
 PROTOCOL_VERSION = 1
 VERSION_HEADER = "x-odf-smtp-version"
@@ -417,14 +418,14 @@ def _decode_reply(text: str | bytes, kind: type[M]) -> M:
 
 
 def _only_entry(text: str | bytes | Raw) -> tuple[str, Raw]:
-    entries = msgspec.json.decode(text, type=dict[str, Raw])
+    entries = decode_json(text, dict[str, Raw])
     if len(entries) != 1:
         raise ValueError("not exactly one variant")
     return next(iter(entries.items()))
 
 
 def _part(text: str | bytes | Raw, kind: type[M]) -> M:
-    return msgspec.json.decode(text, type=kind, dec_hook=_from_text)
+    return decode_json(text, kind, dec_hook=_from_text)
 
 
 _PARSERS: dict[type, Any] = {

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import Raw
 
+from ..typed import json_decoder
 from .messages import BATCH_ENCODING, COMPACT_ENCODING, MalformedMessage
 
 PIECE_CHARS = 1 << 18
@@ -22,7 +23,7 @@ PIECE_BYTES = 3 << 18
 
 _FOUR_CHARS = b"".join(f"{byte},".encode().ljust(4, b"\0") for byte in range(256))
 """Each byte value as its text and a comma, filled up with zeros."""
-_decoder = msgspec.json.Decoder(list[int])
+_decoder = json_decoder(list[int])
 _BLANK = b" \t\r\n"
 
 

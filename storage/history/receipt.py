@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from protocol.typed import convert
+
 
 class MergedBlocks(Struct, frozen=True, kw_only=True, rename="camel"):
     """Blocks that became, or would become, one. Numbers are those before; offsets are closed."""
@@ -41,4 +43,4 @@ def to_json(receipt: HistoryReceipt) -> dict[str, Any]:
 
 
 def receipt_of(value: dict[str, Any]) -> HistoryReceipt:
-    return msgspec.convert(value, HistoryReceipt)
+    return convert(value, HistoryReceipt)

@@ -14,6 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from protocol.typed import decode_json
+
 from .segments import (
     SEGMENT_BYTES,
     SEGMENT_ROWS,
@@ -35,7 +37,7 @@ def load(folder: Path) -> Manifest | None:
         digest, _, body = (folder / MANIFEST).read_bytes().partition(b"\n")
         if digest.decode() != hashlib.sha256(body).hexdigest():
             return None
-        return msgspec.json.decode(body, type=Manifest)
+        return decode_json(body, Manifest)
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
 

@@ -16,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "protocol", "storage", "workers")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 SETTINGS_MODULES = {"app/settings.py", "workers/settings.py"}
+MEETS_CLASSES = re.compile(
+    r"\bmsgspec\.(convert|(json|yaml|msgpack)\.(Decoder\(|decode\([^\n]*type=))"
+)
 ENVIRONMENT = re.compile(r"\bos\.(environ|getenv)\b")
 
 MAX_LINES, MAX_MEDIAN, MAX_FUNCTION = 600, 180, 60
@@ -66,6 +69,16 @@ def test_no_function_is_longer_than_its_limit():
         and (node.end_lineno or 0) - node.lineno > MAX_FUNCTION
     }
     assert long == {}
+
+
+def test_classes_are_decoded_through_the_one_door_that_threads_may_use():
+    """msgspec ends the process when two threads meet a class at once."""
+    around = {
+        _name(path)
+        for path in MODULES
+        if MEETS_CLASSES.search(path.read_text()) and _name(path) != "protocol/typed.py"
+    }
+    assert around == set()
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.name == "__init__.py"], ids=_name)

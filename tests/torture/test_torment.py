@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
     ("shape", "kills"),
     [
         pytest.param(Shape(postgres=True, bucket=True), 16, id="postgres, bucket"),
-        # On SQLite a busy machine was seen where no client gets through any more, reason unknown:
-        # until that is found this shape is for `make torture`, where somebody reads the logs.
-        pytest.param(
-            Shape(postgres=False, bucket=False),
-            8,
-            id="sqlite, files",
-            marks=pytest.mark.skipif(
-                "ODF_TORTURE" not in os.environ, reason="ODF_TORTURE is unset"
-            ),
-        ),
+        pytest.param(Shape(postgres=False, bucket=False), 8, id="sqlite, files"),
     ],
 )
 def test_nothing_acknowledged_is_lost_when_anything_is_killed_at_any_time(

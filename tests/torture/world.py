@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,12 +49,18 @@ class Killable:
             time.sleep(0.2)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        assert self._process is not None
+        """End it, and what it started. Raises `AssertionError` if it had ended by itself."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        ended = process.poll()
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number) if number == signal.SIGKILL else os.kill(
-                self._process.pid, number
-            )
-        self._process.wait(timeout=60)
+            if number == signal.SIGKILL:
+                os.killpg(process.pid, number)
+            else:
+                os.kill(process.pid, number)
+        process.wait(timeout=60)
+        assert ended is None, f"{self.name} ended by itself ({ended}); see {self.program.log}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +142,9 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
             _add(here, name, _program(words, env, folder, name, lambda: True))
         yield here
     finally:
-        for part in reversed(here.parts.values()):
-            part.kill()
+        with ExitStack() as ends:  # all of them, whatever one of them says
+            for part in here.parts.values():
+                ends.callback(part.kill)
 
 
 def _worker(shape: Shape, told: str) -> list[Any]:

@@ -17,6 +17,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from protocol.typed import json_decoder
+
 from .csv_records import BOM
 from .frame import Limits
 from .text import BadValue, cast_text, has_text_form
@@ -61,7 +63,7 @@ def _decoder(schema: pa.Schema) -> msgspec.json.Decoder[Any]:
         fields.append((f"f{at}", kind | None, None))
         names[f"f{at}"] = field.name
     record = msgspec.defstruct("Record", fields, rename=names, gc=False)
-    return msgspec.json.Decoder(record)
+    return json_decoder(record)
 
 
 def _kind(wanted: pa.DataType) -> Any:
