@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from protocol.errors import NodeError
 from protocol.identity import DatasetAlias, DatasetRef
 from storage.accounts.sql_attempts import SqlAttempts
 from storage.clock import Clock, system_clock
@@ -71,6 +72,17 @@ class Node:
                 secret=self.session_secret,
                 roles_of=self.roles.of,
             )
+
+    def identify_all(self, bearers: Sequence[str]) -> list[Actor | Exception]:
+        """Who ask with these tokens, each token looked at once."""
+        found: dict[str, Actor | Exception] = {}
+        with self.stores.reading_once():
+            for bearer in set(bearers):
+                try:
+                    found[bearer] = self.identify(bearer)
+                except NodeError as error:
+                    found[bearer] = error
+        return [found[bearer] for bearer in bearers]
 
     def resolve(self, actor: Actor, account: str | None, name: str, action: Action) -> DatasetEntry:
         """The dataset of an address, once the actor may do this with it.

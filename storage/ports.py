@@ -250,6 +250,9 @@ class JobQueue(Protocol):
     """
 
     def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId: ...
+    def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
+        """As `submit` of each, none of them under a key; all or nothing."""
+
     def repeated(self, request: RequestKey) -> JobId | None:
         """The job that `submit` would give for this request, if that were no new one."""
 

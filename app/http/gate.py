@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -18,6 +17,7 @@ from storage.context import add_facts
 
 from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor, bearer_of
+from ..together import Together
 from ..wiring import Node
 from .answers import crash_answer, error_answer
 
@@ -45,6 +45,7 @@ class Gate:
 
     def __init__(self, inner: ASGIApp, node: Node) -> None:
         self.inner, self.node = inner, node
+        self.together = Together(node.identify_all)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -66,7 +67,7 @@ class Gate:
         bearer = bearer_of(scope["headers"])
         actor = ANONYMOUS
         if bearer is not None:
-            actor = await run_in_threadpool(self.node.identify, bearer)
+            actor = await self.together.ask(bearer)
             add_facts(actor=actor.account.name if actor.account else None)
         path = scope["path"]
         if path not in OPEN_TO_ALL and not path.startswith(OPEN_FOLDER):

@@ -1,7 +1,8 @@
 """The shortest way in for what is posted most: small bodies to the only source, nothing else asked.
 
 Stands behind the gate and in front of the framework, which takes longer to find the route and
-to read its parameters than the post takes to be queued. Only requests without parameters, with
+to read its parameters than the post takes to be queued. Posts that come together are queued
+together. Only requests without parameters, with
 a short plain body, go this way; the rest takes the long way behind it, to the same functions
 and the same answers.
 """
@@ -19,8 +20,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..auth.actors import Actor
 from ..settings import Tenancy
+from ..together import Together
 from ..usecases.ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
 from ..usecases.request_keys import parse_key
+from ..usecases.small_posts import SmallPost, SmallPosts
 from ..wiring import Node
 from .deps import open_dataset, public_base_of
 from .ingest import FORM, answer_of, at_once
@@ -42,6 +45,7 @@ class QuickPosts:
         self.inner, self.api, self.node = inner, api, node
         self.route = SimpleNamespace(path=f"{prefix}/{LAST}")
         self.first_words = first_words
+        self.together = Together(SmallPosts(node).take)
         self.most = min(INLINE_BYTES, node.settings.max_body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,12 +74,17 @@ class QuickPosts:
         node, state = self.node, self.api.state
         actor: Actor = scope["state"]["actor"]
         request = Request(scope, receive)
-        asked = IngestRequest(key=parse_key(told.get(b"idempotency-key")))
-        body = await at_once(request, node)
-        content = Content([body], told.get(b"content-type"))
-        posted = await to_thread.run_sync(
-            _post, node, actor, address, asked, content, limiter=state.uploads
-        )
+        key = parse_key(told.get(b"idempotency-key"))
+        body, media_type = await at_once(request, node), told.get(b"content-type")
+        if key is None:
+            account, name = address
+            asked = SmallPost(
+                actor=actor, account=account, name=name, media_type=media_type, body=body
+            )
+            posted = await self.together.ask(asked)
+        else:
+            given = (node, actor, address, IngestRequest(key=key), Content([body], media_type))
+            posted = await to_thread.run_sync(_post, *given, limiter=state.uploads)
         base, prefer = partial(public_base_of, node, request), told.get(b"prefer", "")
         answer = await answer_of(posted, node, state.watchers, base, prefer)
         await answer(scope, receive, send)

@@ -111,14 +111,7 @@ def post(
         resolved = resolve_source(node, entry, asked) if resolved is None else resolved
         resolved = replace(resolved, media_type=asked.media_type)
         small = b"".join(body.chunks()) if body.size <= INLINE_BYTES else None
-        spec = JobSpec(
-            ingest_job.KIND,
-            entry.id,
-            ingest_job.to_json(_payload(resolved, body.hash)),
-            lock=str(entry.id),
-            account=account or None,
-            body=small,
-        )
+        spec = spec_of(entry, account, resolved, body.hash, small)
         if small is not None:
             return Posted(node.stores.jobs.submit(spec, request=key))
         upload = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash)
@@ -131,6 +124,24 @@ def post(
             raise
 
 
+def spec_of(
+    entry: DatasetEntry,
+    account: AccountId,
+    resolved: IngestRequest,
+    body: Multihash,
+    small: bytes | None,
+) -> JobSpec:
+    """The job of a batch; a small body travels in it."""
+    return JobSpec(
+        ingest_job.KIND,
+        entry.id,
+        ingest_job.to_json(_payload(resolved, body)),
+        lock=str(entry.id),
+        account=account or None,
+        body=small,
+    )
+
+
 def resolve_source(node: Node, entry: DatasetEntry, request: IngestRequest) -> IngestRequest:
     """The request, once a source is meant; with `creates_source` the first one is made.
 
@@ -140,7 +151,7 @@ def resolve_source(node: Node, entry: DatasetEntry, request: IngestRequest) -> I
     state = Dataset(entry, node.stores).state()
     if request.creates_source and request.source_name is None and takes_first_source(state):
         return replace(request, source_name=add_auto_source(node, entry, request.media_type))
-    _check_source(state, request.source_name)
+    check_source(state, request.source_name)
     return request
 
 
@@ -191,8 +202,12 @@ def parsed_event_time(given: str | None) -> str | None:
         raise InvalidEventTime(f"odf-event-time: {broken.message}") from None
 
 
-def _check_source(state: ChainState, name: str | None) -> None:
-    """Exactly one push source must be meant. Texts as the reference has them."""
+def check_source(state: ChainState, name: str | None) -> None:
+    """Exactly one push source must be meant. Texts as the reference has them.
+
+    Raises:
+        SourceNotUsable.
+    """
     if state.kind is DatasetKind.Derivative:
         raise SourceNotUsable("Derivative datasets compute their data; only a root takes data")
     if state.polling_source is not None:

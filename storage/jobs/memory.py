@@ -65,6 +65,9 @@ class MemoryJobQueue:
         self._bell.ring(Topic.WORK)
         return new
 
+    def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
+        return [self.submit(spec) for spec in specs]
+
     def repeated(self, request: RequestKey) -> JobId | None:
         with self._lock:
             before, job = self._requests.get(_name(request), (request, None))

@@ -55,6 +55,9 @@ class SqlJobQueue:
     def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId:
         return self._submitter.submit(spec, request)
 
+    def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
+        return self._submitter.submit_all(specs)
+
     def repeated(self, request: RequestKey) -> JobId | None:
         with reading(self._engine) as db:
             return repeated_job(db, request, self._clock())

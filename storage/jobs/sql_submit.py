@@ -41,23 +41,39 @@ class Submitter:
     def __init__(self, engine: sa.Engine, clock: Clock, bell: Bell) -> None:
         self._engine, self._clock, self._bell = engine, clock, bell
         self._writing = threading.Lock()
-        self._queue: list[_Waiting] = []
+        self._queue: list[Sequence[_Waiting]] = []
+        """What came in one call goes into one transaction."""
         self._guard = threading.Lock()
 
     def submit(self, spec: JobSpec, request: RequestKey | None) -> JobId:
         """Raises `RequestKeyReused`, and what the database raises."""
-        mine = _Waiting(spec, request)
+        return self._written([_Waiting(spec, request)])[0]
+
+    def submit_all(self, specs: Sequence[JobSpec]) -> list[JobId]:
+        """As `submit` of each, in one transaction."""
+        return self._written([_Waiting(spec, None) for spec in specs]) if specs else []
+
+    def _written(self, mine: Sequence[_Waiting]) -> list[JobId]:
         with self._guard:
             self._queue.append(mine)
-        while mine.answer is None:
+        while mine[0].answer is None:
             with self._writing:
-                if mine.answer is None:
-                    with self._guard:
-                        batch, self._queue = self._queue[:MAX_TOGETHER], self._queue[MAX_TOGETHER:]
-                    self._write(batch)
-        if isinstance(mine.answer, BaseException):
-            raise mine.answer
-        return mine.answer
+                if mine[0].answer is None:
+                    self._write(self._next())
+        found = []
+        for each in mine:
+            if not isinstance(each.answer, str):
+                raise each.answer or AssertionError("unreachable: all are answered at once")
+            found.append(each.answer)
+        return found
+
+    def _next(self) -> list[_Waiting]:
+        """The first that wait, not many more than may be written at once."""
+        batch: list[_Waiting] = []
+        with self._guard:
+            while self._queue and len(batch) < MAX_TOGETHER:
+                batch += self._queue.pop(0)
+        return batch
 
     def _write(self, batch: Sequence[_Waiting]) -> None:
         answers: list[JobId | BaseException] = []

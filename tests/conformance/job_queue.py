@@ -74,6 +74,14 @@ class JobQueueContract:
         assert [claimed(queue) for _ in submitted] == submitted
         assert claim(queue) is None
 
+    def test_jobs_submitted_together_keep_their_order(self, queue: JobQueue) -> None:
+        asked = [spec(n=n, body=b"%d" % n, lock=f"{n}") for n in range(300)]
+        submitted = queue.submit_all(asked)
+        assert list(submitted) == sorted(submitted)
+        assert [queue.get(job).spec for job in submitted[::99]] == asked[::99]
+        assert claimed(queue) == submitted[0]
+        assert list(queue.submit_all([])) == []
+
     def test_only_wanted_kinds_are_claimed(self, queue: JobQueue) -> None:
         queue.submit(spec("verify"))
         assert claim(queue) is None

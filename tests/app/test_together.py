@@ -1,0 +1,168 @@
+"""Questions that come while a call is under way share the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from app.together import Together
+from app.usecases.ingest import Posted, SourceNotUsable
+from app.usecases.small_posts import SmallPost, SmallPosts
+from storage.context import current_facts, part_of
+from storage.values import Job
+
+
+class Calls:
+    """A function that waits until it may go on, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.may_go = threading.Event()
+        self.facts: list[object] = []
+
+    def __call__(self, questions: Sequence[int]) -> list[int | Exception]:
+        self.asked.append(list(questions))
+        self.facts.append(dict(current_facts()))
+        self.may_go.wait(30)
+        return [ValueError("odd") if each % 2 else each * 10 for each in questions]
+
+
+async def asked_of(calls: Calls, *questions: int, at_once: int = 1, most: int = 64) -> list[object]:
+    together: Together[int, int] = Together(calls, at_once=at_once, most=most)
+    answers = [asyncio.create_task(together.ask(questions[0]))]
+    while not calls.asked:
+        await asyncio.sleep(0.001)
+    answers += [asyncio.create_task(together.ask(each)) for each in questions[1:]]
+    await asyncio.sleep(0)
+    calls.may_go.set()
+    return list(await asyncio.gather(*answers, return_exceptions=True))
+
+
+def test_who_asks_while_a_call_is_under_way_shares_the_next_one() -> None:
+    calls = Calls()
+    answers = asyncio.run(asked_of(calls, 2, 4, 6, 8))
+    assert answers == [20, 40, 60, 80]
+    assert calls.asked == [[2], [4, 6, 8]]
+
+
+def test_a_call_takes_no_more_questions_than_it_may() -> None:
+    calls = Calls()
+    assert asyncio.run(asked_of(calls, 2, 4, 6, 8, most=2)) == [20, 40, 60, 80]
+    assert calls.asked == [[2], [4, 6], [8]]
+
+
+def test_an_error_is_that_of_one_question() -> None:
+    first, second, third = asyncio.run(asked_of(Calls(), 2, 3, 4))
+    assert (first, third) == (20, 40)
+    assert isinstance(second, ValueError)
+
+
+def test_a_call_that_fails_fails_for_all_who_share_it_and_no_others() -> None:
+    asked: list[list[int]] = []
+
+    def fails_once(questions: Sequence[int]) -> list[int | Exception]:
+        asked.append(list(questions))
+        if len(asked) == 1:
+            raise OSError("away")
+        return list(questions)
+
+    async def both() -> tuple[object, int]:
+        together: Together[int, int] = Together(fails_once)
+        first = await asyncio.gather(together.ask(1), return_exceptions=True)
+        return first[0], await together.ask(2)
+
+    first, second = asyncio.run(both())
+    assert isinstance(first, OSError)
+    assert second == 2
+
+
+def test_who_left_is_missed_by_nobody() -> None:
+    calls = Calls()
+
+    async def left() -> int:
+        together: Together[int, int] = Together(calls, at_once=1)
+        gone = asyncio.create_task(together.ask(2))
+        while not calls.asked:
+            await asyncio.sleep(0.001)
+        stays = asyncio.create_task(together.ask(4))
+        gone.cancel()
+        calls.may_go.set()
+        return await stays
+
+    assert asyncio.run(left()) == 40
+
+
+def test_a_call_is_a_part_of_nobodys_work() -> None:
+    calls = Calls()
+    calls.may_go.set()
+
+    async def ask() -> None:
+        with part_of("00-" + "1" * 32 + "-" + "2" * 16 + "-01", actor="kamu"):
+            await Together(calls).ask(2)
+
+    asyncio.run(ask())
+    assert calls.facts == [{}]
+
+
+@pytest.fixture
+def service(tmp_path):
+    from service import serving
+
+    with serving(tmp_path, tenancy="single") as running:
+        yield running
+
+
+def test_posts_that_come_together_are_let_in_and_refused_one_by_one(service) -> None:
+    from tests.app.test_ingest_api import with_sources
+
+    service.keep(with_sources("default"), "kamu/open")
+    service.keep(with_sources("s1", "s2"), "kamu/two")
+    owner = service.node.identify(service.token())
+    nobody = service.node.identify(None)
+
+    def to(name: str, actor: object = owner, media_type: str | None = "text/csv") -> SmallPost:
+        return SmallPost(
+            actor=actor, account=None, name=name, media_type=media_type, body=b"n\n1\n"
+        )
+
+    with part_of("00-" + "1" * 32 + "-" + "2" * 16 + "-01"):
+        posts = [to("open"), to("none"), to("two"), to("open", nobody), to("open", owner, "a/b")]
+    posts.append(to("open"))
+    first, none, two, stranger, other, last = SmallPosts(service.node).take(posts)
+    told = [type(each).__name__ for each in (none, stranger, other)]
+    assert told == ["DatasetHidden", "ActionForbidden", "UnsupportedMediaType"]
+    assert isinstance(two, SourceNotUsable)
+    jobs: list[Job] = []
+    for each in (first, last):
+        assert isinstance(each, Posted)
+        jobs.append(service.node.stores.jobs.get(each.job))
+    assert jobs[0].id < jobs[1].id
+    assert (jobs[0].spec.trace or "")[3:35] == "1" * 32
+    assert jobs[1].spec.trace is None
+
+
+def test_a_source_is_not_looked_for_again_within_a_second_and_a_new_one_found_at_once(
+    service,
+) -> None:
+    from tests.app.test_ingest_api import with_sources
+
+    now = [0.0]
+    small = SmallPosts(service.node, now=lambda: now[0])
+    service.keep(with_sources("default"), "kamu/open")
+    owner = service.node.identify(service.token())
+    post = SmallPost(actor=owner, account=None, name="open", media_type="text/csv", body=b"n\n1\n")
+    looks: list[object] = []
+    heads = service.node.stores.refs.head
+
+    def head(dataset: object, *more: object) -> object:
+        looks.append(dataset)
+        return heads(dataset, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service.node.stores.refs, "head", head)
+        for now[0] in (0.0, 0.9, 1.1):
+            assert isinstance(small.take([post])[0], Posted)
+    assert len(looks) == 2
