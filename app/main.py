@@ -28,7 +28,18 @@ from protocol.errors import BadInput, NodeError
 from storage.upkeep.sweep import remove_abandoned, repair_recent_mirrors
 
 from .following import Follower
-from .http import audit, datasets, identity, jobs, login, schemas, system, uploads, variables
+from .http import (
+    audit,
+    contract,
+    datasets,
+    identity,
+    jobs,
+    login,
+    schemas,
+    system,
+    uploads,
+    variables,
+)
 from .http.access import add_access_routes
 from .http.answers import error_answer, not_found_answer
 from .http.datasets import add_dataset_routes
@@ -67,9 +78,9 @@ PREFIX: dict[Tenancy, str] = {
     Tenancy.SINGLE: "/{dataset}",
     Tenancy.MULTI: "/{account}/{dataset}",
 }
-PARTS = (system, audit, schemas, identity, login, uploads, datasets, jobs, variables)
+PARTS = (contract, system, audit, schemas, identity, login, uploads, datasets, jobs, variables)
 """What is served beside the datasets."""
-OF_THE_FRAMEWORK = ("/docs", "/openapi.json")
+PAGE_OF_THE_API = "/docs"
 CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 """The reference grants GET and POST. Nothing here goes by cookies, so others do no harm."""
 CORS_EXPOSED = (
@@ -142,6 +153,8 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         version=app_version(),
         summary="Repository node for Open Data Fabric",
         lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
         redoc_url=None,
     )
     api.state.node = node
@@ -173,7 +186,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 def _first_words() -> frozenset[str]:
     """First segments of paths that are no datasets."""
     paths = [route.path for part in PARTS for route in part.router.routes]
-    return frozenset(path.split("/")[1] for path in (*paths, *OF_THE_FRAMEWORK))
+    return frozenset(path.split("/")[1] for path in (*paths, PAGE_OF_THE_API))
 
 
 async def _sweep(node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ HEADERS = {
     "vary": "accept, cookie",
     "x-content-type-options": "nosniff",
 }
+_CODE = re.compile(r"`([^`]+)`")
 STEP = 1024
 UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -53,7 +55,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"size": size_text, "count": count_text, "moment": moment_text}
+    made.filters["prose"] = prose
     return made
+
+
+def prose(text: str | None) -> str:
+    """Our own words, in which backticks mean code."""
+    from markupsafe import Markup, escape
+
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text or ""))))  # noqa: S704 - escaped
 
 
 def size_text(size: int) -> str:

@@ -24,10 +24,12 @@ from ..auth.access import Action, AnonymousRestricted
 from ..auth.actors import ANONYMOUS, Actor
 from ..errors import status_of
 from ..http.bodies import small_body
+from ..http.contract import contract
 from ..http.deps import base_of, node_of
 from ..usecases.login import CredentialsRejected, begin_session, check_password
 from ..wiring import Node
 from . import views
+from .reference import reference
 from .render import page, static
 from .visitors import local_path, refuse_foreign, sign_in, sign_out, visitor
 
@@ -36,7 +38,7 @@ MAX_FORM_FIELDS = 8
 MAX_PASSWORDS = 2
 """Passwords checked at once for pages; each takes memory and a core."""
 SEE_OTHER = 303
-OWN = frozenset({"/", "/v/sign-in", "/v/sign-out", "/v/style.css", "/v/live.js"})
+OWN = frozenset({"/", "/docs", "/v/sign-in", "/v/sign-out", "/v/style.css", "/v/live.js"})
 STATIC = {"/v/style.css": "text/css", "/v/live.js": "text/javascript"}
 
 
@@ -85,6 +87,7 @@ def site(node: Node, dataset: str) -> Starlette:
     made = Starlette(
         routes=[
             Route("/", _shown(node, _home)),
+            Route("/docs", _shown(node, _reference)),
             *(Route(path, _static, methods=["GET"]) for path in STATIC),
             Route("/v/sign-in", _shown(node, _form), methods=["GET"]),
             Route("/v/sign-in", _sign_in, methods=["POST"]),
@@ -121,6 +124,11 @@ def _home(node: Node, actor: Actor, request: Request) -> Response:
     after = request.query_params.get("after")
     content = views.home(node, actor, base_of(request), after and after[:400])
     return page("home", {**views.frame(node, actor, "/"), **content})
+
+
+def _reference(node: Node, actor: Actor, _: Request) -> Response:
+    content = reference(contract(node.settings.tenancy))
+    return page("reference", {**views.frame(node, actor, "/docs"), **content})
 
 
 def _dataset(node: Node, actor: Actor, request: Request) -> Response:

@@ -105,7 +105,13 @@ def test_receipts_are_described_field_by_field(written):
         assert list(described["properties"]) == fields == described["required"]
 
 
-def test_the_interface_for_people_is_served(single):
+def test_what_is_served_for_programs_is_the_published_document(written, single, multi):
+    """With the addresses of the node."""
     with single.http() as client:
-        assert "swagger" in client.get("/docs").text
-        assert client.get("/openapi.json").json()["info"]["title"] == "ODF Node"
+        assert client.get("/openapi.json").json() == written
+    with multi.http() as client:
+        served = client.get("/openapi.json").json()
+    assert set(served["paths"]) == {
+        "/{account}" + path if path.startswith("/{dataset}") else path for path in written["paths"]
+    }
+    assert served["paths"]["/{account}/{dataset}/tail"]["parameters"][0]["name"] == "account"

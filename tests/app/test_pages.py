@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 
 import browser as real
 import pytest
 from service import seeded, serving, ten_rows
 
 from app.usecases.accounts import ensure_account, set_password
+from app.web.reference import words_of
 from app.web.render import size_text
 from app.web.views import type_text
 from app.web.visitors import local_path
@@ -98,10 +100,37 @@ def test_programs_are_answered_by_the_api_at_the_same_address(node, accept):
     assert answer.headers["vary"].lower().startswith("accept")
 
 
-@pytest.mark.parametrize("path", ["/datasets", "/openapi.json", "/system/health", "/docs"])
+@pytest.mark.parametrize("path", ["/datasets", "/openapi.json", "/system/health"])
 def test_addresses_of_the_api_are_no_datasets_for_a_browser_either(visitor, path):
     assert visitor.get(path).status_code == 200
     assert "ODF Node" not in visitor.get("/datasets").text
+
+
+def test_the_page_of_the_api_shows_every_operation_and_loads_nothing_foreign(visitor):
+    shown = visitor.get("/docs").text
+    document = visitor.get("/openapi.json").json()
+    for path, item in document["paths"].items():
+        for method in item.keys() & {"get", "head", "post", "put", "patch", "delete"}:
+            assert f'<b class="method">{method.upper()}</b> <code>{path}</code>' in shown
+    for link in re.findall(r'href="#([^"]+)"', shown):
+        assert shown.count(f'id="{link}"') == 1
+    assert "//cdn" not in shown
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": ["string", "null"]}, "string or null"),
+        ({"type": "string", "format": "date-time"}, "date-time"),
+        ({"type": "array", "items": {"$ref": "#/components/schemas/Deed"}}, "list of Deed"),
+        ({"anyOf": [{"const": 1}, {"enum": ["a", "b"]}]}, "1 or a or b"),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, "object of integer"),
+        ({}, ""),
+    ],
+    ids=str,
+)
+def test_types_of_the_api_are_said_in_words(schema, words):
+    assert "".join(text for text, _ in words_of(schema)) == words
 
 
 @pytest.mark.parametrize("name", ["hidden", "absent"])

@@ -1,0 +1,141 @@
+"""What the page of the API shows, out of the OpenAPI document; no HTML in here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+METHODS = ("get", "head", "post", "put", "patch", "delete")
+Words = list[tuple[str, str | None]]
+"""Text in pieces, each with the schema it names, if it names one."""
+
+
+def reference(document: dict[str, Any]) -> dict[str, Any]:
+    """Operations by tag, in the order of the document, and the schemas they speak of."""
+    found = [
+        _operation(document, path, item, method)
+        for path, item in document["paths"].items()
+        for method in METHODS
+        if method in item
+    ]
+    groups = [
+        {**tag, "operations": [one for one in found if one["tag"] == tag["name"]]}
+        for tag in document["tags"]
+    ]
+    return {
+        "introduction": document["info"]["description"].split("\n\n"),
+        "groups": [group for group in groups if group["operations"]],
+        "schemas": [
+            {"name": name, "description": schema.get("description"), **_shape(schema)}
+            for name, schema in document["components"]["schemas"].items()
+        ],
+    }
+
+
+def _operation(
+    document: dict[str, Any], path: str, item: dict[str, Any], method: str
+) -> dict[str, Any]:
+    stated = item[method]
+    parameters = [*item.get("parameters", ()), *stated.get("parameters", ())]
+    body = _target(document, stated.get("requestBody", {}))
+    return {
+        "id": re.sub(r"\W+", "-", f"{method}{path}").strip("-"),
+        "tag": stated["tags"][0],
+        "method": method.upper(),
+        "path": path,
+        "summary": stated.get("summary", ""),
+        "description": stated.get("description"),
+        "needs_token": {} not in stated.get("security", document["security"]),
+        "parameters": [_parameter(_target(document, one)) for one in parameters],
+        "bodies": list(_contents(body)),
+        "answers": [
+            {
+                "status": status,
+                "description": _target(document, answer).get("description", ""),
+                "contents": list(_contents(_target(document, answer))),
+            }
+            for status, answer in stated["responses"].items()
+        ],
+    }
+
+
+def _parameter(stated: dict[str, Any]) -> dict[str, Any]:
+    schema = stated.get("schema", {})
+    return {
+        "name": stated["name"],
+        "place": stated["in"],
+        "required": stated.get("required", False),
+        "description": stated.get("description"),
+        "type": words_of(schema),
+        "default": schema.get("default"),
+    }
+
+
+def _contents(stated: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for media_type, content in stated.get("content", {}).items():
+        yield {"media_type": media_type, **_shape(content.get("schema", {}))}
+
+
+def _shape(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema as its members, if it is an object that names them, else as its type."""
+    required = schema.get("required", ())
+    members = [
+        {
+            "name": name,
+            "required": name in required,
+            "type": words_of(member),
+            "description": member.get("description"),
+        }
+        for name, member in schema.get("properties", {}).items()
+    ]
+    return {"members": members, "type": [] if members else words_of(schema)}
+
+
+def _target(document: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
+    """What is stated, or what a reference leads to."""
+    found = stated
+    if "$ref" in stated:
+        found = document
+        for step in stated["$ref"].removeprefix("#/").split("/"):
+            found = found[step]
+    return found
+
+
+def words_of(schema: dict[str, Any]) -> Words:
+    """The type of a value as people say it: `list of Deed`, `string or null`."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return [(name, name)]
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return _joined([words_of(one) for one in schema[several]], " or ")
+    if "allOf" in schema:
+        return _joined([words_of(one) for one in schema["allOf"]], " and ")
+    if "enum" in schema:
+        return [(" or ".join(str(value) for value in schema["enum"]), None)]
+    if "const" in schema:
+        return [(str(schema["const"]), None)]
+    kinds = schema.get("type", [])
+    named = [kinds] if isinstance(kinds, str) else kinds
+    return _joined([_named(schema, kind) for kind in named], " or ")
+
+
+def _named(schema: dict[str, Any], kind: str) -> Words:
+    if kind == "array":
+        inner = words_of(schema.get("items", {}))
+        return [("list of ", None), *inner] if inner else [("list", None)]
+    if kind == "object" and schema.get("properties"):
+        return [("{ " + ", ".join(schema["properties"]) + " }", None)]
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        inner = words_of(schema["additionalProperties"])
+        return [("object of ", None), *inner] if inner else [("object", None)]
+    told = schema.get("format") if kind == "string" else None
+    return [(told or kind, None)]
+
+
+def _joined(several: list[Words], sign: str) -> Words:
+    joined: Words = []
+    for words in several:
+        joined += [(sign, None), *words] if joined else words
+    return joined
