@@ -6,7 +6,7 @@ DATA ?= .odf-node/data
 HOST ?= 127.0.0.1
 PORT ?= 8080
 TESTS ?= tests
-JOBS ?= 2
+JOBS ?= 3
 T ?= block
 SECONDS ?= 600
 COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
@@ -22,7 +22,7 @@ help: ## list the targets
 run: $(V)/.run-ok ## set up and serve a node on http://127.0.0.1:8080 (SQLite, local files, one Spark worker)
 	$(BIN)/odf-node serve --host $(HOST) --port $(PORT) --data $(DATA)
 
-test: $(V)/.dev-ok ## set up and run all tests (real PostgreSQL, S3 server and Spark), JOBS=2 at a time
+test: $(V)/.dev-ok ## set up and run all tests (real PostgreSQL, S3 server and Spark), JOBS=3 at a time
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
 
 dev: $(V)/.dev-ok ## only set up .venv with everything for development

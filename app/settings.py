@@ -28,6 +28,7 @@ FOREIGN = frozenset(
         "SPARK_DRIVER_MEMORY",
         "QUERY_S",
         "ENGINES",
+        "WARM_UP",
         "SCRATCH",
         "LEASE_S",
         "POLL_MS",

@@ -36,25 +36,27 @@ from .verify.command import verify
 @click.option("--objects-url", help="Object store of the node; default the directory.")
 @click.option("--master", "spark_master", help="Spark master URL; default local[2].")
 @click.option("--once", is_flag=True, help="Run the jobs that wait, then end.")
-@click.option("--no-warm-up", is_flag=True, help="Be ready sooner, with a slow first job.")
+@click.option(
+    "--warm-up/--no-warm-up",
+    default=None,
+    help="Do small jobs before being ready; without, the first real ones are slow.",
+)
 @click.option("--parent-pid", type=int, help="End when this process is gone.")
 @click.pass_context
-def main(
-    context: click.Context, /, *, once: bool, no_warm_up: bool, parent_pid: int | None, **given: Any
-) -> None:
+def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **given: Any) -> None:
     """Run the jobs of a node: ingest what producers post, compute derivatives, on Spark."""
     if context.invoked_subcommand is not None:
         return
     settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
     set_up(settings.log_level, settings.log_format)
     try:
-        code = _run(settings, once=once, warm=not no_warm_up and not once, parent_pid=parent_pid)
+        code = _run(settings, once=once, parent_pid=parent_pid)
     except NodeError as error:
         raise click.ClickException(error.message) from None
     sys.exit(code)
 
 
-def _run(settings: WorkerSettings, *, once: bool, warm: bool, parent_pid: int | None) -> int:
+def _run(settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int:
     # Spark is imported late: `--help` and wrong options need none.
     from .main import EngineGone, Worker, watch_parent
 
@@ -74,7 +76,7 @@ def _run(settings: WorkerSettings, *, once: bool, warm: bool, parent_pid: int | 
         _stop_on_signals(worker.stop.set)
         if parent_pid is not None:
             watch_parent(parent_pid, worker.stop)
-        if warm:
+        if settings.warm_up and not once:
             _warm_up(worker)
         _count(worker, settings.metrics_port)
         LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))

@@ -45,6 +45,11 @@ class WorkerSettings(BaseSettings):
         description="More query engines by name, as JSON: an address (`host:port`) that sees the "
         "same files, or `image:` and the name of an image that `container_runtime` runs.",
     )
+    warm_up: bool = Field(
+        True,
+        description="Whether a worker does small jobs of its own before it is ready, so that the "
+        "first real ones are quick; they take Spark ten seconds.",
+    )
     scratch: Path | None = Field(
         None, description="Where jobs keep temporary files; default: the system's temporary folder."
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import cache
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 from backends import BACKENDS, environment
@@ -23,39 +22,43 @@ SETTINGS = {
     "multi": {},
 }
 """Of each tenancy, whatever the tests need: starting Spark takes longer than most of them."""
-
-Serve = Callable[[str, str], RunningNode]
-
-
-@pytest.fixture(scope="session")
-def serve(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Serve]:
-    """Node of a pair and tenancy: one for the whole run, so each test names its own datasets."""
-    with ExitStack() as running:
-
-        @cache
-        def of(pair: str, tenancy: str) -> RunningNode:
-            data = tmp_path_factory.mktemp(tenancy) / "node"
-            settings = {**SETTINGS[tenancy], **environment(pair, request)}
-            return running.enter_context(served(data, "--tenancy", tenancy, **settings))
-
-        yield of
+COLD = {"ODF_NODE_WARM_UP": "false"}
+"""Warming up would take longer than what the few jobs lose; the node of the story does."""
 
 
 @pytest.fixture(scope="session", params=BACKENDS)
 def pair(request: pytest.FixtureRequest) -> str:
-    """Where a node keeps its index and its objects."""
+    """Where a node keeps its index and its objects; tests of a pair follow each other."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
-def node(serve: Serve, pair: str) -> RunningNode:
-    """A single-tenant node with one Spark worker; bodies are limited to 1 MiB."""
-    return serve(pair, "single")
+def node(
+    pair: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningNode]:
+    """A single-tenant node with one Spark worker; bodies are limited to 1 MiB.
+
+    One for all tests of the pair, so each test names its own datasets.
+    """
+    with _node("single", pair, request, tmp_path_factory) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
-def shared_node(serve: Serve, pair: str) -> RunningNode:
-    """A multi-tenant node with one Spark worker."""
-    return serve(pair, "multi")
+def shared_node(
+    pair: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningNode]:
+    """A multi-tenant node with one Spark worker, likewise."""
+    with _node("multi", pair, request, tmp_path_factory) as running:
+        yield running
+
+
+def _node(
+    tenancy: str,
+    pair: str,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AbstractContextManager[RunningNode]:
+    data = tmp_path_factory.mktemp(tenancy) / "node"
+    settings = {**SETTINGS[tenancy], **COLD, **environment(pair, request)}
+    return served(data, "--tenancy", tenancy, **settings)

@@ -116,6 +116,7 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
             "ODF_NODE_OBJECTS_URL": f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/"),
             "ODF_NODE_SPARK_MASTER": cluster,
             "ODF_NODE_INGEST_WAIT_S": str(PATIENCE_S),
+            "ODF_NODE_WARM_UP": "false",
             "ODF_NODE_MERGE_STATE_BYTES": "0",  # nothing of the history is kept by the worker
         }
         with served(tmp_path / "node", **settings) as node, node.http(node.token()) as api:

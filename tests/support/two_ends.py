@@ -1,15 +1,21 @@
-"""Two processes share a run from both ends of it, and meet among short files.
+"""Processes share a run from both ends of it, and meet among short files.
 
 Files on Spark come first, those that start nodes last. The first process takes from the front and
 so has Spark nearly for itself: a session starts once, and is quicker the longer it lives. All
 others take from the back, so that nothing long is left for the end, with one process idle.
+What goes to a process as a whole is a file; of the end-to-end tests what shares nodes, those of
+one pair of database and object store: the nodes end with it.
 """
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
+
+OF_A_PAIR = re.compile(r"(tests/e2e)/.*\[(\w+, \w+)\b")
 
 
 def place(item: pytest.Item) -> int:
@@ -25,6 +31,10 @@ class TwoEnds(LoadFileScheduling):
     def schedule(self) -> None:
         self.config.option.loadscopereorder = False
         super().schedule()
+
+    def _split_scope(self, nodeid: str) -> str:
+        shared = OF_A_PAIR.match(nodeid)
+        return " ".join(shared.groups()) if shared else str(super()._split_scope(nodeid))
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if node.gateway.id != "gw0":

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -116,6 +117,42 @@ def test_warming_up_leaves_nothing_behind(worker: Worker, stores: Stores) -> Non
     warm_up(worker.bench, now=now())
     assert stores.registry.page() == []
     assert set(worker.bench.scratch.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "warm"),
+    [
+        ((), {}, True),
+        ((), {"ODF_NODE_WARM_UP": "false"}, False),
+        (("--no-warm-up",), {}, False),
+        (("--warm-up",), {"ODF_NODE_WARM_UP": "false"}, True),
+        (("--once",), {}, False),
+    ],
+)
+def test_a_worker_warms_up_unless_it_is_told_not_to(
+    words: tuple[str, ...],
+    environment: dict[str, str],
+    warm: bool,
+    worker: Worker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from click.testing import CliRunner
+
+    from workers import cli
+
+    did: list[str] = []
+    monkeypatch.setattr(worker, "work", lambda *, once: did.append("work"))
+    monkeypatch.setattr(worker, "bench", mock.Mock())
+    monkeypatch.setattr(cli, "worker_of", lambda *_: worker)
+    monkeypatch.setattr(cli, "_warm_up", lambda _: did.append("warm up"))
+    for name in ("_stop_on_signals", "set_up"):
+        monkeypatch.setattr(cli, name, lambda *_: None)
+    done = CliRunner().invoke(
+        cli.main, ["--data", str(tmp_path), *words], env=environment, catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    assert did == (["warm up", "work"] if warm else ["work"])
 
 
 class Process:
