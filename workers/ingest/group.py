@@ -19,20 +19,22 @@ from msgspec import structs
 from protocol.chain.author import author
 from protocol.chain.state import ChainState
 from protocol.codec.manifests import to_data
+from protocol.errors import NodeError
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from storage import ingest_job
 from storage.dataset import Dataset
 from storage.errors import LeaseLost, RefConflict
 from storage.ingest_job import DryRunReceipt, IngestPayload, IngestReceipt
-from storage.values import Failed, Job, JobEnd, JobOutcome, ObjectKind, Succeeded
+from storage.values import Failed, Job, JobEnd, JobId, JobOutcome, ObjectKind, Succeeded
 
 from ..history import local_file
 from ..meter import JobLost, Meter
-from ..plan.ingest import plan_ingest
+from ..plan.ingest import IngestPlan, plan_ingest
 from ..write import Written
 from .bench import Bench
 from .joined import Part, join, may_join, part_of, receipts_of
+from .lines import Body, ReadTogether
 from .merged import reads_history
 from .outcome import receipt
 from .rejected import Rejected
@@ -79,6 +81,7 @@ class IngestGroup:
     ) -> None:
         self._dataset, self._bench, self._worker = dataset, bench, worker
         self._finish, self._failure = finish, failure
+        self._plans: dict[JobId, IngestPlan] = {}
 
     def run(self, batches: Sequence[Batch]) -> Iterator[JobEnd]:
         """Bring all batches to their end, in their order; the ends, as they come."""
@@ -101,15 +104,26 @@ class IngestGroup:
             waiting = waiting[len(ready.ends) :]
             yield from ready.ends
 
+    def bodies(self, batches: Sequence[Batch], state: ChainState) -> dict[JobId, Body]:
+        """Those of the batches that may be read together, and share a slice."""
+        found = {}
+        for batch in batches:
+            with suppress(NodeError):  # planned again, it will say why
+                plan = self._planned(batch, state)
+                body, whole = batch.job.spec.body, batch.payload.on_bad_rows == "fail"
+                if body is not None and whole and self._joins(batch, plan):
+                    found[batch.job.id] = Body(plan, body)
+        return found
+
     def joined_only(
-        self, batches: Sequence[Batch], state: ChainState, folder: Path
+        self, batches: Sequence[Batch], state: ChainState, folder: Path, known: ReadTogether
     ) -> Ready | None:
         """All of the batches on the head of `state`, to be committed by the caller; None unless
         they are good and share a slice."""
         ready = Ready()
         for number, batch in enumerate(batches):
             try:
-                part = self._part(batch, state, folder / str(number))
+                part = self._part(batch, state, folder / str(number), known)
             except Exception:  # planned alone, it will say why
                 return None
             if part is None:
@@ -123,12 +137,13 @@ class IngestGroup:
         began = time.monotonic()
         base = state = self._dataset.state()
         ready = Ready()
+        known = ReadTogether(self.bodies(waiting, state), self._bench, folder)
         for number, batch in enumerate(list(waiting)):
             if (ready.ends or ready.joined) and time.monotonic() - began > TOGETHER_S:
                 break
             scratch = folder / str(number)
             try:
-                if (part := self._part(batch, state, scratch)) is not None:
+                if (part := self._part(batch, state, scratch, known)) is not None:
                     ready.joined.append((batch, part))
                     continue
                 state = self._join(ready, state, folder)
@@ -146,16 +161,32 @@ class IngestGroup:
         self._join(ready, state, folder)
         return ready
 
-    def _part(self, batch: Batch, state: ChainState, scratch: Path) -> Part | None:
+    def _planned(self, batch: Batch, state: ChainState) -> IngestPlan:
+        """Planned once on each head. Raises as `plan_ingest`."""
+        plan = self._plans.get(batch.job.id)
+        if plan is None or plan.head != state.head:
+            plan = plan_ingest(state, batch.payload, now=batch.job.submitted_at)
+            self._plans[batch.job.id] = plan
+        return plan
+
+    def _joins(self, batch: Batch, plan: IngestPlan) -> bool:
+        payload = batch.payload
+        return may_join(
+            batch.job, plan, dry_run=payload.dry_run, expected_head=payload.expected_head
+        )
+
+    def _part(
+        self, batch: Batch, state: ChainState, scratch: Path, known: ReadTogether
+    ) -> Part | None:
         """A batch that can share a slice with others; None for all the rest."""
         payload = batch.payload
-        plan = plan_ingest(state, payload, now=batch.job.submitted_at)
-        if not may_join(
-            batch.job, plan, dry_run=payload.dry_run, expected_head=payload.expected_head
-        ):
+        plan = self._planned(batch, state)
+        if not self._joins(batch, plan):
             return None
+        batch.meter.phase("read")
+        if (rows := known.rows(batch.job.id, plan)) is not None:
+            return Part(plan=plan, rows=rows, rejected=None)
         bench = replace(self._bench, meter=batch.meter)
-        bench.meter.phase("read")
         path = self._input(batch, scratch)
         extras = push_extras(state, payload, bench)
         return part_of(self._dataset, plan, path, bench, scratch, extras)
@@ -194,7 +225,7 @@ class IngestGroup:
         """Plan one batch; the state with it, None if what is ready has to be committed first."""
         payload = batch.payload
         bench = replace(self._bench, meter=batch.meter)
-        plan = plan_ingest(state, payload, now=batch.job.submitted_at)
+        plan = self._planned(batch, state)
         if state is not base and reads_history(plan.merge):
             return None
         bench.meter.phase("read")

@@ -100,8 +100,8 @@ def join(parts: Sequence[Part], bench: Bench, folder: Path) -> tuple[IngestPlan,
     first = parts[0].plan
     plan = replace(first, system_time=max(part.plan.system_time for part in parts))
     folder.mkdir()
-    rows = (batch for part in parts for batch in part.rows.to_batches())
-    slices = write_slices(rows, slice_plan(plan, _schema(plan)), folder, bench.cut)
+    rows = pa.concat_tables([part.rows for part in parts]).combine_chunks().to_batches()
+    slices = write_slices(iter(rows), slice_plan(plan, _schema(plan)), folder, bench.cut)
     extras = Extras(source_state=plan.source_state)
     events = data_events(plan, slices, extras, links=[None] * len(slices))
     return plan, Outcome(events=events, slices=slices, rows_read=0)

@@ -22,10 +22,11 @@ from storage.context import part_of
 from storage.dataset import Dataset
 from storage.stores import Stores
 from storage.tracing import span
-from storage.values import JobEnd
+from storage.values import JobEnd, JobId
 
 from .bench import Bench
 from .group import Batch, Failure, IngestGroup, Ready
+from .lines import Body, ReadTogether
 from .run import put_slices
 
 
@@ -62,9 +63,14 @@ def run_several(
     Raises what is not about one dataset; some may have ended all the same.
     """
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=bench.scratch) as folder:
-        shares = []
-        for number, (group, (dataset, state)) in enumerate(_heads(stores, groups)):
+        shares, begun = [], []
+        bodies: dict[JobId, Body] = {}
+        for group, (dataset, state) in _heads(stores, groups):
             ingest = IngestGroup(dataset, bench, worker=worker, finish=_none, failure=failure)
+            bodies |= ingest.bodies(group, state)
+            begun.append((group, dataset, state, ingest))
+        known = ReadTogether(bodies, bench, Path(folder))
+        for number, (group, dataset, state, ingest) in enumerate(begun):
             place = Path(folder) / str(number)
             place.mkdir()
             first = group[0].job
@@ -72,7 +78,7 @@ def run_several(
                 span(f"job {first.spec.kind}", "consumer", first.spec.trace) as trace,
                 part_of(trace or first.spec.trace, dataset=str(dataset.id), job=first.id),
             ):
-                ready = ingest.joined_only(group, state, place)
+                ready = ingest.joined_only(group, state, place, known)
             if ready is not None:
                 shares.append(_Share(dataset, ready))
         refused = commit_all(stores, [share.commit(bench) for share in shares])
