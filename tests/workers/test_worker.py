@@ -133,7 +133,6 @@ def test_a_worker_warms_up_unless_it_is_told_not_to(
     words: tuple[str, ...],
     environment: dict[str, str],
     warm: bool,
-    worker: Worker,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,8 +141,8 @@ def test_a_worker_warms_up_unless_it_is_told_not_to(
     from workers import cli
 
     did: list[str] = []
-    monkeypatch.setattr(worker, "work", lambda *, once: did.append("work"))
-    monkeypatch.setattr(worker, "bench", mock.Mock())
+    worker = mock.Mock()
+    worker.work.side_effect = lambda *, once: did.append("work")
     monkeypatch.setattr(cli, "worker_of", lambda *_: worker)
     monkeypatch.setattr(cli, "_warm_up", lambda _: did.append("warm up"))
     for name in ("_stop_on_signals", "set_up"):
