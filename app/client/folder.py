@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
@@ -118,7 +118,7 @@ class FolderRepository:
         if self.path.is_dir():
             for left in self.path.glob(f"{PENDING_PREFIX}*"):
                 remove_pending(left)
-        with self._objects.staged() as ahead:
+        with closing(self._objects.staged()) as ahead:
             self._ahead = ahead
             try:
                 yield lambda block: ahead.add(str(block.hash), block.raw)

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -142,7 +142,7 @@ def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, dura
         return known.size
     size, synced = 0, 0
     with (
-        HashBeside() as hashed,
+        closing(HashBeside()) as hashed,
         _appearing(path, lambda: _check(expected, hashed.result()), durable=durable) as out,
     ):
         for chunk in chunks:

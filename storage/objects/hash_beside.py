@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from queue import SimpleQueue
-from types import TracebackType
 
 from protocol.multihash import SHA3_256, Multihash
 
@@ -20,7 +19,7 @@ PIECES_BEHIND = 8
 
 
 class HashBeside:
-    """The SHA3-256 of pieces given one after another. A context: it ends its thread."""
+    """The SHA3-256 of pieces given one after another; has to be closed."""
 
     def __init__(self) -> None:
         self._state, self._size = hashlib.sha3_256(), 0
@@ -45,27 +44,17 @@ class HashBeside:
 
     def result(self) -> Multihash:
         """Waits for what is still to be hashed; nothing can be added any more."""
-        self._end()
+        self.close()
         return Multihash(SHA3_256, self._state.digest())
 
-    def __enter__(self) -> HashBeside:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end()
+    def close(self) -> None:
+        """End the thread, once it has hashed what it was given."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._pieces.put(None)
+            thread.join()
 
     def _work(self) -> None:
         while (piece := self._pieces.get()) is not None:
             self._state.update(piece)
             self._room.put(None)
-
-    def _end(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._pieces.put(None)
-            thread.join()

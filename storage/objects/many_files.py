@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain, islice
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def put_all(folder: Path, contents: Iterable[Content], *, durable: bool) -> None
     if len(first) <= FEW:
         _put_each(folder, first, durable=durable)
         return
-    with StagedFiles(folder.parent, durable=durable) as staged:
+    with closing(StagedFiles(folder.parent, durable=durable)) as staged:
         for name, content in _checked(chain(first, waiting)):
             staged.add(str(name), content)
         if not staged.publish(folder):

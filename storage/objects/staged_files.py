@@ -18,7 +18,6 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, cast
 
 from ..layout import PENDING_PREFIX
@@ -35,7 +34,7 @@ _OCCUPIED = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
 
 
 class StagedFiles:
-    """Files in a pending folder of `place`. A context: what was not published is removed.
+    """Files in a pending folder of `place`; closing removes what was not published.
 
     `durable=False` leaves out the syncs. Up to `few` files are not worth it: nothing is written
     then, and `publish` says so. Not for several threads at once.
@@ -113,17 +112,6 @@ class StagedFiles:
             os.close(self._folder)
             shutil.rmtree(self._pending, ignore_errors=True)
         self._writer = self._flusher = self._folder = None
-
-    def __enter__(self) -> StagedFiles:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _begin(self) -> None:
         files.make_folder(self._place, durable=self._durable)

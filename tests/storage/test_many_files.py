@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,7 @@ class TestManyFiles:
         assert names(tmp_path) == []
 
     def test_pending_files_that_were_cleared_away_are_not_taken_for_written(self, tmp_path):
-        with StagedFiles(tmp_path, durable=True) as staged:
+        with closing(StagedFiles(tmp_path, durable=True)) as staged:
             for name, content in named(40):
                 staged.add(str(name), content)
             later = Instant(time.time_ns() + 10**12)
@@ -150,7 +151,7 @@ class TestManyFiles:
         assert names(tmp_path) == []
 
     def test_what_is_not_published_goes(self, tmp_path):
-        with StagedFiles(tmp_path, durable=True) as staged:
+        with closing(StagedFiles(tmp_path, durable=True)) as staged:
             for name, content in named(40):
                 staged.add(str(name), content)
             assert len(names(tmp_path)) == 1
@@ -172,7 +173,7 @@ def test_early_syncs_that_fail_are_told_at_the_end(tmp_path, other_process, monk
 
 
 def test_an_error_of_the_other_process_is_told(tmp_path, other_process):
-    with StagedFiles(tmp_path, durable=True) as staged:
+    with closing(StagedFiles(tmp_path, durable=True)) as staged:
         for name, content in named(10):
             staged.add(str(name), content)
         staged.add("n" * 300, b"a name that no file system takes")
@@ -182,7 +183,7 @@ def test_an_error_of_the_other_process_is_told(tmp_path, other_process):
 
 
 def test_a_limit_of_the_disk_that_the_other_process_meets_is_ours(tmp_path, other_process):
-    with StagedFiles(tmp_path, durable=True) as staged:
+    with closing(StagedFiles(tmp_path, durable=True)) as staged:
         for name, content in named(6):
             staged.add(str(name), content)
         child = staged._writer._process
@@ -193,7 +194,7 @@ def test_a_limit_of_the_disk_that_the_other_process_meets_is_ours(tmp_path, othe
 
 
 def test_another_process_that_is_killed_is_an_error(tmp_path, other_process):
-    with StagedFiles(tmp_path, durable=True) as staged:
+    with closing(StagedFiles(tmp_path, durable=True)) as staged:
         for name, content in named(10):
             staged.add(str(name), content)
         staged._writer._process.kill()
