@@ -7,7 +7,7 @@ port raises the same error in the same situation.
 from __future__ import annotations
 
 from protocol.errors import BadInput, Conflict, Damaged, NotFound
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef, Name
 from protocol.multihash import Multihash
 
 from .values import AccountId, JobId, ObjectKind
@@ -45,6 +45,17 @@ class AliasTaken(Conflict):
 
     def __init__(self, alias: DatasetAlias) -> None:
         super().__init__(f"another dataset is called {alias} already", alias=str(alias))
+
+
+class NameTooLong(BadInput):
+    """A name of a dataset or account beyond what nodes take."""
+
+    def __init__(self, name: Name) -> None:
+        super().__init__(
+            f"a name of {len(str(name))} characters; at most {MAX_NAME_CHARS} are taken",
+            characters=len(str(name)),
+            most=MAX_NAME_CHARS,
+        )
 
 
 class DatasetIdTaken(Conflict):

@@ -16,14 +16,14 @@ import sqlalchemy as sa
 
 from protocol.chain.rules import fold
 from protocol.errors import BadInput
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from .bells.port import Bell, MemoryBell
 from .dataset import Dataset, check_objects, put_blocks
-from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict
+from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound, NameTooLong, RefConflict
 from .info import read_info, write_info
 from .layout import HEAD
 from .locks import Locks, ProcessLocks
@@ -103,9 +103,11 @@ class Stores:
 
         Raises:
             AliasTaken, DatasetIdTaken: fact `alias` or `dataset_id`.
+            NameTooLong: dataset or account.
             SeedMismatch: no blocks, or a Seed of another dataset or kind.
             ChainRuleBroken, ObjectMissing, SizeMismatch: as in `Dataset.commit`.
         """
+        refuse_long(entry.alias)
         self._refuse_taken(entry)
         state = fold(blocks)
         if (state.dataset_id, state.kind) != (entry.id, entry.kind):
@@ -120,7 +122,8 @@ class Stores:
         return Dataset(entry, self)
 
     def rename_dataset(self, dataset: DatasetId, alias: DatasetAlias) -> None:
-        """Raises `DatasetNotFound`, `AliasTaken`."""
+        """Raises `DatasetNotFound`, `AliasTaken`, `NameTooLong`."""
+        refuse_long(alias)
         with self.locks.hold(dataset):
             self.registry.rename(dataset, alias)
             self.objects.write_alias(dataset, alias)
@@ -269,3 +272,10 @@ class Stores:
             raise DatasetIdTaken(entry.id)
         if self.registry.find(DatasetRef(alias=entry.alias)) is not None:
             raise AliasTaken(entry.alias)
+
+
+def refuse_long(alias: DatasetAlias) -> None:
+    """Raises `NameTooLong`."""
+    for name in (alias.name, alias.account):
+        if name is not None and len(name.text) > MAX_NAME_CHARS:
+            raise NameTooLong(name)

@@ -1,4 +1,4 @@
-"""`odf-node dataset`: create, list and show datasets of a node."""
+"""`odf-node dataset`: create, look at, change and delete datasets of a node."""
 
 from __future__ import annotations
 
@@ -22,6 +22,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _node_option(*, required: bool) -> Callable[[F], F]:
     return click.option("--node", metavar="URL", required=required, help="URL of the node.")
+
+
+def _named(function: F) -> F:
+    """The dataset: by URL, or by --node and its name; and what goes with every request."""
+    for decorate in (
+        json_option,
+        token_option,
+        _node_option(required=False),
+        click.argument("url", metavar="URL|NAME"),
+    ):
+        function = decorate(function)
+    return function
+
+
+def _base(url: str, node: str | None) -> str:
+    return dataset_base(url if node is None else node_base(node) + url)
 
 
 @click.group()
@@ -84,18 +100,14 @@ def list_(node: str, account: str | None, token: str | None, as_json: bool) -> N
 
 
 @dataset.command()
-@click.argument("url", metavar="URL|NAME")
-@_node_option(required=False)
-@token_option
-@json_option
+@_named
 def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
     """Show a dataset as it stands: head, sizes, sources, schema.
 
     Names it by URL, or by --node and its name.
     """
-    where = dataset_base(url if node is None else node_base(node) + url)
     with open_http() as http:
-        shown = NodeApi(where, token, http=http).dataset()
+        shown = NodeApi(_base(url, node), token, http=http).dataset()
     if as_json:
         print_json(shown)
     else:
@@ -103,18 +115,14 @@ def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
 
 
 @dataset.command()
-@click.argument("url", metavar="URL|NAME")
-@_node_option(required=False)
-@token_option
-@json_option
+@_named
 def dependencies(url: str, node: str | None, token: str | None, as_json: bool) -> None:
     """Show what a dataset is computed from, and what is computed from it.
 
     Names it by URL, or by --node and its name.
     """
-    where = dataset_base(url if node is None else node_base(node) + url)
     with open_http() as http:
-        found = NodeApi(where, token, http=http).dependencies()
+        found = NodeApi(_base(url, node), token, http=http).dependencies()
     if as_json:
         print_json(found)
         return
@@ -122,3 +130,90 @@ def dependencies(url: str, node: str | None, token: str | None, as_json: bool) -
         for item in found.get(way, ()):
             step = "  " * (int(item.get("depth", 1)) - 1)
             click.echo(one_line(f"{step}{sign} {item.get('alias')}  {item.get('id')}"))
+
+
+@dataset.command()
+@_named
+@click.argument("manifest", metavar="MANIFEST")
+@click.option("--expected-head", metavar="HASH", help="Refuse if the head is another one.")
+@click.option("--dry-run", is_flag=True, help="Show what would be appended, and append nothing.")
+def append(
+    url: str,
+    manifest: str,
+    node: str | None,
+    expected_head: str | None,
+    dry_run: bool,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Append the event a MetadataEvent MANIFEST describes (YAML or JSON; `-` is stdin).
+
+    SetInfo, SetLicense, SetAttachments, SetTransform, sources and the like; not data.
+    """
+    text = read_file(manifest, MAX_TEXT_BYTES)
+    with open_http() as http:
+        answer = NodeApi(_base(url, node), token, http=http).append(
+            text, expected_head=expected_head, dry_run=dry_run
+        )
+    if as_json:
+        print_json(answer)
+    elif dry_run:
+        click.echo(to_yaml(answer), nl=False)
+    else:
+        click.echo(f"appended; the head of {answer.get('blocks')} blocks is {answer.get('head')}")
+
+
+@dataset.command()
+@_named
+@click.argument("name", metavar="NEW-NAME")
+def rename(url: str, name: str, node: str | None, token: str | None, as_json: bool) -> None:
+    """Call a dataset otherwise; its id and its blocks stay as they are."""
+    _change(url, node, token, "name", name, as_json=as_json)
+
+
+@dataset.command()
+@_named
+@click.argument("visibility", type=click.Choice(["private", "public"]))
+def visibility(
+    url: str, visibility: str, node: str | None, token: str | None, as_json: bool
+) -> None:
+    """Say who may read a dataset: everybody, or only those with a right to."""
+    _change(url, node, token, "visibility", visibility, as_json=as_json)
+
+
+@dataset.command()
+@_named
+@click.option("--expected-head", metavar="HASH", help="Refuse if the head is another one.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(
+    url: str,
+    node: str | None,
+    expected_head: str | None,
+    yes: bool,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Delete a dataset from its node; copies elsewhere stay.
+
+    Refused while derivatives of that node read it.
+    """
+    if not yes:
+        click.confirm(f"This will delete {url} with all its data. Go on?", abort=True, err=True)
+    with open_http() as http:
+        NodeApi(_base(url, node), token, http=http).ask("DELETE", "", expectedHead=expected_head)
+    if as_json:
+        print_json({"deleted": url})
+    else:
+        click.echo(f"deleted {url}")
+
+
+def _change(
+    url: str, node: str | None, token: str | None, field: str, value: str, *, as_json: bool
+) -> None:
+    with open_http() as http:
+        answer = NodeApi(_base(url, node), token, http=http).ask("PUT", field, {field: value})
+    if as_json:
+        print_json(answer)
+    else:
+        shown = answer.get("alias", answer.get(field))
+        click.echo(one_line(f"{url} is {shown} now"))

@@ -26,6 +26,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "dataset create": (
         "odf-node dataset create weather.yaml --node http://127.0.0.1:8080 --visibility public",
     ),
+    "dataset append": (
+        "odf-node dataset append weather info.yaml --node http://127.0.0.1:8080 --dry-run",
+        "odf-node dataset append http://127.0.0.1:8080/weather - < license.yaml",
+    ),
+    "dataset delete": ("odf-node dataset delete http://127.0.0.1:8080/weather",),
+    "dataset rename": ("odf-node dataset rename http://127.0.0.1:8080/weather weather.hourly",),
+    "dataset visibility": ("odf-node dataset visibility http://127.0.0.1:8080/weather public",),
     "dataset list": ("odf-node dataset list --node http://127.0.0.1:8080",),
     "dataset show": (
         "odf-node dataset show http://127.0.0.1:8080/weather",

@@ -99,6 +99,19 @@ class NodeApi:
         """What the node says at a path below `base`."""
         return self._call("GET", path)
 
+    def append(
+        self, manifest: bytes, *, expected_head: str | None = None, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Append one authored event to the dataset at `base`; or see what would be."""
+        query = {"expectedHead": expected_head, "dryRun": "true" if dry_run else None}
+        return self._call(
+            "POST",
+            "metadata",
+            query={name: value for name, value in query.items() if value is not None},
+            headers={"content-type": "application/yaml"},
+            content=manifest,
+        )
+
     def ingest(
         self,
         content: Iterable[bytes],

@@ -1,4 +1,4 @@
-"""Access to a dataset: visibility and roles, for its maintainers."""
+"""Access to a dataset: visibility and roles, for its maintainers; and what it is called."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from protocol.errors import BadInput
 
 from ..usecases import access as usecase
 from ..usecases.access import parse_role, parse_visibility
+from ..usecases.datasets import summary
+from ..usecases.keeping import rename_dataset
 from .answers import JsonAnswer
 from .bodies import small_body
-from .deps import ActorDep, MaintainedDep, NodeDep, ReadableDep
+from .deps import ActorDep, BaseDep, MaintainedDep, NodeDep, ReadableDep
 
 MAX_BODY_BYTES = 4096
 
@@ -53,6 +55,13 @@ async def visibility(request: Request, node: NodeDep, entry: MaintainedDep) -> R
     return JsonAnswer({"visibility": changed.visibility.value})
 
 
+async def name(request: Request, node: NodeDep, entry: MaintainedDep, base: BaseDep) -> Response:
+    """`{"name": "…"}`; the account it is in stays."""
+    asked = await _text(request, "name")
+    renamed = await run_in_threadpool(rename_dataset, node, entry, asked)
+    return JsonAnswer(summary(node, renamed, base))
+
+
 def add_access_routes(routes: APIRouter, prefix: str) -> None:
     """Serve the above below the dataset addresses; names of handlers must not clash."""
     tags: list[str | Enum] = ["access"]
@@ -62,6 +71,7 @@ def add_access_routes(routes: APIRouter, prefix: str) -> None:
     routes.put(one, summary="Give an account a role", tags=tags)(give)
     routes.delete(one, summary="Take its role from an account", status_code=204, tags=tags)(take)
     routes.put(prefix + "/visibility", summary="Make it public or private", tags=tags)(visibility)
+    routes.put(prefix + "/name", summary="Call it otherwise", tags=tags)(name)
 
 
 async def _text(request: Request, field: str) -> str:

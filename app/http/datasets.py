@@ -21,6 +21,7 @@ from ..usecases import datasets as usecase
 from ..usecases import definition, mirrors
 from ..usecases.access import parse_visibility
 from ..usecases.derivatives import derivation
+from ..usecases.keeping import delete_dataset
 from ..usecases.metadata import Aspect, describe, parse_aspects
 from ..usecases.mirrors import MirrorAsked
 from ..usecases.records import DataFormat, shaped
@@ -29,7 +30,7 @@ from ..usecases.tail import tail as read_tail
 from ..wiring import Node
 from .answers import JsonAnswer, failed_answer
 from .bodies import small_body
-from .deps import ActorDep, BaseDep, NodeDep, OpenDep, ReadableDep
+from .deps import ActorDep, BaseDep, MaintainedDep, NodeDep, OpenDep, ReadableDep
 
 METADATA_PARAMETERS = frozenset({"include", "schemaFormat"})
 DEFAULT_TAIL = 100
@@ -113,6 +114,18 @@ def info(node: NodeDep, entry: ReadableDep, base: BaseDep) -> Response:
     return JsonAnswer(content, headers={"vary": "accept"})
 
 
+def delete(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: MaintainedDep,
+    expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
+) -> Response:
+    """Refused while derivatives of this node read it. Copies elsewhere stay."""
+    expected = None if expected_head is None else Multihash.parse(expected_head)
+    delete_dataset(node, actor, entry, expected=expected)
+    return Response(status_code=204)
+
+
 async def append(
     request: Request,
     node: NodeDep,
@@ -182,6 +195,7 @@ def add_dataset_routes(routes: APIRouter, prefix: str) -> None:
     """Serve the above below the dataset addresses."""
     tags: list[str | Enum] = ["datasets"]
     routes.get(prefix, summary="The dataset as it stands", tags=tags)(info)
+    routes.delete(prefix, summary="Delete the dataset", status_code=204, tags=tags)(delete)
     routes.get(prefix + "/tail", summary="The last records", tags=tags)(tail)
     routes.get(prefix + "/metadata", summary="Aspects of the metadata", tags=tags)(metadata)
     routes.post(prefix + "/metadata", summary="Append an authored event", tags=tags)(append)

@@ -25,6 +25,7 @@ from protocol.metadata.events import (
 from protocol.multihash import Multihash
 from storage.dependencies import declared, refuse_cycle
 from storage.errors import AliasTaken, RefConflict
+from storage.stores import refuse_long
 from storage.values import DatasetEntry, Visibility
 
 from ..auth.access import SINGLE_OWNER, Action, Unauthenticated, grants, may_create
@@ -62,7 +63,7 @@ def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visib
 
     Raises:
         Unauthenticated, Unauthorized, MalformedManifest, OneSnapshotExpected, InvalidSnapshot,
-        MissingInputs, ChainRuleBroken.
+        NameTooLong, MissingInputs, ChainRuleBroken.
     """
     if actor.account is None:
         raise Unauthenticated
@@ -72,6 +73,7 @@ def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visib
     snapshot = snapshots[0]
     alias = new_alias(node, actor, snapshot.name)
     may_create(actor, alias)
+    refuse_long(alias)
     dataset = key_pair(node.random(SEED_BYTES)).dataset_id
     events = prepare(snapshot, dataset_id=dataset, resolve=visible_inputs(node, actor))
     now = node.clock()

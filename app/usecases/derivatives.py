@@ -110,14 +110,19 @@ def _new_blocks(node: Node, dataset: DatasetId, consumed: Multihash | None) -> i
     return count
 
 
+def visible_entry(node: Node, actor: Actor, dataset: DatasetId) -> DatasetEntry | None:
+    """A dataset of this node that the actor may see; None for others, and for none."""
+    found = node.stores.registry.find(DatasetRef(id=dataset))
+    if found is None or Action.READ not in grants(actor, found, node.settings.tenancy):
+        return None
+    return found
+
+
 def dependencies(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
     """What a dataset reads and who reads it, near ones first; hidden datasets end the walk."""
 
     def visible(one: DatasetId) -> DatasetEntry | None:
-        found = node.stores.registry.find(DatasetRef(id=one))
-        if found is None or Action.READ not in grants(actor, found, node.settings.tenancy):
-            return None
-        return found
+        return visible_entry(node, actor, one)
 
     def seen(step: Callable[[DatasetId], Sequence[DatasetId]]) -> list[dict[str, Any]]:
         found = depths(entry.id, lambda one: [near for near in step(one) if visible(near)])
