@@ -48,7 +48,7 @@ def create(
     from ..usecases.accounts import create_account
 
     password = check_new(_from_stdin()) if password_stdin else None
-    with node_stores(data, database_url) as (stores, settings):
+    with node_stores(data, database_url, may_be_new=True) as (stores, settings):
         made = create_account(stores.accounts, name, os.urandom, is_admin=admin)
         if password is not None:
             _set(stores, settings, made, password)

@@ -39,13 +39,21 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def node_stores(data: Path | None, database_url: str | None) -> Iterator[tuple[Any, Any]]:
-    """The node's stores, opened, and its settings."""
+def node_stores(
+    data: Path | None, database_url: str | None, *, may_be_new: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """The node's stores, opened, and its settings.
+
+    Raises:
+        NoNodeHere: there is none, and this is not how one begins.
+    """
     from storage.config import StoreSettings, open_stores
 
     from ..settings import load_settings
+    from .places import expect_node, tell_of_new_node
 
     settings = load_settings(data=data, database_url=database_url)
+    (tell_of_new_node if may_be_new else expect_node)(settings)
     opened = open_stores(
         StoreSettings(data=settings.data, database_url=settings.database_url), repair=False
     )
@@ -94,7 +102,7 @@ def create(
         raise click.UsageError("--dataset and --account-scope are two different reaches")
     now = Instant(time.time_ns())
     ends = None if expires is None else parse_expiry(expires, now)
-    with node_stores(data, database_url) as (stores, settings):
+    with node_stores(data, database_url, may_be_new=True) as (stores, settings):
         only = None if dataset is None else _dataset(stores, settings, dataset)
         owner = ensure_account(stores.accounts, account, os.urandom, is_admin=admin)
         made = create_token(

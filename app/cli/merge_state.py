@@ -40,8 +40,10 @@ def _found(stores: Any, data: Path, dataset: str | None) -> Iterator[tuple[Any, 
     from storage.layout import parse_folder
     from storage.merge_state.store import MergeStates, states_folder
 
+    from .upkeep import dataset_ref
+
     states = MergeStates(states_folder(data), max_bytes=0)
-    wanted = None if dataset is None else stores.dataset(DatasetRef.parse(dataset)).id
+    wanted = None if dataset is None else stores.dataset(dataset_ref(dataset)).id
     for folder in states.folders(wanted):
         owner = parse_folder(folder.parent.name)
         if owner is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,10 @@ from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 
 from ..client.text import one_line
 from .output import DAMAGED, json_option, print_json
+from .places import any_place, expect_node, expect_objects
+
+if TYPE_CHECKING:
+    from ..settings import Settings
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -55,12 +59,15 @@ def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def _stores(where: dict[str, Any], **more: Any) -> Iterator[Any]:
+def _stores(
+    where: dict[str, Any], *, expected: Callable[[Settings], None] = expect_node, **more: Any
+) -> Iterator[Any]:
     from storage.config import StoreSettings, open_stores
 
     from ..settings import load_settings
 
     settings = load_settings(**where)
+    expected(settings)
     opened = open_stores(
         StoreSettings(
             data=settings.data,
@@ -109,7 +116,7 @@ def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> No
     something differs.
     """
     with (
-        _stores(where) as stores,
+        _stores(where, expected=expect_objects) as stores,
         _watched(as_json) as watch,
         _readers(stores.objects, readers) as pool,
     ):
@@ -198,7 +205,7 @@ def fsck(
         rate = parse_rate(scrub)
         options = replace(options, rehash=True, throttle=Throttle(rate), quarantine=True)
     with _stores(where) as stores, _watched(as_json) as watch:
-        chosen = [stores.registry.get(_ref(name)) for name in only] or None
+        chosen = [stores.registry.get(dataset_ref(name)) for name in only] or None
         report = check_stores(
             stores,
             options,
@@ -226,7 +233,7 @@ def _finding(item: Any) -> str:
     return f"{item.reason}: {item.dataset} {number}{parts}: {item.message}{done}"
 
 
-def _ref(name: str) -> DatasetRef:
+def dataset_ref(name: str) -> DatasetRef:
     """A dataset by id, or by alias; without account it is the single tenant's."""
     from ..auth.access import SINGLE_OWNER
 
@@ -314,7 +321,7 @@ def db() -> None:
 @_store_options
 def migrate(as_json: bool, **where: Any) -> None:
     """Bring the schema up to date, as `serve` does when it starts; several may do so at once."""
-    with _stores(where, migrate=True):
+    with _stores(where, expected=any_place, migrate=True):
         pass
     print_json({"migrated": True}) if as_json else click.echo("the database is up to date")
 

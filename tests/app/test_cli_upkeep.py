@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -167,3 +168,41 @@ def test_times_and_rates_are_read_as_people_write_them() -> None:
     for text in ("", "h", "1w", "1.5h", "²h"):
         with pytest.raises(UnreadableDuration):
             parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fsck"],
+        ["gc"],
+        ["index", "rebuild", "--check"],
+        ["merge-state", "check"],
+        ["audit"],
+        ["account", "list"],
+        ["token", "list", "--account", "kamu"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_folder_is_no_clean_node(tmp_path: Path, words: list[str]) -> None:
+    elsewhere = tmp_path / "mistyped"
+    result = odf(*words, "--data", elsewhere)
+    assert result.exit_code == 3
+    assert f"there is no node in {elsewhere}; name its folder with --data" in result.stderr
+    assert not elsewhere.exists()
+
+
+def test_a_copy_of_the_objects_alone_is_told_from_a_node(
+    stores: Stores, data: Path, tmp_path: Path
+) -> None:
+    grown(stores)
+    copy = tmp_path / "copy"
+    shutil.copytree(data / "datasets", copy / "datasets")
+    assert "odf-node index rebuild" in odf("fsck", "--data", copy).stderr
+    assert odf("index", "rebuild", "--data", copy).exit_code == 0
+    assert odf("fsck", "--data", copy).exit_code == 0
+
+
+def test_a_token_of_a_node_that_was_not_there_is_noted(tmp_path: Path) -> None:
+    words = ("token", "create", "--account", "kamu", "--data", tmp_path / "new")
+    assert "there was no node" in odf(*words).stderr
+    assert odf(*words).stderr == ""

@@ -67,7 +67,7 @@ def test_an_address_in_use_is_told(tmp_path):
 def _run(*words):
     done = CliRunner().invoke(token, [str(word) for word in words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return done.output.strip()
+    return done.stdout.strip()
 
 
 def test_tokens_are_made_listed_and_revoked(tmp_path):
