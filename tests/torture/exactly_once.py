@@ -2,7 +2,7 @@
 answered, and some once more, while service, worker and database are killed. Then every receipt
 is held against the rows: each is true, no row is lost, none is there twice.
 
-    python tests/torture/exactly_once.py --rows 100000
+    python tests/torture/exactly_once.py --rows 100000 --spark
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ PAUSE_S = 0.2
 KILLED = ("postgres", "node", "worker")
 """In the order in which they are started again."""
 TURNED_AWAY = frozenset({409, 429, 500, 502, 503})
+SETTINGS = {"ODF_NODE_LEASE_S": "3"}
+"""Jobs of a killed worker are free again soon."""
 NDJSON = "application/x-ndjson"
 
 
@@ -110,9 +112,9 @@ def answer_to(
         time.sleep(PAUSE_S)
 
 
-def exactly_once(folder: Path, *, rows: int, seed: int, postgres: bool = False) -> dict[str, int]:
+def exactly_once(folder: Path, shape: Shape, *, rows: int, seed: int) -> dict[str, int]:
     """Play it below `folder` and judge; what was done, by name."""
-    with world(folder, Shape(postgres=postgres, bucket=False)) as here:
+    with world(folder, shape) as here:
         token = token_of(here)
         _make_dataset(here, token)
         url = f"{here.url}/rows/ingest"
@@ -203,12 +205,12 @@ def main() -> None:
     asked.add_argument("--rows", type=int, default=100_000)
     asked.add_argument("--seed", type=int, default=20)
     asked.add_argument("--sqlite", action="store_true", help="instead of PostgreSQL")
+    asked.add_argument("--spark", action="store_true", help="with the real worker")
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # PostgreSQL may run as somebody else
-        done = exactly_once(
-            Path(folder), rows=given.rows, seed=given.seed, postgres=not given.sqlite
-        )
+        shape = Shape(postgres=not given.sqlite, bucket=False, spark=given.spark, settings=SETTINGS)
+        done = exactly_once(Path(folder), shape, rows=given.rows, seed=given.seed)
     print(", ".join(f"{count} {name}" for name, count in done.items()))
 
 
