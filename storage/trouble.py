@@ -1,5 +1,8 @@
 """What keeps the node from storing anything although nobody did anything wrong: a database that
-does not answer, a disk that is full or read-only. Nothing is half written then, reads go on."""
+does not answer, a disk that is full or read-only. Nothing is half written then, reads go on.
+
+Knows drivers' exceptions by their attributes: the client asks for disks and imports no database.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import sqlalchemy as sa
 
 from protocol.errors import NodeError
 
@@ -61,15 +61,6 @@ def storing(where: str = "the object store") -> Iterator[None]:
         if error.errno in READ_ONLY_ERRNOS:
             raise StorageReadOnly(where) from error
         raise
-
-
-def watch_database(engine: sa.Engine) -> None:
-    """Let the errors of a database that is full, read-only or gone be ours."""
-    sa.event.listen(engine, "handle_error", _translate, retval=True)
-
-
-def _translate(context: Any) -> NodeError | None:
-    return database_trouble(context.original_exception, gone=context.is_disconnect)
 
 
 def database_trouble(error: BaseException, *, gone: bool) -> NodeError | None:

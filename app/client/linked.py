@@ -13,16 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
-import pyarrow as pa
-
 from protocol.chain.schema_evolution import odf_schema
 from protocol.errors import BadInput, NotFound
 from protocol.linked import link_columns, linked_objects
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, ExecuteTransform, SetDataSchema
 from protocol.multihash import HashMismatch, Multihash
-from storage.linked import readable_links
-from storage.local_files import read_anywhere
 from storage.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of
@@ -137,7 +133,14 @@ def _links(
     place: Repository, blocks: Sequence[HashedBlock], columns: Sequence[str]
 ) -> Iterator[Multihash]:
     """Links of all slices; one that cannot be read is somebody else's complaint."""
-    for block in blocks if columns else ():
+    if not columns:
+        return
+    import pyarrow as pa  # late: few datasets have links, and a command line is to start soon
+
+    from storage.linked import readable_links
+    from storage.local_files import read_anywhere
+
+    for block in blocks:
         event = block.event
         data = event.new_data if isinstance(event, AddData | ExecuteTransform) else None
         if data is None:

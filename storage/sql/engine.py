@@ -16,9 +16,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from protocol.errors import BadInput
+from protocol.errors import BadInput, NodeError
 
-from ..trouble import watch_database
+from ..trouble import database_trouble
 
 BUSY_TIMEOUT_S = 30
 """How long a SQLite writer waits for another one."""
@@ -64,8 +64,13 @@ def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
         )
     else:
         raise UnknownDatabase(f"databases are sqlite or postgresql, not {backend!r}")
-    watch_database(engine)
+    # errors of a database that is full, read-only or gone become ours
+    sa.event.listen(engine, "handle_error", _translate, retval=True)
     return engine
+
+
+def _translate(context: Any) -> NodeError | None:
+    return database_trouble(context.original_exception, gone=context.is_disconnect)
 
 
 def writing(engine: sa.Engine) -> Any:

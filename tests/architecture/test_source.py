@@ -159,3 +159,12 @@ def test_the_service_imports_no_spark():
         [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_client_starts_without_database_and_arrow():
+    """They take twice as long to import as all the rest of a command line."""
+    look = (
+        "import sys, app.client.sync; print(*{'sqlalchemy', 'pyarrow', 'numpy'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
