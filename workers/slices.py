@@ -19,7 +19,16 @@ import pyarrow as pa
 from .conform import NullCounts
 from .merge.columns import Operation
 from .pieces import Piece, pieces
-from .write import SlicePlan, Written, complete, described, tallied, write_batches
+from .write import (
+    SMALL_BYTES,
+    SlicePlan,
+    Written,
+    complete,
+    described,
+    tallied,
+    write_batches,
+    write_small,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +87,10 @@ def operations(slices: Sequence[Written]) -> Counter[Operation]:
 def _write(piece: Piece, plan: SlicePlan, path: Path, start: int) -> Written:
     written = Written(path)
     rows = (tallied(batch, plan.vocab, written) for batch in piece.batches)
-    write_batches(rows, plan.schema, path)
-    written.data = described(path, start)
+    content = None
+    if piece.size < SMALL_BYTES:
+        content = write_small(rows, plan.schema, path)
+    else:
+        write_batches(rows, plan.schema, path)
+    written.data = described(path, start, content)
     return written

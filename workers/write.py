@@ -86,13 +86,15 @@ def write_slice(batches: Iterator[pa.RecordBatch], plan: SlicePlan, path: Path) 
     return written
 
 
-def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> int:
+def write_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path | pa.NativeFile
+) -> int:
     """Write complete rows in large row groups, as every slice is; how many they are.
 
     Without rows the file still tells the schema.
     """
     rows = 0
-    with pq.ParquetWriter(path, schema, **parquet_settings(schema)) as writer:
+    with pq.ParquetWriter(target, schema, **parquet_settings(schema)) as writer:
         for group in pieces(batches, ROW_GROUP_ROWS, ROW_GROUP_BYTES):
             write_group(writer, group)
             rows += group.rows
@@ -176,19 +178,35 @@ def tallied(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordB
     return batch
 
 
-def described(path: Path, start: int) -> DataSlice:
-    """Hashes, size and offsets from `start`, taken from the file as it lies there."""
-    small = path.stat().st_size < SMALL_BYTES
-    with pq.ParquetFile(path) as file, nullcontext(in_order) if small else threaded() as run:
+def write_small(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> pa.Buffer:
+    """As `write_batches`, for rows that are not many: made in memory, written at once."""
+    made = pa.BufferOutputStream()
+    write_batches(batches, schema, made)
+    content = made.getvalue()
+    path.write_bytes(content)
+    return content
+
+
+def described(path: Path, start: int, content: pa.Buffer | None = None) -> DataSlice:
+    """Hashes, size and offsets from `start`, read from the file as it lies there, or from its
+    content."""
+    size = path.stat().st_size if content is None else content.size
+    small = size < SMALL_BYTES
+    file = pq.ParquetFile(path if content is None else pa.BufferReader(content))
+    with file, nullcontext(in_order) if small else threaded() as run:
         reopen = None if small else partial(_reopened, path)
         logical = digest_of(file, run=run, reopen=reopen).finish()
         rows = file.metadata.num_rows
     return DataSlice(
         logical_hash=logical,
-        physical_hash=file_hash(path),
+        physical_hash=file_hash(path) if content is None else _hash_of(content),
         offset_interval=OffsetInterval(start=start, end=start + rows - 1),
-        size=path.stat().st_size,
+        size=size,
     )
+
+
+def _hash_of(content: pa.Buffer) -> Multihash:
+    return Multihash(SHA3_256, hashlib.sha3_256(content).digest())
 
 
 def _reopened(path: Path, dictionaries: Sequence[str]) -> pq.ParquetFile:
