@@ -42,7 +42,7 @@ $body
 _FORM = Template("""<p>A command line asks to act in your name. Go on only if you started it
 yourself, a moment ago.</p>
 $problem
-<form method="post" action="/v/login" autocomplete="on">
+<form method="post" action="login" autocomplete="on">
 <input type="hidden" name="deviceCode" value="$code">
 <label>Account <input name="login" autocomplete="username" required autofocus></label>
 <label>Password

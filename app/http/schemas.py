@@ -9,13 +9,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated, Any, cast, get_args
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from protocol.codec.json_schema import ManifestKind, json_schema
 from protocol.errors import NotFound
 
 from .answers import JsonAnswer
+from .deps import BaseDep
 
 router = APIRouter(prefix="/schemas", tags=["schemas"])
 KINDS = get_args(ManifestKind)
@@ -27,8 +28,7 @@ class SchemaNotFound(NotFound):
 
 
 @router.get("", summary="Schemas of the manifests")
-async def schemas(request: Request) -> Response:
-    base = str(request.base_url)
+async def schemas(base: BaseDep) -> Response:
     return JsonAnswer({kind: f"{base}schemas/{kind}.json" for kind in KINDS})
 
 

@@ -113,7 +113,7 @@ def _shown(
                 actor = visitor(node, request)
             return view(node, actor, request)
         except AnonymousRestricted:
-            return _redirect(f"/v/sign-in?next={quote(request.url.path)}")
+            return _redirect(node, f"/v/sign-in?next={quote(request.url.path)}")
         except NodeError as error:
             return _problem(node, actor, request, error)
 
@@ -153,7 +153,7 @@ def _form_page(
 async def _sign_in(request: Request) -> Response:
     node = node_of(request)
     try:
-        refuse_foreign(request)
+        refuse_foreign(node, request)
         raw = await small_body(request, MAX_FORM_BYTES)
     except NodeError as error:
         return _problem(node, ANONYMOUS, request, error)
@@ -169,9 +169,8 @@ def _signed_in(node: Node, form: dict[str, str], request: Request) -> Response:
         token = _token(node, form, request.client.host if request.client else "")
     except NodeError as error:
         return _form_page(node, ANONYMOUS, target, error.message, int(status_of(error)))
-    answer = _redirect(target)
-    lasts = node.settings.session_ttl_s
-    sign_in(answer, token, lasts, is_secure=base_of(request).startswith("https:"))
+    answer = _redirect(node, target)
+    sign_in(answer, token, node.settings.session_ttl_s, base_of(request))
     return answer
 
 
@@ -191,12 +190,13 @@ def _token(node: Node, form: dict[str, str], address: str) -> str:
 
 
 async def _sign_out(request: Request) -> Response:
+    node = node_of(request)
     try:
-        refuse_foreign(request)
+        refuse_foreign(node, request)
     except NodeError as error:
-        return _problem(node_of(request), ANONYMOUS, request, error)
-    answer = _redirect("/")
-    sign_out(answer)
+        return _problem(node, ANONYMOUS, request, error)
+    answer = _redirect(node, "/")
+    sign_out(answer, base_of(request))
     return answer
 
 
@@ -212,5 +212,7 @@ def _problem(node: Node, actor: Actor, request: Request, error: NodeError) -> Re
     return page("problem", {**views.frame(node, actor, path), **content}, status)
 
 
-def _redirect(path: str) -> Response:
-    return RedirectResponse(path, SEE_OTHER, headers={"cache-control": "no-store"})
+def _redirect(node: Node, path: str) -> Response:
+    return RedirectResponse(
+        views.root_of(node) + path, SEE_OTHER, headers={"cache-control": "no-store"}
+    )

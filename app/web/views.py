@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from protocol.codec.manifests import to_data
 from protocol.errors import NodeError
@@ -41,7 +42,13 @@ def frame(node: Node, actor: Actor, path: str) -> dict[str, Any]:
         "account": None if actor.account is None else str(actor.account.name),
         "is_multi": node.settings.tenancy is Tenancy.MULTI,
         "path": path,
+        "root": root_of(node),
     }
+
+
+def root_of(node: Node) -> str:
+    """What a proxy puts before the paths of this node: `/odf`, mostly nothing."""
+    return urlsplit(node.settings.public_url or "").path.rstrip("/")
 
 
 def home(node: Node, actor: Actor, base: str, after: str | None) -> dict[str, Any]:
@@ -59,7 +66,7 @@ def dataset(node: Node, actor: Actor, entry: DatasetEntry, base: str) -> dict[st
     """One dataset: what it says of itself, its newest rows, blocks, files, and its lineage."""
     shown = description(node, entry, base)
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    path = f"/{shown['alias']}"
+    path = f"{root_of(node)}/{shown['alias']}"
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
         "base": base,

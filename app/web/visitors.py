@@ -42,26 +42,33 @@ def _signed_in(node: Node, token: str | None) -> Actor:
     return ANONYMOUS if actor.is_anonymous else actor
 
 
-def sign_in(answer: Response, token: str, lasts_s: int, *, is_secure: bool) -> None:
+def sign_in(answer: Response, token: str, lasts_s: int, base: str) -> None:
     """Hand the token to the browser, out of reach of scripts and of other sites."""
+    seen = urlsplit(base)
     answer.set_cookie(
         COOKIE,
         token,
         max_age=lasts_s,
+        path=seen.path,
         httponly=True,
         samesite="strict",
-        secure=is_secure,
+        secure=seen.scheme == "https",
     )
 
 
-def sign_out(answer: Response) -> None:
-    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+def sign_out(answer: Response, base: str) -> None:
+    answer.delete_cookie(COOKIE, path=urlsplit(base).path, httponly=True, samesite="strict")
 
 
-def refuse_foreign(request: Request) -> None:
+def refuse_foreign(node: Node, request: Request) -> None:
     """Browsers say where a form comes from. Raises `ForeignForm`."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is None:
+        return
+    site = urlsplit(origin).netloc
+    # a proxy may name the node another way than browsers do
+    own = (request.headers.get("host"), urlsplit(node.settings.public_url or "").netloc)
+    if not site or site not in own:
         raise ForeignForm
 
 

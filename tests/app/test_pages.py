@@ -106,6 +106,30 @@ def test_addresses_of_the_api_are_no_datasets_for_a_browser_either(visitor, path
     assert "ODF Node" not in visitor.get("/datasets").text
 
 
+def test_behind_a_proxy_every_link_keeps_the_path_the_proxy_adds(tmp_path):
+    front = "https://front.example/odf/"
+    with serving(tmp_path, public_url=front, allow_anonymous=False) as service:
+        service.keep(ten_rows(), "open")
+        with service.http() as client:
+            client.headers.update(HTML)
+            asked = client.get("/open", follow_redirects=False)
+            assert asked.headers["location"] == "/odf/v/sign-in?next=/open"
+            given = {"token": service.token(), "next": "/open"}
+            origin = {"origin": "https://front.example"}
+            signed = client.post("/v/sign-in", data=given, headers=origin)
+            assert signed.headers["location"] == "/odf/open"
+            assert "Path=/odf/; SameSite=strict; Secure" in signed.headers["set-cookie"]
+            session = {"cookie": signed.headers["set-cookie"].partition(";")[0]}
+            for path in ("/", "/open", "/docs", "/absent"):
+                shown = client.get(path, headers=session).text
+                links = re.findall(r'(?:href|src|action|data-dataset)="(/[^"]*)"', shown)
+                assert len(links) > 3
+                assert all(link.startswith("/odf/") for link in links), links
+            bearer = {"authorization": f"Bearer {service.token()}"}
+            for address in client.get("/schemas", headers=bearer).json().values():
+                assert address.startswith(front)
+
+
 def test_the_page_of_the_api_shows_every_operation_and_loads_nothing_foreign(visitor):
     shown = visitor.get("/docs").text
     document = visitor.get("/openapi.json").json()
@@ -199,8 +223,9 @@ def test_the_cookie_means_nothing_to_the_api(visitor):
     assert visitor.post("/datasets", content=b"", headers=plain).status_code == 401
 
 
-def test_a_form_of_another_site_is_refused(visitor):
-    foreign = {"origin": "https://elsewhere.example"}
+@pytest.mark.parametrize("origin", ["https://elsewhere.example", "null", ""])
+def test_a_form_of_another_site_is_refused(visitor, origin):
+    foreign = {"origin": origin}
     fields = {"login": "anna", "password": "pwd_of_anna"}
     for path in ("/v/sign-in", "/v/sign-out"):
         assert visitor.post(path, data=fields, headers=foreign).status_code == 403
