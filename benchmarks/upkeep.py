@@ -74,7 +74,8 @@ def run(folder: Path, count: int) -> None:
     quick = FsckOptions(rehash=False)
     lap("fsck --quick", count, limit, lambda: check_stores(stores, quick))
     orphans = make_orphans(blocks.parent / "data", count // 10)
-    lap("gc, nothing to do but marks", count, limit, lambda: collect_garbage(stores))
+    lap("gc, the first after a rebuild", count, limit, lambda: collect_garbage(stores))
+    lap("gc, nothing to remove", count, limit, lambda: collect_garbage(stores))
     later = count + orphans
     lap("gc, a tenth is removed", later, limit, lambda: collect_garbage(stores, clock=TOMORROW))
     stores.close()
