@@ -140,7 +140,7 @@ def verified(objects: FolderObjects, *, logical: bool) -> None:
 
 
 def read_through(columns: Columns, column: Column) -> None:
-    deque(columns.batches(column, CACHE_WINDOW_ROWS), maxlen=0)
+    deque(columns.arrays(column, CACHE_WINDOW_ROWS), maxlen=0)
 
 
 def parts(settings: Settings) -> None:
@@ -152,11 +152,8 @@ def parts(settings: Settings) -> None:
     def reopen(names: Sequence[str]) -> pq.ParquetFile:
         return pq.ParquetFile(content, read_dictionary=names)
 
-    columns = Columns(pq.ParquetFile(content), reopen)
-    held = {
-        column: [batch.column(0) for batch in columns.batches(column, CACHE_WINDOW_ROWS)]
-        for column in columns.all
-    }
+    columns = Columns(pq.ParquetFile(content), reopen, content)
+    held = {column: list(columns.arrays(column, CACHE_WINDOW_ROWS)) for column in columns.all}
 
     def laid_out(column: Column) -> None:
         coded = Coded(CACHE_WINDOW_ROWS)

@@ -1,5 +1,7 @@
 """The columns of a Parquet slice, each read by itself, so that a window of one stays in the cache.
 
+Plain numbers are handed out page by page, as they lie in the file; all else comes by a reader.
+
 Text that is stored as places in a dictionary, in every page, is handed out as such: no value is
 copied out of the dictionary only to be copied again as it is hashed.
 
@@ -17,6 +19,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from .arrow_values import COUNT_BYTES, WIDE_BYTES, bytes_of, storage_type, stream, text_buffers
+from .parquet_pages import has_plain_pages, plain_arrays
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -38,30 +41,87 @@ class Column:
     size: int
     coded: bool
     """Whether a small dictionary holds all its values, and is what is read of it."""
+    plain: bool
+    """Whether pages may be numbers just as they are hashed."""
+    optional: bool
+    """Whether values may be null."""
 
 
 class Columns:
     """The columns of a file in their order, read by as many readers as there are threads: one
     reader is for one thread."""
 
-    def __init__(self, file: pq.ParquetFile, reopen: Reopen) -> None:
+    def __init__(self, file: pq.ParquetFile, reopen: Reopen, content: pa.Buffer | None) -> None:
         self.rows = int(file.metadata.num_rows)
         self.all = list(_columns(file))
+        self._content = content
+        self._metadata = file.metadata
         self._reopen = reopen
         self._dictionaries = [column.name for column in self.all if column.coded]
         self._groups = range(file.num_row_groups)
         self._spare = [] if self._dictionaries else [file]
 
-    def batches(self, column: Column, rows: int) -> Iterator[pa.RecordBatch]:
-        """All rows of a column, as many at a time as asked for, or fewer."""
+    def arrays(self, column: Column, rows: int) -> Iterator[pa.Array]:
+        """All values of a column in their order: as many at a time as asked for, or fewer; or
+        those of a page, where the content of the file is at hand."""
+        content = self._content
+        if content is None or not column.plain:
+            yield from (batch.column(0) for batch in self.batches(column, rows))
+            return
+        for group in self._groups:
+            chunk, done = self._metadata.row_group(group).column(column.leaves[0]), 0
+            read = _Rows(self.batches(column, rows, [group]))
+            pages = plain_arrays(content, chunk, column.type, optional=column.optional)
+            for first, values in pages:
+                yield from read.between(done, first)
+                yield values
+                done = first + len(values)
+            yield from read.between(done, chunk.num_values)
+            read.close()
+
+    def batches(
+        self, column: Column, rows: int, groups: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same by a reader alone, of some row groups or all."""
         try:
             file = self._spare.pop()
         except IndexError:
             file = self._reopen(self._dictionaries)
-        yield from file.reader.iter_batches(
-            rows, row_groups=self._groups, column_indices=column.leaves, use_threads=False
-        )
-        self._spare.append(file)
+        wanted = self._groups if groups is None else groups
+        try:
+            yield from file.reader.iter_batches(
+                rows, row_groups=wanted, column_indices=column.leaves, use_threads=False
+            )
+        finally:
+            self._spare.append(file)
+
+
+class _Rows:
+    """Rows of a row group by their places, which are asked for in their order. Nothing is read
+    before it is."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._values: Any = ()
+        self._end = 0
+
+    def between(self, start: int, end: int) -> Iterator[pa.Array]:
+        while start < end:
+            while self._end <= start:
+                batch = next(self._batches, None)
+                if batch is None:  # too few: whoever counts them will tell
+                    return
+                self._values = batch.column(0)
+                self._end += len(self._values)
+            skipped = start - (self._end - len(self._values))
+            part = self._values.slice(skipped, end - start)
+            yield part
+            start += len(part)
+
+    def close(self) -> None:
+        """Gives the reader back."""
+        self._values = ()
+        self._batches.close()  # type: ignore[attr-defined]
 
 
 def _columns(file: pq.ParquetFile) -> Iterator[Column]:
@@ -71,14 +131,17 @@ def _columns(file: pq.ParquetFile) -> Iterator[Column]:
         leaves = range(first, first + _leaf_count(field.type))
         first = leaves.stop
         chunks = [group.column(leaf) for group in groups for leaf in leaves]
-        plain = types.is_string(field.type) or types.is_binary(field.type)
+        text = types.is_string(field.type) or types.is_binary(field.type)
+        described = file.schema.column(leaves[0])
         yield Column(
             place=place,
             name=field.name,
             type=field.type,
             leaves=leaves,
             size=sum(chunk.total_uncompressed_size for chunk in chunks),
-            coded=plain and all(map(_only_dictionary, chunks)),
+            coded=text and all(map(_only_dictionary, chunks)),
+            plain=has_plain_pages(described, field.type),
+            optional=described.max_definition_level > 0,
         )
 
 

@@ -56,8 +56,9 @@ Look = Callable[[str, pa.Array], None]
 
 FILE_WINDOW_ROWS = 10_000
 """Rows of one batch when a data file is digested; fixed by the reference."""
-CACHE_WINDOW_ROWS = 65_536
-"""Rows laid out as bytes at a time; any number gives the same digest. Fewer cost more calls."""
+CACHE_WINDOW_ROWS = 20_000
+"""Rows laid out as bytes at a time; any number gives the same digest. Writers put so many into a
+page, and a window stays in the cache of a core."""
 MAX_NESTING = 64
 """Deepest struct or list that is looked into."""
 
@@ -211,12 +212,13 @@ def digest_of(
     run: Run = in_order,
     look: Look = ignored,
     reopen: Reopen | None = None,
+    content: pa.Buffer | None = None,
 ) -> ArrowDigest:
     """The digest of a data slice, structs in windows of 10 000 rows from its start.
 
     Ask its `indeterminate` before calling a mismatch damage. `look` is shown the values of all
     columns as they pass, each column in order. Where the file can be opened again, columns are
-    read one by one, which is faster; a stream has one reader.
+    read one by one, which is faster; a stream has one reader. Faster still with its `content`.
 
     Raises:
         UnsupportedColumn: a column type without a digest.
@@ -227,7 +229,7 @@ def digest_of(
         if reopen is None:
             digest.update_all(_batches(file, look))
         else:
-            columns = Columns(file, reopen)
+            columns = Columns(file, reopen, content)
             longest_first = sorted(columns.all, key=attrgetter("size"), reverse=True)
             run([partial(_digest_column, digest, columns, each, look) for each in longest_first])
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -248,9 +250,10 @@ def _digest_column(digest: ArrowDigest, columns: Columns, column: Column, look: 
     nested = types.is_struct(storage_type(column.type))
     rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
     coded, count = Coded(rows), 0
-    batches = columns.batches(column, rows)
-    for batch in windows(batches, rows) if nested else batches:
-        values = batch.column(0)
+    arrays = columns.arrays(column, rows)
+    if nested:
+        arrays = (batch.column(0) for batch in windows(columns.batches(column, rows), rows))
+    for values in arrays:
         look(column.name, values)
         if column.coded:
             digest.feed_bytes(column.place, coded.stream(values))

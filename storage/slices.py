@@ -5,7 +5,9 @@ Reads in windows, so memory stays small however large the slice is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from protocol.arrow_columns import Reopen
 from protocol.arrow_digest import Run, UnreadableSlice, UnsupportedColumn, digest_of, in_order
 from protocol.metadata.data import DataSlice
 
@@ -41,7 +42,7 @@ def check_slice(
         file = pq.ParquetFile(stream)
         offsets = _Offsets(file.schema_arrow, offset_column, declared)
         wrong_count = _check_count(file, declared)
-        logical = _check_logical_hash(file, _reopens(stream), declared, offsets, run)
+        logical = _check_logical_hash(file, stream, declared, offsets, run)
         return [*(wrong_count or offsets.found()), *logical]
     except UnreadableSlice as error:
         return [Finding(reason="UnreadableSlice", message=error.message)]
@@ -50,11 +51,8 @@ def check_slice(
         return [Finding(reason="UnreadableSlice", message=message)]
 
 
-def _reopens(stream: Any) -> Reopen | None:
-    """A buffer has any number of readers, a file one."""
-    if not isinstance(stream, pa.Buffer):
-        return None
-    return lambda names: pq.ParquetFile(stream, read_dictionary=names)
+def _opened_again(content: pa.Buffer, dictionaries: Sequence[str]) -> pq.ParquetFile:
+    return pq.ParquetFile(content, read_dictionary=dictionaries)
 
 
 def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
@@ -109,11 +107,13 @@ class _Offsets:
 
 
 def _check_logical_hash(
-    file: Any, reopen: Reopen | None, declared: DataSlice, offsets: _Offsets, run: Run
+    file: Any, stream: Any, declared: DataSlice, offsets: _Offsets, run: Run
 ) -> list[Finding]:
     """Rows are read once: `offsets` are shown them on the way."""
+    content = stream if isinstance(stream, pa.Buffer) else None  # has any number of readers
+    reopen = None if content is None else partial(_opened_again, content)
     try:
-        digest = digest_of(file, run=run, look=offsets.look, reopen=reopen)
+        digest = digest_of(file, run=run, look=offsets.look, reopen=reopen, content=content)
     except UnsupportedColumn as error:
         offsets.look_alone(file)
         return [Finding(reason="UnsupportedColumn", message=error.message, certain=False)]

@@ -227,6 +227,6 @@ def test_text_in_dictionaries_has_the_hash_of_its_values(threads: int) -> None:
         return pq.ParquetFile(content, read_dictionary=names)
 
     with threaded(threads) as run, pq.ParquetFile(content) as file:
-        assert all(column.coded for column in Columns(file, reopen).all[:3])
+        assert all(column.coded for column in Columns(file, reopen, None).all[:3])
         found = digest_of(file, run=run, reopen=reopen).finish()
     assert found == logical_hash(table.to_batches(), table.schema)
