@@ -129,7 +129,8 @@ class Name:
     def __init__(self, text: str) -> None:
         if _NAME.fullmatch(text) is None:
             raise MalformedName(
-                f"not a valid name: {text[:100]!r}; letters and digits, joined by single '-' or '.'"
+                f"not a valid name: {text[:100]!r}; "
+                "letters a-z and digits, joined by single '-' or '.'"
             )
         object.__setattr__(self, "text", text)
 

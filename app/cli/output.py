@@ -94,8 +94,9 @@ def message_of(error: Exception) -> str:
         return error.message
     if isinstance(error, click.ClickException):
         return error.format_message()
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return f"{place}{error.strerror}"
     return str(error) or type(error).__name__
 
 

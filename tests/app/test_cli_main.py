@@ -101,8 +101,14 @@ def test_ctrl_c_ends_with_the_exit_code_shells_know(monkeypatch, tmp_path):
     assert done.stderr.strip() == "interrupted"
 
 
-def test_a_file_that_cannot_be_used_is_named_without_numbers_of_the_system(tmp_path):
-    (tmp_path / "file").write_text("")
-    done = CliRunner().invoke(main, ["pull", str(tmp_path), str(tmp_path / "file" / "x")])
-    assert done.exit_code != 0
-    assert "Errno" not in done.stderr
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (PermissionError(13, "Permission denied", "/srv"), "/srv: Permission denied"),
+        (OSError("odd"), "odd"),
+    ],
+    ids=["no file", "file", "words"],
+)
+def test_errors_of_the_system_are_told_in_words(error, text):
+    assert output.message_of(error) == text
