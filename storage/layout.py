@@ -36,13 +36,11 @@ from protocol.multihash import Multihash, decode_multibase
 from .errors import NotAPartOfADataset
 from .values import ObjectKey, ObjectKind
 
-LAYOUT_VERSION = 1
 DATASETS = "datasets"
 UPLOADS = "uploads"
 QUARANTINE = "quarantine"
 HEAD = "head"
 ALIAS = "alias"
-ALIAS_PATH = PurePosixPath("info", ALIAS)
 MAX_INFO_BYTES = 1024
 """Longest alias or note that is read."""
 EXCHANGE = ".exchange"

@@ -15,7 +15,6 @@ from typing import Any
 from .context import current_facts
 
 TEXT, JSON = "text", "json"
-FORMATS = (TEXT, JSON)
 
 
 class Line(str):

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,27 +62,6 @@ class Written:
     data: DataSlice | None = None
     max_event_time: Instant | None = None
     operations: dict[Operation, int] = field(default_factory=dict)
-
-
-def write_slice(batches: Iterator[pa.RecordBatch], plan: SlicePlan, path: Path) -> Written:
-    """Write merged rows, which come in their final order, and read the file back.
-
-    Raises:
-        CannotMerge: a row with a problem.
-        UnexpectedNulls: nulls in columns the dataset requires.
-        UnsupportedColumn: a column type without a logical hash.
-    """
-    written = Written(path)
-    nulls = NullCounts(plan.schema)
-    rows = (tallied(batch, plan.vocab, written) for batch in complete(batches, plan, nulls))
-    first = next(rows, None)
-    if first is None:
-        nulls.check()
-        return written
-    write_batches(chain([first], rows), plan.schema, path)
-    nulls.check()
-    written.data = described(path, plan.start)
-    return written
 
 
 def write_batches(

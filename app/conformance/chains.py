@@ -175,9 +175,6 @@ class Chain:
     def copy(self) -> Chain:
         return Chain(list(self.blocks), dict(self.objects))
 
-    def without_objects(self) -> Chain:
-        return Chain(list(self.blocks))
-
     def files(self, start: int = 0) -> list[dict[str, Any]]:
         """Every object the blocks from `start` on bring."""
         return [file for block in self.blocks[start:] for file in block.files]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from protocol.codec.engine_messages import MalformedMessage, MessageName
 
 SERVICE = "engine.Engine"
-PORT = 5544
 MESSAGE_BYTES = 64 << 20
 """Longest message that is sent or taken; a request names every slice it reads."""
 WARNING_KEY = "odf-warning-bin"
