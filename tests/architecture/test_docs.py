@@ -1,0 +1,68 @@
+"""What the pages of documentation promise is there: links, files, commands and their options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from app.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for folder in (ROOT, ROOT / "docs", ROOT / "examples")
+    for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
+)
+HEADINGS = re.compile(r"^#+ (.*)$", re.MULTILINE)
+LINKS = re.compile(r"\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"odf-node [a-z].*")
+END_OF_COMMAND = re.compile(r"\s#|\s\||\)$|\s[<>]\s|`")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page):
+    for link in LINKS.findall(_text(page)):
+        path, _, anchor = link.partition("#")
+        if ":" in link:
+            continue
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in {_anchor(heading) for heading in HEADINGS.findall(target.read_text())}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_is_taken_as_it_is_printed(page):
+    for text in _commands(_text(page)):
+        command: click.Command = main
+        context, words = click.Context(main, info_name="odf-node"), shlex.split(text)[1:]
+        while isinstance(command, click.Group):
+            name, command, words = command.resolve_command(context, words)
+        command.make_context(name, words, parent=context)
+
+
+def test_every_page_is_in_the_list_of_pages():
+    listed = [link for link in LINKS.findall(_text("docs/README.md")) if "/" not in link]
+    assert sorted(listed) == sorted(
+        page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"
+    )
+
+
+def _text(page: str) -> str:
+    return re.sub(r"\\\n\s*", " ", (ROOT / page).read_text())
+
+
+def _commands(text: str) -> list[str]:
+    """Commands in blocks of code; those with gaps for the reader to fill are left out."""
+    blocks = [line for line in text.splitlines() if line.startswith("    ")]
+    found = [END_OF_COMMAND.split(each[0])[0] for each in map(COMMAND.findall, blocks) if each]
+    return [each for each in found if not re.search(r" …|\w\|\w|\[", each)]
+
+
+def _anchor(heading: str) -> str:
+    """As the usual viewers make it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
