@@ -6,7 +6,7 @@ Makes a dataset of that many MiB (default 1024) in a folder: slices of the usual
 blocks of 12 MiB. Twice: text stored as it is, as some peers do, and in dictionaries, as slices of
 this node are. Then, in turns and several rounds, the best of each:
 
-- SHA3-256 alone over the bytes that a verification hashes, in two threads: the ceiling;
+- SHA3-256 alone over as many bytes as each verification hashes, in two threads: its ceiling;
 - the files only (`logical=False`): each byte of each file once;
 - files and rows: each byte, and each value as its column's hash is fed it.
 
@@ -183,20 +183,26 @@ def measure(folder: Path, size: int, settings: Settings) -> None:
     objects, values = make(folder, size, settings)
     size = verify_chain(FolderSource(objects), logical=False).size
     print(f"  {size / MIB:.0f} MiB of files, {values / MIB:.0f} MiB of values")
-    limits, files, deep = list[Cost](), list[Cost](), list[Cost]()
+    works: dict[str, tuple[int, Callable[[], None]]] = {
+        "files": (size, lambda: verified(objects, logical=False)),
+        "files and rows": (size + values, lambda: verified(objects, logical=True)),
+    }
+    limits: dict[str, list[Cost]] = {name: [] for name in works}
+    costs: dict[str, list[Cost]] = {name: [] for name in works}
     for _ in range(ROUNDS):
-        limits.append(cost(lambda: ceiling(size)))
-        files.append(cost(lambda: verified(objects, logical=False)))
-        deep.append(cost(lambda: verified(objects, logical=True)))
-    limit, used = (each / size for each in least(limits))
-    speed = 1 / limit / MIB
-    print(f"  SHA3-256 alone, {THREADS} threads: {speed:5.0f} MiB/s, {used * GIB:.2f} s/GiB")
-    for name, costs, hashed in (("files", files, size), ("files and rows", deep, size + values)):
-        took, busy = least(costs)
+        for name, (hashed, work) in works.items():
+            limits[name].append(cost(partial(ceiling, hashed)))
+            costs[name].append(cost(work))
+    for name, (hashed, _) in works.items():
+        (limit, used), (took, busy) = least(limits[name]), least(costs[name])
+        print(
+            f"  SHA3-256 alone, {THREADS} threads, {hashed / MIB:.0f} MiB: "
+            f"{hashed / limit / MIB:5.0f} MiB/s, {used / hashed * GIB:.2f} s/GiB"
+        )
         print(
             f"  {name:<15} {took:6.2f} s {hashed / took / MIB:7.0f} MiB/s  "
-            f"{hashed * limit / took:.0%} (aim {AIM:.0%}); of processors "
-            f"{busy / hashed * GIB:.2f} s/GiB, {hashed * used / busy:.0%}"
+            f"{limit / took:.0%} (aim {AIM:.0%}); of processors "
+            f"{busy / hashed * GIB:.2f} s/GiB, {used / busy:.0%}"
         )
 
 
