@@ -1,8 +1,9 @@
 """Rows of a staged batch, merged with the history and in their final order.
 
-At most one Spark action. Where every row of the batch passes, the merge has nothing to do but
-to put them in order: rows that come in order are taken as they lie. What fits memory is sorted
-there, since sorting by range has Spark compute the merge twice.
+At most one Spark action, and none where all fits memory and Arrow and Spark agree on it. Where
+every row of the batch passes, the merge has nothing to do but to put them in order: rows that come
+in order are taken as they lie. What fits memory is sorted there, since sorting by range has Spark
+compute the merge twice.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..engine.frames import (
     written_files,
 )
 from ..merge.columns import POSITION, Merging, Operation, col
+from ..merge.in_memory import equal_alike
 from ..merge.table import MERGE, Strategy, check_key, merging_of
 from ..slice_schema import MILLIS
 from .carried import carried
@@ -80,6 +82,8 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
             return _appended(run.staged.batches(), merging)
         if _fits(run, order):
             return _appended(_sorted_here([run.staged.rows_of_all()], order, run), merging)
+    if _merges_here(run, rule, merging, order):
+        return _merged_here(run, rule, merging, order)
     _check_order(run.schema, order)
     touched = run.staged.rows + (run.history_rows if rule.reads else 0)
     small = touched <= run.small_rows
@@ -101,6 +105,23 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
         small=small,
         partitions=run.partitions,
     )
+
+
+def _merges_here(run: MergeRun, rule: Strategy, merging: Merging, order: Sequence[str]) -> bool:
+    """Whether no engine is needed: all fits memory, and means the same here."""
+    known = (merging.projected or not run.history) and (merging.distinct or not rule.here_distinct)
+    kinds = [*run.schema.types, *run.staged.schema.types]
+    return rule.here is not None and known and equal_alike(kinds) and _fits(run, order)
+
+
+def _merged_here(
+    run: MergeRun, rule: Strategy, merging: Merging, order: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    if rule.here is None:
+        raise AssertionError("unreachable: asked for where there is one")
+    files = [pq.read_table(path) for path in run.history]
+    prev = pa.concat_tables(files) if files else None
+    return _sorted_here([rule.here(merging, prev, run.staged.rows_of_all())], order, run)
 
 
 def _fits(run: MergeRun, order: Sequence[str]) -> bool:

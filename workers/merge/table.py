@@ -20,6 +20,7 @@ from protocol.metadata.reading import (
 from .append import append
 from .changelog_stream import changelog_stream
 from .columns import POSITION, Merging, check_columns
+from .in_memory import MergeHere, snapshot_here, upsert_here
 from .ledger import ledger
 from .snapshot import snapshot
 from .upsert_stream import upsert_stream
@@ -42,6 +43,10 @@ class Strategy:
     """Without a history, every row of the batch is appended as it is."""
     reads: Callable[[Merging], tuple[str, ...] | None] | None = None
     """Columns of the history it reads: None for the function means nothing, its None all."""
+    here: MergeHere | None = None
+    """The same without an engine, over a history of one row per key."""
+    here_distinct: bool = False
+    """Without an engine only if no key occurs twice in the batch."""
 
 
 def _by_event_time(merging: Merging) -> tuple[str, ...]:
@@ -62,13 +67,22 @@ MERGE: dict[type, Strategy] = {
         merge=ledger, order=_by_event_time, passes=True, reads=lambda m: m.key
     ),
     MergeStrategySnapshot: Strategy(
-        merge=snapshot, order=_by_key, passes=True, reads=lambda _: None
+        merge=snapshot,
+        order=_by_key,
+        passes=True,
+        reads=lambda _: None,
+        here=snapshot_here,
+        here_distinct=True,
     ),
     MergeStrategyChangelogStream: Strategy(
         merge=changelog_stream, order=_by_key_in_input_order, takes_operations=True
     ),
     MergeStrategyUpsertStream: Strategy(
-        merge=upsert_stream, order=_by_key, takes_operations=True, reads=lambda _: None
+        merge=upsert_stream,
+        order=_by_key,
+        takes_operations=True,
+        reads=lambda _: None,
+        here=upsert_here,
     ),
 }
 
