@@ -60,10 +60,22 @@ def stepwise(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]
 
         def step(name: str, done: int, total: int) -> None:
             if name not in steps:
+                _end_the_endless(bars, steps)
                 steps[name] = bars.add_task(name, total=None)
             bars.update(steps[name], completed=done, total=total or None)
 
         yield step
+
+
+def _end_the_endless(bars: Bars, steps: dict[str, TaskID]) -> None:
+    """Steps of unknown length are over when another begins; what counted nothing goes."""
+    names = {task: name for name, task in steps.items()}
+    for shown in bars.tasks:
+        if shown.total is None and shown.completed:
+            bars.update(shown.id, total=shown.completed)
+        elif shown.total is None:
+            bars.remove_task(shown.id)
+            steps.pop(names[shown.id], None)
 
 
 @contextmanager

@@ -1,0 +1,39 @@
+"""What a person who waits gets to see of a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.cli import watch
+from app.cli.ingest import job_progress
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    """The bars of a terminal that is not there."""
+    made = watch._bars()
+    made.disable = True
+    monkeypatch.setattr(watch, "_bars", lambda: made)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    return made
+
+
+def test_phases_of_a_job_follow_each_other(bars):
+    jobs = (
+        {"status": "waiting"},
+        {"status": "running", "progress": {"phase": "read", "rows": 10}},
+        {"status": "running", "progress": {"phase": "read", "rows": 30}},
+        {"status": "running", "progress": {"phase": "merge"}},
+    )
+    with watch.stepwise(quiet=False) as step:
+        seen = job_progress(step)
+        for job in jobs:
+            seen(job)
+        shown = [(task.description, task.completed, task.total) for task in bars.tasks]
+    assert shown == [("read", 30, 30), ("merge", 0, None)]
+
+
+def test_nobody_looks_at_json():
+    with watch.stepwise(quiet=True) as step:
+        assert step is None
+        assert job_progress(step) is None
