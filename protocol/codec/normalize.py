@@ -238,7 +238,9 @@ def _bytes(value: Any, path: str) -> Any:
         return value
     try:
         if isinstance(value, str):
-            return base64.b64decode(value, validate=True)
+            raw = base64.b64decode(value, validate=True)
+            if base64.b64encode(raw).decode() == value:  # else bits are set that no byte has
+                return raw
     except (binascii.Error, ValueError):
         pass
     raise MalformedManifest("padded base64 is expected here", path)

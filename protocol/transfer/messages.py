@@ -43,8 +43,9 @@ PUSH_SUCCEEDED = "Client push flow succeeded"
 INTERNAL_ERROR = "Internal error"
 
 U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-U64 = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""Sizes; nothing real needs the last bit."""
+U64 = Annotated[int, Meta(ge=0)]
+"""Up to `MAX_U64`, which is more than `Meta` can say."""
+MAX_U64 = 2**64 - 1
 I32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
@@ -95,6 +96,11 @@ class Message(Struct, frozen=True, kw_only=True):
     """Anything on the wire, whole messages and their parts."""
 
 
+def _check_u64(*numbers: int) -> None:
+    if max(numbers) > MAX_U64:
+        raise ValueError(f"a number of more than 64 bits: {max(numbers)}")
+
+
 # --- shared parts ---------------------------------------------------------------------------
 
 
@@ -107,6 +113,9 @@ class TransferPlan(Message, frozen=True, kw_only=True):
     bytes_in_raw_blocks: U64
     bytes_in_raw_objects: U64
 
+    def __post_init__(self) -> None:
+        _check_u64(self.num_records, self.bytes_in_raw_blocks, self.bytes_in_raw_objects)
+
 
 class ObjectFileReference(Message, frozen=True, kw_only=True):
     """One data slice or checkpoint; `size` in bytes."""
@@ -114,6 +123,9 @@ class ObjectFileReference(Message, frozen=True, kw_only=True):
     object_type: ObjectType
     physical_hash: Multihash
     size: U64
+
+    def __post_init__(self) -> None:
+        _check_u64(self.size)
 
 
 class Header(Message, frozen=True, kw_only=True):

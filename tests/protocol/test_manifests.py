@@ -136,7 +136,7 @@ def test_text_called_schema_in_set_data_schema_is_the_older_name_of_the_arrow_by
     }
 
 
-@pytest.mark.parametrize("text", ["abc", "ab cd", "abc_", "YWJj\n", 5, ["YWJj"]])
+@pytest.mark.parametrize("text", ["abc", "ab cd", "abc_", "YWJj\n", "QR==", "QUJ=", 5, ["YWJj"]])
 def test_bytes_are_padded_base64_and_nothing_else(text):
     refused_at("$.rawArrowSchema", {"kind": "SetDataSchema", "rawArrowSchema": text}, SetDataSchema)
 

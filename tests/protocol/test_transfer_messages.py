@@ -184,6 +184,21 @@ def test_anything_else_is_malformed(kind: type[m.Message], text: str | bytes) ->
         m.decode(text, kind)
 
 
+def plan_of(*, records: str) -> str:
+    return (
+        f'{{"num_blocks":1,"num_objects":1,"num_records":{records},'
+        '"bytes_in_raw_blocks":1,"bytes_in_raw_objects":1}'
+    )
+
+
+def test_sizes_take_sixty_four_bits_and_no_more() -> None:
+    largest = plan_of(records=str(2**64 - 1))
+    assert m.encode(m.decode(largest, m.TransferPlan)) == largest
+    for records in (str(2**64), "-1", "1.0", "true"):
+        with pytest.raises(m.MalformedMessage):
+            m.decode(plan_of(records=records), m.TransferPlan)
+
+
 def test_a_message_beyond_the_limit_is_not_looked_at() -> None:
     with pytest.raises(m.MessageTooLarge):
         m.decode(b" " * (m.MAX_MESSAGE_BYTES + 1), m.DatasetPushComplete)
