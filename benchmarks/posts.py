@@ -5,7 +5,7 @@ A node with one worker runs as processes, as `make run` starts it. The limit it 
 against, measured in the same run: the same rows parsed, written as Parquet and hashed by
 PyArrow and hashlib in this process, without a node, a queue, Spark or a commit. Single rows are
 held against as many bare commits of SQLite, each synced to disk: what one durable change costs.
-Processor time is that of service and worker, since others may load the machine.
+Processor time is told of service, worker and clients apart, since others may load the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from nodes import RunningNode, served
-from processes import cpu_seconds
+from processes import cpu_seconds, own_cpu_seconds
 
 ROWS, POSTS, WARM_UP = 1000, 40, 3
 WRITERS, BURST_S = 32, 10.0
@@ -138,16 +138,23 @@ def single_rows(node: RunningNode, datasets: int, limit: float) -> None:
         for name in names:
             http.post("/datasets", json=snapshot(name, MERGES["Append"])).raise_for_status()
     asyncio.run(burst(node, names, token, 2.0))
-    began, spent = time.perf_counter(), cpu_seconds(node.process.pid)
+    service = node.process.pid
+    began, before = time.perf_counter(), _spent(service)
     took = sorted(asyncio.run(burst(node, names, token, BURST_S)))
     rate = len(took) / (time.perf_counter() - began)
-    spent = (cpu_seconds(node.process.pid) - spent) / len(took)
+    spent = [1000 * (b - a) / len(took) for a, b in zip(before, _spent(service), strict=True)]
     p50, p99 = statistics.median(took), took[int(len(took) * 0.99) - 1]
     print(
         f"1 row, {WRITERS} writers, {datasets:>2} dataset(s)   {rate:6.0f} posts/s   "
-        f"p50 {p50 * 1000:4.0f} ms   p99 {p99 * 1000:4.0f} ms   {rate / limit:5.2f} x bare commits "
-        f"  {spent * 1000:4.1f} ms of processors a post"
+        f"p50 {p50 * 1000:4.0f} ms   p99 {p99 * 1000:4.0f} ms   {rate / limit:5.2f} x bare commits"
+        f"   of processors a post: service {spent[0]:.1f} ms, worker {spent[1] - spent[0]:.1f} ms, "
+        f"clients {spent[2]:.1f} ms"
     )
+
+
+def _spent(service: int) -> tuple[float, float, float]:
+    """Processor seconds of the service, of it with its worker, and of the clients, who are here."""
+    return own_cpu_seconds(service), cpu_seconds(service), time.process_time()
 
 
 def main() -> None:

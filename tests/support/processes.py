@@ -22,3 +22,9 @@ def cpu_seconds(process: int) -> float:
         size = len(tree)
         tree |= {child for child, parent in parents.items() if parent in tree}
     return sum(times.get(each, 0.0) for each in tree)
+
+
+def own_cpu_seconds(process: int) -> float:
+    """Processor time of a process alone."""
+    words = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
