@@ -71,6 +71,19 @@ def test_a_state_with_data_and_names_of_its_own_comes_back():
     assert read_summary(summarize(state)) == state
 
 
+@pytest.mark.parametrize("when", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"])
+def test_a_state_of_any_time_comes_back(when):
+    _, state = chain(some_id(), [SetInfo(description="x")])
+    time = Instant.parse(when)
+    state = msgspec.structs.replace(state, system_time=time, watermark=time)
+    assert read_summary(summarize(state)) == state
+
+
+def test_a_state_with_numbers_beyond_sixty_four_bits_has_no_summary():
+    _, state = chain(some_id(), [SetInfo(description="x")])
+    assert summarize(msgspec.structs.replace(state, num_records=2**64)) is None
+
+
 def test_every_part_of_a_state_is_in_its_summary():
     said = {*summary._PLAIN, *summary._EVENTS, "dataset_id", "kind", "head", "system_time",
             "watermark", "vocab", "push_sources", "declared_inputs", "not_understood",
