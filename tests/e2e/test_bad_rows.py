@@ -6,26 +6,13 @@ import json
 import re
 
 import pytest
+from readings import post, snapshot
 
 from protocol.multihash import Multihash
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
 
-FIELDS = """[{"name": "id", "type": "Int64"}, {"name": "at", "type": "Timestamp"},
-  {"name": "value", "type": {"kind": "Option", "inner": "Float64"}}]"""
-
-
-def _snapshot(name, **source):
-    push = {
-        "kind": "AddPushSource",
-        "sourceName": "default",
-        "read": {"kind": "Csv", "header": True, "schema": {"fields": json.loads(FIELDS)}},
-        "merge": {"kind": "Ledger", "primaryKey": ["id"]},
-        **source,
-    }
-    vocab = {"kind": "SetVocab", "eventTimeColumn": "at"}
-    content = {"name": name, "kind": "Root", "metadata": [push, vocab]}
-    return {"kind": "DatasetSnapshot", "version": 1, "content": content}
+VALUE = {"name": "value", "type": {"kind": "Option", "inner": "Float64"}}
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +25,9 @@ def api(node):
 def readings(api, request):
     """A fresh dataset of one good row; yields its name."""
     name = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:60].strip("-")
-    assert api.post("/datasets", json=_snapshot(name)).status_code == 201
-    assert _post(api, name, "id,at,value\n1,2024-01-01T00:00:00Z,0.5\n").status_code == 200
+    assert api.post("/datasets", json=snapshot(name, VALUE)).status_code == 201
+    assert post(api, "id,at,value\n1,2024-01-01T00:00:00Z,0.5\n", name).status_code == 200
     return name
-
-
-def _post(api, name, text, media_type="text/csv"):
-    headers = {"content-type": media_type}
-    return api.post(f"/{name}/ingest", content=text.encode(), headers=headers)
 
 
 def _head(api, name):
@@ -55,7 +37,7 @@ def _head(api, name):
 def test_one_bad_row_fails_its_batch_and_names_line_column_and_value(api, readings):
     before = _head(api, readings)
     body = "id,at,value\n2,2024-01-02T00:00:00Z,1.5\n3,2024-01-03T00:00:00Z,heavy\n"
-    refused = _post(api, readings, body)
+    refused = post(api, body, readings)
     assert refused.status_code == 400
     problem = refused.json()
     assert (problem["line"], problem["column"], problem["value"]) == (3, "value", "heavy")
@@ -84,7 +66,7 @@ def test_bad_rows_are_set_aside_when_the_publisher_says_so(api, readings):
 
 def test_a_repeated_batch_changes_nothing_and_says_what_was_known(api, readings):
     before = _head(api, readings)
-    receipt = _post(api, readings, "id,at,value\n1,2024-01-01T00:00:00Z,0.5\n").json()
+    receipt = post(api, "id,at,value\n1,2024-01-01T00:00:00Z,0.5\n", readings).json()
     assert (receipt["outcome"], receipt["rowsAdded"], receipt["rowsKnown"]) == ("up-to-date", 0, 1)
     assert receipt["head"] == before == _head(api, readings)
 
@@ -94,8 +76,8 @@ def test_the_same_rows_arrive_as_json_lines_json_and_parquet(api, readings, tmp_
     import pyarrow.parquet as pq
 
     row = '{"id": %d, "at": "2024-02-01T00:00:00Z", "value": 2.5}'
-    lines = _post(api, readings, row % 10 + "\n", "application/x-ndjson")
-    array = _post(api, readings, f"[{row % 11}]", "application/json")
+    lines = post(api, row % 10 + "\n", readings, "application/x-ndjson")
+    array = post(api, f"[{row % 11}]", readings, "application/json")
     table = pa.table(
         {
             "id": pa.array([12], pa.int64()),
@@ -134,12 +116,12 @@ def test_a_post_that_cannot_be_taken_is_refused_and_the_next_one_works(
     api, node, path, body, media_type, status
 ):
     name = f"refusals-{Multihash.of(repr((path, body[:20], media_type)).encode())}"[:60]
-    assert api.post("/datasets", json=_snapshot(name)).status_code == 201
+    assert api.post("/datasets", json=snapshot(name, VALUE)).status_code == 201
     before = _head(api, name)
     refused = api.post(
         f"/{path.format(name=name)}", content=body, headers={"content-type": media_type}
     )
     assert refused.status_code == status, refused.text
     assert _head(api, name) == before
-    assert _post(api, name, "id,at,value\n1,2024-01-01T00:00:00Z,\n").status_code == 200
+    assert post(api, "id,at,value\n1,2024-01-01T00:00:00Z,\n", name).status_code == 200
     assert node.process.poll() is None

@@ -11,6 +11,7 @@ import pytest
 from buckets import fresh_location, log_in
 from fault_proxy import FaultProxy, fault_proxy
 from nodes import odf, served
+from readings import post, snapshot
 from servers import S3Server
 
 from storage.layout import EXCHANGE
@@ -58,24 +59,6 @@ session.stop()
 
 
 ROWS = 120_000  # two batches are more than one task sorts
-SNAPSHOT = {
-    "kind": "DatasetSnapshot",
-    "version": 1,
-    "content": {
-        "name": "readings",
-        "kind": "Root",
-        "metadata": [
-            {
-                "kind": "AddPushSource",
-                "sourceName": "default",
-                "read": {"kind": "Csv", "header": True, "schema": {"fields": [
-                    {"name": "id", "type": "Int64"}, {"name": "at", "type": "Timestamp"}]}},
-                "merge": {"kind": "Ledger", "primaryKey": ["id"]},
-            },
-            {"kind": "SetVocab", "eventTimeColumn": "at"},
-        ],
-    },
-}  # fmt: skip
 PATIENCE_S = 240
 EXECUTOR = "executor"
 """How executors, and nobody else, call themselves when they ask the bucket."""
@@ -84,12 +67,14 @@ EXECUTOR = "executor"
 @pytest.fixture(scope="module")
 def cluster(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A master and two workers, whose executors know how to open the bucket."""
-    from spark_cluster import spark_cluster
+    from spark_cluster import QUICK_START, spark_cluster
 
     with pytest.MonkeyPatch.context() as patch:
         log_in(patch, s3)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYTHONPATH", str(ROOT))
+        for name, value in QUICK_START.items():
+            patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("cluster")
         with spark_cluster(folder, AWS_EXECUTION_ENV=EXECUTOR) as master:
             yield master
@@ -120,7 +105,7 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
             "ODF_NODE_MERGE_STATE_BYTES": "0",  # nothing of the history is kept by the worker
         }
         with served(tmp_path / "node", **settings) as node, node.http(node.token()) as api:
-            assert api.post("/datasets", json=SNAPSHOT).status_code == 201
+            assert api.post("/datasets", json=snapshot()).status_code == 201
             added = [_post(api, range(at, at + ROWS))["rowsAdded"] for at in (0, ROWS // 2)]
             odf("pull", f"odf+{node.url}/readings", tmp_path / "copy")
         asked = _asked_by_executors(proxy)
@@ -132,12 +117,7 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
 
 def _post(api, numbers):
     rows = "".join(f"{n},2024-01-01T00:00:00Z\n" for n in numbers)
-    answer = api.post(
-        "/readings/ingest",
-        content=f"id,at\n{rows}".encode(),
-        headers={"content-type": "text/csv"},
-        timeout=PATIENCE_S,
-    )
+    answer = post(api, f"id,at\n{rows}", timeout=PATIENCE_S)
     assert answer.status_code == 200, answer.text
     return answer.json()
 

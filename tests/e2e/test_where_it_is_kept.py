@@ -5,32 +5,14 @@ from __future__ import annotations
 import pytest
 from backends import BACKENDS
 from nodes import odf
+from readings import post, snapshot
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
-
-FIELDS = [{"name": "id", "type": "Int64"}, {"name": "at", "type": "Timestamp"}]
-SNAPSHOT = {
-    "kind": "DatasetSnapshot",
-    "version": 1,
-    "content": {
-        "name": "readings",
-        "kind": "Root",
-        "metadata": [
-            {
-                "kind": "AddPushSource",
-                "sourceName": "default",
-                "read": {"kind": "Csv", "header": True, "schema": {"fields": FIELDS}},
-                "merge": {"kind": "Ledger", "primaryKey": ["id"]},
-            },
-            {"kind": "SetVocab", "eventTimeColumn": "at"},
-        ],
-    },
-}
 
 
 def test_rows_are_ingested_read_pulled_and_verified(node, pair, tmp_path):
     with node.http(node.token()) as api:
-        assert api.post("/datasets", json=SNAPSHOT).status_code == 201
+        assert api.post("/datasets", json=snapshot()).status_code == 201
         for rows in (
             "1,2024-01-01T00:00:00Z\n",
             "1,2024-01-01T00:00:00Z\n2,2024-01-02T00:00:00Z\n",
@@ -54,7 +36,6 @@ def _files_of(folder):
 
 
 def _ingest(api, rows):
-    headers = {"content-type": "text/csv"}
-    answer = api.post("/readings/ingest", content=f"id,at\n{rows}".encode(), headers=headers)
+    answer = post(api, f"id,at\n{rows}")
     assert answer.status_code == 200, answer.text
     return answer.json()

@@ -14,9 +14,12 @@ import pyspark
 from servers import free_port, wait_until
 
 from workers.engine.java import java_home
+from workers.engine.spark import LOCAL_JVM_FLAGS
 
 RUN = Path(pyspark.__file__).parent / "bin" / "spark-class"
 DEPLOY = "org.apache.spark.deploy"
+QUICK_START = {"JDK_JAVA_OPTIONS": " ".join(LOCAL_JVM_FLAGS)}
+"""For every Java that is started under it: none lives long enough to be worth optimizing."""
 
 
 @contextmanager
@@ -27,6 +30,7 @@ def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[str
     home = java_home(os.environ, Path(tempfile.gettempdir()) / "odf-node")
     given = {
         **os.environ,
+        **QUICK_START,
         **env,
         "JAVA_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -19,7 +19,7 @@ from storage import ingest_job
 from storage.config import StoreSettings, memory_stores, open_stores
 from storage.stores import Stores
 from storage.values import Failed, JobSpec, JobStatus, Succeeded
-from tests.workers.datasets import created, ndjson, submit
+from tests.workers.datasets import created, ndjson, submit, worker_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,20 +37,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def worker(spark: SparkSession, stores: Stores, tmp_path: Path) -> Worker:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.main import Worker
-
-    bench = Bench(
-        session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
-    )
-    return Worker(
-        stores=stores,
-        bench=bench,
-        name="here",
-        lease=timedelta(seconds=30),
-        longest_pause_s=0.04,
-    )
+    return worker_of(spark, stores, tmp_path)
 
 
 def test_a_bad_batch_is_an_outcome_and_the_next_job_runs(worker: Worker, stores: Stores) -> None:

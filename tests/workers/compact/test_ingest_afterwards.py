@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from storage.projection_read import Asked, reading
 from storage.projection_view import view_of_dataset
 from storage.stores import Stores
 from storage.values import JobSpec, Succeeded
-from tests.workers.datasets import created, ndjson, submit
+from tests.workers.datasets import created, ndjson, submit, worker_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,20 +35,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def worker(spark: SparkSession, stores: Stores, tmp_path: Path) -> Worker:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.main import Worker
-
-    bench = Bench(
-        session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
-    )
-    return Worker(
-        stores=stores,
-        bench=bench,
-        name="here",
-        lease=timedelta(seconds=30),
-        longest_pause_s=0.04,
-    )
+    return worker_of(spark, stores, tmp_path)
 
 
 def ingested(stores: Stores, worker: Worker, dataset: Dataset, rows: dict[str, int]) -> None:
