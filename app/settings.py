@@ -2,7 +2,7 @@
 
 Variables are `ODF_NODE_` and the name in capitals. Unknown ones are refused, so that a
 misspelt limit is noticed; those of the worker and of the command line are left to them.
-`example_env()` writes `settings.example.env` from the same table.
+`example_lines()` are what `settings.example.env` says of the same table.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from pydantic import Field, IPvAnyNetwork, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from protocol.errors import BadInput
+from storage import example_env
+from storage.example_env import PREFIX
 
-PREFIX = "ODF_NODE_"
 FOREIGN = frozenset(
     PREFIX + name
     for name in (
@@ -334,10 +335,10 @@ def refuse_unknown(environ: Mapping[str, str]) -> None:
             )
 
 
-def example_env() -> str:
-    """The commented template of all settings with their defaults."""
-    lines = ["# Settings of the service. Every line is the default; uncomment what you change."]
-    for name, field in Settings.model_fields.items():
-        default = {None: "", (): "[]"}.get(field.default, str(field.default))
-        lines += ["", f"# {field.description}", f"#{PREFIX}{name.upper()}={default}"]
-    return "\n".join(lines) + "\n"
+def example_lines() -> list[str]:
+    """The commented template of all settings of the service with their defaults."""
+    fields = Settings.model_fields.items()
+    return example_env.example_lines(
+        "Settings of the service. Every line is the default; uncomment what you change.",
+        ((name, field.default, field.description) for name, field in fields),
+    )

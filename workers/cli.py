@@ -18,7 +18,7 @@ from storage.tracing import start_tracing, stop_tracing
 
 from .log import LOGGER, line, set_up
 from .serve import engine
-from .settings import WorkerSettings
+from .settings import WorkerSettings, load_settings
 from .start import scratch_of, worker_of
 from .transform.command import deprecate
 from .verify.command import verify
@@ -47,9 +47,9 @@ def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **giv
     """Run the jobs of a node: ingest what producers post, compute derivatives, on Spark."""
     if context.invoked_subcommand is not None:
         return
-    settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
-    set_up(settings.log_level, settings.log_format)
     try:
+        settings = load_settings(given)
+        set_up(settings.log_level, settings.log_format)
         code = _run(settings, once=once, parent_pid=parent_pid)
     except NodeError as error:
         raise click.ClickException(error.message) from None

@@ -14,7 +14,7 @@ import click
 from protocol.errors import NodeError
 
 from .log import LOGGER, line, set_up
-from .settings import WorkerSettings
+from .settings import WorkerSettings, load_settings
 
 STOP_SECONDS = 5.0
 
@@ -41,7 +41,10 @@ def engine(
     *, name: str, port: int, host: str, at_once: int, folders: tuple[Path, ...], **given: Any
 ) -> None:
     """Serve an engine over gRPC (engine protocol of ODF)."""
-    settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
+    try:
+        settings = load_settings(given)
+    except NodeError as error:
+        raise click.ClickException(error.message) from None
     set_up(settings.log_level, settings.log_format)
     scratch = Path(tempfile.mkdtemp(prefix="odf-engine-", dir=settings.scratch))
     try:

@@ -6,12 +6,16 @@ Prefix `ODF_NODE_`; names are shared with the service where both need the same t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, IPvAnyNetwork
+from pydantic import Field, IPvAnyNetwork, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from protocol.errors import BadInput
+from storage import example_env
+from storage.example_env import PREFIX
 
 CONTAINER_ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST")
 """What a container runtime needs of the environment; the rest holds secrets."""
@@ -22,14 +26,20 @@ def environment(names: Iterable[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
+class InvalidSetting(BadInput):
+    """A setting has a value that it cannot take."""
+
+
 class WorkerSettings(BaseSettings):
     """Everything a worker can be told. Unknown names under the prefix belong to the service."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ODF_NODE_", env_nested_delimiter="__", frozen=True, extra="ignore"
+        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="ignore"
     )
 
-    data: Path = Field(Path("data"), description="Directory of the local database and objects.")
+    data: Path = Field(
+        Path(".odf-node/data"), description="Directory of the local database and objects."
+    )
     database_url: str | None = Field(None, description="Database; default SQLite under `data`.")
     objects_url: str | None = Field(
         None, description="Object store (`s3://bucket/prefix`); default files under `data`."
@@ -137,3 +147,26 @@ class WorkerSettings(BaseSettings):
         "text", description="How log lines are written: `text`, or `json`, one object a line."
     )
     log_level: str = Field("INFO", description="Least severe level that is logged.")
+
+
+def load_settings(given: Mapping[str, Any]) -> WorkerSettings:
+    """Settings from the environment; values given (not None) win. Raises `InvalidSetting`."""
+    try:
+        return WorkerSettings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as broken:
+        first = broken.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InvalidSetting(
+            f"setting {name} ({PREFIX}{name.upper()}): {first['msg']}", setting=name
+        ) from None
+
+
+def example_lines(known: Iterable[str]) -> list[str]:
+    """The commented template of the settings of a worker that are not `known` already."""
+    given = set(known)
+    fields = WorkerSettings.model_fields.items()
+    return example_env.example_lines(
+        "Settings of a worker, beside those above; workers that a service starts have its "
+        "environment.",
+        ((name, field.default, field.description) for name, field in fields if name not in given),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pydantic import ValidationError
 
 from app.settings import (
@@ -14,22 +15,36 @@ from app.settings import (
     Settings,
     Tenancy,
     UnknownSetting,
-    example_env,
+    example_lines,
     load_settings,
     refuse_unknown,
 )
+from workers.cli import main as odf_worker
 from workers.settings import WorkerSettings
+from workers.settings import example_lines as example_lines_of_workers
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_every_setting_says_what_it_means():
-    for name, field in Settings.model_fields.items():
+    for name, field in {**Settings.model_fields, **WorkerSettings.model_fields}.items():
         assert field.description, name
 
 
+def test_a_setting_a_worker_cannot_take_is_told_in_one_line(monkeypatch):
+    monkeypatch.setenv("ODF_NODE_SLICE_ROWS", "many")
+    done = CliRunner().invoke(odf_worker, ["--once"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: setting slice_rows (ODF_NODE_SLICE_ROWS): ")
+
+
+def test_service_and_worker_look_for_the_same_folder():
+    assert WorkerSettings().data == Settings().data
+
+
 def test_the_example_file_lists_every_setting_with_its_default():
-    assert (ROOT / "settings.example.env").read_text() == example_env()
+    """Made anew by: python tests/app/test_settings.py > settings.example.env"""
+    assert (ROOT / "settings.example.env").read_text() == _example()
 
 
 def test_settings_come_from_the_environment_and_flags_win(monkeypatch):
@@ -77,3 +92,12 @@ def test_settings_do_not_change_once_read():
 
 def test_a_public_address_ends_in_a_slash():
     assert load_settings(public_url="https://data.example").public_url == "https://data.example/"
+
+
+def _example() -> str:
+    workers = example_lines_of_workers(Settings.model_fields)
+    return "\n".join([*example_lines(), "", "", *workers, ""])
+
+
+if __name__ == "__main__":
+    print(_example(), end="")

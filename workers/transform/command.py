@@ -12,7 +12,7 @@ import click
 from protocol.errors import NodeError
 from protocol.identity import DatasetRef
 
-from ..settings import WorkerSettings
+from ..settings import WorkerSettings, load_settings
 from ..start import on_the_spot
 
 DIFFERENT = 6
@@ -31,9 +31,8 @@ def deprecate(*, dataset: str, as_json: bool, **given: Any) -> None:
     Every execution is made again by the version at hand; if all rows come out the same, that is
     noted. Exit code 6: they do not, or something cannot be made again, and nothing is noted.
     """
-    settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
     try:
-        found = _deprecated(settings, dataset)
+        found = _deprecated(load_settings(given), dataset)
     except NodeError as error:
         raise click.ClickException(error.message) from None
     if as_json:

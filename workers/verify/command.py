@@ -16,7 +16,7 @@ from storage.stores import Stores
 from storage.verify_job import VerifyPayload, to_json
 from storage.verify_text import answer_text
 
-from ..settings import WorkerSettings
+from ..settings import WorkerSettings, load_settings
 from ..start import on_the_spot
 
 DAMAGED = 6
@@ -47,9 +47,10 @@ def verify(
 
     Executions of a derivative are made again. Exit code 6: something is wrong.
     """
-    settings = WorkerSettings(**{key: value for key, value in given.items() if value is not None})
     try:
-        answer = _verified(settings, dataset, recursive=recursive, after=after, upto=upto)
+        answer = _verified(
+            load_settings(given), dataset, recursive=recursive, after=after, upto=upto
+        )
     except NodeError as error:
         raise click.ClickException(error.message) from None
     if as_json:
