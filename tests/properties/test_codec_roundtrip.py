@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from strategies import blocks, snapshots, table
+from wire_encoder import block_bytes
 
 from protocol.codec.blocks import decode_block, encode_block
 from protocol.codec.engine_messages import decode_message, encode_message
@@ -36,6 +37,13 @@ def test_decoding_undoes_encoding(version, block):
 def test_encoding_a_decoded_block_gives_the_same_bytes(version, block):
     raw = encode_block(block, version).raw
     assert encode_block(decode_block(raw).block, version).raw == raw
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@settings(many, max_examples=60)
+@given(block=blocks)
+def test_a_second_writer_made_from_the_wire_model_gives_the_same_bytes(version, block):
+    assert encode_block(block, version).raw == block_bytes(to_data(block), version)
 
 
 @many
