@@ -257,20 +257,6 @@ class JobQueue(Protocol):
         """The job that `submit` would give for this request, if that were no new one."""
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None: ...
-    def claim_group(
-        self,
-        worker: str,
-        kinds: Iterable[str],
-        *,
-        lease: timedelta,
-        together: Mapping[str, int] | None = None,
-    ) -> Sequence[Job]:
-        """As `claim`; and the jobs of the same lock and kind that come right behind it.
-
-        `together` says how many there may be, by kind; by default one. Each has
-        its lease and its end.
-        """
-
     def claim_groups(
         self,
         worker: str,
@@ -280,8 +266,12 @@ class JobQueue(Protocol):
         together: Mapping[str, int] | None = None,
         groups: int = 1,
     ) -> Sequence[Sequence[Job]]:
-        """As `claim_group`, for several locks: up to so many groups, if all of their jobs are of
-        the first one's kind and carry a body; the first group alone if that does not."""
+        """As `claim`; and the jobs of the same lock and kind that come right behind it.
+
+        `together` says how many there may be, by kind; by default one. Each has
+        its lease and its end. Of several locks up to so many groups, if all of their jobs are of
+        the first one's kind and carry a body; the first group alone if that does not.
+        """
 
     def extend(
         self, job: JobId, worker: str, *, lease: timedelta, progress: dict[str, Any] | None = None

@@ -1,7 +1,8 @@
 """The first jobs of a fresh Spark are slow; so a worker does some of its own before it is ready.
 
-They go the way of real ones, on stores in memory: read, merge with a history, write, commit; and
-for each batch an iteration of a derivative, over rows that are new and over a correction.
+They go the way of real ones, on stores in memory: read, merge with a history that nothing is
+kept of, which takes Spark, write, commit; and for each batch an iteration of a derivative, over
+rows that are new and over a correction.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from protocol.multihash import Multihash
 from storage.config import memory_stores
 from storage.dataset import Dataset
 from storage.ingest_job import IngestPayload
-from storage.merge_state.store import MergeStates
 from storage.stores import Stores
 from storage.transform_job import TransformPayload
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
@@ -52,8 +52,7 @@ def warm_up(bench: Bench, *, now: Instant) -> None:
     """Take two small batches into a dataset that nobody sees, and through a derivative of it."""
     stores = memory_stores()
     with tempfile.TemporaryDirectory(prefix="warm-up-", dir=bench.scratch) as folder:
-        states = MergeStates(Path(folder), max_bytes=1 << 20)
-        own = replace(bench, objects=stores.objects, states=states, scratch=Path(folder))
+        own = replace(bench, objects=stores.objects, states=None, scratch=Path(folder))
         _work(stores, own, now)
 
 

@@ -63,18 +63,8 @@ class SqlJobQueue:
             return repeated_job(db, request, self._clock())
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None:
-        return next(iter(self.claim_group(worker, kinds, lease=lease)), None)
-
-    def claim_group(
-        self,
-        worker: str,
-        kinds: Iterable[str],
-        *,
-        lease: timedelta,
-        together: Mapping[str, int] | None = None,
-    ) -> Sequence[Job]:
-        claimed = self.claim_groups(worker, kinds, lease=lease, together=together, groups=1)
-        return next(iter(claimed), [])
+        claimed = self.claim_groups(worker, kinds, lease=lease)
+        return claimed[0][0] if claimed else None
 
     def claim_groups(
         self,

@@ -270,7 +270,7 @@ class JobQueueContract:
     def test_jobs_of_one_lock_and_kind_are_claimed_together(self, queue: JobQueue) -> None:
         ours = [queue.submit(spec(lock="dataset")) for _ in range(4)]
         other = queue.submit(spec(lock="another"))
-        group = queue.claim_group("w1", ["ingest"], lease=LEASE, together={"ingest": 3})
+        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, together={"ingest": 3})
         assert [job.id for job in group] == ours[:3]
         assert all(job.status is JobStatus.RUNNING and job.worker == "w1" for job in group)
         assert claimed(queue, "w2") == other
@@ -285,7 +285,7 @@ class JobQueueContract:
         first = queue.submit(spec(lock="dataset"))
         queue.submit(spec("poll", lock="dataset"))
         queue.submit(spec(lock="dataset"))
-        group = queue.claim_group("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
+        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
         assert [job.id for job in group] == [first]
 
     def test_small_jobs_of_several_locks_are_claimed_together(self, queue: JobQueue) -> None:
@@ -311,11 +311,11 @@ class JobQueueContract:
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
         ours = [queue.submit(spec(lock="dataset")) for _ in range(3)]
-        queue.claim_group("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
+        queue.claim_groups("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
         queue.finish(ours[0], "w1", DONE)
         clock.advance(LEASE)
         later = queue.submit(spec(lock="dataset"))
-        group = queue.claim_group("w2", ["ingest"], lease=LEASE, together={"ingest": 9})
+        [group] = queue.claim_groups("w2", ["ingest"], lease=LEASE, together={"ingest": 9})
         assert [job.id for job in group] == [*ours[1:], later]
         assert [job.attempt for job in group] == [2, 2, 1]
         with pytest.raises(LeaseLost):

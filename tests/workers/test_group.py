@@ -289,7 +289,7 @@ def test_a_late_worker_commits_nothing(
     dataset = created(stores)
     job = post(stores, dataset, {"n": 1})
     lease = timedelta(microseconds=1)
-    group = stores.jobs.claim_group("w", [ingest_job.KIND], lease=lease)
+    [group] = stores.jobs.claim_groups("w", [ingest_job.KIND], lease=lease)
     before_put(
         lambda: stores.jobs.claim("other", [ingest_job.KIND], lease=timedelta(seconds=9)) and None
     )

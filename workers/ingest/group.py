@@ -19,7 +19,6 @@ from msgspec import structs
 from protocol.chain.author import author
 from protocol.chain.state import ChainState
 from protocol.codec.manifests import to_data
-from protocol.errors import NodeError
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from storage import ingest_job
@@ -108,7 +107,7 @@ class IngestGroup:
         """Those of the batches that may be read together, and share a slice."""
         found = {}
         for batch in batches:
-            with suppress(NodeError):  # planned again, it will say why
+            with suppress(Exception):  # planned again, it will say why
                 plan = self._planned(batch, state)
                 body, whole = batch.job.spec.body, batch.payload.on_bad_rows == "fail"
                 if body is not None and whole and self._joins(batch, plan):
