@@ -1,4 +1,7 @@
-"""Uploads that break off: the next push sends the rest, and nothing that arrived again."""
+"""Uploads that break off: the next push sends the rest, and nothing that arrived again.
+
+On nodes that keep objects in files; a bucket takes each object in one go.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from backends import IN_BUCKETS, ON_FILES, backend_urls, credentials
 from byte_counter import relaying
 from chains import make_dataset
 from service import serving, ten_rows
@@ -33,10 +37,26 @@ BIG = os.urandom(SIZE)
 HASH = Multihash.of(BIG)
 
 
-@pytest.fixture(scope="module")
-def multi(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("multi"), tenancy="multi") as service:
-        service.keep(ten_rows(), "anna/foo", Visibility.PUBLIC)
+@contextmanager
+def node_on(pair, request):
+    data = request.getfixturevalue("tmp_path_factory").mktemp("node")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in credentials(pair, request).items():
+            patch.setenv(name, value)
+        with serving(data, tenancy="multi", **backend_urls(pair, request)) as service:
+            service.keep(ten_rows(), "anna/foo", Visibility.PUBLIC)
+            yield service
+
+
+@pytest.fixture(scope="module", params=ON_FILES)
+def multi(request):
+    with node_on(request.param, request) as service:
+        yield service
+
+
+@pytest.fixture(scope="module", params=IN_BUCKETS)
+def in_bucket(request):
+    with node_on(request.param, request) as service:
         yield service
 
 
@@ -101,6 +121,21 @@ def test_uploads_are_for_those_who_may_write(multi):
         reading.close()
         assert patch(anonymous, 0, b"x", path="/anna/nothing/data/").status_code == 404
         assert patch(anonymous, 0, b"x", path="/anna/foo/blocks/").status_code in (404, 405)
+
+
+def test_a_bucket_takes_objects_in_one_go(in_bucket):
+    content = os.urandom(5000)
+    name = Multihash.of(content)
+    with in_bucket.http(in_bucket.token("anna")) as http:
+        url = f"/anna/foo/data/{name}"
+        asked = http.head(url)
+        assert asked.status_code == 404
+        assert "upload-offset" not in asked.headers
+        refused = patch(http, 0, content[:3000], name=name, total=5000)
+        assert refused.status_code == 400
+        assert "PUT" in refused.json()["message"]
+        assert http.put(url, content=content).status_code == 200
+        assert http.get(url, follow_redirects=True).content == content
 
 
 def big_dataset(folder):

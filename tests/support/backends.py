@@ -16,8 +16,10 @@ BACKENDS = {
     for objects in ("files", "bucket")
 }
 """PostgreSQL? A bucket?"""
-DIAGONAL = ("sqlite, files", "postgres, bucket")
-"""Every adapter once, where all pairs would take too long."""
+ON_FILES, IN_BUCKETS = (
+    [name for name, (_, in_bucket) in BACKENDS.items() if in_bucket is wanted]
+    for wanted in (False, True)
+)
 
 
 def backend_urls(name: str, request: pytest.FixtureRequest) -> dict[str, str]:
