@@ -139,7 +139,9 @@ def _upto(column: pa.Array, at: Instant) -> pa.Array:
     if not pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False)
     unit = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[column.type.unit]
-    return pc.less_equal(column.cast(pa.int64()), pa.scalar(at.ns // unit, pa.int64()))
+    # Nanoseconds of 64 bits end in 2262: later moments come after all of them.
+    last = max(min(at.ns // unit, 2**63 - 1), -(2**63))
+    return pc.less_equal(column.cast(pa.int64()), pa.scalar(last, pa.int64()))
 
 
 # --- state ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from damaged import DictSource
 from known import document
 
 from protocol.arrow_schema import from_arrow
+from protocol.chain.state import Vocab
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import (
@@ -30,7 +31,7 @@ from protocol.metadata.reading import (
 )
 from protocol.multihash import HashMismatch, Multihash
 from storage.errors import BlockNotFound, ObjectNotFound
-from storage.projection import Cut, DatasetHasNoPrimaryKeys, Projection, UnusableKey
+from storage.projection import Cut, DatasetHasNoPrimaryKeys, Projection, UnusableKey, within
 from storage.projection_read import Asked, UnknownColumn, UnreadableSlice, reading
 from storage.projection_view import view_of
 from storage.values import ObjectKind
@@ -315,3 +316,11 @@ def test_temporary_copies_go_with_the_read(tmp_path: Path, monkeypatch: pytest.M
         next(batches)
         assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_cut_may_be_later_or_earlier_than_a_column_can_say(unit: str) -> None:
+    when = pa.array([0, 1], pa.timestamp(unit, "UTC"))
+    batch = pa.record_batch({"event_time": when})
+    for moment, left in (("9999-12-31", 2), ("0001-01-01", 0)):
+        assert within(batch, Vocab(), Cut(event_time=at(moment))).num_rows == left
