@@ -19,7 +19,10 @@ from .settings import WorkerSettings, load_settings
 STOP_SECONDS = 5.0
 
 
-@click.command("engine")
+@click.command(
+    "engine",
+    epilog="\b\nExamples:\n  odf-worker engine --engine spark --port 5544 --folder /data",
+)
 @click.option("--engine", "name", default="spark", show_default=True, help="spark or datafusion.")
 @click.option("--port", default=5544, show_default=True, help="Port; 0 takes any free one.")
 @click.option(

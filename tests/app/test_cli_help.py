@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from app.cli.help import EXAMPLES
 from app.cli.main import main
+from workers.cli import main as worker
 
 
 def _leaves(group: click.Group, path: str = "") -> list[str]:
@@ -57,6 +58,15 @@ def test_every_command_but_serve_takes_json(path):
     for name in path.split():
         command = command.get_command(context, name)
     assert any("--json" in parameter.opts for parameter in command.params)
+
+
+@pytest.mark.parametrize("name", sorted(worker.commands))
+def test_commands_of_the_worker_show_an_example_that_is_taken(name):
+    text = CliRunner().invoke(worker, [name, "-h"]).stdout
+    words = shlex.split(text[text.rindex("odf-worker ") :])
+    assert words[1] == name
+    worker.commands[name].make_context(name, words[2:])
+    assert "..." not in CliRunner().invoke(worker, ["-h"]).stdout.partition("Commands:")[2]
 
 
 def _words(example: str) -> list[str]:

@@ -18,7 +18,11 @@ from ..start import on_the_spot
 DIFFERENT = 6
 
 
-@click.command("deprecate")
+@click.command(
+    "deprecate",
+    short_help="Let this engine version stand for the older ones of a derivative.",
+    epilog="\b\nExamples:\n  odf-worker deprecate kamu/weather-daily",
+)
 @click.argument("dataset", metavar="DATASET")
 @click.option("--data", type=click.Path(path_type=Path), help="Directory of the local stores.")
 @click.option("--database-url", help="Database of the node; default SQLite in the directory.")

@@ -22,7 +22,11 @@ from ..start import on_the_spot
 DAMAGED = 6
 
 
-@click.command("verify")
+@click.command(
+    "verify",
+    short_help="Check a dataset of this node, its executions made again.",
+    epilog="\b\nExamples:\n  odf-worker verify kamu/weather-daily --recursive",
+)
 @click.argument("dataset", metavar="DATASET")
 @click.option("--data", type=click.Path(path_type=Path), help="Directory of the local stores.")
 @click.option("--database-url", help="Database of the node; default SQLite in the directory.")
