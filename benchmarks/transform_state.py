@@ -4,11 +4,16 @@ Sums per key and day are kept for a million keys. Measured are the first run ove
 then steps of a thousand new rows: into an open day, and late ones that correct a day that was
 told. The limits of the same run: the batch query over the whole history, and copying the state file
 row by row, which a step cannot beat since a checkpoint is one complete file.
+
+Seconds are by the clock and of processors (this process and its JVM), ratios by both; the machine
+may do other things besides. At the end: the most memory each of the two processes had. Spark has
+the heap a worker has unless told otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -20,6 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+from processes import cpu_seconds
 
 from protocol.chain.state import Vocab
 from protocol.instant import Instant
@@ -28,6 +36,7 @@ from protocol.metadata.transforms import SqlQueryStep, TransformSql
 from workers.engine.frames import read_parquet
 from workers.engine.spark import SparkOptions, start_spark
 from workers.engine.stateful import NewRows, StatefulInput, run, stateful_plan
+from workers.settings import WorkerSettings
 
 TIME = pa.timestamp("ms", "UTC")
 SCHEMA = pa.schema(
@@ -62,13 +71,31 @@ def rows(start: int, count: int, keys: int, day: int, path: Path) -> Path:
     return path
 
 
-def timed(what: str, act: Callable[[], object], base: float | None = None) -> float:
-    start = time.perf_counter()
+Cost = tuple[float, float]
+"""Seconds by the clock, and of processors."""
+
+
+def processes() -> list[int]:
+    """This process and its JVM."""
+    own = os.getpid()
+    children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+    return [own, *map(int, children)]
+
+
+def peak_mib(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) >> 10
+
+
+def timed(what: str, act: Callable[[], object], base: Cost | None = None) -> Cost:
+    start, used = time.perf_counter(), cpu_seconds(os.getpid())
     said = act()
-    seconds = time.perf_counter() - start
-    share = "" if base is None else f"  {seconds / base:5.2f} of the batch query"
-    print(f"{what:54} {seconds:7.2f} s{share}  {said or ''}", flush=True)
-    return seconds
+    cost = time.perf_counter() - start, cpu_seconds(os.getpid()) - used
+    line = f"{what:48}{cost[0]:7.2f} s, processors{cost[1]:7.2f} s"
+    if base is not None:
+        line += f"  {cost[0] / base[0]:5.2f} and {cost[1] / base[1]:5.2f} of the batch query"
+    print(line, said or "", sep="  ", flush=True)
+    return cost
 
 
 def copied(state: Path, to: Path) -> None:
@@ -89,13 +116,15 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the history")
     parser.add_argument("--step", type=int, default=1_000)
+    heap = WorkerSettings.model_fields["spark_driver_memory"].default
+    parser.add_argument("--memory", default=heap, help="heap of Spark")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        play(Path(name), asked.keys, asked.rows, asked.step)
+        play(Path(name), asked.keys, asked.rows, asked.step, asked.memory)
 
 
-def play(folder: Path, keys: int, count: int, step: int) -> None:
-    spark = start_spark(SparkOptions(scratch=folder / "spark", memory="2g"))
+def play(folder: Path, keys: int, count: int, step: int, memory: str) -> None:
+    spark = start_spark(SparkOptions(scratch=folder / "spark", memory=memory))
     transform = TransformSql(engine="spark", queries=(SqlQueryStep(query=QUERY),))
     given = [StatefulInput(alias="x", schema=SCHEMA, vocab=Vocab())]
     plan = stateful_plan(spark, transform, given, Vocab())
@@ -152,6 +181,8 @@ def play(folder: Path, keys: int, count: int, step: int) -> None:
     to.mkdir()
     timed("floor: the state file copied row by row", lambda: copied(state[0] or to, to), base)
     timed("batch query over the longer history", batch, base)
+    for process, name in zip(processes(), ("this process", "the JVM"), strict=False):
+        print(f"most memory of {name}: {peak_mib(process)} MiB")
     spark.stop()
 
 
