@@ -96,7 +96,10 @@ def _parsed(text: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != KEY_BYTES:
-        raise MalformedKey(f"a key of secrets is {KEY_BYTES} random bytes in base64")
+        raise MalformedKey(
+            f"a key of secrets (ODF_NODE_SECRETS_KEYS) is {KEY_BYTES} random bytes in base64, "
+            f"as `openssl rand -base64 {KEY_BYTES}` makes them"
+        )
     return key
 
 

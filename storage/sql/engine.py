@@ -51,7 +51,9 @@ def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
-        raise UnknownDatabase("the database URL cannot be read") from None
+        raise UnknownDatabase(
+            "the database URL cannot be read; one is postgresql://user@host/name"
+        ) from None
     backend = parsed.drivername.partition("+")[0]
     if backend == "sqlite":
         engine = _open_sqlite(parsed, durable=durable)
