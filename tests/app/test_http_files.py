@@ -6,10 +6,7 @@ import io
 import os
 from pathlib import Path
 
-import duckdb
-import duckdb_extension_httpfs
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -158,6 +155,9 @@ def _parquet(start):
 
 
 def _with_duckdb(urls):
+    import duckdb  # late, as the other: only one of the processes of a run needs them
+    import duckdb_extension_httpfs
+
     with duckdb.connect() as db:
         extension = next(Path(duckdb_extension_httpfs.__file__).parent.rglob("*.duckdb_extension"))
         db.load_extension(str(extension))
@@ -166,6 +166,8 @@ def _with_duckdb(urls):
 
 
 def _with_polars(urls):
+    import polars as pl
+
     few = pl.scan_parquet(urls).filter(pl.col("offset") < 1000)
     found = few.select(pl.len().alias("n"), pl.col("c3").sum()).collect()
     return found["n"][0], found["c3"][0]
