@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
 import click
+
+from protocol.errors import Damaged
+from storage.errors import ObjectNotFound
 
 from ..client.sync import opened
 from ..client.urls import Location
 from ..usecases.read import Reading, ReadRequest
 from ..usecases.read_formats import Format
 from .output import json_option, token_option
+
+
+class DatasetNotWhole(Damaged):
+    """The chain names what its own place does not have."""
 
 
 @click.command()
@@ -78,12 +87,30 @@ def read(
     if output is None and not is_text and sys.stdout.isatty():
         raise click.UsageError(f"{request.form} is no text; name a file with --output")
     with opened(Location.parse(where), token, whole=True) as repository:
-        found = Reading(view_of(repository, request.block()), request)
-        if output is None:
-            _write(found, sys.stdout.buffer)
-            return
+        try:
+            found = Reading(view_of(repository, request.block()), request)
+            with nullcontext(sys.stdout.buffer) if output is None else _whole(output) as file:
+                _write(found, file)
+        except ObjectNotFound as missing:
+            if missing.hash == request.block():
+                raise
+            raise DatasetNotWhole(f"{where} is not whole: {missing.message}") from missing
+
+
+@contextmanager
+def _whole(output: Path) -> Iterator[IO[bytes]]:
+    """A file that is there once it is whole; what is no plain file is written as it is."""
+    if output.exists() and not output.is_file():
         with output.open("wb") as file:
-            _write(found, file)
+            yield file
+        return
+    part = output.with_name(output.name + ".part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _write(found: Reading, out: IO[bytes]) -> None:

@@ -19,6 +19,7 @@ from app.http.read import MAX_READS
 from app.usecases.read_formats import Format, UnwritableColumn, encoded
 from protocol.metadata.events import AddPushSource, SetDataSchema
 from protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from protocol.multihash import Multihash
 from storage.objects.folder import FolderObjects
 from storage.values import DatasetEntry, ObjectKind, Visibility
 
@@ -240,3 +241,23 @@ def test_a_column_that_parquet_cannot_hold_is_refused() -> None:
     schema, batches = rows_with(spans=pa.array([(1, 2, 3)], pa.month_day_nano_interval()))
     with pytest.raises(UnwritableColumn):
         b"".join(encoded(schema, batches, Format.PARQUET))
+
+
+def test_a_folder_that_lost_something_is_damaged_and_leaves_no_file(
+    folder: str, city: Chain, tmp_path: Path
+) -> None:
+    unknown = str(Multihash.of(b"no block"))
+    assert run(folder, "--as-at", unknown).exit_code == 3
+    target = tmp_path / "rows.csv"
+    assert run(folder, "-o", str(target)).exit_code == 0
+    assert [path.name for path in tmp_path.glob("rows*")] == ["rows.csv"]
+    whole = target.read_bytes()
+    for part in sorted(Path(folder, "data").iterdir())[:1]:
+        part.unlink()
+    lost = run(folder, "-o", str(target))
+    assert lost.exit_code == 6
+    assert "is not whole: there is no" in lost.stderr
+    assert target.read_bytes() == whole
+    assert [path.name for path in tmp_path.glob("rows*")] == ["rows.csv"]
+    Path(folder, "blocks", str(city.blocks[1].hash)).unlink()
+    assert run(folder).exit_code == 6
