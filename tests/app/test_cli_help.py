@@ -14,7 +14,7 @@ from workers.cli import main as worker
 
 
 def _leaves(group: click.Group, path: str = "") -> list[str]:
-    context = click.Context(group)
+    context = click.Context(group, **main.context_settings)
     found: list[str] = []
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -35,9 +35,9 @@ def test_every_command_has_examples_and_every_example_a_command():
 
 @pytest.mark.parametrize("path", COMMAND_PATHS)
 def test_a_commands_help_shows_its_examples_and_cuts_nothing_short(path):
-    text = CliRunner().invoke(main, [*path.split(), "-h"], terminal_width=80).stdout
+    text = CliRunner().invoke(main, [*path.split(), "--help"], terminal_width=80).stdout
     assert all(line in text for example in EXAMPLES[path] for line in example.splitlines())
-    group = CliRunner().invoke(main, [path.split()[0], "-h"], terminal_width=80).stdout
+    group = CliRunner().invoke(main, [path.split()[0], "--help"], terminal_width=80).stdout
     assert "..." not in group.partition("Commands:")[2]
 
 
@@ -45,7 +45,7 @@ def test_a_commands_help_shows_its_examples_and_cuts_nothing_short(path):
 def test_an_example_is_taken_as_it_stands(path, example):
     command: click.Command = main
     words = _words(example)
-    context = click.Context(main, info_name="odf-node")
+    context = click.Context(main, info_name="odf-node", **main.context_settings)
     while isinstance(command, click.Group):
         name, command, words = command.resolve_command(context, words)
     assert path.endswith(str(name))
@@ -54,7 +54,7 @@ def test_an_example_is_taken_as_it_stands(path, example):
 
 @pytest.mark.parametrize("path", [path for path in COMMAND_PATHS if path != "serve"])
 def test_every_command_but_serve_takes_json(path):
-    command, context = main, click.Context(main)
+    command, context = main, click.Context(main, **main.context_settings)
     for name in path.split():
         command = command.get_command(context, name)
     assert any("--json" in parameter.opts for parameter in command.params)
@@ -62,11 +62,11 @@ def test_every_command_but_serve_takes_json(path):
 
 @pytest.mark.parametrize("name", sorted(worker.commands))
 def test_commands_of_the_worker_show_an_example_that_is_taken(name):
-    text = CliRunner().invoke(worker, [name, "-h"]).stdout
+    text = CliRunner().invoke(worker, [name, "--help"]).stdout
     words = shlex.split(text[text.rindex("odf-worker ") :])
     assert words[1] == name
-    worker.commands[name].make_context(name, words[2:])
-    assert "..." not in CliRunner().invoke(worker, ["-h"]).stdout.partition("Commands:")[2]
+    worker.commands[name].make_context(name, words[2:], **worker.context_settings)
+    assert "..." not in CliRunner().invoke(worker, ["--help"]).stdout.partition("Commands:")[2]
 
 
 def _words(example: str) -> list[str]:

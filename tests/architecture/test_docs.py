@@ -39,7 +39,10 @@ def test_every_link_leads_somewhere(page):
 def test_every_command_is_taken_as_it_is_printed(page):
     for text in _commands(_text(page)):
         command: click.Command = main
-        context, words = click.Context(main, info_name="odf-node"), shlex.split(text)[1:]
+        context, words = (
+            click.Context(main, info_name="odf-node", **main.context_settings),
+            shlex.split(text)[1:],
+        )
         while isinstance(command, click.Group):
             name, command, words = command.resolve_command(context, words)
         command.make_context(name, words, parent=context)
