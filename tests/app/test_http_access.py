@@ -139,4 +139,4 @@ def test_health_is_told(single, kind):
 def test_an_unknown_address_and_a_wrong_method_are_told_apart(single):
     answer = ask(single, "GET", "/no/such/address/here")
     assert (answer.status_code, answer.text) == (404, "Not Found")
-    assert ask(single, "DELETE", "/info").status_code == 405
+    assert ask(single, "PUT", "/info").status_code == 405
