@@ -32,14 +32,17 @@ class Together(Generic[Q, A]):
     ) -> None:
         self._answer_all, self._at_once, self._most = answer_all, at_once, most
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
+        self._busy = 0
         self._calls: set[asyncio.Task[None]] = set()
+        """Kept from being collected while they run."""
 
     async def ask(self, question: Q) -> A:
         """The answer, found after it was asked for. Raises what the function gives or raises."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[A] = loop.create_future()
         self._waiting.append((question, answer))
-        if len(self._calls) < self._at_once:
+        if self._busy < self._at_once:
+            self._busy += 1
             # It begins at the next turn of the loop: who asks in this one is taken along. What it
             # does is for many, and a part of nobody's trace.
             call = loop.create_task(self._work(), context=Context())
@@ -48,6 +51,14 @@ class Together(Generic[Q, A]):
         return await answer
 
     async def _work(self) -> None:
+        # Between its last look at who waits and its end nobody else has a turn: who asks after
+        # that begins a call of their own.
+        try:
+            await self._answer_waiting()
+        finally:
+            self._busy -= 1
+
+    async def _answer_waiting(self) -> None:
         while self._waiting:
             asked, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
             try:

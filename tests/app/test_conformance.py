@@ -66,10 +66,25 @@ def test_a_run_is_written_as_text_xml_and_a_page(bench, monkeypatch, tmp_path):
     done = run(bench.origin, "--token", bench.token, "--junit", junit, "--html", page)
     assert done.exit_code == 0, done.output
     assert "conforms: 5 passed, 0 failed, 0 left out" in done.output
-    assert "stay on the node" in done.output
+    assert "stay on the node" not in done.output
     suites = ElementTree.fromstring(junit.read_text())
     assert sum(int(suite.get("tests")) for suite in suites) == len(FEW)
     assert "This node conforms: 5 passed" in page.read_text()
+
+
+def test_what_was_published_is_deleted_again(bench, monkeypatch):
+    def listed():
+        return bench.ask("GET", "/datasets", bench.token).body
+
+    before = listed()
+    monkeypatch.setattr(command, "CHECKS", FEW)
+    assert run(bench.origin, "--token", bench.token).exit_code == 0
+    assert listed() == before
+
+
+def test_what_a_node_cannot_delete_is_told():
+    report = Report(url="http://node.example", outcomes=[], left_behind=["http://node.example/a"])
+    assert "1 dataset(s) named conformance-… stay on the node" in text_of(report)
 
 
 def test_a_node_that_deviates_ends_with_exit_code_one(bench, monkeypatch):

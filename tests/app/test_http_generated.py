@@ -28,6 +28,9 @@ UNLESS_BARE = (
     checks.response_headers_conformance,
 )
 
+ENDS = ("DELETE /{dataset}", "PUT /{dataset}/name")
+"""After which a dataset is no longer where it was."""
+
 
 @pytest.fixture(scope="module")
 def chain() -> Chain:
@@ -46,7 +49,11 @@ def service(tmp_path_factory, chain) -> Iterator[Service]:
 @pytest.mark.parametrize("label", sorted(OPERATIONS))
 def test_every_answer_is_one_the_contract_knows(service, chain, label, caller):
     token = service.token() if caller == "owner" else None
-    names = {"dataset": "foo", "hash": str(next(iter(chain.objects))[1]), "ref": "head"}
+    name = "foo"
+    if label in ENDS:  # as often as there are callers
+        name = f"{label.split()[0]}-for-{caller}"
+        service.keep(ten_rows(), f"kamu/{name}", Visibility.PUBLIC)
+    names = {"dataset": name, "hash": str(next(iter(chain.objects))[1]), "ref": "head"}
     seen = 0
 
     @hypothesis.settings(

@@ -48,6 +48,20 @@ def test_who_asks_while_a_call_is_under_way_shares_the_next_one() -> None:
     assert calls.asked == [[2], [4, 6, 8]]
 
 
+def test_who_asks_at_the_moment_a_call_ends_is_answered() -> None:
+    calls = Calls()
+    calls.may_go.set()
+
+    async def in_turn() -> list[int]:
+        together: Together[int, int] = Together(calls, at_once=1)
+        return [await together.ask(each) for each in (2, 4, 6)]
+
+    async def soon() -> list[int]:
+        return await asyncio.wait_for(in_turn(), 60)
+
+    assert asyncio.run(soon()) == [20, 40, 60]
+
+
 def test_a_call_takes_no_more_questions_than_it_may() -> None:
     calls = Calls()
     assert asyncio.run(asked_of(calls, 2, 4, 6, 8, most=2)) == [20, 40, 60, 80]
