@@ -13,12 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, IPvAnyNetwork, ValidationError, field_validator
+from pydantic import Field, IPvAnyNetwork, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from protocol.errors import BadInput
-from storage import example_env
-from storage.example_env import PREFIX
+from storage import environment
+from storage.environment import PREFIX, read_settings
 
 FOREIGN = frozenset(
     PREFIX + name
@@ -72,10 +72,6 @@ MIN_MESSAGE_BYTES = 64 * MIB
 
 class UnknownSetting(BadInput):
     """The environment names a setting that does not exist."""
-
-
-class InvalidSetting(BadInput):
-    """A setting has a value that it cannot take."""
 
 
 class Tenancy(StrEnum):
@@ -315,14 +311,7 @@ def load_settings(**given: Any) -> Settings:
         InvalidSetting: a value out of range or of the wrong type.
     """
     refuse_unknown(os.environ)
-    try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as broken:
-        first = broken.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise InvalidSetting(
-            f"setting {name} ({PREFIX}{name.upper()}): {first['msg']}", setting=name
-        ) from None
+    return read_settings(Settings, given)
 
 
 def refuse_unknown(environ: Mapping[str, str]) -> None:
@@ -338,7 +327,7 @@ def refuse_unknown(environ: Mapping[str, str]) -> None:
 def example_lines() -> list[str]:
     """The commented template of all settings of the service with their defaults."""
     fields = Settings.model_fields.items()
-    return example_env.example_lines(
+    return environment.example_lines(
         "Settings of the service. Every line is the default; uncomment what you change.",
         ((name, field.default, field.description) for name, field in fields),
     )

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, IPvAnyNetwork, ValidationError
+from pydantic import Field, IPvAnyNetwork
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from protocol.errors import BadInput
-from storage import example_env
-from storage.example_env import PREFIX
+from storage import environment as shared
+from storage.environment import PREFIX, read_settings
 
 CONTAINER_ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST")
 """What a container runtime needs of the environment; the rest holds secrets."""
@@ -24,10 +23,6 @@ CONTAINER_ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "CONT
 def environment(names: Iterable[str]) -> dict[str, str]:
     """Those of the variables that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}
-
-
-class InvalidSetting(BadInput):
-    """A setting has a value that it cannot take."""
 
 
 class WorkerSettings(BaseSettings):
@@ -151,21 +146,14 @@ class WorkerSettings(BaseSettings):
 
 def load_settings(given: Mapping[str, Any]) -> WorkerSettings:
     """Settings from the environment; values given (not None) win. Raises `InvalidSetting`."""
-    try:
-        return WorkerSettings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as broken:
-        first = broken.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise InvalidSetting(
-            f"setting {name} ({PREFIX}{name.upper()}): {first['msg']}", setting=name
-        ) from None
+    return read_settings(WorkerSettings, given)
 
 
 def example_lines(known: Iterable[str]) -> list[str]:
     """The commented template of the settings of a worker that are not `known` already."""
     given = set(known)
     fields = WorkerSettings.model_fields.items()
-    return example_env.example_lines(
+    return shared.example_lines(
         "Settings of a worker, beside those above; workers that a service starts have its "
         "environment.",
         ((name, field.default, field.description) for name, field in fields if name not in given),

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from app.settings import (
     FOREIGN,
     PREFIX,
-    InvalidSetting,
     Settings,
     Tenancy,
     UnknownSetting,
@@ -19,6 +18,7 @@ from app.settings import (
     load_settings,
     refuse_unknown,
 )
+from storage.environment import InvalidSetting
 from workers.cli import main as odf_worker
 from workers.settings import WorkerSettings
 from workers.settings import example_lines as example_lines_of_workers
