@@ -250,8 +250,8 @@ def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
     import workers.ingest.run as steps
     import workers.slices as slices
     import workers.write as write
-    from workers.ingest.frame import Limits
-    from workers.ingest.read import open_frame
+    from workers.readers.frame import Limits
+    from workers.readers.read import open_frame
 
     none: Any = None
     for number, (kind, body) in enumerate(bodies.items(), 21):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from protocol.chain.state import Vocab
 
-from .ingest.frame import BadInputSchema
+from .readers.frame import BadInputSchema
 
 MILLIS = pa.timestamp("ms", "UTC")
 

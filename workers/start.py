@@ -29,8 +29,8 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
     from .engine.available import engines
     from .engine.spark import SparkOptions, start_spark
     from .ingest.bench import Bench
-    from .ingest.frame import Limits
     from .prepare.limits import PrepareLimits
+    from .readers.frame import Limits
     from .secrets import Secrets
     from .slices import Cut
 

@@ -213,7 +213,7 @@ def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: Bench) -> 
 
 
 def test_nulls_alone_fit_the_type_of_the_dataset(stores: Stores, bench: Bench) -> None:
-    from workers.ingest.frame import BadInputSchema
+    from workers.readers.frame import BadInputSchema
 
     dataset = created(stores)
     with pytest.raises(BadInputSchema, match="nulls only"):

@@ -56,8 +56,8 @@ ID = DatasetId(bytes(32))
 
 def errors() -> dict[str, type[Exception] | tuple[type[Exception], ...]]:
     from workers.conform import UnexpectedNulls
-    from workers.ingest.frame import BadInputSchema, BadRow
     from workers.plan.ingest import SourceNotFound
+    from workers.readers.frame import BadInputSchema, BadRow
 
     return {
         "ExecutionError": (UnexpectedNulls, BadRow),

@@ -15,7 +15,7 @@ from protocol.metadata.sources import (
     FetchStepUrl,
 )
 
-from ..ingest.frame import Unsupported
+from ..readers.frame import Unsupported
 from ..templates import expand
 from .container import fetch_container
 from .files import fetch_file

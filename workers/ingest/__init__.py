@@ -1,1 +1,1 @@
-"""Bytes to rows: readers, coercion, event time."""
+"""From rows to commits: event time, merges with the history, slices, receipts."""

@@ -15,9 +15,9 @@ from ..fetch.values import FetchRules
 from ..history import SliceLists
 from ..meter import Meter
 from ..prepare.limits import PrepareLimits
+from ..readers.frame import Limits
 from ..slices import Cut
 from ..transform.options import TransformOptions
-from .frame import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,13 +30,13 @@ from storage.values import Failed, Job, JobEnd, JobId, JobOutcome, ObjectKind, S
 from ..history import local_file
 from ..meter import JobLost, Meter
 from ..plan.ingest import IngestPlan, plan_ingest
+from ..readers.rejected import Rejected
 from ..write import Written
 from .bench import Bench
 from .joined import Part, join, may_join, part_of, receipts_of
 from .lines import Body, ReadTogether
 from .merged import reads_history
 from .outcome import receipt
-from .rejected import Rejected
 from .run import prepare, push_extras, put_slices
 
 TOGETHER_S = 1.0

@@ -25,12 +25,12 @@ from storage.values import Job
 
 from ..conform import conform
 from ..plan.ingest import IngestPlan
+from ..readers.rejected import Rejected
 from ..slice_schema import MILLIS
 from ..slices import write_slices
 from ..write import Written
 from .bench import Bench
 from .outcome import Extras, Outcome, data_events, receipt
-from .rejected import Rejected
 from .run import final_rows, next_offset, read_batch, slice_plan
 
 

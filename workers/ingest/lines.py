@@ -24,11 +24,11 @@ from storage.values import JobId
 from ..conform import conform
 from ..merge.columns import POSITION, Operation
 from ..plan.ingest import IngestPlan
+from ..readers.frame import Frame
+from ..readers.ndjson_lines import NotAgreed, quick_batches
+from ..readers.read import open_frame, schema_of
 from ..slice_schema import MILLIS, slice_schema
 from .bench import Bench
-from .frame import Frame
-from .ndjson_lines import NotAgreed, quick_batches
-from .read import open_frame, schema_of
 from .stage import stage
 
 SMALL_BYTES = 8 * 1024

@@ -15,10 +15,10 @@ from storage.ingest_job import IngestReceipt, told_by
 
 from ..merge.columns import Operation
 from ..plan.ingest import IngestPlan
+from ..readers.rejected import Rejected
 from ..slices import operations
 from ..write import Written
 from .merged import takes_operations
-from .rejected import Rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

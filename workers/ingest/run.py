@@ -42,16 +42,16 @@ from ..engine.places import place_of
 from ..engine.port import InvalidQuery, engine_for
 from ..history import local_file
 from ..plan.ingest import IngestPlan, plan_ingest
+from ..readers.frame import BATCH_ROWS, Frame
+from ..readers.read import open_frame
+from ..readers.rejected import Rejected
 from ..slice_schema import slice_schema
 from ..slices import write_slices
 from ..write import SlicePlan, Written
 from .bench import Bench
-from .frame import BATCH_ROWS, Frame
 from .merged import MergeRun, merged, takes_operations
 from .met import relevant
 from .outcome import Extras, Outcome, data_events, receipt
-from .read import open_frame
-from .rejected import Rejected
 from .stage import Staged, stage
 from .vanished import check_vanished
 

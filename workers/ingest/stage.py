@@ -23,10 +23,10 @@ from protocol.chain.state import Vocab
 from ..conform import carrier
 from ..merge.columns import POSITION, PROBLEM
 from ..pieces import pieces, weight
+from ..readers.frame import BadInputSchema, BadRow, Frame
+from ..readers.rejected import Rejected, halved, shown
+from ..readers.text import BadValue, cast_text
 from ..slice_schema import MILLIS, check_input, holds_null_type, is_text, same_type
-from .frame import BadInputSchema, BadRow, Frame
-from .rejected import Rejected, halved, shown
-from .text import BadValue, cast_text
 
 Change = Callable[[pa.Array], pa.Array]
 GROUP_ROWS = 1 << 17

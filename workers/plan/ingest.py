@@ -20,7 +20,7 @@ from protocol.multihash import Multihash
 from storage.errors import RefConflict
 from storage.ingest_job import IngestPayload
 
-from ..ingest.read import for_media_type
+from ..readers.read import for_media_type
 from .poll import SOURCE_NAME
 
 

@@ -23,7 +23,7 @@ from protocol.metadata.sources import (
 )
 from workers.fetch import values
 from workers.fetch.run import fetch
-from workers.ingest.frame import Unsupported
+from workers.readers.frame import Unsupported
 
 Ask = Callable[..., values.FetchRequest]
 BODY = Answer(200, {}, b"rows")

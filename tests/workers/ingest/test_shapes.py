@@ -20,8 +20,8 @@ from storage.values import ObjectKind
 from tests.workers.datasets import created, upload
 from workers.conform import UnexpectedNulls
 from workers.ingest.bench import Bench
-from workers.ingest.frame import BadInputSchema, BadRow
 from workers.ingest.run import run_ingest
+from workers.readers.frame import BadInputSchema, BadRow
 from workers.slice_schema import MILLIS, IncompatibleSchema
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")

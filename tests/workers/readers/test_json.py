@@ -11,8 +11,8 @@ import pytest
 from protocol.codec.manifests import from_data
 from protocol.errors import BadInput
 from protocol.metadata.reading import ReadStep
-from workers.ingest.frame import BadRow, InputTooLarge, Limits
-from workers.ingest.read import open_frame
+from workers.readers.frame import BadRow, InputTooLarge, Limits
+from workers.readers.read import open_frame
 
 
 def read(

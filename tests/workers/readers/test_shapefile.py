@@ -18,10 +18,10 @@ import shapefile
 from protocol.codec.manifests import from_data
 from protocol.errors import BadInput, NodeError
 from protocol.metadata.reading import ReadStep
-from workers.ingest.frame import BadRow, InputTooLarge, Limits
-from workers.ingest.read import open_frame
-from workers.ingest.shapefile import MalformedShapefile
 from workers.prepare.limits import DecompressionTooLarge, PrepareLimits
+from workers.readers.frame import BadRow, InputTooLarge, Limits
+from workers.readers.read import open_frame
+from workers.readers.shapefile import MalformedShapefile
 
 SQUARE = [[0, 0], [0, 10], [10, 10], [10, 0], [0, 0]]
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from protocol.chain.state import Vocab
 from protocol.codec.manifests import from_data
 from protocol.metadata.reading import ReadStep
-from workers.ingest import frame as frames
-from workers.ingest.frame import BadRow, InputTooLarge, Limits
-from workers.ingest.read import open_frame
-from workers.ingest.rejected import Rejected, TooManyBadRows
 from workers.ingest.stage import stage
+from workers.readers import frame as frames
+from workers.readers.frame import BadRow, InputTooLarge, Limits
+from workers.readers.read import open_frame
+from workers.readers.rejected import Rejected, TooManyBadRows
 
 FIELDS = {
     "fields": [

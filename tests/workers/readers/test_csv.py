@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from protocol.codec.manifests import from_data
 from protocol.metadata.reading import ReadStepCsv
-from workers.ingest import csv as csv_reader
-from workers.ingest.csv_records import CsvFormat, CsvRecords
-from workers.ingest.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits, Unsupported
-from workers.ingest.read import open_frame
+from workers.readers import csv as csv_reader
+from workers.readers.csv_records import CsvFormat, CsvRecords
+from workers.readers.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits, Unsupported
+from workers.readers.read import open_frame
 
 SCHEMA = {
     "fields": [

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from protocol.metadata.reading import ReadStepParquet
-from workers.ingest.frame import BadInputSchema, BadRow, Limits
-from workers.ingest.parquet import read_parquet
-from workers.ingest.recast import can_recast, recast
-from workers.ingest.text import BadValue
+from workers.readers.frame import BadInputSchema, BadRow, Limits
+from workers.readers.parquet import read_parquet
+from workers.readers.recast import can_recast, recast
+from workers.readers.text import BadValue
 
 MS, US, NS = (pa.timestamp(unit, "UTC") for unit in ("ms", "us", "ns"))
 NOON = datetime(2020, 1, 1, 12, 0, 0, 123_456, tzinfo=UTC)

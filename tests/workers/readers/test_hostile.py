@@ -15,9 +15,9 @@ import pytest
 from protocol.codec.manifests import from_data
 from protocol.errors import BadInput, LimitExceeded, NodeError
 from protocol.metadata.reading import ReadStep
-from workers.ingest.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
-from workers.ingest.parquet import MalformedParquet
-from workers.ingest.read import open_frame
+from workers.readers.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
+from workers.readers.parquet import MalformedParquet
+from workers.readers.read import open_frame
 
 FIELDS = [
     {"name": "n", "type": {"kind": "Option", "inner": "Int64"}},

@@ -15,8 +15,8 @@ from protocol.codec.manifests import from_data
 from protocol.errors import BadInput
 from protocol.metadata.reading import ReadStep
 from tests.workers import tables
-from workers.ingest.frame import Frame, Limits, SubPathNotFound, Unsupported
-from workers.ingest.read import open_frame
+from workers.readers.frame import Frame, Limits, SubPathNotFound, Unsupported
+from workers.readers.read import open_frame
 
 KINDS = {"BadInput": BadInput, "Unsupported": Unsupported, None: BadInput}
 

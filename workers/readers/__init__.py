@@ -1,0 +1,1 @@
+"""Bytes to rows: one module a format, strict as the specification says, in bounded memory."""
