@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
-from storage import mirror_job
+from storage.contracts import mirror_job
 from storage.errors import LeaseLost
 from storage.values import Failed, Job, JobOutcome, Succeeded
 

@@ -35,10 +35,10 @@ from pyspark.sql import SparkSession
 from protocol.metadata.data import ExecuteTransformInput
 from protocol.metadata.events import AddData, ExecuteTransform
 from storage.config import StoreSettings, open_stores
+from storage.contracts.transform_job import TransformPayload
 from storage.dataset import Dataset
 from storage.local_files import chunks
 from storage.stores import Stores
-from storage.transform_job import TransformPayload
 from storage.values import ObjectKey, ObjectKind
 from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment, root
 from workers.engine.spark import SparkOptions, start_spark

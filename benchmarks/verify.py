@@ -46,7 +46,7 @@ from protocol.arrow_values import stream, validity
 from protocol.metadata.events import SetDataSchema
 from storage.objects.folder import FolderObjects
 from storage.values import ObjectKind
-from storage.verify import FolderSource, verify_chain
+from storage.verify.run import FolderSource, verify_chain
 from workers.write import parquet_settings
 
 MIB, GIB = 1 << 20, 1 << 30

@@ -20,9 +20,9 @@ from py4j.protocol import Py4JNetworkError
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
 from protocol.instant import Instant
-from storage import compact_job, ingest_job, poll_job, transform_job, verify_job
 from storage.bells.port import Topic
 from storage.context import part_of
+from storage.contracts import compact_job, ingest_job, poll_job, transform_job, verify_job
 from storage.dataset import Dataset
 from storage.errors import LeaseLost
 from storage.history import receipt as history_receipt

@@ -26,10 +26,10 @@ from protocol.metadata.reading import MergeStrategyUpsertStream, ReadStepNdJson
 from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from protocol.multihash import Multihash
 from storage.config import memory_stores
+from storage.contracts.ingest_job import IngestPayload
+from storage.contracts.transform_job import TransformPayload
 from storage.dataset import Dataset
-from storage.ingest_job import IngestPayload
 from storage.stores import Stores
-from storage.transform_job import TransformPayload
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 from .ingest.bench import Bench

@@ -71,7 +71,7 @@ def read(
     as_json: bool,
 ) -> None:
     """Print the rows of the dataset in DIR or at URL; `--json` is `--format json`."""
-    from storage.projection_view import view_of
+    from storage.projection.view import view_of
 
     request = ReadRequest(
         as_at=as_at,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from protocol.multihash import Multihash
-from storage.verify import Interval, verify_chain
-from storage.verify_job import answer_of
-from storage.verify_text import answer_text, report_text
+from storage.contracts.verify_job import answer_of
+from storage.contracts.verify_text import answer_text, report_text
+from storage.verify.run import Interval, verify_chain
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from storage.ingest_job import OnBadRows
+from storage.contracts.ingest_job import OnBadRows
 from storage.values import Job
 
 from ..auth.upload_tokens import MAX_CHARS

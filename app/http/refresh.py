@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from storage.poll_job import PollPayload
+from storage.contracts.poll_job import PollPayload
 from storage.values import DatasetEntry, Succeeded
 
 from ..auth.actors import Actor

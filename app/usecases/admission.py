@@ -15,10 +15,10 @@ from protocol.errors import Conflict
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import DatasetKind, ExecuteTransform
 from protocol.multihash import Multihash
-from storage import verify_job
+from storage.contracts import verify_job
+from storage.contracts.verify_job import VerifyPayload
 from storage.dataset import Dataset, check_objects, put_blocks
 from storage.values import Failed, Job, JobId, JobSpec, Succeeded
-from storage.verify_job import VerifyPayload
 
 from ..job_watch import FINISHED
 from ..wiring import Node

@@ -18,8 +18,8 @@ from protocol.codec.manifests import to_data
 from protocol.errors import BadInput
 from protocol.identity import DatasetId, DatasetRef
 from protocol.metadata.events import MetadataEvent, SetTransform, SetVocab
-from storage import transform_job
-from storage.transform_job import CheckPayload, CheckReceipt
+from storage.contracts import transform_job
+from storage.contracts.transform_job import CheckPayload, CheckReceipt
 from storage.values import Failed, JobSpec, Succeeded
 
 from ..errors import status_of_name

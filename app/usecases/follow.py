@@ -16,13 +16,13 @@ from protocol.identity import DatasetId, DatasetRef
 from protocol.instant import NANOS, Instant
 from protocol.metadata.events import DatasetKind, SetTransform
 from protocol.multihash import Multihash
+from storage.contracts.transform_job import TransformPayload, job_of
 from storage.dataset import Dataset, InvalidInterval
 from storage.dependencies import remember_inputs
 from storage.derivations.values import Derivation, Problem
 from storage.errors import BlockNotFound, DatasetNotFound
 from storage.info import read_info
 from storage.layout import HEAD
-from storage.transform_job import TransformPayload, job_of
 from storage.values import Failed, HeadMoved, Job
 
 from ..errors import status_of_name

@@ -10,8 +10,8 @@ from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 from protocol.instant import Instant, MalformedInstant
 from protocol.multihash import Multihash
-from storage import compact_job
-from storage.compact_job import CompactPayload
+from storage.contracts import compact_job
+from storage.contracts.compact_job import CompactPayload
 from storage.history import compact, reset, watermark
 from storage.history.compaction import SliceLimits
 from storage.history.receipt import HistoryReceipt

@@ -10,9 +10,9 @@ from protocol.errors import BadInput
 from protocol.instant import Instant, MalformedInstant
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
-from storage import ingest_job
+from storage.contracts import ingest_job
+from storage.contracts.ingest_job import IngestPayload, OnBadRows
 from storage.dataset import Dataset
-from storage.ingest_job import IngestPayload, OnBadRows
 from storage.values import (
     AccountId,
     DatasetEntry,

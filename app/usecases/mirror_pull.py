@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from protocol.errors import NodeError, Refused
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
-from storage.mirror_job import MirrorReceipt
+from storage.contracts.mirror_job import MirrorReceipt
 from storage.mirrors.values import Mirror, MirrorState, MirrorStatus
 from storage.values import DatasetEntry, Variable
 

@@ -1,8 +1,8 @@
 """Mirrors: datasets of this node that follow one elsewhere, and take nothing from anybody else.
 
 A mirror is made with the Seed of its remote (`mirror_creation.py`), and filled by jobs
-(`storage/mirror_job.py`) that pull as the client does. The token for the remote is kept sealed;
-it goes to the origin of the remote and nowhere else.
+(`storage/contracts/mirror_job.py`) that pull as the client does. The token for the remote is kept
+sealed; it goes to the origin of the remote and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from protocol.codec.manifests import MalformedManifest, load_documents
 from protocol.errors import BadInput
 from protocol.identity import DatasetAlias, DatasetId
-from storage import mirror_job
-from storage.mirror_job import MirrorPayload
+from storage.contracts import mirror_job
+from storage.contracts.mirror_job import MirrorPayload
 from storage.mirrors.values import Mirror
 from storage.values import DatasetEntry, JobId
 

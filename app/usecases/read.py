@@ -19,8 +19,8 @@ from protocol.multihash import MalformedHash, MalformedMultibase, Multihash
 from .read_formats import Format, encoded
 
 if TYPE_CHECKING:
-    from storage.projection_read import Asked
-    from storage.projection_view import View
+    from storage.projection.read import Asked
+    from storage.projection.view import View
     from storage.values import DatasetEntry
 
     from ..wiring import Node
@@ -53,8 +53,8 @@ class ReadRequest:
 
     def asked(self) -> Asked:
         """Raises `InvalidTime`, `InvalidProjection`."""
-        from storage.projection import Cut, Projection
-        from storage.projection_read import Asked
+        from storage.projection.read import Asked
+        from storage.projection.rows import Cut, Projection
 
         try:
             projection = Projection(self.projection.strip().lower())
@@ -100,7 +100,7 @@ class Reading:
     """Rows as bytes, begun: what can be refused was refused. Close it, or read it to its end."""
 
     def __init__(self, view: View, request: ReadRequest) -> None:
-        from storage.projection_read import reading
+        from storage.projection.read import reading
 
         self.head, self.form = view.head, request.format()
         self._open = ExitStack()
@@ -129,7 +129,7 @@ def read_dataset(node: Node, entry: DatasetEntry, request: ReadRequest) -> Readi
         BlockNotFound: AS AT a block that is not one of the dataset.
         ObjectNotFound, UnreadableSlice: a stored slice is missing or damaged.
     """
-    from storage.projection_view import view_of_dataset
+    from storage.projection.view import view_of_dataset
 
     dataset = node.stores.dataset(DatasetRef(id=entry.id))
     return Reading(view_of_dataset(dataset, request.block()), request)

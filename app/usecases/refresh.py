@@ -7,8 +7,8 @@ import json
 from msgspec.structs import replace
 
 from protocol.metadata.events import DatasetKind
-from storage import poll_job
-from storage.poll_job import PollPayload
+from storage.contracts import poll_job
+from storage.contracts.poll_job import PollPayload
 from storage.values import DatasetEntry, JobId, JobSpec
 
 from ..wiring import Node

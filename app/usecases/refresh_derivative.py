@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from protocol.identity import DatasetRef
 from protocol.metadata.events import DatasetKind
+from storage.contracts.transform_job import TransformPayload, job_of
 from storage.dependencies import InputsNotHere, inputs_of, upstream
-from storage.transform_job import TransformPayload, job_of
 from storage.values import DatasetEntry, JobId, Scope
 
 from ..auth.access import Action, grants

@@ -13,10 +13,10 @@ from protocol.identity import DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
 from protocol.typed import convert, decode_json
-from storage import mirror_job, poll_job, transform_job
-from storage.mirror_job import MirrorPayload
-from storage.poll_job import PollPayload
-from storage.transform_job import TransformPayload
+from storage.contracts import mirror_job, poll_job, transform_job
+from storage.contracts.mirror_job import MirrorPayload
+from storage.contracts.poll_job import PollPayload
+from storage.contracts.transform_job import TransformPayload
 from storage.values import DatasetEntry, JobId, JobSpec, Schedule
 
 from ..auth.actors import Actor

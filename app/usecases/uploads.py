@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from protocol.errors import BadInput
 from protocol.multihash import Multihash
-from storage import ingest_job
+from storage.contracts import ingest_job
 from storage.ports import JobQueue, ObjectStore
 from storage.values import Job, ObjectKey, ObjectKind
 

@@ -8,7 +8,7 @@ import msgspec
 
 from protocol.identity import DatasetId
 from protocol.multihash import Multihash
-from storage.verify_note import read_note
+from storage.verify.note import read_note
 
 from ..wiring import Node
 

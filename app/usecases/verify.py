@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 
 from protocol.identity import DatasetId, DatasetRef
-from storage import verify_job
+from storage.contracts import verify_job
+from storage.contracts.verify_job import VerifyPayload
 from storage.errors import DatasetNotFound
 from storage.values import DatasetEntry, JobId, JobSpec
-from storage.verify_job import VerifyPayload
 
 from ..auth.access import Action, grants
 from ..auth.actors import Actor

@@ -32,9 +32,9 @@ from protocol.instant import Instant
 from protocol.metadata.block import MetadataBlock
 from protocol.metadata.events import SetInfo
 from protocol.multihash import HashMismatch, Multihash
-from storage.projection_view import view_of
+from storage.projection.view import view_of
 from storage.values import ObjectKind, Visibility
-from storage.verify import verify_chain
+from storage.verify.run import verify_chain
 
 names = (f"dataset-{number}" for number in itertools.count())
 keys = itertools.count(10)

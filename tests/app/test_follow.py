@@ -13,7 +13,7 @@ from app.wiring import open_node
 from protocol.identity import DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.events import SetInfo
-from storage import transform_job
+from storage.contracts import transform_job
 from storage.info import write_info
 from storage.values import Failed, JobStatus, Succeeded
 from tests.workers.derivatives import commit, derivative, root, transform

@@ -17,7 +17,7 @@ from app.cli.history import receipt_text
 from app.cli.main import main
 from protocol.identity import DatasetRef
 from protocol.metadata.events import SetDataSchema
-from storage import compact_job
+from storage.contracts import compact_job
 from storage.history.receipt import HistoryReceipt, MergedBlocks
 from storage.values import DatasetEntry, Role, Visibility
 

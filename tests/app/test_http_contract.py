@@ -12,10 +12,10 @@ import yaml
 from app.main import PREFIX, build_api
 from app.settings import Settings, Tenancy
 from app.wiring import open_node
-from storage.ingest_job import IngestReceipt
-from storage.mirror_job import MirrorReceipt
-from storage.poll_job import PollReceipt
-from storage.transform_job import TransformReceipt
+from storage.contracts.ingest_job import IngestReceipt
+from storage.contracts.mirror_job import MirrorReceipt
+from storage.contracts.poll_job import PollReceipt
+from storage.contracts.transform_job import TransformReceipt
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 METHODS = {"get", "head", "put", "post", "patch", "delete"}

@@ -8,7 +8,7 @@ import pytest
 from service import serving
 
 from app.http.quick_posts import QuickPosts
-from storage import ingest_job
+from storage.contracts import ingest_job
 from storage.values import Succeeded, Visibility
 from tests.app.test_ingest_api import CSV, receipt, with_sources, worker
 

@@ -16,7 +16,7 @@ from service import seeded, serving
 from protocol.codec.manifests import load_event
 from protocol.identity import DatasetRef
 from protocol.multihash import Multihash
-from storage import ingest_job
+from storage.contracts import ingest_job
 from storage.values import (
     Failed,
     JobId,

@@ -21,7 +21,7 @@ from storage.objects.folder import FolderObjects
 from storage.upkeep.fsck import check_stores
 from storage.upkeep.gc import collect_garbage
 from storage.values import Visibility
-from storage.verify import DatasetSource, FolderSource, verify_chain
+from storage.verify.run import DatasetSource, FolderSource, verify_chain
 
 keys = itertools.count(100)
 

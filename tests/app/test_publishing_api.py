@@ -19,7 +19,7 @@ from service import seeded, serving
 
 from app.errors import PROBLEM_TYPE
 from protocol.codec.manifests import load_event
-from storage import ingest_job
+from storage.contracts import ingest_job
 from storage.values import Failed, JobId, Succeeded
 
 CSV = {"content-type": "text/csv"}

@@ -22,9 +22,9 @@ from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
-from storage import verify_job
+from storage.contracts import verify_job
+from storage.contracts.verify_job import VerifyAnswer
 from storage.values import Failed, Job, JobOutcome, ObjectKind, Succeeded
-from storage.verify_job import VerifyAnswer
 
 EVENTS = ["Seed", "SetTransform", "SetDataSchema", "ExecuteTransform", "ExecuteTransform"]
 REFUSED = Failed(

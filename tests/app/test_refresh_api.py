@@ -14,8 +14,8 @@ from service import seeded, serving
 from app.cli.refresh import refresh_text
 from protocol.identity import DatasetRef
 from protocol.multihash import Multihash
-from storage import poll_job
-from storage.poll_job import PollPayload, PollReceipt
+from storage.contracts import poll_job
+from storage.contracts.poll_job import PollPayload, PollReceipt
 from storage.values import Failed, JobId, Scope, Succeeded, Visibility
 
 MAIN = "from app.cli.main import main; main()"

@@ -27,7 +27,7 @@ from storage.objects.folder import FolderObjects
 from storage.objects.s3 import S3ObjectStore
 from storage.objects.s3_bucket import Bucket
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
-from storage.verify import DatasetSource, FolderSource, verify_chain
+from storage.verify.run import DatasetSource, FolderSource, verify_chain
 
 keys = itertools.count(200)
 

@@ -17,7 +17,7 @@ from protocol.codec.manifests import load_event
 from protocol.identity import DatasetRef
 from protocol.instant import NANOS, Instant
 from protocol.metadata.reading import ReadStepCsv, ReadStepJson, ReadStepNdJson
-from storage import ingest_job
+from storage.contracts import ingest_job
 from storage.values import ObjectKey, ObjectKind, Reach, Scope, Succeeded, Visibility
 
 LIMIT = 100

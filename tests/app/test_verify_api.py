@@ -19,11 +19,11 @@ from app.cli.main import main
 from app.usecases import verify as usecase
 from protocol.identity import DatasetRef
 from protocol.metadata.events import SetDataSchema
-from storage import verify_job
+from storage.contracts import verify_job
+from storage.contracts.verify_job import VerifiedDataset, VerifyAnswer, listed
 from storage.values import DatasetEntry, Failed, Job, JobOutcome, Succeeded, Visibility
-from storage.verify import DatasetSource, verify_chain
-from storage.verify_job import VerifiedDataset, VerifyAnswer, listed
-from storage.verify_note import ValidationNote, read_note, write_note
+from storage.verify.note import ValidationNote, read_note, write_note
+from storage.verify.run import DatasetSource, verify_chain
 
 OPENAPI = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 

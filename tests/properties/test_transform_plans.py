@@ -33,7 +33,7 @@ HISTORIES = st.lists(STEPS, min_size=1, max_size=3)
 def blocks_of(name: str, steps: list[tuple[str, int, int]]) -> list[InputBlock]:
     """A schema, then the steps: kind, seconds since the last one, rows."""
     when, offset, mark = NOW, None, None
-    made = [block(name, 0, NOW, changes_columns=True, sets_schema=True)]
+    made = [block(name, 0, NOW, sets_schema=True)]
     for number, (kind, seconds, rows) in enumerate(steps, 1):
         when = Instant(when.ns + seconds * 1_000_000_000)
         if kind == "data":
@@ -62,8 +62,7 @@ def blocks_of(name: str, steps: list[tuple[str, int, int]]) -> list[InputBlock]:
                 block(name, number, when, adds_data=True, last_offset=offset, watermark=mark)
             )
         else:
-            changes = kind == "schema"
-            made.append(block(name, number, when, changes_columns=changes, sets_schema=changes))
+            made.append(block(name, number, when, sets_schema=kind == "schema"))
     return made
 
 
@@ -158,7 +157,7 @@ def test_no_iteration_spans_a_change_of_columns(steps: list[list[tuple[str, int,
             eras = set()
             era = 0
             for one in blocks:
-                era += one.changes_columns
+                era += one.sets_schema
                 if one.data is not None and one.data.physical_hash in read:
                     eras.add(era)
             assert len(eras) <= 1

@@ -31,9 +31,9 @@ from protocol.metadata.reading import (
 )
 from protocol.multihash import HashMismatch, Multihash
 from storage.errors import BlockNotFound, ObjectNotFound
-from storage.projection import Cut, DatasetHasNoPrimaryKeys, Projection, UnusableKey, within
-from storage.projection_read import Asked, UnknownColumn, UnreadableSlice, reading
-from storage.projection_view import view_of
+from storage.projection.read import Asked, UnknownColumn, UnreadableSlice, reading
+from storage.projection.rows import Cut, DatasetHasNoPrimaryKeys, Projection, UnusableKey, within
+from storage.projection.view import view_of
 from storage.values import ObjectKind
 
 MS = pa.timestamp("ms", "UTC")
@@ -189,7 +189,7 @@ def test_values_that_are_lists_members_and_no_numbers_are_taken_back_too() -> No
 def test_a_state_of_many_keys_is_the_last_row_of_each(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.projection.SETTLE_ROWS", 100)
+    monkeypatch.setattr("storage.projection.rows.SETTLE_ROWS", 100)
     day = "2020-01-01T00:00:00Z"
     many = [[n, 0, day, day, f"c{n % rows}", n] for n in range(3000)]
     made = history(many, cuts=tuple(range(100, 3000, 100)))

@@ -28,8 +28,8 @@ from upkeep_parts import (
 from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
-from storage import ingest_job
 from storage.config import StoreSettings, open_stores
+from storage.contracts import ingest_job
 from storage.dataset import ObjectMissing
 from storage.errors import BlockNotFound, RefConflict
 from storage.named import named_objects

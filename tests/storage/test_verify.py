@@ -18,14 +18,14 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import OffsetInterval
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, SetVocab
 from protocol.multihash import Multihash
-from storage import verify_bytes
 from storage.dataset import InvalidInterval
 from storage.errors import RefNotFound
 from storage.named import named_objects
 from storage.objects.folder import FolderObjects
 from storage.stores import Stores
 from storage.values import ObjectKey, ObjectKind
-from storage.verify import DatasetSource, FolderSource, Interval, VerifyReport, verify_chain
+from storage.verify import bytes as verify_bytes
+from storage.verify.run import DatasetSource, FolderSource, Interval, VerifyReport, verify_chain
 
 ROOT = ["Seed", "SetDataSchema", "AddData", "AddData"]
 DERIVATIVE = ["Seed", "SetTransform", "SetDataSchema", "ExecuteTransform", "ExecuteTransform"]

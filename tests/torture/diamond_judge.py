@@ -23,7 +23,7 @@ from storage.dataset import Dataset
 from storage.layout import HEAD
 from storage.stores import Stores
 from storage.values import JobStatus, ObjectKind
-from storage.verify import DatasetSource, verify_chain
+from storage.verify.run import DatasetSource, verify_chain
 
 SETTLE_S = 120.0
 SYSTEM_COLUMNS = ("offset", "op", "system_time")

@@ -25,9 +25,9 @@ from protocol.instant import Instant
 from protocol.metadata.events import AddPushSource, DatasetKind, Seed
 from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
 from protocol.multihash import Multihash
-from storage import ingest_job
 from storage.config import open_stores
-from storage.ingest_job import IngestPayload
+from storage.contracts import ingest_job
+from storage.contracts.ingest_job import IngestPayload
 from storage.stores import Stores
 from storage.values import DatasetEntry, JobSpec, JobStatus, ObjectKey, ObjectKind
 from workers.ingest.bench import Bench

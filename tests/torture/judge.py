@@ -19,7 +19,7 @@ from storage.named import named_objects
 from storage.stores import Stores
 from storage.upkeep.fsck import check_stores
 from storage.values import DatasetEntry, ObjectKey, ObjectKind
-from storage.verify import DatasetSource, verify_chain
+from storage.verify.run import DatasetSource, verify_chain
 
 
 def check_dataset(stores: Stores, alias: str, said: Collection[str]) -> DatasetEntry | None:

@@ -32,7 +32,7 @@ from storage.config import open_stores
 from storage.stores import Stores
 from storage.upkeep.gc import collect_garbage
 from storage.values import JobStatus, ObjectKind
-from storage.verify import DatasetSource, verify_chain
+from storage.verify.run import DatasetSource, verify_chain
 
 SETTLE_S = 120.0
 

@@ -20,9 +20,9 @@ from protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from protocol.multihash import Multihash
-from storage import ingest_job
+from storage.contracts import ingest_job
+from storage.contracts.ingest_job import IngestPayload
 from storage.dataset import Dataset
-from storage.ingest_job import IngestPayload
 from storage.stores import Stores
 from storage.values import (
     DatasetEntry,

@@ -17,9 +17,9 @@ from protocol.chain.snapshot import normalize_event
 from protocol.codec.manifests import load_snapshots
 from protocol.instant import Instant
 from storage.config import memory_stores
+from storage.contracts.poll_job import PollPayload
 from storage.dataset import Dataset
 from storage.merge_state.store import MergeStates
-from storage.poll_job import PollPayload
 from storage.stores import Stores
 from tests.workers.datasets import created, now, upload
 

@@ -36,10 +36,10 @@ from protocol.metadata.events import (
 from protocol.metadata.reading import ReadStep
 from protocol.multihash import Multihash
 from storage.config import memory_stores
+from storage.contracts.ingest_job import IngestPayload
+from storage.contracts.poll_job import PollPayload, PollReceipt
 from storage.dataset import Dataset
 from storage.errors import RefConflict
-from storage.ingest_job import IngestPayload
-from storage.poll_job import PollPayload, PollReceipt
 from storage.stores import Stores
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 from tests.workers import tables

@@ -42,10 +42,10 @@ from protocol.metadata.sources import (
     FetchStepUrl,
     MqttTopicSubscription,
 )
-from storage import poll_job
 from storage.config import memory_stores
+from storage.contracts import poll_job
+from storage.contracts.poll_job import PollPayload, PollReceipt
 from storage.dataset import Dataset
-from storage.poll_job import PollPayload, PollReceipt
 from storage.stores import Stores
 from storage.values import JobSpec, Succeeded
 from tests.workers.datasets import created, now, upload

@@ -16,10 +16,10 @@ from protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from protocol.multihash import Multihash
-from storage import ingest_job
 from storage.config import memory_stores
+from storage.contracts import ingest_job
+from storage.contracts.ingest_job import IngestPayload, IngestReceipt
 from storage.dataset import Dataset
-from storage.ingest_job import IngestPayload, IngestReceipt
 from storage.stores import Stores
 from storage.values import Failed, JobId, JobSpec, Succeeded
 from tests.workers.datasets import created, worker_of

@@ -14,10 +14,10 @@ import pytest
 from protocol.metadata.events import SetInfo
 from protocol.metadata.reading import MergeStrategyLedger
 from protocol.multihash import Multihash
-from storage import ingest_job
 from storage.config import StoreSettings, memory_stores, open_stores
+from storage.contracts import ingest_job
+from storage.contracts.ingest_job import IngestPayload, IngestReceipt
 from storage.dataset import Dataset
-from storage.ingest_job import IngestPayload, IngestReceipt
 from storage.stores import Stores
 from storage.trouble import Unavailable
 from storage.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded

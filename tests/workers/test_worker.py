@@ -15,8 +15,8 @@ from unittest import mock
 
 import pytest
 
-from storage import ingest_job
 from storage.config import StoreSettings, memory_stores, open_stores
+from storage.contracts import ingest_job
 from storage.stores import Stores
 from storage.values import Failed, JobSpec, JobStatus, Succeeded
 from tests.workers.datasets import created, ndjson, submit, worker_of

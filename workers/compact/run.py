@@ -13,7 +13,7 @@ from pathlib import Path
 
 from protocol.metadata.data import DataSlice
 from protocol.multihash import Multihash
-from storage.compact_job import CompactPayload
+from storage.contracts.compact_job import CompactPayload
 from storage.dataset import Dataset
 from storage.errors import RefConflict
 from storage.history.compact import Plan, commit_plan, plan_hard

@@ -21,10 +21,10 @@ from protocol.chain.state import ChainState
 from protocol.codec.manifests import to_data
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
-from storage import ingest_job
+from storage.contracts import ingest_job
+from storage.contracts.ingest_job import DryRunReceipt, IngestPayload, IngestReceipt
 from storage.dataset import Dataset
 from storage.errors import LeaseLost, RefConflict
-from storage.ingest_job import DryRunReceipt, IngestPayload, IngestReceipt
 from storage.values import Failed, Job, JobEnd, JobId, JobOutcome, ObjectKind, Succeeded
 
 from ..history import local_file

@@ -19,8 +19,8 @@ from protocol.arrow_schema import to_arrow
 from protocol.linked import link_columns
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.reading import MergeStrategyAppend
+from storage.contracts.ingest_job import IngestReceipt
 from storage.dataset import Dataset
-from storage.ingest_job import IngestReceipt
 from storage.values import Job
 
 from ..conform import conform

@@ -11,7 +11,7 @@ from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import SourceState
 from protocol.metadata.events import AddData, MetadataEvent
-from storage.ingest_job import IngestReceipt, told_by
+from storage.contracts.ingest_job import IngestReceipt, told_by
 
 from ..merge.columns import Operation
 from ..plan.ingest import IngestPlan

@@ -18,10 +18,10 @@ from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData
 from protocol.metadata.sources import FetchStep
+from storage.contracts.ingest_job import RowsReceipt
+from storage.contracts.poll_job import PollPayload, PollReceipt
 from storage.dataset import Dataset
 from storage.errors import RefConflict
-from storage.ingest_job import RowsReceipt
-from storage.poll_job import PollPayload, PollReceipt
 
 from ..fetch.run import fetch
 from ..fetch.values import Fetched, FetchRequest

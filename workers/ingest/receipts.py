@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData
 from protocol.multihash import Multihash
-from storage.ingest_job import told_by
-from storage.poll_job import PollReceipt
+from storage.contracts.ingest_job import told_by
+from storage.contracts.poll_job import PollReceipt
 
 _COUNTS = ("rows_read", "rows_added", "rows_known", "rows_retracted", "rows_corrected", "fetches")
 _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")

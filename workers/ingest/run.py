@@ -31,9 +31,9 @@ from protocol.metadata.events import MetadataEvent, SetDataSchema
 from protocol.metadata.reading import MergeStrategySnapshot
 from protocol.metadata.transforms import Transform
 from protocol.multihash import Multihash
+from storage.contracts.ingest_job import IngestPayload, IngestReceipt
 from storage.dataset import Dataset
 from storage.errors import RefConflict
-from storage.ingest_job import IngestPayload, IngestReceipt
 from storage.linked import check_links, links_in
 from storage.local_files import chunks
 from storage.values import ObjectKey, ObjectKind

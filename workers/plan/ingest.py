@@ -17,8 +17,8 @@ from protocol.metadata.reading import MergeStrategy, MergeStrategySnapshot, Read
 from protocol.metadata.schema import DataSchema
 from protocol.metadata.transforms import Transform
 from protocol.multihash import Multihash
+from storage.contracts.ingest_job import IngestPayload
 from storage.errors import RefConflict
-from storage.ingest_job import IngestPayload
 
 from ..readers.read import for_media_type
 from .poll import SOURCE_NAME

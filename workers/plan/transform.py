@@ -24,7 +24,6 @@ from protocol.metadata.events import (
     ExecuteTransform,
     SetDataSchema,
     SetTransform,
-    SetVocab,
 )
 from protocol.metadata.schema import DataSchema
 from protocol.metadata.transforms import Transform
@@ -70,7 +69,6 @@ class InputBlock:
     last_offset: int | None = None
     """Of the input with this block, if it adds data."""
     watermark: Instant | None = None
-    changes_columns: bool = False
     sets_schema: bool = False
 
 
@@ -98,9 +96,12 @@ class IterationLimits:
 
     rows: int = 50_000_000
     bytes: int = 4 << 30
+    across_schemas: bool = False
+    """Rows before and after a change of an input's columns together, by its newest schema."""
 
-    def doubled(self) -> IterationLimits:
-        return IterationLimits(rows=self.rows * 2, bytes=self.bytes * 2)
+    def wider(self) -> IterationLimits:
+        """For an iteration that gave nothing a chain can record: it has to reach further."""
+        return IterationLimits(rows=self.rows * 2, bytes=self.bytes * 2, across_schemas=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,13 +298,8 @@ def input_block(block: HashedBlock) -> InputBlock:
                 last_offset=event.prev_offset if data is None else data.offset_interval.end,
                 watermark=event.new_watermark,
             )
-        case SetDataSchema() | SetVocab():
-            return InputBlock(
-                hash=block.hash,
-                system_time=when,
-                changes_columns=True,
-                sets_schema=isinstance(event, SetDataSchema),
-            )
+        case SetDataSchema():
+            return InputBlock(hash=block.hash, system_time=when, sets_schema=True)
         case _:
             return InputBlock(hash=block.hash, system_time=when)
 
@@ -347,7 +343,7 @@ def _taken(inputs: Sequence[InputChain], limits: IterationLimits) -> tuple[list[
     fed = [False] * len(inputs)
     fill = Fill(limits)
     for at, block in _by_time(inputs):
-        if block.changes_columns and fed[at]:
+        if block.sets_schema and fed[at] and not limits.across_schemas:
             return taken, True
         if block.data is not None and not fill.takes(block.data):
             return taken, True
@@ -372,7 +368,7 @@ def input_plan(item: InputChain, before: Consumed, taken: Sequence[InputBlock]) 
     added = [block for block in taken if block.adds_data]
     last_offset = added[-1].last_offset if added else before.offset
     rest = item.blocks[len(taken) :]
-    changes = not item.complete or any(block.changes_columns for block in rest)
+    changes = not item.complete or any(block.sets_schema for block in rest)
     end = taken[-1].hash if taken else before.block or first_schema(item.blocks)
     marks = tuple(
         Watermark(system_time=block.system_time, event_time=block.watermark)

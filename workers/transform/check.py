@@ -17,8 +17,8 @@ from protocol.instant import Instant
 from protocol.metadata.engine import TransformRequest
 from protocol.metadata.events import SetTransform, SetVocab
 from protocol.metadata.schema import DataSchema
+from storage.contracts.transform_job import CheckPayload, CheckReceipt
 from storage.stores import Stores
-from storage.transform_job import CheckPayload, CheckReceipt
 
 from ..engine.port import engine_for
 from ..ingest.bench import Bench

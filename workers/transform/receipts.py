@@ -14,9 +14,9 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import DataSlice
 from protocol.metadata.events import ExecuteTransform
 from protocol.multihash import Multihash
+from storage.contracts.ingest_job import slice_receipt
+from storage.contracts.transform_job import TransformReceipt
 from storage.dataset import Dataset
-from storage.ingest_job import slice_receipt
-from storage.transform_job import TransformReceipt
 from storage.values import ObjectKind
 
 from ..engine.port import Engine

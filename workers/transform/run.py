@@ -21,12 +21,12 @@ from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import ExecuteTransform, MetadataEvent
 from protocol.multihash import Multihash
+from storage.contracts.transform_job import TransformPayload, TransformReceipt
 from storage.dataset import Dataset
 from storage.dependencies import refuse_cycle
 from storage.errors import RefConflict
 from storage.local_files import chunks
 from storage.stores import Stores
-from storage.transform_job import TransformPayload, TransformReceipt
 from storage.values import ObjectKey, ObjectKind
 
 from ..engine.port import Engine, engine_for
@@ -101,7 +101,7 @@ class Run:
                 return receipt
             if not plan.has_more:
                 return up_to_date(state.head, NOTHING_RECORDED)
-            limits = limits.doubled()
+            limits = limits.wider()
 
     def _plan(
         self, state: ChainState, limits: IterationLimits

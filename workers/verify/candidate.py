@@ -15,15 +15,15 @@ from protocol.identity import DatasetId
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
+from storage.contracts.verify_job import VerifyAnswer, VerifyPayload
 from storage.dataset import Dataset
 from storage.history.reset import remember_inputs
 from storage.ports import BlockIndex
 from storage.states import StateCache
 from storage.stores import Stores
 from storage.values import ObjectKind
-from storage.verify import EVERYTHING, DatasetSource, Interval
-from storage.verify_job import VerifyAnswer, VerifyPayload
-from storage.verify_source import MAX_BLOCK_BYTES
+from storage.verify.run import EVERYTHING, DatasetSource, Interval
+from storage.verify.source import MAX_BLOCK_BYTES
 
 from ..ingest.bench import Bench
 from .run import Subject, described, note, verify_dataset

@@ -11,10 +11,10 @@ import click
 
 from protocol.errors import NodeError
 from protocol.identity import DatasetId, DatasetRef
+from storage.contracts.verify_job import VerifyPayload, to_json
+from storage.contracts.verify_text import answer_text
 from storage.errors import DatasetNotFound
 from storage.stores import Stores
-from storage.verify_job import VerifyPayload, to_json
-from storage.verify_text import answer_text
 
 from ..settings import WorkerSettings, load_settings
 from ..start import on_the_spot

@@ -17,7 +17,7 @@ from protocol.metadata.events import ExecuteTransform
 from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.stores import Stores
-from storage.verify_report import (
+from storage.verify.report import (
     CANNOT_TELL,
     NOT_REPRODUCED,
     NOT_REPRODUCIBLE,

@@ -10,9 +10,12 @@ from protocol.identity import DatasetId, DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
 from protocol.multihash import Multihash
+from storage.contracts.verify_job import VerifiedDataset, VerifyAnswer, VerifyPayload, listed
 from storage.dataset import Dataset
 from storage.stores import Stores
-from storage.verify import (
+from storage.verify.note import ValidationNote, write_note
+from storage.verify.report import CANNOT_TELL, REPRODUCED
+from storage.verify.run import (
     EVERYTHING,
     ChainSource,
     DatasetSource,
@@ -20,9 +23,6 @@ from storage.verify import (
     VerifyReport,
     verify_chain,
 )
-from storage.verify_job import VerifiedDataset, VerifyAnswer, VerifyPayload, listed
-from storage.verify_note import ValidationNote, write_note
-from storage.verify_report import CANNOT_TELL, REPRODUCED
 
 from ..ingest.bench import Bench
 from .replays import Progress, Replays, replay_blocks

@@ -14,15 +14,15 @@ from upkeep_parts import TOMORROW, begun, dataset_of, grow, grown, key_of
 
 from protocol.instant import Instant
 from protocol.metadata.events import AddData
-from storage.compact_job import CompactPayload
 from storage.config import memory_stores
+from storage.contracts.compact_job import CompactPayload
 from storage.history.compaction import InvalidDatasetKind
 from storage.history.receipt import HistoryReceipt
 from storage.stores import Stores
 from storage.upkeep.fsck import check_stores
 from storage.upkeep.gc import collect_garbage
 from storage.values import DatasetEntry, ObjectKind
-from storage.verify import DatasetSource, verify_chain
+from storage.verify.run import DatasetSource, verify_chain
 from workers.compact.merge import SliceDamaged
 from workers.compact.run import run_compaction
 

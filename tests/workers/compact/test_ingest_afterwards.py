@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from protocol.metadata.reading import MergeStrategySnapshot
-from storage import compact_job
 from storage.config import memory_stores
+from storage.contracts import compact_job
 from storage.dataset import Dataset
 from storage.history.reset import reset
-from storage.projection import Projection
-from storage.projection_read import Asked, reading
-from storage.projection_view import view_of_dataset
+from storage.projection.read import Asked, reading
+from storage.projection.rows import Projection
+from storage.projection.view import view_of_dataset
 from storage.stores import Stores
 from storage.values import JobSpec, Succeeded
 from tests.workers.datasets import created, ndjson, submit, worker_of

@@ -14,7 +14,7 @@ from protocol.codec.manifests import to_data
 from protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
 from protocol.metadata.transforms import SqlQueryStep, TransformSql
 from storage.config import memory_stores
-from storage.transform_job import CheckPayload
+from storage.contracts.transform_job import CheckPayload
 from tests.workers.derivatives import START, bench_of, root, transform
 from workers.engine.datafusion import DataFusionEngine
 from workers.engine.places import blamed_on, place_of, said

@@ -58,7 +58,6 @@ def block_of(given: dict[str, Any]) -> InputBlock:
         data=data,
         last_offset=data.offset_interval.end if data else None,
         watermark=Instant.parse(given["watermark"]) if "watermark" in given else None,
-        changes_columns=given["event"] == "SetDataSchema",
         sets_schema=given["event"] == "SetDataSchema",
     )
 

@@ -28,9 +28,9 @@ from app.client import sync
 from app.client.urls import Location
 from protocol.identity import DatasetRef
 from protocol.metadata.events import ExecuteTransform
+from storage.contracts.transform_job import TransformPayload, TransformReceipt
 from storage.dataset import Dataset
 from storage.stores import Stores
-from storage.transform_job import TransformPayload, TransformReceipt
 from storage.values import ObjectKey, ObjectKind, Succeeded, Visibility
 from tests.workers.datasets import now, submit
 from tests.workers.derivatives import read

@@ -11,7 +11,7 @@ import pytest
 
 from protocol.identity import DatasetRef
 from storage.config import memory_stores
-from storage.transform_job import TransformPayload
+from storage.contracts.transform_job import TransformPayload
 from storage.values import Succeeded
 from tests.workers.datasets import now, submit
 from tests.workers.derivatives import read

@@ -10,10 +10,10 @@ import pytest
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import ExecuteTransform
 from storage.config import memory_stores
+from storage.contracts.transform_job import TransformPayload
 from storage.dataset import Dataset
 from storage.engines import Compatible, EngineNote, EngineRun, load_note, read_note
 from storage.stores import Stores
-from storage.transform_job import TransformPayload
 from tests.workers.derivatives import (
     add_rows,
     bench_of,

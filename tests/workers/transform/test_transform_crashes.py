@@ -11,8 +11,8 @@ import pytest
 
 from protocol.metadata.events import ExecuteTransform
 from storage.config import StoreSettings, open_stores
+from storage.contracts.transform_job import TransformPayload, job_of
 from storage.stores import Stores
-from storage.transform_job import TransformPayload, job_of
 from storage.values import JobStatus
 from tests.workers.derivatives import add_rows, bench_of, derivative, read, root
 from workers.main import Worker

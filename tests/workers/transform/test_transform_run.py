@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from protocol.metadata.events import ExecuteTransform, SetDataSchema, SetInfo
+from protocol.metadata.events import (
+    ExecuteTransform,
+    MetadataEvent,
+    SetDataSchema,
+    SetInfo,
+    SetVocab,
+)
 from storage.config import memory_stores
+from storage.contracts.transform_job import TransformPayload, TransformReceipt
 from storage.errors import RefConflict
 from storage.stores import Stores
-from storage.transform_job import TransformPayload, TransformReceipt
 from tests.workers.derivatives import (
     add_rows,
     bench_of,
@@ -316,6 +322,36 @@ def test_an_iteration_ends_where_an_input_gets_more_columns(
     all_of = derivative(stores, "all-of", [cities], "select event_time, city, n from cities")
     receipt = run(stores, all_of, bench)
     assert (receipt.iterations, receipt.rows_added) == (2, 2)
+
+
+def test_rows_that_leave_nothing_before_a_change_of_columns_are_read_with_those_behind_it(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    import pyarrow as pa
+
+    from protocol.arrow_schema import from_arrow
+    from tests.workers.derivatives import SCHEMA
+
+    cities = root(stores, "cities")
+    add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)
+    wider = SCHEMA.append(pa.field("extra", pa.string()))
+    commit(cities, SetDataSchema(schema=from_arrow(wider)), at=11)
+    add_rows(stores, cities, [("2024-01-02T00:00:00Z", "B", 20)], tmp_path, at=12)
+    large = derivative(stores, "large", [cities], "select event_time, n from cities where n > 9")
+    assert run(stores, large, bench).rows_added == 1
+
+
+@pytest.mark.parametrize("between", [SetInfo(description="cities"), SetVocab()])
+def test_metadata_between_rows_is_no_border_unless_it_changes_columns(
+    stores: Stores, bench: Any, tmp_path: Path, between: MetadataEvent
+) -> None:
+    cities = root(stores, "cities")
+    add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)
+    commit(cities, between, at=11)
+    add_rows(stores, cities, [("2024-01-02T00:00:00Z", "B", 2)], tmp_path, at=12)
+    tens = derivative(stores, "tens", [cities], COPY.format("cities"))
+    receipt = run(stores, tens, bench)
+    assert (receipt.iterations, receipt.rows_added) == (1, 2)
 
 
 def test_metadata_of_an_input_causes_no_run(stores: Stores, bench: Any, tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import ExecuteTransform, SetInfo
 from protocol.multihash import Multihash
 from storage.config import memory_stores
+from storage.contracts.transform_job import TransformPayload
+from storage.contracts.verify_job import VerifyAnswer, VerifyPayload
 from storage.dataset import Dataset, check_objects, put_blocks
 from storage.errors import ObjectNotFound, RefConflict
 from storage.history.reset import reset
 from storage.stores import Stores
-from storage.transform_job import TransformPayload
-from storage.verify_job import VerifyAnswer, VerifyPayload
-from storage.verify_note import read_note
+from storage.verify.note import read_note
 from tests.workers.derivatives import add_rows, bench_of, commit, derivative, moment, root
 from tests.workers.verify.test_verification import another_number, forged
 from workers.transform.run import run_transform

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from protocol.identity import DatasetId
-from storage import compact_job, verify_job
-from storage.compact_job import CompactPayload
 from storage.config import memory_stores
+from storage.contracts import compact_job, verify_job
+from storage.contracts.compact_job import CompactPayload
+from storage.contracts.transform_job import TransformPayload
+from storage.contracts.verify_job import VerifyPayload
 from storage.dataset import Dataset
 from storage.history.receipt import receipt_of
 from storage.stores import Stores
-from storage.transform_job import TransformPayload
 from storage.values import Failed, JobOutcome, JobSpec, Succeeded
-from storage.verify_job import VerifyPayload
 from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root
 from workers.main import Worker
 from workers.transform.run import run_transform

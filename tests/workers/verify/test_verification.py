@@ -15,17 +15,17 @@ from msgspec.structs import replace
 from protocol.chain.author import author
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, ExecuteTransform, SetInfo
-from storage.compact_job import CompactPayload
 from storage.config import memory_stores
+from storage.contracts.compact_job import CompactPayload
+from storage.contracts.transform_job import TransformPayload
+from storage.contracts.verify_job import VerifyAnswer, VerifyPayload, answer_of, to_json
 from storage.dataset import Dataset
 from storage.history.compact import keep_metadata_only
 from storage.history.reset import reset
 from storage.local_files import chunks
 from storage.stores import Stores
-from storage.transform_job import TransformPayload
 from storage.values import ObjectKey, ObjectKind
-from storage.verify_job import VerifyAnswer, VerifyPayload, answer_of, to_json
-from storage.verify_note import read_note
+from storage.verify.note import read_note
 from tests.workers.derivatives import (
     add_rows,
     bench_of,

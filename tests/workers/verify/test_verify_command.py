@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from protocol.identity import DatasetRef
 from storage.config import StoreSettings, open_stores
-from storage.transform_job import TransformPayload
-from storage.verify_note import read_note
+from storage.contracts.transform_job import TransformPayload
+from storage.verify.note import read_note
 from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root
 from workers.cli import main
 from workers.transform.run import run_transform

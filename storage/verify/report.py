@@ -7,7 +7,7 @@ from typing import Any
 
 from protocol.typed import convert
 
-from .values import ObjectKind
+from ..values import ObjectKind
 
 BLOCK_MALFORMED, BLOCK_NOT_FOUND, BLOCK_VERSION = "BlockMalformed", "BlockNotFound", "BlockVersion"
 NOT_REPRODUCIBLE, NOT_VERIFIABLE = "DataNotReproducible", "NotVerifiable"

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from protocol.typed import convert
 
-from .verify_report import VerifyReport
+from ..verify.report import VerifyReport
 
 KIND = "verify"
 MAX_LISTED = 1000

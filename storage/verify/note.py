@@ -13,7 +13,7 @@ from msgspec import Struct
 from protocol.identity import DatasetId
 from protocol.typed import decode_json
 
-from .ports import ObjectStore
+from ..ports import ObjectStore
 
 NOTE = "validation"
 

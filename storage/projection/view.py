@@ -23,9 +23,9 @@ from protocol.metadata.events import (
 )
 from protocol.multihash import HashMismatch, Multihash
 
-from .dataset import Dataset
-from .errors import BlockNotFound
-from .verify_source import ChainSource, DatasetSource
+from ..dataset import Dataset
+from ..errors import BlockNotFound
+from ..verify.source import ChainSource, DatasetSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from protocol.errors import BadInput, Damaged
 from protocol.metadata.data import DataSlice
 
-from .projection import WHOLE, Cut, Projection, project
-from .projection_view import View
-from .values import ObjectKind
+from ..values import ObjectKind
+from .rows import WHOLE, Cut, Projection, project
+from .view import View
 
 BATCH_ROWS = 16_384
 COPY_BYTES = 1 << 20

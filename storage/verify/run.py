@@ -21,18 +21,18 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, Seed, SetVocab
 from protocol.multihash import Multihash
 
-from .dataset import InvalidInterval
-from .hashing import THREADS
-from .layout import object_path
-from .named import named_objects
-from .values import ObjectKind
-from .verify_data import Checks, DataBlock, check_blocks, described
-from .verify_report import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
-from .verify_report import Problem as Problem
-from .verify_report import VerifyReport as VerifyReport
-from .verify_source import ChainSource as ChainSource
-from .verify_source import DatasetSource as DatasetSource
-from .verify_source import FolderSource as FolderSource
+from ..dataset import InvalidInterval
+from ..hashing import THREADS
+from ..layout import object_path
+from ..named import named_objects
+from ..values import ObjectKind
+from .data import Checks, DataBlock, check_blocks, described
+from .report import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
+from .report import Problem as Problem
+from .report import VerifyReport as VerifyReport
+from .source import ChainSource as ChainSource
+from .source import DatasetSource as DatasetSource
+from .source import FolderSource as FolderSource
 
 MAX_PROBLEMS = 10_000
 """Problems a report lists at most."""

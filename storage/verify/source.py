@@ -6,11 +6,11 @@ from typing import BinaryIO, Protocol
 
 from protocol.multihash import Multihash
 
-from .dataset import Dataset
-from .errors import RefNotFound
-from .layout import HEAD
-from .objects.folder import FolderObjects
-from .values import ObjectKind
+from ..dataset import Dataset
+from ..errors import RefNotFound
+from ..layout import HEAD
+from ..objects.folder import FolderObjects
+from ..values import ObjectKind
 
 MAX_BLOCK_BYTES = 64 << 20
 """Largest block that is read."""

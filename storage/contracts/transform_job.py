@@ -15,8 +15,8 @@ from msgspec import Struct
 from protocol.identity import DatasetId
 from protocol.typed import convert
 
+from ..values import JobSpec
 from .ingest_job import RowsReceipt
-from .values import JobSpec
 
 KIND = "transform"
 CHECK = "check"

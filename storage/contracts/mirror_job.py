@@ -13,7 +13,7 @@ from msgspec import Struct
 from protocol.identity import DatasetId
 from protocol.typed import convert
 
-from .values import JobSpec
+from ..values import JobSpec
 
 KIND = "mirror"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..verify.report import CheckedBlock, Problem, VerifyReport, report_of
 from .verify_job import VerifiedDataset, VerifyAnswer
-from .verify_report import CheckedBlock, Problem, VerifyReport, report_of
 
 MAX_LINE = 1000
 

@@ -17,14 +17,14 @@ from protocol.errors import NotFound
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
 from protocol.multihash import Multihash
 
-from .hashing import Job, shared
-from .layout import object_path
-from .named import NamedObject, named_objects
-from .slices import Finding, check_slice
-from .values import ObjectKind
-from .verify_bytes import Buffers, content_of
-from .verify_report import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Problem
-from .verify_source import ChainSource
+from ..hashing import Job, shared
+from ..layout import object_path
+from ..named import NamedObject, named_objects
+from ..slices import Finding, check_slice
+from ..values import ObjectKind
+from .bytes import Buffers, content_of
+from .report import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Problem
+from .source import ChainSource
 
 AHEAD = 4
 """Blocks in the hands of each thread or waiting for it."""
