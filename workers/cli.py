@@ -107,6 +107,7 @@ def _warm_up(worker: Any) -> None:
     from .main import now
     from .warmup import warm_up
 
+    worker.bench.session.newSession()  # without a Spark that starts, there is no worker
     try:
         warm_up(worker.bench, now=now())
     except Exception:  # a slow first job is better than no worker

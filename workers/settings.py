@@ -53,7 +53,8 @@ class WorkerSettings(BaseSettings):
     warm_up: bool = Field(
         True,
         description="Whether a worker does small jobs of its own before it is ready, so that the "
-        "first real ones are quick; they take Spark ten seconds.",
+        "first real ones are quick; they take Spark ten seconds. Without, a local Spark starts "
+        "with the first job that needs it.",
     )
     scratch: Path | None = Field(
         None, description="Where jobs keep temporary files; default: the system's temporary folder."

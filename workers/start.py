@@ -27,21 +27,22 @@ SCRATCH_PREFIX = "odf-worker-"
 
 def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
     from .engine.available import engines
-    from .engine.spark import SparkOptions, start_spark
+    from .engine.spark import SparkOptions, SparkWhenNeeded
     from .ingest.bench import Bench
     from .prepare.limits import PrepareLimits
     from .readers.frame import Limits
     from .secrets import Secrets
     from .slices import Cut
 
-    session = start_spark(
-        SparkOptions(
-            master=settings.spark_master,
-            memory=settings.spark_driver_memory,
-            scratch=scratch,
-            exchange=_exchange(settings),
-        )
+    options = SparkOptions(
+        master=settings.spark_master,
+        memory=settings.spark_driver_memory,
+        scratch=scratch,
+        exchange=_exchange(settings),
     )
+    session = SparkWhenNeeded(options)
+    if not options.is_local:
+        session.start()  # while a cluster is away, no job is taken and tried in vain
     first, *others = engines(settings, session)
     archives = PrepareLimits(
         max_bytes=settings.max_fetched_bytes,
@@ -155,7 +156,7 @@ def _is_alive(pid: int) -> bool:
 def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[], Bench]]]:
     """The stores of the node, and a bench to work on them for one command.
 
-    Spark starts with the bench, so that wrong names are told before, and ends with the block.
+    Spark starts with what needs it first, and ends with the block.
     """
     from .main import Worker
 

@@ -1,8 +1,8 @@
 """The one place that starts Spark.
 
-A worker process keeps one session for its life; each job works in its own child session, so
-that views and settings of one job are unknown to the next. Rows enter and leave as Parquet
-files or Arrow batches, never as Python objects.
+A worker process keeps one session from the first job on that needs it; each job works in its
+own child session, so that views and settings of one job are unknown to the next. Rows enter and
+leave as Parquet files or Arrow batches, never as Python objects.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ import os
 import shlex
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from .exchange import SETTING
@@ -30,6 +34,8 @@ SAME_EVERYWHERE_FLAGS = (
     "-Dfile.encoding=UTF-8",
 )
 """Results must not depend on where a worker runs."""
+JAVA_CACHE = Path(tempfile.gettempdir()) / "odf-node"
+"""Where the launcher of a packaged Java lies."""
 QUIET = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -77,6 +83,55 @@ class SparkOptions:
     exchange: str | None = None
     """URL of the bucket through which executors elsewhere read and write; None: they are here."""
 
+    @property
+    def is_local(self) -> bool:
+        return self.master.startswith("local")
+
+
+class Spark(Protocol):
+    """What work needs of the Spark of its process; a `SparkSession` is one."""
+
+    @property
+    def sparkContext(self) -> Any: ...  # noqa: N802
+
+    def newSession(self) -> SparkSession: ...  # noqa: N802
+
+    def stop(self) -> None: ...
+
+
+class SparkWhenNeeded:
+    """Spark that starts with the first work for it: rows that meet no others need none.
+
+    That there is a Java is made sure of at once, which raises `JavaNotFound`. A Spark that
+    does not start is one that does not answer: a `ConnectionError` where it was needed.
+    """
+
+    def __init__(self, options: SparkOptions) -> None:
+        java_home(os.environ, JAVA_CACHE)
+        self._options = options
+        self._starting = threading.Lock()
+        self._session: SparkSession | None = None
+
+    def start(self) -> SparkSession:
+        with self._starting:
+            if self._session is None:
+                try:
+                    self._session = start_spark(self._options)
+                except (PySparkException, Py4JError, OSError) as error:
+                    raise ConnectionError(f"Spark does not start: {error}") from error
+            return self._session
+
+    @property
+    def sparkContext(self) -> Any:  # noqa: N802
+        return self.start().sparkContext
+
+    def newSession(self) -> SparkSession:  # noqa: N802
+        return self.start().newSession()
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+
 
 def start_spark(options: SparkOptions) -> SparkSession:
     """Start (or join) this process's Spark. Raises `JavaNotFound`.
@@ -107,16 +162,15 @@ def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
 
 
 def _prepare_environment(options: SparkOptions, scratch: Path) -> None:
-    cache = Path(tempfile.gettempdir()) / "odf-node"
-    os.environ["JAVA_HOME"] = str(java_home(os.environ, cache))
+    os.environ["JAVA_HOME"] = str(java_home(os.environ, JAVA_CACHE))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if options.master.startswith("local"):  # else executors have to reach this process
+    if options.is_local:  # else executors have to reach this process
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logging_file = scratch / "log4j2.properties"
     logging_file.write_text(QUIET.strip() + "\n")
     flags = [f"-Dlog4j2.configurationFile=file:{logging_file}", f"-Djava.io.tmpdir={scratch}"]
     flags += SAME_EVERYWHERE_FLAGS
-    if options.master.startswith("local"):
+    if options.is_local:
         flags += LOCAL_JVM_FLAGS
     arguments = ["--driver-memory", options.memory, "--driver-java-options", " ".join(flags)]
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*arguments, "pyspark-shell"])

@@ -25,6 +25,7 @@ from protocol.metadata.engine import (
 from .places import said
 from .port import QUERY_SECONDS, QUIET, InvalidQuery, Listener
 from .raw_query import run_raw_query
+from .spark import Spark
 from .spark_errors import is_of_the_query, reason
 from .spark_limit import limited
 from .spark_transform import compute
@@ -39,7 +40,7 @@ class SparkEngine:
 
     def __init__(
         self,
-        session: SparkSession,
+        session: Spark,
         *,
         seconds: float = QUERY_SECONDS,
         settings: Mapping[str, str] = MappingProxyType({}),

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
 
 from .port import InvalidQuery
+from .spark import Spark
 
 
 @contextmanager
-def limited(session: SparkSession, seconds: float) -> Iterator[None]:
+def limited(session: Spark, seconds: float) -> Iterator[None]:
     """Jobs this thread starts inside are cancelled after so many seconds.
 
     Raises:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from storage.merge_state.store import MergeStates
 from storage.ports import ObjectStore
 
 from ..engine.port import Engine
+from ..engine.spark import Spark
 from ..fetch.values import FetchRules
 from ..history import SliceLists
 from ..meter import Meter
@@ -24,7 +23,7 @@ from ..transform.options import TransformOptions
 class Bench:
     """Made once per worker, from its settings."""
 
-    session: SparkSession
+    session: Spark
     engine: Engine
     """Spark; the others, if any, preprocess and transform."""
     objects: ObjectStore

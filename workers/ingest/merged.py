@@ -28,6 +28,7 @@ from ..engine.frames import (
     sorted_batches,
     written_files,
 )
+from ..engine.spark import Spark
 from ..merge.columns import POSITION, Merging, Operation, col
 from ..merge.in_memory import equal_alike
 from ..merge.table import MERGE, Strategy, check_key, merging_of
@@ -64,7 +65,7 @@ class MergeRun:
     sort_bytes: int = SORT_BYTES
 
 
-def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.RecordBatch]:
+def merged(run: MergeRun, session: Spark, scratch: Path) -> Iterator[pa.RecordBatch]:
     """Final rows, without offsets and system time.
 
     Raises:
@@ -87,11 +88,11 @@ def merged(run: MergeRun, session: SparkSession, scratch: Path) -> Iterator[pa.R
     _check_order(run.schema, order)
     touched = run.staged.rows + (run.history_rows if rule.reads else 0)
     small = touched <= run.small_rows
-    session = session.newSession()
-    session.conf.set("spark.sql.shuffle.partitions", "1" if small else str(run.partitions))
+    own = session.newSession()
+    own.conf.set("spark.sql.shuffle.partitions", "1" if small else str(run.partitions))
     position = pa.field(POSITION, pa.int64())
-    new = read_parquet(session, [run.staged.file()], run.staged.schema.append(position))
-    prev = _history(run, rule, merging, session, scratch) if run.history else None
+    new = read_parquet(own, [run.staged.file()], run.staged.schema.append(position))
+    prev = _history(run, rule, merging, own, scratch) if run.history else None
     result = rule.merge(merging, prev, new)
     if not small and _fits(run, order):
         tables = [pq.read_table(path) for path in written_files(result, scratch)]

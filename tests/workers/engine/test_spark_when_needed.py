@@ -1,0 +1,80 @@
+"""Spark starts with the first work for it, once; one that does not start is one that is gone."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from protocol.metadata.engine import RawQueryRequest
+from protocol.metadata.transforms import SqlQueryStep, TransformSql
+from storage.config import memory_stores
+from storage.values import Succeeded
+from tests.workers.datasets import created, ndjson, submit, worker_of
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
+    """What stands for the start of Spark; makes a session."""
+    from workers.engine import spark
+
+    found = mock.Mock(side_effect=lambda _: mock.Mock())
+    monkeypatch.setattr(spark, "start_spark", found)
+    return found
+
+
+@pytest.fixture
+def later(starts: mock.Mock) -> Any:
+    from workers.engine.spark import SparkOptions, SparkWhenNeeded
+
+    return SparkWhenNeeded(SparkOptions())
+
+
+def test_who_asks_first_starts_it_for_all(later: Any, starts: mock.Mock) -> None:
+    starts.assert_not_called()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: later.newSession(), range(20)))
+    starts.assert_called_once()
+    session = later.start()
+    assert session.newSession.call_count == 20
+    assert later.sparkContext is session.sparkContext
+    later.stop()
+    session.stop.assert_called_once()
+
+
+def test_rows_that_are_appended_start_nothing(
+    later: Any, starts: mock.Mock, tmp_path: Path
+) -> None:
+    stores = memory_stores()
+    worker = worker_of(later, stores, tmp_path)
+    job = submit(stores, created(stores), ndjson([{"n": 1}]))
+    worker.work(once=True)
+    assert isinstance(stores.jobs.get(job).outcome, Succeeded)
+    worker.bench.session.stop()
+    starts.assert_not_called()
+
+
+def test_without_a_start_a_query_is_no_wrong_query(later: Any, starts: mock.Mock) -> None:
+    from pyspark.errors import PySparkRuntimeError
+
+    from workers.engine.spark_engine import SparkEngine
+
+    starts.side_effect = PySparkRuntimeError("JAVA_GATEWAY_EXITED", {})
+    transform = TransformSql(engine="spark", queries=(SqlQueryStep(query="select 1 as n"),))
+    request = RawQueryRequest(input_data_paths=(), transform=transform, output_data_path="/none")
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match="Spark does not start"):
+            SparkEngine(later).execute_raw_query(request)
+    assert starts.call_count == 2
+
+
+def test_that_there_is_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workers.engine import spark
+    from workers.engine.java import JavaNotFound
+
+    monkeypatch.setattr(spark, "java_home", mock.Mock(side_effect=JavaNotFound("no Java")))
+    with pytest.raises(JavaNotFound):
+        spark.SparkWhenNeeded(spark.SparkOptions())
