@@ -53,6 +53,7 @@ from .http.lineage import add_lineage_routes
 from .http.mirrors import add_mirror_routes
 from .http.object_uploads import MAX_UPLOADS
 from .http.objects import ObjectPaths
+from .http.parameters import KNOWN_PARAMETERS
 from .http.quick_posts import QuickPosts
 from .http.quick_reads import QuickReads
 from .http.read import MAX_READS, add_read_routes
@@ -78,7 +79,10 @@ PREFIX: dict[Tenancy, str] = {
     Tenancy.SINGLE: "/{dataset}",
     Tenancy.MULTI: "/{account}/{dataset}",
 }
-PARTS = (contract, system, audit, schemas, identity, login, uploads, datasets, jobs, variables)
+OWN_PARTS = (contract, system, audit, schemas, uploads, datasets, jobs, variables)
+PEERS_PARTS = (identity, login)
+"""Asked by other nodes and their clients, too, which may add to the query what they like."""
+PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """What is served beside the datasets."""
 PAGE_OF_THE_API = "/docs"
 CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -158,11 +162,13 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         redoc_url=None,
     )
     api.state.node = node
-    for part in PARTS:
+    for part in OWN_PARTS:
+        api.include_router(part.router, dependencies=KNOWN_PARAMETERS)
+    for part in PEERS_PARTS:
         api.include_router(part.router)
-    routes = APIRouter()
+    transfers, routes = APIRouter(), APIRouter(dependencies=KNOWN_PARAMETERS)
     prefix = PREFIX[node.settings.tenancy]
-    add_transfer_routes(routes, prefix)
+    add_transfer_routes(transfers, prefix)
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
     add_job_routes(routes, prefix)
@@ -177,6 +183,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     add_derivative_routes(routes, prefix)
     add_access_routes(routes, prefix)
     add_file_routes(routes, prefix)
+    api.include_router(transfers)
     api.include_router(routes)
     for kind, handler in _HANDLERS.items():
         api.add_exception_handler(kind, handler)

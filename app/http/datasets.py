@@ -10,7 +10,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from protocol.codec.manifests import to_data
-from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 from protocol.metadata.events import SetTransform
 from protocol.multihash import Multihash
@@ -32,15 +31,10 @@ from .answers import JsonAnswer, failed_answer
 from .bodies import small_body
 from .deps import ActorDep, BaseDep, MaintainedDep, NodeDep, OpenDep, ReadableDep
 
-METADATA_PARAMETERS = frozenset({"include", "schemaFormat"})
 DEFAULT_TAIL = 100
 MAX_ROWS = 2**53
 
 router = APIRouter(tags=["datasets"])
-
-
-class UnknownParameter(BadInput):
-    """A query parameter that means nothing here."""
 
 
 def _follow(
@@ -158,16 +152,12 @@ async def append(
 
 
 def metadata(
-    request: Request,
     node: NodeDep,
     entry: ReadableDep,
     include: str = Aspect.SEED.value,
     schema_format: Annotated[str, Query(alias="schemaFormat")] = SchemaFormat.ARROW_JSON.value,
 ) -> Response:
     """Aspects of the metadata: attachments, info, license, refs, schema, seed, vocab."""
-    for name in request.query_params:
-        if name not in METADATA_PARAMETERS:
-            raise UnknownParameter(f"unknown query parameter {name[:50]!r}")
     aspects, form = parse_aspects(include), parse_format(schema_format, SchemaFormat)
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
     return JsonAnswer({"output": describe(state, aspects, form)})

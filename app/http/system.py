@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from typing import Literal
 
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
@@ -14,11 +15,13 @@ from ..wiring import Node
 from .answers import JsonAnswer
 from .deps import NodeDep
 
+Probe = Literal["liveness", "readiness", "startup"]
+
 router = APIRouter(prefix="/system", tags=["system"])
 
 
 @router.get("/health", summary="Liveness, readiness and startup checks")
-async def health(node: NodeDep, type: str = "liveness") -> Response:  # noqa: A002
+async def health(node: NodeDep, type: Probe = "liveness") -> Response:  # noqa: A002
     """Liveness is an answer at all; readiness and startup also need the database.
 
     A node that cannot store anything goes on serving what it has, so that it is ready, and says so.
