@@ -13,6 +13,7 @@ import click
 from protocol.errors import Damaged
 from storage.errors import ObjectNotFound
 
+from ..client.http import RemoteMissing
 from ..client.sync import opened
 from ..client.urls import Location
 from ..usecases.read import Reading, ReadRequest
@@ -91,8 +92,9 @@ def read(
             found = Reading(view_of(repository, request.block()), request)
             with nullcontext(sys.stdout.buffer) if output is None else _whole(output) as file:
                 _write(found, file)
-        except ObjectNotFound as missing:
-            if missing.hash == request.block():
+        except (ObjectNotFound, RemoteMissing) as missing:
+            asked = request.block()
+            if asked is not None and str(asked) in missing.message:
                 raise
             raise DatasetNotWhole(f"{where} is not whole: {missing.message}") from missing
 

@@ -21,7 +21,7 @@ from protocol.metadata.events import AddPushSource, SetDataSchema
 from protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
 from protocol.multihash import Multihash
 from storage.objects.folder import FolderObjects
-from storage.values import DatasetEntry, ObjectKind, Visibility
+from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 KEYED = AddPushSource(
     source_name="default",
@@ -261,3 +261,15 @@ def test_a_folder_that_lost_something_is_damaged_and_leaves_no_file(
     assert [path.name for path in tmp_path.glob("rows*")] == ["rows.csv"]
     Path(folder, "blocks", str(city.blocks[1].hash)).unlink()
     assert run(folder).exit_code == 6
+
+
+def test_an_address_that_lost_a_block_or_a_slice_is_damaged_as_a_folder_is(
+    service: Service, entry: DatasetEntry, city: Chain
+) -> None:
+    url = f"{service.url}/city"
+    assert run(url, "--as-at", str(Multihash.of(b"no block"))).exit_code == 3
+    kind, name = next(key for key in city.objects if key[0] is ObjectKind.DATA)
+    service.node.stores.objects.delete(ObjectKey(entry.id, kind, name))
+    lost = run(url)
+    assert lost.exit_code == 6
+    assert "is not whole" in lost.stderr
