@@ -19,13 +19,11 @@ from enum import StrEnum
 
 from protocol.errors import BadInput, NotFound, Refused
 from protocol.identity import DatasetAlias, MalformedName, Name
+from storage.naming import SINGLE_OWNER as SINGLE_OWNER
 from storage.values import DatasetEntry, Reach, Role, Scope, Visibility
 
 from ..settings import Tenancy
 from .actors import Actor, Reason
-
-SINGLE_OWNER = "kamu"
-"""The predefined account that owns everything of a single-tenant node."""
 
 
 class Action(StrEnum):

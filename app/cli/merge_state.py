@@ -13,6 +13,7 @@ import click
 
 from protocol.errors import NodeError
 from protocol.identity import DatasetRef
+from storage.naming import dataset_ref
 
 from .output import DAMAGED, json_option, print_json
 
@@ -39,8 +40,6 @@ def _found(stores: Any, data: Path, dataset: str | None) -> Iterator[tuple[Any, 
     from storage.errors import DatasetNotFound
     from storage.layout import parse_folder
     from storage.merge_state.store import MergeStates, states_folder
-
-    from .upkeep import dataset_ref
 
     states = MergeStates(states_folder(data), max_bytes=0)
     wanted = None if dataset is None else stores.dataset(dataset_ref(dataset)).id

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from protocol.errors import BadInput
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from protocol.identity import DatasetRef
+from storage.naming import dataset_ref
 
 from ..client.text import one_line
 from .output import DAMAGED, json_option, print_json
@@ -231,15 +232,6 @@ def _finding(item: Any) -> str:
     parts = " ".join(part for part in (item.block, item.path) if part)
     done = "" if item.action is None else f" [{item.action}]"
     return f"{item.reason}: {item.dataset} {number}{parts}: {item.message}{done}"
-
-
-def dataset_ref(name: str) -> DatasetRef:
-    """A dataset by id, or by alias; without account it is the single tenant's."""
-    from ..auth.access import SINGLE_OWNER
-
-    if name.startswith("did:"):
-        return DatasetRef(id=DatasetId.parse(name))
-    return DatasetRef(alias=DatasetAlias.parse(name if "/" in name else f"{SINGLE_OWNER}/{name}"))
 
 
 # --- gc -------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ import sqlalchemy as sa
 
 from protocol.identity import DatasetId
 
+from ..naming import SINGLE_OWNER
 from ..ports import ObjectStore
 from ..sql.engine import open_engine, reading, sqlite_url
 from ..sql.migrate import migrate
 from ..sql.tables import blocks, datasets, inputs, refs
-from .rebuild import DEFAULT_OWNER, Progress, RebuildReport, rebuild_index
+from .rebuild import Progress, RebuildReport, rebuild_index
 
 MAX_LISTED = 1000
 READ_ROWS = 500
@@ -60,7 +61,7 @@ def compare_index(
     objects: ObjectStore,
     engine: sa.Engine,
     *,
-    owner: str = DEFAULT_OWNER,
+    owner: str = SINGLE_OWNER,
     pool: Executor | None = None,
     progress: Progress = lambda _dataset, _blocks: None,
 ) -> CompareReport:

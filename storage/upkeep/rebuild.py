@@ -32,6 +32,7 @@ from ..index.sql import entry_row, log_move
 from ..index.sql_blocks import delete_unreached
 from ..info import read_info
 from ..layout import HEAD
+from ..naming import SINGLE_OWNER
 from ..ports import ObjectStore
 from ..sql.engine import large_cache, reading, writing
 from ..sql.tables import blocks, datasets, inputs, refs
@@ -39,8 +40,6 @@ from ..stores import SeedMismatch
 from ..values import DatasetEntry, Visibility
 from .block_files import Row, batches
 
-DEFAULT_OWNER = "kamu"
-"""Whose datasets are that lie there under a name without account."""
 _DECLARING = (SetTransform.__name__, ExecuteTransform.__name__)
 AHEAD = 16
 """Batches that are being read or wait to be taken in."""
@@ -90,7 +89,7 @@ def rebuild_index(
     objects: ObjectStore,
     engine: sa.Engine,
     *,
-    owner: str = DEFAULT_OWNER,
+    owner: str = SINGLE_OWNER,
     pool: Executor | None = None,
     clock: Clock = system_clock,
     progress: Progress = lambda _dataset, _blocks: None,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from protocol.errors import NodeError
-from protocol.identity import DatasetRef
+from storage.naming import dataset_ref
 
 from ..settings import WorkerSettings, load_settings
 from ..start import on_the_spot
@@ -60,7 +60,7 @@ def _deprecated(settings: WorkerSettings, name: str) -> Any:
     with on_the_spot(settings) as (stores, bench):
         return make_again(
             stores,
-            stores.dataset(DatasetRef.parse(name)),
+            stores.dataset(dataset_ref(name)),
             bench(),
             progress=lambda n: (
                 click.echo(f"\r{n} executions", nl=False, err=True) if show else None

@@ -14,6 +14,7 @@ from protocol.identity import DatasetId, DatasetRef
 from storage.contracts.verify_job import VerifyPayload, to_json
 from storage.contracts.verify_text import answer_text
 from storage.errors import DatasetNotFound
+from storage.naming import dataset_ref
 from storage.stores import Stores
 
 from ..settings import WorkerSettings, load_settings
@@ -72,7 +73,7 @@ def _verified(
     from .run import run_verification
 
     with on_the_spot(settings) as (stores, bench):
-        found = stores.dataset(DatasetRef.parse(name))
+        found = stores.dataset(dataset_ref(name))
         inputs = inputs_of(stores, found.id) if recursive else []
         payload = VerifyPayload(inputs=tuple(map(str, inputs)), after=after, upto=upto)
         return run_verification(stores, found, payload, bench(), now=now())

@@ -39,7 +39,7 @@ def made(folder: Path) -> None:
 @pytest.mark.spark
 def test_a_derivative_and_what_it_is_made_of_are_verified(tmp_path: Path) -> None:
     made(tmp_path)
-    words = ["verify", "kamu/top", "--data", str(tmp_path), "--recursive", "--json"]
+    words = ["verify", "top", "--data", str(tmp_path), "--recursive", "--json"]
     command = [sys.executable, "-m", "workers.cli", *words]  # a Spark of its own, to be ended
     shown = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert shown.returncode == 0, shown.stderr
@@ -55,6 +55,7 @@ def test_a_derivative_and_what_it_is_made_of_are_verified(tmp_path: Path) -> Non
 
 
 def test_a_dataset_that_is_not_here_is_told_before_anything_is_started(tmp_path: Path) -> None:
-    found = CliRunner().invoke(main, ["verify", "kamu/nothing", "--data", str(tmp_path)])
-    assert found.exit_code == 1
-    assert "there is no dataset kamu/nothing" in found.output
+    for name in ("kamu/nothing", "nothing"):
+        found = CliRunner().invoke(main, ["verify", name, "--data", str(tmp_path)])
+        assert found.exit_code == 1
+        assert "there is no dataset kamu/nothing" in found.output
