@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 import sys
-import time
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
-import click
+INTERRUPTED = 130
+"""As shells have it for a program that Ctrl-C ended."""
 
-from protocol.errors import NodeError
-from storage.config import StoreSettings, open_stores
-from storage.tracing import start_tracing, stop_tracing
+try:  # what is imported takes seconds
+    import shutil
+    import signal
+    import time
+    from importlib.metadata import version
+    from pathlib import Path
+    from typing import Any
 
-from .log import LOGGER, line, set_up
-from .serve import engine
-from .settings import WorkerSettings, load_settings
-from .start import scratch_of, worker_of
-from .transform.command import deprecate
-from .verify.command import verify
+    import click
+
+    from protocol.errors import NodeError
+    from storage.config import StoreSettings, open_stores
+    from storage.tracing import start_tracing, stop_tracing
+
+    from .log import LOGGER, line, set_up
+    from .serve import engine
+    from .settings import WorkerSettings, load_settings
+    from .start import scratch_of, worker_of
+    from .transform.command import deprecate
+    from .verify.command import verify
+except KeyboardInterrupt:
+    sys.exit(INTERRUPTED)
 
 
 @click.group(
@@ -53,6 +60,8 @@ def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **giv
         code = _run(settings, once=once, parent_pid=parent_pid)
     except NodeError as error:
         raise click.ClickException(error.message) from None
+    except KeyboardInterrupt:  # before the worker has its own answer to signals
+        code = INTERRUPTED
     sys.exit(code)
 
 

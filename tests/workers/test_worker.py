@@ -141,6 +141,25 @@ def test_a_worker_warms_up_unless_it_is_told_not_to(
     assert did == (["warm up", "work"] if warm else ["work"])
 
 
+def test_a_worker_that_is_interrupted_while_it_imports_ends_without_a_word() -> None:
+    code = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "click":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+import workers.cli
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
 class Process:
     """A worker as its own process."""
 
