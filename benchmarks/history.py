@@ -144,8 +144,8 @@ def fill(stores: Stores, dataset: Dataset, kind: str, new: int, old: int, scratc
         assert written.max_event_time is not None
         mark = max(mark or written.max_event_time, written.max_event_time)
         key = ObjectKey(dataset.id, ObjectKind.DATA, written.data.physical_hash)
-        stores.objects.put(key, [written.path.read_bytes()])
-        written.path.unlink()
+        stores.objects.put(key, written.chunks())
+        written.path.unlink(missing_ok=True)
         events.append(AddData(prev_offset=last, new_data=written.data, new_watermark=mark))
         last = written.data.offset_interval.end
     blocks, _ = author(dataset.state(), events, system_time=when)

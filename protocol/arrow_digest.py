@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,8 @@ FILE_WINDOW_ROWS = 10_000
 CACHE_WINDOW_ROWS = 20_000
 """Rows laid out as bytes at a time; any number gives the same digest. Writers put so many into a
 page, and a window stays in the cache of a core."""
+KNOWN_SCHEMAS = 64
+"""Schemas whose beginning is remembered: small slices of one dataset follow each other."""
 MAX_NESTING = 64
 """Deepest struct or list that is looked into."""
 
@@ -94,6 +96,33 @@ def ignored(_: str, __: pa.Array) -> None:
     """Look at no values."""
 
 
+class _Begun:
+    """The states before the first row."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.head = hashlib.sha3_256()
+        self.columns: list[Any] = []
+        self.firsts: list[int] = []
+        """Where the states of each column of the schema begin."""
+        for field in schema:
+            self.firsts.append(len(self.columns))
+            self._start(field, 0)
+
+    def _start(self, field: pa.Field, level: int) -> None:
+        """Feed the name to the head; open a state, or go on with the children of a struct."""
+        name = field.name.encode()
+        self.head.update(u64(len(name)) + name + u64(level))
+        arrow_type = storage_type(field.type)
+        if types.is_struct(arrow_type) and level < MAX_NESTING:
+            for child in members(arrow_type):
+                self._start(child, level + 1)
+        else:
+            self.columns.append(hashlib.sha3_256(type_prefix(arrow_type, field.name)))
+
+
+_begun = lru_cache(KNOWN_SCHEMAS)(_Begun)
+
+
 class ArrowDigest:
     """The digest of a record set, fed batch by batch.
 
@@ -110,13 +139,10 @@ class ArrowDigest:
         """A struct and a child of it both had nulls in one batch, at different rows. Some null
         was then hashed as whatever bytes its slot held, so readers may disagree."""
         self._run = run
-        self._head = hashlib.sha3_256()
-        self._columns: list[Any] = []
-        self._firsts: list[int] = []
-        """Where the states of each column of the schema begin."""
-        for field in schema:
-            self._firsts.append(len(self._columns))
-            self._start(field, 0)
+        begun = _begun(schema)
+        self._head = begun.head.copy()
+        self._columns = [column.copy() for column in begun.columns]
+        self._firsts = begun.firsts
 
     def feed(self, place: int, column: Any) -> None:
         """Feed the next values of one column alone. Other threads may feed other columns."""
@@ -136,14 +162,19 @@ class ArrowDigest:
             SchemaDiffers: other names or types than the digest was started with.
             UnsupportedColumn: values of a column of type null.
         """
-        if batch.schema.names != self.schema.names or batch.schema.types != self.schema.types:
+        schema = batch.schema
+        if not schema.equals(self.schema) and (
+            schema.names != self.schema.names or schema.types != self.schema.types
+        ):
             raise SchemaDiffers("the batch has other columns than the digest was started with")
         states = iter(self._columns)
         jobs: list[tuple[int, Callable[[], None]]] = []
         if batch.num_rows:
+            ordered = self._run is in_order
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 for leaf, valid in self._leaves(column, None, name):
-                    jobs.append((leaf.nbytes, _job(next(states), leaf, valid)))
+                    size = 0 if ordered else leaf.nbytes  # finding it out takes as long as a value
+                    jobs.append((size, _job(next(states), leaf, valid)))
         jobs.sort(key=itemgetter(0), reverse=True)
         self._run([*beside, *(job for _, job in jobs)])
 
@@ -159,17 +190,6 @@ class ArrowDigest:
         for column in self._columns:
             head.update(column.digest())
         return Multihash(ARROW0_SHA3_256, head.digest())
-
-    def _start(self, field: pa.Field, level: int) -> None:
-        """Feed the name to the head; open a state, or go on with the children of a struct."""
-        name = field.name.encode()
-        self._head.update(u64(len(name)) + name + u64(level))
-        arrow_type = storage_type(field.type)
-        if types.is_struct(arrow_type) and level < MAX_NESTING:
-            for child in members(arrow_type):
-                self._start(child, level + 1)
-        else:
-            self._columns.append(hashlib.sha3_256(type_prefix(arrow_type, field.name)))
 
     def _leaves(
         self, array: Any, above: Bits | None, name: str
@@ -284,6 +304,9 @@ def windows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
 
 def _job(state: Any, array: Any, valid: Bits | None) -> Callable[[], None]:
     def job() -> None:
+        if len(array) <= CACHE_WINDOW_ROWS:
+            state.update(stream(array, valid))
+            return
         for at in range(0, len(array), CACHE_WINDOW_ROWS):
             window = array.slice(at, CACHE_WINDOW_ROWS)
             bits = None if valid is None else or_none(valid[at : at + CACHE_WINDOW_ROWS])

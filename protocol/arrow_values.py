@@ -10,6 +10,7 @@ Source: ODF "Logical hash", values.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 WIDE_BYTES = 1 << 30
 """From this many bytes on, offsets of a window need 64 bits."""
+FEW_VALUES = 32
+"""So many texts are laid out one by one sooner than all at once."""
 COUNT_BYTES = 8
 """What stands before every value of a variable length."""
 
@@ -69,6 +72,8 @@ def stream(array: Any, valid: Bits | None) -> Any:
         return _framed(*_bounds(array, items), stream(items, validity(items)), valid)
     if is_binary(array_type) or is_text(array_type):
         offsets, data = text_buffers(array)
+        if len(array) <= FEW_VALUES:
+            return _framed_one_by_one(offsets, data, valid)
         return _framed(np.diff(offsets), offsets, data, valid)
     return _numbers(array, valid)
 
@@ -148,6 +153,17 @@ def _framed(
         offsets = np.append(offsets[:-1][valid], offsets[-1:])
     framed, starts = _counted(counts[valid], offsets, data)
     return _with_nulls(framed, starts[nulls - np.arange(len(nulls))])
+
+
+def _framed_one_by_one(offsets: npt.NDArray[Any], data: Any, valid: Bits | None) -> bytes:
+    """As `_framed`, of a few values."""
+    content, out = memoryview(data), list[bytes | memoryview]()
+    for at, (first, last) in enumerate(pairwise(offsets.tolist())):
+        if valid is None or valid[at]:
+            out += [u64(last - first), content[first:last]]
+        else:
+            out.append(b"\0")
+    return b"".join(out)
 
 
 def _counted(counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any) -> tuple[Bytes, Sizes]:

@@ -7,7 +7,7 @@ the old head or the new one; what was written too early is unreferenced and harm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import BinaryIO, Protocol
 
 from protocol.chain.rules import fold
@@ -243,10 +243,22 @@ class Dataset:
 
         `expected` is None where the commit is forced. Raises as `commit`.
         """
-        state = self._state_after(blocks, expected)
-        check_objects(self._stores.objects, self.id, blocks)
+        state = self.judge(blocks, expected)
         if ahead is None or not ahead.put(self.id):
             put_blocks(self._stores.objects, self.id, blocks)
+        return state
+
+    def judge(
+        self,
+        blocks: Sequence[HashedBlock],
+        expected: Multihash | None,
+        *,
+        coming: Container[NamedObject] = (),
+    ) -> ChainState:
+        """As `prepare`, but nothing is written. `coming` are objects the caller puts before
+        the head moves."""
+        state = self._state_after(blocks, expected)
+        check_objects(self._stores.objects, self.id, blocks, coming=coming)
         return state
 
     def _state_after(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
@@ -334,8 +346,15 @@ def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:
     return True
 
 
-def check_objects(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
-    """Every object the blocks name is here, of the declared size, and young from now on.
+def check_objects(
+    objects: ObjectStore,
+    dataset: DatasetId,
+    blocks: Sequence[HashedBlock],
+    *,
+    coming: Container[NamedObject] = (),
+) -> None:
+    """Every object the blocks name is here, of the declared size, and young from now on; but
+    for those that are about to be put.
 
     Raises:
         ObjectMissing, SizeMismatch: for the first that is not.
@@ -343,6 +362,8 @@ def check_objects(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[Has
     """
     for block in blocks:
         for named in named_objects(block.event):
+            if named in coming:
+                continue
             info = objects.settle(ObjectKey(dataset, named.kind, named.hash))
             if info is None:
                 raise ObjectMissing(named, block.hash)

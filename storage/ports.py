@@ -67,6 +67,12 @@ class ObjectStore(Protocol):
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
         """As `put` of each block; cheaper for many. `HashMismatch`: those before may be there."""
 
+    def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
+        """As `put` of small objects of any datasets, kind by kind as they come; cheaper for many.
+
+        Whatever it raises, some of them may be there.
+        """
+
     def delete(self, key: ObjectKey) -> None: ...
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]: ...
     def datasets(self) -> Iterator[DatasetId]:
@@ -104,6 +110,9 @@ class ObjectStore(Protocol):
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         """Mirror a moved reference beside the objects (`refs/head`, no newline)."""
+
+    def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
+        """As `write_ref` of each dataset; cheaper for many."""
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         """The mirrored reference; the `RefIndex` is the authority while it exists."""
@@ -156,6 +165,9 @@ class DatasetRegistry(Protocol):
 
     def get(self, ref: DatasetRef) -> DatasetEntry: ...
     def find(self, ref: DatasetRef) -> DatasetEntry | None: ...
+    def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
+        """Those of the datasets that are here."""
+
     def page(
         self, *, account: str | None = None, after: str | None = None, limit: int = 100
     ) -> Sequence[DatasetEntry]:
@@ -184,6 +196,9 @@ class RefIndex(Protocol):
     """
 
     def head(self, dataset: DatasetId, ref: str = "head") -> Multihash: ...
+    def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
+        """As `head` of each; those of the datasets that are here."""
+
     def move(
         self,
         dataset: DatasetId,

@@ -6,9 +6,9 @@ alias, so that a folder or bucket is a complete ODF dataset on its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +51,6 @@ from .values import DatasetEntry, Visibility
 
 REPAIR_PAGE = 500
 REPAIRS_AT_ONCE = 8
-MIRRORED_AT_ONCE = 8
 
 
 class SeedMismatch(BadInput):
@@ -169,27 +168,15 @@ class Stores:
             self.objects.write_ref(dataset, HEAD, head)
             written = head
 
-    def mirror_heads(self, datasets: Sequence[DatasetId]) -> None:
+    def mirror_heads(self, datasets: Collection[DatasetId]) -> None:
         """As `mirror_head` of each, but those that are gone meanwhile."""
         written: dict[DatasetId, Multihash] = {}
-        with ThreadPoolExecutor(MIRRORED_AT_ONCE, thread_name_prefix="heads") as pool:
-            while datasets:
-                heads = self._heads(datasets)
-                datasets = [each for each in heads if heads[each] != written.get(each)]
-                for _ in pool.map(
-                    lambda each: self.objects.write_ref(each, HEAD, heads[each]),  # noqa: B023
-                    datasets,
-                ):
-                    pass
-                written |= heads
-
-    def _heads(self, datasets: Sequence[DatasetId]) -> dict[DatasetId, Multihash]:
-        found = {}
-        with self.reading_once():
-            for dataset in datasets:
-                with suppress(DatasetNotFound):
-                    found[dataset] = self.refs.head(dataset)
-        return found
+        while datasets:
+            heads = self.refs.heads(datasets)
+            behind = {each: head for each, head in heads.items() if head != written.get(each)}
+            self.objects.write_refs(HEAD, behind)
+            written |= behind
+            datasets = behind.keys()
 
     def reading_once(self) -> AbstractContextManager[None]:
         """Until the block ends, looks of this thread into the index share a transaction."""

@@ -25,6 +25,7 @@ from .write import (
     Written,
     complete,
     described,
+    described_small,
     tallied,
     write_batches,
     write_small,
@@ -61,7 +62,9 @@ def write_slices(
     start = plan.start
     first, second = next(waiting, None), next(waiting, None)
     if first is not None and second is None:  # threads for one cost more than they bring
-        done.append(_write(first, plan, folder / f"slice-{start}.parquet", start))
+        path = folder / f"slice-{start}.parquet"
+        small = first.size < SMALL_BYTES
+        done.append((_made if small else _write)(first, plan, path, start))
         nulls.check()
         return done
     with ThreadPoolExecutor(cut.threads, thread_name_prefix="slices") as pool:
@@ -84,13 +87,20 @@ def operations(slices: Sequence[Written]) -> Counter[Operation]:
     return total
 
 
+def _made(piece: Piece, plan: SlicePlan, path: Path, start: int) -> Written:
+    """A small slice, in memory; `path` is where it is not."""
+    written = Written(path)
+    rows = [tallied(batch, plan.vocab, written) for batch in piece.batches]
+    written.content = write_small(rows, plan.schema)
+    written.data = described_small(written.content, rows, start)
+    return written
+
+
 def _write(piece: Piece, plan: SlicePlan, path: Path, start: int) -> Written:
     written = Written(path)
-    rows = (tallied(batch, plan.vocab, written) for batch in piece.batches)
-    content = None
-    if piece.size < SMALL_BYTES:
-        content = write_small(rows, plan.schema, path)
-    else:
-        write_batches(rows, plan.schema, path)
-    written.data = described(path, start, content)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_batches(
+        (tallied(batch, plan.vocab, written) for batch in piece.batches), plan.schema, path
+    )
+    written.data = described(path, start)
     return written

@@ -8,10 +8,10 @@ are large, since readers pay for each: `pieces` gathers them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from protocol.arrow_digest import digest_of, in_order, windows
+from protocol.arrow_digest import KNOWN_SCHEMAS, ArrowDigest, digest_of, in_order, windows
 from protocol.chain.state import Vocab
 from protocol.instant import Instant
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.multihash import SHA3_256, Multihash
 from storage.hashing import threaded
+from storage.local_files import chunks
 
 from .conform import NullCounts, conform
 from .merge.columns import PROBLEM, CannotMerge, Operation
@@ -59,9 +60,19 @@ class Written:
     """A slice on local disk, or nothing when there were no rows."""
 
     path: Path
+    content: pa.Buffer | None = None
+    """A small slice, which is in memory and not on disk."""
     data: DataSlice | None = None
     max_event_time: Instant | None = None
     operations: dict[Operation, int] = field(default_factory=dict)
+
+    def chunks(self) -> Iterable[bytes]:
+        """The bytes of the file, whether it is one or not."""
+        return chunks(self.path) if self.content is None else (self.content.to_pybytes(),)
+
+    def source(self) -> Path | pa.NativeFile:
+        """What readers of Parquet take."""
+        return self.path if self.content is None else pa.BufferReader(self.content)
 
 
 def write_batches(
@@ -79,7 +90,8 @@ def write_batches(
     return rows
 
 
-def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
+@lru_cache(KNOWN_SCHEMAS)
+def parquet_settings(schema: pa.Schema) -> Mapping[str, Any]:
     """Settings of every slice. Nothing of the Arrow schema is stored beside the Parquet one."""
     return {
         # Format 1.0 knows neither unsigned 32-bit integers nor nanoseconds.
@@ -149,42 +161,67 @@ def tallied(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordB
         code = Operation(counted["values"])
         written.operations[code] = written.operations.get(code, 0) + counted["counts"]
     times = batch.column(vocab.event_time_column)
-    latest = pc.max(pc.cast(times, pa.timestamp("ms"), safe=False)).cast(pa.int64()).as_py()
-    instant = Instant.from_millis(latest)
+    if times.type != MILLIS:
+        times = pc.cast(times, pa.timestamp("ms"), safe=False)
+    instant = Instant.from_millis(int(times.view(pa.int64()).to_numpy().max()))
     if written.max_event_time is None or instant > written.max_event_time:
         written.max_event_time = instant
     return batch
 
 
-def write_small(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path) -> pa.Buffer:
-    """As `write_batches`, for rows that are not many: made in memory, written at once."""
+def write_small(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
+    """As `write_batches`, of rows that are no more than a row group, into memory."""
     made = pa.BufferOutputStream()
-    write_batches(batches, schema, made)
-    content = made.getvalue()
-    path.write_bytes(content)
-    return content
+    table = pa.Table.from_batches(batches, schema)
+    with pq.ParquetWriter(made, schema, **parquet_settings(schema)) as writer:
+        if table.num_rows:
+            writer.write_table(table, table.num_rows)
+    return made.getvalue()
 
 
-def described(path: Path, start: int, content: pa.Buffer | None = None) -> DataSlice:
-    """Hashes, size and offsets from `start`, read from the file as it lies there, or from its
-    content."""
-    size = path.stat().st_size if content is None else content.size
+def described(path: Path, start: int) -> DataSlice:
+    """Hashes, size and offsets from `start`, read from the file as it lies there."""
+    size = path.stat().st_size
     small = size < SMALL_BYTES
-    file = pq.ParquetFile(path if content is None else pa.BufferReader(content))
-    with file, nullcontext(in_order) if small else threaded() as run:
+    with pq.ParquetFile(path) as file, nullcontext(in_order) if small else threaded() as run:
         reopen = None if small else partial(_reopened, path)
         logical = digest_of(file, run=run, reopen=reopen).finish()
         rows = file.metadata.num_rows
+    return _data_slice(logical, file_hash(path), start, rows, size)
+
+
+def described_small(content: pa.Buffer, batches: Sequence[pa.RecordBatch], start: int) -> DataSlice:
+    """As `described`, of a file in memory that holds these rows."""
+    schema, rows = batches[0].schema, sum(batch.num_rows for batch in batches)
+    if is_read_as_written(schema):
+        digest = ArrowDigest(schema)
+        digest.update_all(iter(batches))
+    else:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            digest = digest_of(file)
+    physical = Multihash(SHA3_256, hashlib.sha3_256(content).digest())
+    return _data_slice(digest.finish(), physical, start, rows, content.size)
+
+
+@lru_cache(KNOWN_SCHEMAS)
+def is_read_as_written(schema: pa.Schema) -> bool:
+    """Whether rows of a slice have the logical hash they had before: their columns are flat, and
+    of types that Parquet keeps."""
+    if any(map(pa.types.is_nested, schema.types)):
+        return False
+    with pq.ParquetFile(pa.BufferReader(write_small([], schema))) as file:
+        return bool(file.schema_arrow.equals(schema.remove_metadata()))
+
+
+def _data_slice(
+    logical: Multihash, physical: Multihash, start: int, rows: int, size: int
+) -> DataSlice:
     return DataSlice(
         logical_hash=logical,
-        physical_hash=file_hash(path) if content is None else _hash_of(content),
+        physical_hash=physical,
         offset_interval=OffsetInterval(start=start, end=start + rows - 1),
         size=size,
     )
-
-
-def _hash_of(content: pa.Buffer) -> Multihash:
-    return Multihash(SHA3_256, hashlib.sha3_256(content).digest())
 
 
 def _reopened(path: Path, dictionaries: Sequence[str]) -> pq.ParquetFile:

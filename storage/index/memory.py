@@ -6,7 +6,7 @@ For tests and throw-away nodes; one lock makes every change a transaction.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from protocol.errors import NodeError
@@ -86,6 +86,11 @@ class MemoryDatasetRegistry:
                 return self._tables.entries.get(ref.id)
             return self._by_alias(ref.alias) if ref.alias is not None else None
 
+    def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
+        with self._tables.lock:
+            entries = self._tables.entries
+            return {dataset: entries[dataset] for dataset in wanted if dataset in entries}
+
     def page(
         self, *, account: str | None = None, after: str | None = None, limit: int = 100
     ) -> Sequence[DatasetEntry]:
@@ -156,6 +161,11 @@ class MemoryRefIndex:
             if (dataset, ref) not in self._tables.refs:
                 raise RefNotFound(ref)
             return self._tables.refs[dataset, ref]
+
+    def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
+        with self._tables.lock:
+            refs = self._tables.refs
+            return {each: refs[each, HEAD] for each in wanted if (each, HEAD) in refs}
 
     def move(
         self,

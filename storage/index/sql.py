@@ -5,7 +5,7 @@ A head moves in one transaction: compare-and-swap, new blocks, line of the log (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -29,9 +29,13 @@ from .sql_moves import move_heads
 
 _BY_ID = sa.select(datasets).where(datasets.c.id == sa.bindparam("its"))
 _BY_ALIAS = sa.select(datasets).where(datasets.c.alias_folded == sa.bindparam("its"))
+_BY_IDS = sa.select(datasets).where(datasets.c.id.in_(sa.bindparam("ids", expanding=True)))
 _DEPENDANTS = sa.select(input_rows.c.dataset).where(input_rows.c.input == sa.bindparam("its"))
 _HEAD = sa.select(refs.c.hash).where(
     refs.c.dataset == sa.bindparam("its_dataset"), refs.c.name == sa.bindparam("its_name")
+)
+_HEADS = sa.select(refs.c.dataset, refs.c.hash).where(
+    refs.c.dataset.in_(sa.bindparam("ids", expanding=True)), refs.c.name == HEAD
 )
 """Statements of every request and job, made once: making one takes longer than running it."""
 _RUNG = (Topic.ENDED, Topic.WORK)
@@ -70,6 +74,11 @@ class SqlDatasetRegistry:
         with reading(self._engine) as db:
             row = db.execute(query, {"its": ref.id or alias}).mappings().one_or_none()
         return None if row is None else _entry_of(row)
+
+    def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
+        with reading(self._engine) as db:
+            found = [_entry_of(row) for row in db.execute(_BY_IDS, {"ids": wanted}).mappings()]
+        return {entry.id: entry for entry in found}
 
     def page(
         self, *, account: str | None = None, after: str | None = None, limit: int = 100
@@ -133,6 +142,10 @@ class SqlRefIndex:
     def head(self, dataset: DatasetId, ref: str = HEAD) -> Multihash:
         with reading(self._engine) as db:
             return _head(db, dataset, ref)
+
+    def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
+        with reading(self._engine) as db:
+            return {row.dataset: row.hash for row in db.execute(_HEADS, {"ids": wanted})}
 
     def move(
         self,

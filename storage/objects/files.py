@@ -138,12 +138,12 @@ def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, dura
         HashMismatch: the chunks are other content; nothing became visible.
     """
     if (known := renew(path)) is not None:
-        _check(expected, Multihash.of_chunks(chunks))
+        check(expected, Multihash.of_chunks(chunks))
         return known.size
     size, synced = 0, 0
     with (
         closing(HashBeside()) as hashed,
-        _appearing(path, lambda: _check(expected, hashed.result()), durable=durable) as out,
+        _appearing(path, lambda: check(expected, hashed.result()), durable=durable) as out,
     ):
         for chunk in chunks:
             hashed.update(chunk)
@@ -279,6 +279,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _check(expected: Multihash, actual: Multihash) -> None:
+def check(expected: Multihash, actual: Multihash) -> None:
+    """Raises `HashMismatch`."""
     if expected != actual:
         raise HashMismatch(expected, actual)

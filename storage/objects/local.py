@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
@@ -23,12 +23,14 @@ from ..layout import (
     dataset_path,
     parse_folder,
     quarantine_path,
+    ref_path,
     store_name,
     uploads_path,
 )
 from ..ports import PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
+from .files_together import write_together
 from .folder import FolderObjects
 from .partial import PartialFiles
 from .staged_files import WORTH_AHEAD, StagedFiles
@@ -72,6 +74,16 @@ class LocalObjectStore:
 
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
         self.folder(dataset).put_all(ObjectKind.BLOCK, blocks)
+
+    def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
+        for key, content in objects:
+            files.check(key.hash, Multihash.of(content))
+        new = [
+            (self._name(key), content)
+            for key, content in objects
+            if files.renew(self.path(key)) is None
+        ]
+        write_together(self.root, new, durable=self._durable)
 
     def staged(self, place: str) -> StagedFiles:
         """Where files are written ahead, below the folder `place` of the store."""
@@ -129,6 +141,14 @@ class LocalObjectStore:
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         self.folder(dataset).write_ref(ref, head)
+
+    def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
+        place = ref_path(ref)
+        texts = [
+            (f"{self._root_text}/{dataset_path(dataset)}/{place}", str(head).encode())
+            for dataset, head in heads.items()
+        ]
+        write_together(self.root, texts, durable=self._durable)
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         return self.folder(dataset).read_ref(ref)

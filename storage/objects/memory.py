@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import BinaryIO
 
@@ -64,6 +64,10 @@ class MemoryObjectStore:
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
         for name, raw in blocks:
             self.put(ObjectKey(dataset, ObjectKind.BLOCK, name), (raw,))
+
+    def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
+        for key, content in objects:
+            self.put(key, (content,))
 
     def delete(self, key: ObjectKey) -> None:
         with self._lock:
@@ -126,6 +130,10 @@ class MemoryObjectStore:
         ref_path(ref)  # the same names are refused everywhere
         with self._lock:
             self._refs[dataset, ref] = head
+
+    def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
+        for dataset, head in heads.items():
+            self.write_ref(dataset, ref, head)
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         return self._refs.get((dataset, ref))

@@ -21,11 +21,11 @@ import builtins
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, BinaryIO
 
 from protocol.errors import BadInput, LimitExceeded, NodeError
@@ -125,6 +125,12 @@ class S3ObjectStore:
                 for _ in pool.map(lambda one: self.put(one[0], (one[1],)), some):
                     pass
 
+    def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
+        with ThreadPoolExecutor(PARALLEL_PUTS) as pool:
+            for _, alike in groupby(objects, lambda one: one[0].kind):
+                for _ in pool.map(lambda one: self.put(one[0], (one[1],)), alike):
+                    pass
+
     def delete(self, key: ObjectKey) -> None:
         self.bucket.call("delete_object", _name(key))
 
@@ -205,6 +211,11 @@ class S3ObjectStore:
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         self._write_text(f"{dataset_folder(dataset)}/{ref_path(ref)}", str(head))
+
+    def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
+        with ThreadPoolExecutor(PARALLEL_PUTS) as pool:
+            for _ in pool.map(lambda one: self.write_ref(one[0], ref, one[1]), heads.items()):
+                pass
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         """None if absent or not the text of a hash."""

@@ -74,6 +74,47 @@ class ObjectStoreContract:
             store.put_blocks(DATASET, named)
         assert store.stat(ObjectKey(DATASET, ObjectKind.BLOCK, wrong)) is None
 
+    @pytest.mark.parametrize("datasets", [1, 12], ids=["few", "many"])
+    def test_objects_of_several_datasets_are_put_like_each_by_itself(
+        self, store: ObjectStore, datasets: int
+    ) -> None:
+        owners = [some_id(f"owner {number}") for number in range(datasets)]
+        wanted = [
+            (ObjectKey(owner, kind, Multihash.of(content)), content)
+            for kind in (ObjectKind.DATA, ObjectKind.BLOCK)
+            for owner in owners
+            for content in (f"{kind} of {owner}".encode(), CONTENT)
+        ]
+        store.put_all(wanted[:1])
+        store.put_all(wanted)
+        store.put_all(())
+        assert [content_of(store, key) for key, _ in wanted] == [each for _, each in wanted]
+        for owner in owners:
+            known = {info.key for info in store.list(owner)}
+            assert known == {key for key, _ in wanted if key.dataset == owner}
+
+    @pytest.mark.parametrize("others", [0, 1, 40])
+    def test_among_objects_of_several_datasets_a_wrong_one_is_never_visible(
+        self, store: ObjectStore, others: int
+    ) -> None:
+        good = [(ObjectKey(some_id(str(n)), ObjectKind.DATA, HASH), CONTENT) for n in range(others)]
+        with pytest.raises(HashMismatch):
+            store.put_all([*good, (KEY, b"jello")])
+        assert store.stat(KEY) is None
+        assert list(store.list(DATASET)) == []
+
+    @pytest.mark.parametrize("datasets", [1, 12], ids=["few", "many"])
+    def test_references_of_several_datasets_are_written_like_each_by_itself(
+        self, store: ObjectStore, datasets: int
+    ) -> None:
+        owners = [some_id(f"owner {number}") for number in range(datasets)]
+        for text in (b"first", b"second"):
+            heads = {each: Multihash.of(text + each.key) for each in owners}
+            store.write_refs("head", heads)
+            assert {each: store.read_ref(each, "head") for each in owners} == heads
+        store.write_refs("head", {})
+        assert all(list(store.list(each)) == [] for each in owners)
+
     def test_a_hash_of_another_algorithm_names_no_object(self, store: ObjectStore) -> None:
         key = ObjectKey(DATASET, ObjectKind.DATA, Multihash(ARROW0_SHA3_256, HASH.digest))
         with pytest.raises(HashMismatch):

@@ -40,6 +40,16 @@ class RefIndexContract:
         assert index.refs.head(ID) == block.hash
         assert index.blocks.find(ID, block.hash) == block
 
+    def test_heads_of_several_datasets_are_told_by_one_look_and_absent_ones_are_left_out(
+        self, index: Index
+    ) -> None:
+        names = ("kamu/one", "kamu/two", "kamu/three")
+        seeds = {entry(name).id: started(index, name).hash for name in names}
+        index.registry.forget(entry("kamu/three").id)
+        expected = {each: seeds[each] for each in (entry(name).id for name in names[:2])}
+        assert index.refs.heads([*seeds, some_id("nobody")]) == expected
+        assert index.refs.heads([]) == {}
+
     def test_a_writer_that_saw_an_older_head_is_told_the_newer_one(self, index: Index) -> None:
         seed = started(index)
         first, second = (linked(seed, event) for event in infos("x", "y"))

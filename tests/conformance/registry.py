@@ -28,6 +28,14 @@ class RegistryContract:
         assert index.registry.get(DatasetRef(id=created.id)) == created
         assert index.registry.find(DatasetRef(alias=created.alias)) == created
 
+    def test_several_datasets_are_found_by_one_look_and_absent_ones_are_left_out(
+        self, index: Index
+    ) -> None:
+        first, second, _ = register(index, "kamu/one", "kamu/two", "kamu/three")
+        wanted = [first.id, some_id("nobody"), second.id]
+        assert index.registry.find_all(wanted) == {first.id: first, second.id: second}
+        assert index.registry.find_all([]) == {}
+
     def test_creation_brings_entry_blocks_and_head_together(self, index: Index) -> None:
         created = entry()
         blocks, _ = chain(created.id)

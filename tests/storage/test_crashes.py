@@ -12,20 +12,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from chain_maker import entry, infos, long_chain
+from chain_maker import (
+    NOON,
+    add_data,
+    chain,
+    entry,
+    infos,
+    long_chain,
+    parquet,
+    slice_of,
+    table,
+)
 
+from protocol.arrow_schema import from_arrow
 from protocol.chain.author import author
 from protocol.chain.rules import fold
 from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import SetDataSchema
+from protocol.multihash import HashMismatch
+from storage.commits import Commit, commit_all
 from storage.config import StoreSettings, open_stores
-from storage.dataset import Dataset
+from storage.dataset import Dataset, ObjectMissing
+from storage.errors import RefConflict
+from storage.named import named_objects
 from storage.stores import Stores
 from storage.values import ObjectKey, ObjectKind
 
 ID = entry().id
 ROOT = Path(__file__).parents[2]
+
+
+WRITES = ("put", "put_blocks", "put_all", "write_ref", "write_refs", "write_alias")
 
 
 class PowerCut(RuntimeError):
@@ -66,8 +86,8 @@ class _Fused:
 def fused(stores: Stores, fuse: Fuse) -> Stores:
     return replace(
         stores,
-        objects=fuse.wrap(stores.objects, "put", "put_blocks", "write_ref", "write_alias"),
-        refs=fuse.wrap(stores.refs, "move"),
+        objects=fuse.wrap(stores.objects, *WRITES),
+        refs=fuse.wrap(stores.refs, "move", "move_all"),
         registry=fuse.wrap(stores.registry, "create"),
     )
 
@@ -79,6 +99,8 @@ def check_nothing_half_done(stores: Stores) -> None:
         fold(blocks)
         for block in blocks:
             assert stores.objects.stat(ObjectKey(each.id, ObjectKind.BLOCK, block.hash))
+            for named in named_objects(block.event):
+                assert stores.objects.stat(ObjectKey(each.id, named.kind, named.hash))
         mirror = stores.objects.read_ref(each.id, "head")
         if mirror is not None:
             assert mirror in {move.new for move in stores.refs.moves(after=0)}
@@ -129,6 +151,78 @@ def test_a_commit_that_breaks_off_is_all_or_nothing(
         if not fuse.blown:
             return
     pytest.fail("the commit has more steps than were tried")
+
+
+def with_slice(stores: Stores, number: int, value: str) -> Commit:
+    """A slice and its block, for one of several datasets."""
+    dataset = stores.dataset(DatasetRef(alias=entry(f"kamu/several-{number}").alias))
+    state = dataset.state()
+    assert state.head is not None
+    prev = state.last_offset
+    start = 0 if prev is None else prev + 1
+    rows = table(start, 1, value=f"{value} {number}")
+    content = parquet(rows)
+    part = slice_of(content, rows, start)
+    blocks, _ = author(state, [add_data(part, prev=prev)], system_time=NOON)
+    return Commit(
+        dataset=dataset,
+        blocks=blocks,
+        expected=state.head,
+        slices=[(part.physical_hash, content)],
+    )
+
+
+def several(stores: Stores, count: int = 3) -> None:
+    """Datasets that take such slices."""
+    columns = pa.schema([field.with_nullable(False) for field in table(0, 1).schema])
+    for number in range(count):
+        each = entry(f"kamu/several-{number}")
+        schema = SetDataSchema(schema=from_arrow(columns))
+        stores.create_dataset(each, chain(each.id, [schema])[0])
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_of_commits_to_several_datasets_that_break_off_each_is_whole_or_absent(
+    stores: Stores, after: bool
+) -> None:
+    several(stores)
+    for passes in range(10):
+        fuse = Fuse(passes, after=after)
+        commits = [with_slice(fused(stores, fuse), number, str(passes)) for number in range(3)]
+        try:
+            assert commit_all(fused(stores, fuse), commits) == [None] * 3
+        except PowerCut:
+            check_nothing_half_done(stores)
+            moved = {commit.dataset.head() == commit.blocks[-1].hash for commit in commits}
+            assert len(moved) == 1
+            if moved == {False}:
+                again = [with_slice(stores, number, str(passes)) for number in range(3)]
+                assert commit_all(stores, again) == [None] * 3
+            stores.repair_mirrors()
+        check_nothing_half_done(stores)
+        for commit in commits:
+            assert stores.objects.read_ref(commit.dataset.id, "head") == commit.dataset.head()
+        if not fuse.blown:
+            return
+    pytest.fail("commits to several datasets have more steps than were tried")
+
+
+def test_among_commits_to_several_datasets_who_cannot_falls_alone(stores: Stores) -> None:
+    several(stores, 5)
+    commits = [with_slice(stores, number, "x") for number in range(5)]
+    late, broken, missing = commits[1], commits[2], commits[3]
+    state = late.dataset.state()
+    late.dataset.commit(author(state, infos("x"), system_time=NOON)[0], expected=late.expected)
+    [(name, content)] = broken.slices
+    commits[2] = replace(broken, slices=[(name, bytes(len(content)))])
+    commits[3] = replace(missing, slices=())
+    refused = commit_all(stores, commits)
+    kinds = [type(None), RefConflict, HashMismatch, ObjectMissing, type(None)]
+    assert [type(error) for error in refused] == kinds
+    for commit, error in zip(commits, refused, strict=True):
+        assert (commit.dataset.head() == commit.blocks[-1].hash) == (error is None)
+        assert stores.objects.read_ref(commit.dataset.id, "head") == commit.dataset.head()
+    check_nothing_half_done(stores)
 
 
 def follow(blocks: list[HashedBlock], *texts: str) -> list[HashedBlock]:

@@ -65,6 +65,14 @@ class Ready:
     blocks: list[HashedBlock] = field(default_factory=list)
     slices: list[Written] = field(default_factory=list)
 
+    def in_memory(self) -> list[tuple[Multihash, bytes]]:
+        """Hash and bytes of the slices that are not on disk."""
+        return [
+            (each.data.physical_hash, each.content.to_pybytes())
+            for each in self.slices
+            if each.data is not None and each.content is not None
+        ]
+
 
 class IngestGroup:
     """One run of a group. `finish` gives a job its outcome where there is nothing to commit."""
@@ -122,7 +130,8 @@ class IngestGroup:
         ready = Ready()
         for number, batch in enumerate(batches):
             try:
-                part = self._part(batch, state, folder / str(number), known)
+                scratch = folder.with_name(f"{folder.name}-{number}")
+                part = self._part(batch, state, scratch, known)
             except Exception:  # planned alone, it will say why
                 return None
             if part is None:

@@ -35,7 +35,6 @@ from storage.contracts.ingest_job import IngestPayload, IngestReceipt
 from storage.dataset import Dataset
 from storage.errors import RefConflict
 from storage.linked import check_links, links_in
-from storage.local_files import chunks
 from storage.values import ObjectKey, ObjectKind
 
 from ..engine.places import place_of
@@ -184,10 +183,11 @@ def put_slices(dataset: Dataset, slices: Sequence[Written], bench: Bench) -> Non
     def put(written: Written) -> None:
         if written.data is not None:
             key = ObjectKey(dataset.id, ObjectKind.DATA, written.data.physical_hash)
-            bench.objects.put(key, chunks(written.path))
+            bench.objects.put(key, written.chunks())
 
-    if len(slices) == 1:
-        put(slices[0])
+    if len(slices) <= 1:
+        for written in slices:
+            put(written)
         return
     with ThreadPoolExecutor(bench.cut.threads, thread_name_prefix="uploads") as pool:
         for _ in pool.map(put, slices):
@@ -246,7 +246,7 @@ def _links(
     columns = link_columns(plan.schema)
     if not columns:
         return [None] * len(slices)
-    found = [links_in(written.path, columns) for written in slices]
+    found = [links_in(written.source(), columns) for written in slices]
     return [summary_of(check_links(bench.objects, dataset.id, links)) for links in found]
 
 

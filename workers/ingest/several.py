@@ -11,12 +11,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from protocol.chain.state import ChainState
 from protocol.errors import NodeError
-from protocol.identity import DatasetRef
 from storage.commits import Commit, commit_all
 from storage.context import part_of
 from storage.dataset import Dataset
@@ -37,7 +35,7 @@ class _Share:
     dataset: Dataset
     ready: Ready
 
-    def commit(self, bench: Bench) -> Commit:
+    def commit(self) -> Commit:
         expected = self.ready.blocks[0].prev
         if expected is None:
             raise AssertionError("unreachable: a batch continues a chain")
@@ -46,7 +44,7 @@ class _Share:
             blocks=self.ready.blocks,
             expected=expected,
             ended=self.ready.ends,
-            put_objects=partial(put_slices, self.dataset, self.ready.slices, bench),
+            slices=self.ready.in_memory(),
         )
 
 
@@ -65,23 +63,22 @@ def run_several(
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=bench.scratch) as folder:
         shares, begun = [], []
         bodies: dict[JobId, Body] = {}
-        for group, (dataset, state) in _heads(stores, groups):
+        for group, dataset, state in _heads(stores, groups):
             ingest = IngestGroup(dataset, bench, worker=worker, finish=_none, failure=failure)
             bodies |= ingest.bodies(group, state)
             begun.append((group, dataset, state, ingest))
         known = ReadTogether(bodies, bench, Path(folder))
         for number, (group, dataset, state, ingest) in enumerate(begun):
             place = Path(folder) / str(number)
-            place.mkdir()
             first = group[0].job
             with (
                 span(f"job {first.spec.kind}", "consumer", first.spec.trace) as trace,
                 part_of(trace or first.spec.trace, dataset=str(dataset.id), job=first.id),
             ):
                 ready = ingest.joined_only(group, state, place, known)
-            if ready is not None:
-                shares.append(_Share(dataset, ready))
-        refused = commit_all(stores, [share.commit(bench) for share in shares])
+                if ready is not None and _puts_large(dataset, ready, bench):
+                    shares.append(_Share(dataset, ready))
+        refused = commit_all(stores, [share.commit() for share in shares])
     for share, error in zip(shares, refused, strict=True):
         if error is None:
             yield from share.ready.ends
@@ -89,15 +86,28 @@ def run_several(
 
 def _heads(
     stores: Stores, groups: Sequence[Sequence[Batch]]
-) -> list[tuple[Sequence[Batch], tuple[Dataset, ChainState]]]:
+) -> list[tuple[Sequence[Batch], Dataset, ChainState]]:
     """The groups whose datasets can be read, and where those are, by one look at the index."""
     found = []
+    wanted = {each.job.spec.dataset: group for group in groups for each in group[:1]}
+    ids = [dataset for dataset in wanted if dataset is not None]
     with stores.reading_once():
-        for group in groups:
-            with suppress(NodeError, ValueError):
-                dataset = stores.dataset(DatasetRef.parse(str(group[0].job.spec.dataset)))
-                found.append((group, (dataset, dataset.state())))
+        entries, heads = stores.registry.find_all(ids), stores.refs.heads(ids)
+        for dataset in ids:
+            if dataset in entries and dataset in heads:
+                with suppress(NodeError):
+                    its = Dataset(entries[dataset], stores)
+                    found.append((wanted[dataset], its, its.state(heads[dataset])))
     return found
+
+
+def _puts_large(dataset: Dataset, ready: Ready, bench: Bench) -> bool:
+    """Put the slices that are not in memory; whether that went well."""
+    try:
+        put_slices(dataset, [each for each in ready.slices if each.content is None], bench)
+    except NodeError:  # alone, it will say why
+        return False
+    return True
 
 
 def _none(end: JobEnd) -> None:
