@@ -11,6 +11,9 @@ T ?= block
 SECONDS ?= 600
 COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
   --python-version 3.11
+# Whatever the environment says, Python keeps what it compiled: a run of the tests starts it
+# hundreds of times, each of which would read the sources of everything it imports.
+unexport PYTHONDONTWRITEBYTECODE
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
