@@ -37,7 +37,8 @@ _TOKEN = re.compile(
     | (?P<quoted>"(?:[^"]|"")*" | `(?:[^`]|``)*`)
     | (?P<number>\d+(?![\w$#@]))
     | (?P<word>[^\W\d][\w$\#@]* | [\#@][\w$\#@]+)
-    | (?P<mark>[(),<>\[\]])""",
+    | (?P<mark>[(),<>\[\]])
+    | (?P<other>'(?:[^']|'')*' | .)                        # of no use, told where it stands""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -48,7 +49,7 @@ class DdlSyntax(UnsupportedSchema):
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """`kind` is quoted, number, word, mark or end; `text` is unquoted; `at` counts from 0."""
+    """A name of a group above, or end; `text` is unquoted; `at` counts from 0."""
 
     kind: str
     text: str
@@ -75,17 +76,13 @@ def _tokens(text: str) -> list[_Token]:
     if len(text) > MAX_DDL_CHARS:
         raise DdlSyntax(f"DDL is longer than {MAX_DDL_CHARS} characters")
     found: list[_Token] = []
-    at = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise DdlSyntax(f"unexpected {text[at]!r} at character {at} of the DDL", position=at)
+    for match in _TOKEN.finditer(text):  # any character is some token
+        at = match.start()
         if match.lastgroup == "quoted":
             quote = match[0][0]
             found.append(_Token("quoted", match[0][1:-1].replace(quote * 2, quote), at))
         elif match.lastgroup:
             found.append(_Token(match.lastgroup, match[0], at))
-        at = match.end()
     return [*found, _Token("end", "end of the DDL", len(text))]
 
 

@@ -124,6 +124,12 @@ def test_every_type_name_has_its_type(sql: str, expected: str) -> None:
         "geometry",
         "ARRAY<INT NOT NULL>",
         "TEXT(10)",
+        "STRUCT<a: INT>",
+        "ENUM('a', 'b')",
+        "INT DEFAULT -1",
+        "STRING DEFAULT 'a'",
+        "STRING COMMENT 'what it''s, and why'",
+        "spatial.point",
     ],
 )
 def test_other_types_and_options_are_unsupported(sql: str) -> None:
