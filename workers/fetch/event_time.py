@@ -28,9 +28,10 @@ _COMPOSED = {
     "%e": "%d",
     "%h": "%b",
     "%:z": "%z",
+    "%#z": "%z",
 }
 """Letters of strftime that are read but not known to Python, in those that are."""
-_LETTER = re.compile(r"%(?::z|.)", re.DOTALL)
+_LETTER = re.compile(r"%(?:[:#]z|.)", re.DOTALL)
 
 
 def from_path(rule: EventTimeSourceFromPath, name: str) -> Instant:

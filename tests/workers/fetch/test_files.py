@@ -105,6 +105,7 @@ def test_files_can_be_read_in_the_order_of_their_event_times(asked: Ask, tmp_pat
     ("pattern", "wanted", "name", "time"),
     [
         (r"(\d+)", "%Y%m%d", "x20200102y30.csv", "2020-01-02T00:00:00Z"),
+        (r"_(.*)\.", "%Y%m%dT%H%M%S%#z", "s_20200102T030405Z.csv", "2020-01-02T03:04:05Z"),
         (r"_(.*)\.", "%FT%T%z", "s_2020-01-02T03:04:05+0100.csv", "2020-01-02T02:04:05Z"),
         (r"(.*)", "%Y-%m-%d %H:%M", "2020-01-02 03:04", "2020-01-02T00:00:00Z"),
         (r"^(?i)DATA-(.*)$", None, "data-2020-01-02", "2020-01-02T00:00:00Z"),
