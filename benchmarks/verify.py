@@ -140,7 +140,7 @@ def verified(objects: FolderObjects, *, logical: bool) -> None:
 
 
 def read_through(columns: Columns, column: Column) -> None:
-    deque(columns.arrays(column, CACHE_WINDOW_ROWS), maxlen=0)
+    deque(columns.values(column, CACHE_WINDOW_ROWS), maxlen=0)
 
 
 def parts(settings: Settings) -> None:
@@ -153,7 +153,7 @@ def parts(settings: Settings) -> None:
         return pq.ParquetFile(content, read_dictionary=names)
 
     columns = Columns(pq.ParquetFile(content), reopen, content)
-    held = {column: list(columns.arrays(column, CACHE_WINDOW_ROWS)) for column in columns.all}
+    held = {column: list(columns.values(column, CACHE_WINDOW_ROWS)) for column in columns.all}
 
     def laid_out(column: Column) -> None:
         coded = Coded(CACHE_WINDOW_ROWS)

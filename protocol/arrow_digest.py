@@ -20,7 +20,7 @@ Source: ODF "Logical hash"; struct nulls and fixed-size values as the reference 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ from .arrow_values import (
 )
 from .errors import BadInput, Damaged
 from .multihash import ARROW0_SHA3_256, Multihash
+from .plain_pages import Laid
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -51,8 +52,11 @@ if TYPE_CHECKING:
 
 Run = Callable[[Iterable[Callable[[], None]]], None]
 """Runs independent jobs to their end, in any order, in any thread."""
-Look = Callable[[str, pa.Array], None]
+Look = Callable[[pa.Array], None]
 """Is shown the values of a column, a window at a time."""
+Looks = Mapping[str, Look]
+"""By column."""
+NO_LOOKS: Looks = {}
 
 FILE_WINDOW_ROWS = 10_000
 """Rows of one batch when a data file is digested; fixed by the reference."""
@@ -90,10 +94,6 @@ def in_order(jobs: Iterable[Callable[[], None]]) -> None:
     """Run jobs one after the other, here."""
     for job in jobs:
         job()
-
-
-def ignored(_: str, __: pa.Array) -> None:
-    """Look at no values."""
 
 
 class _Begun:
@@ -230,15 +230,15 @@ def digest_of(
     file: pq.ParquetFile,
     *,
     run: Run = in_order,
-    look: Look = ignored,
+    looks: Looks = NO_LOOKS,
     reopen: Reopen | None = None,
     content: pa.Buffer | None = None,
 ) -> ArrowDigest:
     """The digest of a data slice, structs in windows of 10 000 rows from its start.
 
-    Ask its `indeterminate` before calling a mismatch damage. `look` is shown the values of all
-    columns as they pass, each column in order. Where the file can be opened again, columns are
-    read one by one, which is faster; a stream has one reader. Faster still with its `content`.
+    Ask its `indeterminate` before calling a mismatch damage. `looks` are shown the values of their
+    columns as they pass, in order. Where the file can be opened again, columns are read one by
+    one, which is faster; a stream has one reader. Faster still with its `content`.
 
     Raises:
         UnsupportedColumn: a column type without a digest.
@@ -247,34 +247,42 @@ def digest_of(
     try:
         digest = ArrowDigest(file.schema_arrow, run=run)
         if reopen is None:
-            digest.update_all(_batches(file, look))
+            digest.update_all(_batches(file, looks))
         else:
             columns = Columns(file, reopen, content)
             longest_first = sorted(columns.all, key=attrgetter("size"), reverse=True)
-            run([partial(_digest_column, digest, columns, each, look) for each in longest_first])
+            run([partial(_digest_column, digest, columns, each, looks) for each in longest_first])
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UnreadableSlice(f"the data slice cannot be read: {str(error)[:200]}") from None
     return digest
 
 
-def _batches(file: pq.ParquetFile, look: Look) -> Iterator[pa.RecordBatch]:
+def _batches(file: pq.ParquetFile, looks: Looks) -> Iterator[pa.RecordBatch]:
     nested = any(types.is_struct(storage_type(field.type)) for field in file.schema_arrow)
     rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
     for batch in windows(file.iter_batches(rows, use_threads=False), rows):
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
-            look(name, values)
+            if name in looks:
+                looks[name](values)
         yield batch
 
 
-def _digest_column(digest: ArrowDigest, columns: Columns, column: Column, look: Look) -> None:
+def _digest_column(digest: ArrowDigest, columns: Columns, column: Column, looks: Looks) -> None:
     nested = types.is_struct(storage_type(column.type))
     rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
-    coded, count = Coded(rows), 0
-    arrays = columns.arrays(column, rows)
+    look, coded, count = looks.get(column.name), Coded(rows), 0
+    parts = columns.values(column, rows, shown=look is not None)
     if nested:
-        arrays = (batch.column(0) for batch in windows(columns.batches(column, rows), rows))
-    for values in arrays:
-        look(column.name, values)
+        parts = (batch.column(0) for batch in windows(columns.batches(column, rows), rows))
+    for values in parts:
+        if isinstance(values, Laid):
+            if look is not None:
+                look(values.numbers(column.type))
+            digest.feed_bytes(column.place, values.content)
+            count += values.rows
+            continue
+        if look is not None:
+            look(values)
         if column.coded:
             digest.feed_bytes(column.place, coded.stream(values))
         else:

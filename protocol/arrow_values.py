@@ -168,7 +168,7 @@ def _framed_one_by_one(offsets: npt.NDArray[Any], data: Any, valid: Bits | None)
 
 def _counted(counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any) -> tuple[Bytes, Sizes]:
     """Each value as u64 count and its bytes, and where each starts and the last one ends."""
-    out = _joined(np.append(offsets[:1], offsets), data, bytes(COUNT_BYTES))
+    out = joined(np.append(offsets[:1], offsets), data, bytes(COUNT_BYTES))
     starts = np.arange(-int(offsets[0]), COUNT_BYTES * len(offsets) - int(offsets[0]), COUNT_BYTES)
     starts += offsets
     largest = int(counts.max(initial=0))
@@ -183,10 +183,10 @@ def _counted(counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any) -> 
 
 def _with_nulls(data: Bytes, cuts: npt.NDArray[Any]) -> Bytes:
     """The bytes with one more, a zero, at each of these places."""
-    return _joined(np.concatenate(([0], cuts, [len(data)])), data, b"\0")
+    return joined(np.concatenate(([0], cuts, [len(data)])), data, b"\0")
 
 
-def _joined(offsets: npt.NDArray[Any], data: Any, separator: bytes) -> Bytes:
+def joined(offsets: npt.NDArray[Any], data: Any, separator: bytes) -> Bytes:
     """Values with a separator between them; freshly made, so it may be changed.
 
     A first value of no bytes makes it start with the separator.

@@ -15,7 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from protocol.arrow_digest import Run, UnreadableSlice, UnsupportedColumn, digest_of, in_order
+from protocol.arrow_digest import (
+    Looks,
+    Run,
+    UnreadableSlice,
+    UnsupportedColumn,
+    digest_of,
+    in_order,
+)
 from protocol.metadata.data import DataSlice
 
 WINDOW_ROWS = 65_536
@@ -78,18 +85,25 @@ class _Offsets:
         elif not types.is_integer(schema.field(column).type):
             self.problem = f"the offset column {column!r} is not of an integer type"
 
-    def look(self, column: str, values: pa.Array) -> None:
-        if column != self._column or self.problem is not None:
+    def looks(self) -> Looks:
+        """At the column, if there is anything left to find out."""
+        if self._column is None or self.problem is not None:
+            return {}
+        return {self._column: self._look}
+
+    def _look(self, values: pa.Array) -> None:
+        if self.problem is not None:
             return
         if values.null_count:
             self.problem = "the offset column has nulls"
             return
         wanted = np.arange(self._next, self._next + len(values), dtype=np.uint64)
-        differing = np.flatnonzero(values.to_numpy(zero_copy_only=False).astype("uint64") != wanted)
-        if len(differing):
-            row = int(differing[0])
-            found = values[row].as_py()
-            self.problem = f"offset {self._next + row} was expected, found {found}"
+        found = values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        differing = found.view(np.uint64) != wanted
+        if differing.any():
+            row = int(differing.argmax())
+            number = values[row].as_py()
+            self.problem = f"offset {self._next + row} was expected, found {number}"
         self._next += len(values)
 
     def look_alone(self, file: Any) -> None:
@@ -98,7 +112,7 @@ class _Offsets:
             return
         self._next = self._first
         for batch in file.iter_batches(batch_size=WINDOW_ROWS, columns=[self._column]):
-            self.look(self._column, batch.column(0))
+            self._look(batch.column(0))
 
     def found(self) -> list[Finding]:
         if self.problem is None:
@@ -113,7 +127,7 @@ def _check_logical_hash(
     content = stream if isinstance(stream, pa.Buffer) else None  # has any number of readers
     reopen = None if content is None else partial(_opened_again, content)
     try:
-        digest = digest_of(file, run=run, look=offsets.look, reopen=reopen, content=content)
+        digest = digest_of(file, run=run, looks=offsets.looks(), reopen=reopen, content=content)
     except UnsupportedColumn as error:
         offsets.look_alone(file)
         return [Finding(reason="UnsupportedColumn", message=error.message, certain=False)]

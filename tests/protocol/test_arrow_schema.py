@@ -91,6 +91,23 @@ def test_types_have_the_names_the_reference_gives_them(case: dict[str, Any]) -> 
     assert spark_type(data_type) == expected["spark"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "unit", "physical", "logical"),
+    [
+        (odf.DataTypeTime, None, "INT32", "TIME(MILLIS,false)"),
+        (odf.DataTypeTime, TimeUnit.Second, "INT32", None),
+        (odf.DataTypeTime, TimeUnit.Nanosecond, "INT64", "TIME(NANOS,false)"),
+        (odf.DataTypeTimestamp, None, "INT64", "TIMESTAMP(MILLIS,true)"),
+        (odf.DataTypeTimestamp, TimeUnit.Second, "INT64", None),
+    ],
+)
+def test_times_are_annotated_as_the_reference_writer_does(
+    kind: Any, unit: TimeUnit | None, physical: str, logical: str | None
+) -> None:
+    stored = parquet_type(kind(unit=unit))
+    assert (stored.physical, stored.logical) == (physical, logical)
+
+
 ALL_ARROW = [
     (pa.bool_(), odf.DataTypeBool()),
     (pa.int8(), odf.DataTypeInt8()),

@@ -1,4 +1,4 @@
-"""Numbers taken from pages as they lie there: hashed as the rows a reader gives, or read by one."""
+"""Values taken from pages as they lie there: hashed as the rows a reader gives, or read by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from protocol.arrow_columns import Columns
 from protocol.arrow_digest import UnreadableSlice, digest_of, logical_hash
 from protocol.multihash import Multihash
-from protocol.parquet_pages import plain_arrays
+from protocol.plain_pages import plain_values
 
 ROWS = 1000
 TYPES = [
@@ -55,6 +55,42 @@ def numbers(kind: Any, nulls: slice | None) -> pa.Array:
     return pa.array(values, mask=mask).cast(width).cast(kind)
 
 
+def numbered(head: str, lengths: Sequence[int]) -> list[str]:
+    """Texts of these lengths in turn."""
+    return [(head + str(n) * 300)[: lengths[n % len(lengths)]] for n in range(ROWS)]
+
+
+TEXTS = {
+    "of one length": numbered("c", [8]),
+    "of many lengths": numbered("a word ", [4, 9, 31, 12]),
+    "short": numbered("", [1, 2, 3]),
+    "one of them empty": ["a", "", *numbered("a", [7, 8])[2:]],
+    "all empty": [""] * ROWS,
+    "up to 255 bytes": numbered("b", [255, 40]),
+    "longer": numbered("b", [256, 40]),
+    "longer, of one length": numbered("b", [300]),
+    "beyond ASCII": [f"Zürich {n} €" for n in range(ROWS)],
+    "with zeros": ["\0\0\0" + text for text in numbered("", [2, 5])],
+    "that look like lengths": ["\3\0\0\0abc" * (1 + n % 2) for n in range(ROWS)],
+}
+CLEAR = [
+    "of one length",
+    "of many lengths",
+    "short",
+    "up to 255 bytes",
+    "longer, of one length",
+    "beyond ASCII",
+]
+"""Those that need no reader."""
+
+
+def texts(name: str, nulls: slice | None, kind: Any) -> pa.Array:
+    values: list[Any] = list(TEXTS[name])
+    if nulls is not None:
+        values[nulls] = [None] * len(values[nulls])
+    return pa.array(values, pa.string()).cast(kind)
+
+
 def content_of(table: pa.Table, **settings: Any) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, **settings)
@@ -82,10 +118,10 @@ def handed_out(content: pa.Buffer) -> dict[str, int]:
         groups = [file.metadata.row_group(at) for at in range(file.num_row_groups)]
         chunks = [group.column(column.leaves[0]) for group in groups]
         counts[column.name] = sum(
-            len(values)
+            laid.rows
             for chunk in chunks
-            if column.plain
-            for _, values in plain_arrays(content, chunk, column.type, optional=column.optional)
+            if column.width is not None
+            for laid in plain_values(content, chunk, column.width, optional=column.optional)
         )
     return counts
 
@@ -109,8 +145,12 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("nulls", NULLS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_numbers_have_the_hash_of_what_a_reader_gives(layout: str, nulls: str) -> None:
-    table = pa.table({str(kind): numbers(kind, NULLS[nulls]) for kind in TYPES})
+def test_values_have_the_hash_of_what_a_reader_gives(layout: str, nulls: str) -> None:
+    columns = {str(kind): numbers(kind, NULLS[nulls]) for kind in TYPES}
+    for name in TEXTS:
+        kind = pa.binary() if "zeros" in name else pa.string()
+        columns[name] = texts(name, NULLS[nulls], kind)
+    table = pa.table(columns)
     required = pa.schema(
         [pa.field(f"{f.name} required", f.type, nullable=False) for f in table.schema]
     )
@@ -149,16 +189,40 @@ def test_a_number_that_is_the_same_all_over_a_page_comes_without_a_reader(nullab
     assert by_pages(mixed) == logical_hash(table.to_batches(), schema)
 
 
+@pytest.mark.parametrize("nullable", [True, False])
+def test_texts_whose_lengths_are_seen_come_without_a_reader(nullable: bool) -> None:
+    fields = [pa.field(name, pa.string(), nullable=nullable) for name in TEXTS]
+    table = pa.table([texts(name, None, pa.string()) for name in TEXTS], pa.schema(fields))
+    content = content_of(table, use_dictionary=False, data_page_size=100, write_batch_size=1000)
+    assert handed_out(content) == {name: ROWS if name in CLEAR else 0 for name in TEXTS}
+
+
+def test_texts_behind_a_page_in_doubt_are_read_as_those_of_the_page() -> None:
+    values = [*numbered("a", [5, 6])[:450], "", *numbered("a", [5, 6])[451:]]
+    table = pa.table({"t": values})
+    content = content_of(table, use_dictionary=False, data_page_size=100, write_batch_size=100)
+    assert handed_out(content) == {"t": 400}
+    assert by_pages(content) == logical_hash(table.to_batches(), table.schema)
+
+
 def test_a_page_that_was_tampered_with_is_refused_or_read_as_a_reader_reads_it() -> None:
     one = pa.array(np.full(ROWS, 3), pa.int32())
-    table = pa.table({"n": numbers(pa.int64(), None), "x": numbers(pa.float64(), None), "one": one})
+    table = pa.table(
+        {
+            "n": numbers(pa.int64(), None),
+            "x": numbers(pa.float64(), None),
+            "one": one,
+            "code": TEXTS["of one length"],
+            "name": TEXTS["of many lengths"],
+        }
+    )
     settings = {"use_dictionary": ["one"], "write_statistics": False, "store_schema": False}
     content = content_of(table, data_page_size=800, write_batch_size=100, **settings)
     sound = content.to_pybytes()
     random = np.random.default_rng(3)
     end = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
     heads = [at for start in pages_of(content) for at in range(start, start + 40) if at < end]
-    for round_ in range(300):
+    for round_ in range(400):
         raw = bytearray(sound)
         at = int(heads[round_ % len(heads)]) if round_ % 3 else int(random.integers(4, end))
         raw[at] = int(random.integers(0, 256))
