@@ -48,12 +48,11 @@ _NUMBERS: dict[type, tuple[ParquetType, str]] = {
 
 _PARQUET_UNITS = {
     None: "MILLIS",
-    TimeUnit.Second: "MILLIS",
     TimeUnit.Millisecond: "MILLIS",
     TimeUnit.Microsecond: "MICROS",
     TimeUnit.Nanosecond: "NANOS",
 }
-"""Parquet has no seconds; they are stored as milliseconds."""
+"""Parquet has no seconds: they are plain numbers there."""
 
 
 def parquet_type(data_type: DataType) -> ParquetType:
@@ -70,11 +69,10 @@ def parquet_type(data_type: DataType) -> ParquetType:
                 physical=_decimal_storage(precision), logical=f"DECIMAL({precision},{scale})"
             )
         case odf.DataTypeTime(unit=unit):
-            stored_unit = _PARQUET_UNITS[unit]
-            physical = "INT32" if stored_unit == "MILLIS" else "INT64"
-            return ParquetType(physical=physical, logical=f"TIME({stored_unit},true)")
+            fine = unit in (TimeUnit.Microsecond, TimeUnit.Nanosecond)
+            return _time("INT64" if fine else "INT32", "TIME", unit, adjusted=False)
         case odf.DataTypeTimestamp(unit=unit):
-            return ParquetType(physical="INT64", logical=f"TIMESTAMP({_PARQUET_UNITS[unit]},true)")
+            return _time("INT64", "TIMESTAMP", unit, adjusted=True)
         case odf.DataTypeList():
             return ParquetType(physical="group", logical="LIST")
         case odf.DataTypeMap():
@@ -84,6 +82,14 @@ def parquet_type(data_type: DataType) -> ParquetType:
         case odf.DataTypeNull():
             raise UnsupportedSchema("Parquet cannot store a column of type Null")
     return _NUMBERS[type(data_type)][0]
+
+
+def _time(physical: str, name: str, unit: TimeUnit | None, *, adjusted: bool) -> ParquetType:
+    if unit is TimeUnit.Second:
+        return ParquetType(physical=physical)
+    return ParquetType(
+        physical=physical, logical=f"{name}({_PARQUET_UNITS[unit]},{str(adjusted).lower()})"
+    )
 
 
 def _decimal_storage(precision: int) -> str:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
-_PARQUET_UNITS = {"s": "MILLIS", "ms": "MILLIS", "us": "MICROS", "ns": "NANOS"}
+_PARQUET_UNITS = {"ms": "MILLIS", "us": "MICROS", "ns": "NANOS"}
+"""Parquet has no seconds: they are plain numbers there."""
 
 
 class UnknownFormat(BadInput):
@@ -177,12 +178,12 @@ def _parquet_field(field: pa.Field) -> dict[str, Any]:
 def _parquet_type(kind: Any) -> tuple[str, str | None]:
     from pyarrow import types
 
-    if types.is_timestamp(kind):
-        utc = "true" if kind.tz else "false"
-        return "INT64", f"TIMESTAMP({_PARQUET_UNITS[kind.unit]},{utc})"
-    if types.is_time(kind):
-        physical = "INT32" if types.is_time32(kind) else "INT64"
-        return physical, f"TIME({_PARQUET_UNITS[kind.unit]},false)"
+    if types.is_timestamp(kind) or types.is_time(kind):
+        name = "TIME" if types.is_time(kind) else "TIMESTAMP"
+        utc = "true" if name == "TIMESTAMP" and kind.tz else "false"
+        unit = _PARQUET_UNITS.get(kind.unit)
+        logical = None if unit is None else f"{name}({unit},{utc})"
+        return "INT32" if types.is_time32(kind) else "INT64", logical
     if types.is_decimal(kind):
         logical = f"DECIMAL({kind.precision},{kind.scale})"
         wide = "FIXED_LEN_BYTE_ARRAY"
