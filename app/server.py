@@ -24,6 +24,7 @@ FRAME_BYTES = 8 * 1024 * 1024
 SWITCHING_PROTOCOLS = 101
 KEEP_ALIVE_S = 30
 BACKLOG = 2048
+DENIED = "websocket.http.response.body"
 
 
 class FragmentingWebSocket(WebSocketsSansIOProtocol):
@@ -52,6 +53,9 @@ class FragmentingWebSocket(WebSocketsSansIOProtocol):
         short = text is None or (len(text) <= FRAME_BYTES and not more and not self._in_parts)
         if text is None or short or not self._is_open:
             await super().send(message)
+            if message["type"] == DENIED and not message.get("more_body", False):
+                # An answer, too; uvicorn would log an application that gave none.
+                self.handshake_complete = True
             return
         content = text.encode()
         for start in range(0, max(1, len(content)), FRAME_BYTES):

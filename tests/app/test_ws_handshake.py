@@ -115,6 +115,13 @@ def test_an_upgrade_is_refused_in_the_order_and_the_words_of_the_reference(share
             assert text == expected[1]
 
 
+def test_a_refusal_is_no_error_of_the_service(single, caplog):
+    assert refused(single, "/nowhere/pull") == (404, "")
+    with single.http() as http:
+        http.get("/info")  # the server has been at the refusal's end by now
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+
 def test_refusals_are_plain_documents_of_one_message(shared):
     assert refused(shared, "/bob/x/push") == (401, '{"message":"Unauthenticated"}')
     assert refused(shared, "/alice/shown/pull", **{"x-odf-smtp-version": "2"}) == (
