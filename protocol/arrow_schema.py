@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from .errors import BadInput
 from .metadata import schema as odf
 from .metadata.schema import DataField, DataSchema, DataType, TimeUnit
 
+KNOWN_SCHEMAS = 64
+"""Schemas that are remembered: every batch of a dataset asks for the same one."""
 MAX_NESTING = 64
 """Deepest nesting of types that is converted."""
 MAX_RAW_SCHEMA_BYTES = 16 << 20
@@ -51,6 +54,7 @@ class MalformedArrowSchema(UnsupportedSchema):
 # --- ODF to Arrow ---------------------------------------------------------------------------
 
 
+@lru_cache(KNOWN_SCHEMAS)
 def to_arrow(schema: DataSchema) -> pa.Schema:
     """Arrow schema of the same columns. Raises `UnsupportedSchema`."""
     return pa.schema([_arrow_field(field, 0) for field in schema.fields])

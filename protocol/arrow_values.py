@@ -10,6 +10,7 @@ Source: ODF "Logical hash", values.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     Bits = npt.NDArray[np.bool_]
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 WIDE_BYTES = 1 << 30
 """From this many bytes on, offsets of a window need 64 bits."""
+KNOWN_TYPES = 256
 FEW_VALUES = 32
 """So many texts are laid out one by one sooner than all at once."""
 COUNT_BYTES = 8
@@ -64,18 +68,29 @@ def stream(array: Any, valid: Bits | None) -> Any:
 
     `valid` stands in for the array's own bitmap; nothing means that no value is null.
     """
-    array_type = array.type
+    return _layout(array.type)(array, valid)
+
+
+@lru_cache(KNOWN_TYPES)
+def _layout(array_type: Any) -> Callable[[Any, Bits | None], Any]:
+    """How values of a type are laid out."""
     if types.is_boolean(array_type):
-        return _booleans(array, valid)
+        return _booleans
     if is_list(array_type):
-        items = _items(array)
-        return _framed(*_bounds(array, items), stream(items, validity(items)), valid)
-    if is_binary(array_type) or is_text(array_type):
-        offsets, data = text_buffers(array)
-        if len(array) <= FEW_VALUES:
-            return _framed_one_by_one(offsets, data, valid)
-        return _framed(np.diff(offsets), offsets, data, valid)
-    return _numbers(array, valid)
+        return _list_stream
+    return _texts if is_binary(array_type) or is_text(array_type) else _numbers
+
+
+def _list_stream(array: Any, valid: Bits | None) -> Any:
+    items = _items(array)
+    return _framed(*_bounds(array, items), stream(items, validity(items)), valid)
+
+
+def _texts(array: Any, valid: Bits | None) -> Any:
+    offsets, data = text_buffers(array)
+    if len(array) <= FEW_VALUES:
+        return _framed_one_by_one(offsets, data, valid)
+    return _framed(np.diff(offsets), offsets, data, valid)
 
 
 def _sizes(array: Any, valid: Bits | None) -> Sizes | int:

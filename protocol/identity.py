@@ -77,6 +77,12 @@ class DatasetId(_Value):
             raise MalformedDid(f"an ed25519 key has {KEY_BYTES} bytes, not {len(key)}")
         object.__setattr__(self, "key", key)
 
+    def __eq__(self, other: object) -> bool:  # asked all the time
+        return self.key == other.key if type(other) is DatasetId else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
     @classmethod
     def parse(cls, text: str) -> DatasetId:
         """From `did:odf:<multibase>`. Raises `MalformedDid` or `MalformedMultibase`."""

@@ -168,6 +168,9 @@ class DatasetRegistry(Protocol):
     def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
         """Those of the datasets that are here."""
 
+    def find_named(
+        self, wanted: Collection[DatasetAlias]
+    ) -> Mapping[DatasetAlias, DatasetEntry]: ...
     def page(
         self, *, account: str | None = None, after: str | None = None, limit: int = 100
     ) -> Sequence[DatasetEntry]:
@@ -370,6 +373,9 @@ class MirrorStore(Protocol):
 
     def put(self, mirror: Mirror) -> None: ...
     def find(self, dataset: DatasetId) -> Mirror | None: ...
+    def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        """Those of the datasets that are mirrors."""
+
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None: ...
     def remove(self, dataset: DatasetId) -> None:
         """From now on the dataset is one like others."""

@@ -65,8 +65,12 @@ def look_at_moves(node: Node) -> Sequence[HeadMoved]:
     when = _after(node.clock(), node.settings.follow_debounce_s)
     due, resumed = dict[DatasetId, Instant](), set[DatasetId]()
     spans = _spans(moves)
+    entries = node.stores.registry.find_all([last.dataset for _, last in spans])
     for first, last in spans:
-        if _definition_changed(node, first, last):
+        entry = entries.get(last.dataset)
+        if entry is None or entry.kind is not DatasetKind.Derivative:
+            continue
+        if _definition_changed(node, Dataset(entry, node.stores), first, last):
             due[last.dataset] = when
             resumed.add(last.dataset)
     with node.stores.reading_once():
@@ -86,15 +90,12 @@ def _spans(moves: Sequence[HeadMoved]) -> list[tuple[HeadMoved, HeadMoved]]:
     return list(spans.values())
 
 
-def _definition_changed(node: Node, first: HeadMoved, last: HeadMoved) -> bool:
+def _definition_changed(node: Node, dataset: Dataset, first: HeadMoved, last: HeadMoved) -> bool:
     """Whether a derivative has another transform than before; its inputs are remembered then.
 
     One dataset that cannot be read does not keep the others from being followed.
     """
     try:
-        dataset = node.stores.dataset(DatasetRef(id=last.dataset))
-        if dataset.entry.kind is not DatasetKind.Derivative:
-            return False
         if changed := _has_new_transform(dataset, first.old, last.new):
             remember_inputs(node.stores, last.dataset)
     except DatasetNotFound:  # forgotten meanwhile

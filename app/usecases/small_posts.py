@@ -14,21 +14,21 @@ from functools import cache
 from typing import ParamSpec, TypeVar
 
 from protocol.errors import NodeError
-from protocol.identity import DatasetId, DatasetRef
+from protocol.identity import DatasetAlias, DatasetId
 from protocol.multihash import Multihash
 from storage.context import add_facts
 from storage.dataset import Dataset
 from storage.values import AccountId, DatasetEntry, JobSpec
 
-from ..auth.access import Action, DatasetHidden, address, authorize
+from ..auth.access import Action, DatasetHidden, IsRemote, address, authorize
 from ..auth.actors import Actor
 from ..wiring import Node
 from .ingest import IngestRequest, Posted, check_source, spec_of
-from .remote_only import refuse_mirror
 
 P = ParamSpec("P")
 T = TypeVar("T")
-KEPT_S = 1.0
+KEPT_S = 10.0
+"""Finding out reads the chain, which moves with every post."""
 MAX_DATASETS = 4096
 
 
@@ -46,7 +46,7 @@ class SmallPost:
 
 
 class SmallPosts:
-    """Takes them, and remembers for a second which datasets do.
+    """Takes them, and remembers for some seconds which datasets do.
 
     Only that a dataset takes posts is remembered, so nobody is refused by what is old; a post to
     a source that went meanwhile is refused by the worker.
@@ -59,7 +59,7 @@ class SmallPosts:
     def take(self, posts: Sequence[SmallPost]) -> list[Posted | Exception]:
         """Queue each behind others of the same dataset; its job, or what `post` would raise."""
         with self._node.stores.reading_once():
-            look = _Look(self._node, self._trouble)
+            look = _Look(self._node, posts, self._trouble)
             places = [_tried(look.place, post) for post in posts]
         specs = [
             place if isinstance(place, Exception) else _tried(self._spec, post, *place)
@@ -95,26 +95,37 @@ class SmallPosts:
 
 
 class _Look:
-    """One look into the index, at each thing once."""
+    """One look into the index for all posts: at each thing once, at all of a kind together."""
 
-    def __init__(self, node: Node, trouble: Callable[[DatasetEntry], NodeError | None]) -> None:
-        self._node = node
-        self._entry = cache(lambda alias: node.stores.registry.find(DatasetRef(alias=alias)))
+    def __init__(
+        self,
+        node: Node,
+        posts: Sequence[SmallPost],
+        trouble: Callable[[DatasetEntry], NodeError | None],
+    ) -> None:
+        self._tenancy = node.settings.tenancy
         self._trouble = cache(trouble)
-        self._mirror = cache(lambda entry: _tried(refuse_mirror, node, entry))
+        named = {alias for post in posts if isinstance(alias := self._alias(post), DatasetAlias)}
+        self._entries = node.stores.registry.find_named(named)
+        self._mirrors = node.stores.mirrors.among({each.id for each in self._entries.values()})
 
     def place(self, post: SmallPost) -> tuple[DatasetEntry, NodeError | None]:
         """Where a post goes that is let in, and why nothing may go there all the same."""
-        tenancy = self._node.settings.tenancy
-        entry: DatasetEntry | None = self._entry(address(tenancy, post.account, post.name))
+        alias = self._alias(post)
+        if isinstance(alias, Exception):
+            raise alias
+        entry = self._entries.get(alias)
         if entry is not None:
             post.work.run(add_facts, dataset=str(entry.id))
-        entry = authorize(post.actor, entry, Action.WRITE, tenancy)
+        entry = authorize(post.actor, entry, Action.WRITE, self._tenancy)
         if entry is None:  # only a creating push may have none
             raise DatasetHidden
-        if isinstance(refusal := self._mirror(entry), Exception):
-            raise refusal
+        if entry.id in self._mirrors:
+            raise IsRemote
         return entry, self._trouble(entry)
+
+    def _alias(self, post: SmallPost) -> DatasetAlias | Exception:
+        return _tried(address, self._tenancy, post.account, post.name)
 
 
 def _tried(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T | Exception:

@@ -91,6 +91,11 @@ class MemoryDatasetRegistry:
             entries = self._tables.entries
             return {dataset: entries[dataset] for dataset in wanted if dataset in entries}
 
+    def find_named(self, wanted: Collection[DatasetAlias]) -> Mapping[DatasetAlias, DatasetEntry]:
+        with self._tables.lock:
+            found = {alias: self._by_alias(alias) for alias in wanted}
+        return {alias: entry for alias, entry in found.items() if entry is not None}
+
     def page(
         self, *, account: str | None = None, after: str | None = None, limit: int = 100
     ) -> Sequence[DatasetEntry]:

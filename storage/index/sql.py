@@ -30,6 +30,9 @@ from .sql_moves import move_heads
 _BY_ID = sa.select(datasets).where(datasets.c.id == sa.bindparam("its"))
 _BY_ALIAS = sa.select(datasets).where(datasets.c.alias_folded == sa.bindparam("its"))
 _BY_IDS = sa.select(datasets).where(datasets.c.id.in_(sa.bindparam("ids", expanding=True)))
+_BY_ALIASES = sa.select(datasets).where(
+    datasets.c.alias_folded.in_(sa.bindparam("aliases", expanding=True))
+)
 _DEPENDANTS = sa.select(input_rows.c.dataset).where(input_rows.c.input == sa.bindparam("its"))
 _HEAD = sa.select(refs.c.hash).where(
     refs.c.dataset == sa.bindparam("its_dataset"), refs.c.name == sa.bindparam("its_name")
@@ -79,6 +82,13 @@ class SqlDatasetRegistry:
         with reading(self._engine) as db:
             found = [_entry_of(row) for row in db.execute(_BY_IDS, {"ids": wanted}).mappings()]
         return {entry.id: entry for entry in found}
+
+    def find_named(self, wanted: Collection[DatasetAlias]) -> Mapping[DatasetAlias, DatasetEntry]:
+        folded = {alias: alias.folded for alias in wanted}
+        with reading(self._engine) as db:
+            rows = db.execute(_BY_ALIASES, {"aliases": list(folded.values())}).mappings()
+            found = {row["alias_folded"]: _entry_of(row) for row in rows}
+        return {alias: found[name] for alias, name in folded.items() if name in found}
 
     def page(
         self, *, account: str | None = None, after: str | None = None, limit: int = 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from protocol.identity import DatasetId
@@ -24,6 +25,10 @@ class MemoryMirrorStore:
     def find(self, dataset: DatasetId) -> Mirror | None:
         with self._tables.lock:
             return self._tables.mirrors.get(dataset)
+
+    def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        with self._tables.lock:
+            return {dataset for dataset in datasets if dataset in self._tables.mirrors}
 
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None:
         with self._tables.lock:

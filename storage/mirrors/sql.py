@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,9 @@ from ..sql.tables import datasets
 from .values import Mirror, MirrorState, MirrorStatus
 
 _OF_DATASET = sa.select(mirrors).where(mirrors.c.dataset == sa.bindparam("its_dataset"))
+_AMONG = sa.select(mirrors.c.dataset).where(
+    mirrors.c.dataset.in_(sa.bindparam("ids", expanding=True))
+)
 
 
 class SqlMirrorStore:
@@ -40,6 +44,10 @@ class SqlMirrorStore:
         with reading(self._engine) as db:
             row = db.execute(_OF_DATASET, {"its_dataset": dataset}).mappings().one_or_none()
         return None if row is None else _mirror(row)
+
+    def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        with reading(self._engine) as db:
+            return set(db.execute(_AMONG, {"ids": datasets}).scalars())
 
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None:
         change = sa.update(mirrors).where(mirrors.c.dataset == dataset)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -28,12 +28,11 @@ def write_together(root: Path, wanted: Sequence[NamedContent], *, durable: bool)
     Raises:
         StorageFull, StorageReadOnly, FolderRemoved, OSError: some may have appeared, whole.
     """
-    folders = list(dict.fromkeys(os.path.dirname(path) for path, _ in wanted))  # noqa: PTH120
+    folders = list(dict.fromkeys(path.rpartition("/")[0] for path, _ in wanted))
     with files.writing_to(root), ExitStack() as open_folders:
-        for folder in folders:
-            files.make_folder(Path(folder), durable=durable)
+        devices = {folder: _device(folder, durable=durable) for folder in folders}
         each = durable and len(wanted) + len(folders) <= FEW
-        systems = _file_systems(folders, open_folders) if durable and not each else []
+        systems = _file_systems(devices, open_folders) if durable and not each else []
         pending = _written(wanted, sync=each)
         try:
             _sync_all(systems)
@@ -61,15 +60,23 @@ def _written(wanted: Iterable[NamedContent], *, sync: bool) -> list[tuple[str, s
     return pending
 
 
-def _file_systems(folders: Iterable[str], kept_open: ExitStack) -> list[tuple[int, str]]:
+def _device(folder: str, *, durable: bool) -> int:
+    """The file system a folder is on. One that is absent is made."""
+    try:
+        return os.stat(folder).st_dev  # noqa: PTH116 - as above
+    except FileNotFoundError:
+        files.make_folder(Path(folder), durable=durable)
+        return os.stat(folder).st_dev  # noqa: PTH116
+
+
+def _file_systems(devices: Mapping[str, int], kept_open: ExitStack) -> list[tuple[int, str]]:
     """A handle of each file system the folders are on, and its name.
 
     They are opened before the first file is written: a sync through one is told of every error
     since then.
     """
     found: dict[int, tuple[int, str]] = {}
-    for folder in folders:
-        device = os.stat(folder).st_dev  # noqa: PTH116 - as above
+    for folder, device in devices.items():
         if device not in found:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             kept_open.callback(os.close, handle)

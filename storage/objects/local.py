@@ -6,6 +6,7 @@ Offers no transfer URLs: bytes go through the node.
 from __future__ import annotations
 
 import builtins
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -78,11 +79,8 @@ class LocalObjectStore:
     def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
         for key, content in objects:
             files.check(key.hash, Multihash.of(content))
-        new = [
-            (self._name(key), content)
-            for key, content in objects
-            if files.renew(self.path(key)) is None
-        ]
+        named = [(self._name(key), content) for key, content in objects]
+        new = [each for each in named if not _renewed(each[0])]
         write_together(self.root, new, durable=self._durable)
 
     def staged(self, place: str) -> StagedFiles:
@@ -180,6 +178,12 @@ class LocalObjectStore:
             for folder in folders
             if folder.is_dir()
         )
+
+
+def _renewed(name: str) -> bool:
+    """Whether there is such a file; it is young again then."""
+    # mostly there is none, and a Path costs more than the look
+    return os.path.exists(name) and files.renew(Path(name)) is not None  # noqa: PTH110
 
 
 def _object(key: ObjectKey, found: files.FileInfo | None) -> ObjectInfo | None:

@@ -31,6 +31,13 @@ class MirrorStoreContract:
         assert stores.mirrors.find(made.dataset) == made
         assert made.status.state is MirrorState.NEW
 
+    def test_of_several_datasets_it_is_told_which_are_mirrors(self, stores: Stores) -> None:
+        made, other = mirror(dataset(stores)), dataset(stores, "other")
+        stores.mirrors.put(made)
+        wanted = [made.dataset, other, some_id("nobody")]
+        assert set(stores.mirrors.among(wanted)) == {made.dataset}
+        assert not stores.mirrors.among([])
+
     def test_a_mirror_put_again_is_replaced(self, stores: Stores) -> None:
         made = mirror(dataset(stores))
         stores.mirrors.put(made)

@@ -35,6 +35,9 @@ class RegistryContract:
         wanted = [first.id, some_id("nobody"), second.id]
         assert index.registry.find_all(wanted) == {first.id: first, second.id: second}
         assert index.registry.find_all([]) == {}
+        asked = [DatasetAlias.parse(name) for name in ("kamu/ONE", "kamu/none", "KAMU/two")]
+        assert index.registry.find_named(asked) == {asked[0]: first, asked[2]: second}
+        assert index.registry.find_named([]) == {}
 
     def test_creation_brings_entry_blocks_and_head_together(self, index: Index) -> None:
         created = entry()
