@@ -324,3 +324,13 @@ def test_a_cut_may_be_later_or_earlier_than_a_column_can_say(unit: str) -> None:
     batch = pa.record_batch({"event_time": when})
     for moment, left in (("9999-12-31", 2), ("0001-01-01", 0)):
         assert within(batch, Vocab(), Cut(event_time=at(moment))).num_rows == left
+
+
+@pytest.mark.parametrize(
+    "kind", [*(pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us", "ns")), pa.date32()], ids=str
+)
+def test_a_cut_takes_its_own_moment_and_nothing_after_it_in_any_unit(kind: pa.DataType) -> None:
+    days = pa.array([18000, 18001, 18002], pa.int32()).cast(pa.date32())
+    batch = pa.RecordBatch.from_pydict({"event_time": days.cast(kind)})
+    cut = Cut(event_time=Instant.parse("2019-04-15T00:00:00Z"))
+    assert within(batch, Vocab(), cut).column(0).to_pylist() == batch.column(0).to_pylist()[:2]
