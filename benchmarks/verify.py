@@ -61,7 +61,7 @@ Settings = dict[str, Any]
 def rows(start: int, count: int) -> pa.Table:
     rng = np.random.default_rng(start)
     when = pa.array(np.full(count, 1_700_000_000_000 + start), pa.timestamp("ms", "UTC"))
-    names = pa.array([f"station {n:05}" for n in range(5000)])
+    names = pa.array([f"station {n * n}" for n in range(5000)])  # of 9 to 16 characters
     return pa.table(
         {
             "offset": pa.array(np.arange(start, start + count)),

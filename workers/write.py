@@ -183,11 +183,12 @@ def described(path: Path, start: int) -> DataSlice:
     """Hashes, size and offsets from `start`, read from the file as it lies there."""
     size = path.stat().st_size
     small = size < SMALL_BYTES
-    with pq.ParquetFile(path) as file, nullcontext(in_order) if small else threaded() as run:
-        reopen = None if small else partial(_reopened, path)
-        logical = digest_of(file, run=run, reopen=reopen).finish()
-        rows = file.metadata.num_rows
-    return _data_slice(logical, file_hash(path), start, rows, size)
+    with pa.memory_map(str(path)) as mapped, nullcontext(in_order) if small else threaded() as run:
+        content = mapped.read_buffer()
+        file = pq.ParquetFile(content)
+        reopen = None if small else partial(_reopened, content)
+        logical = digest_of(file, run=run, reopen=reopen, content=content).finish()
+    return _data_slice(logical, file_hash(path), start, file.metadata.num_rows, size)
 
 
 def described_small(content: pa.Buffer, batches: Sequence[pa.RecordBatch], start: int) -> DataSlice:
@@ -224,8 +225,8 @@ def _data_slice(
     )
 
 
-def _reopened(path: Path, dictionaries: Sequence[str]) -> pq.ParquetFile:
-    return pq.ParquetFile(path, read_dictionary=dictionaries)
+def _reopened(content: pa.Buffer, dictionaries: Sequence[str]) -> pq.ParquetFile:
+    return pq.ParquetFile(content, read_dictionary=dictionaries)
 
 
 def file_hash(path: Path) -> Multihash:
