@@ -77,7 +77,10 @@ def _serve(
 
         session = start_spark(
             SparkOptions(
-                master=settings.spark_master, memory=settings.spark_driver_memory, scratch=scratch
+                master=settings.spark_master,
+                memory=settings.spark_driver_memory,
+                scratch=scratch,
+                log_format=settings.log_format,
             )
         )
     made = IN_PROCESS[name](settings, session)

@@ -39,6 +39,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         memory=settings.spark_driver_memory,
         scratch=scratch,
         exchange=_exchange(settings),
+        log_format=settings.log_format,
     )
     session = SparkWhenNeeded(options)
     if not options.is_local:

@@ -39,12 +39,26 @@ JAVA_CACHE = Path(tempfile.gettempdir()) / "odf-node"
 QUIET = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+# Of the level of the root, else Spark prints which of the two it takes.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
 """
+LAYOUTS = {
+    "text": """
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
+""",
+    "json": """
+appender.stderr.layout.alwaysWriteExceptions = false
+appender.stderr.layout.pattern = {"time": "%d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC}+00:00", \
+"level": "%level{lowerCase=true}", "logger": "%c", "message": "%enc{%m}{JSON}", \
+"exception": "%enc{%xEx}{JSON}"}%n
+""",
+}
+"""Lines of the JVM, in the forms the worker's own have."""
 FIXED_SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -82,6 +96,7 @@ class SparkOptions:
     shuffle_partitions: int = 4
     exchange: str | None = None
     """URL of the bucket through which executors elsewhere read and write; None: they are here."""
+    log_format: str = "text"
 
     @property
     def is_local(self) -> bool:
@@ -167,7 +182,7 @@ def _prepare_environment(options: SparkOptions, scratch: Path) -> None:
     if options.is_local:  # else executors have to reach this process
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logging_file = scratch / "log4j2.properties"
-    logging_file.write_text(QUIET.strip() + "\n")
+    logging_file.write_text(QUIET.strip() + LAYOUTS[options.log_format])
     flags = [f"-Dlog4j2.configurationFile=file:{logging_file}", f"-Djava.io.tmpdir={scratch}"]
     flags += SAME_EVERYWHERE_FLAGS
     if options.is_local:

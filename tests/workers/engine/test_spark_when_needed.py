@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest import mock
 
 import pytest
@@ -78,3 +80,14 @@ def test_that_there_is_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(spark, "java_home", mock.Mock(side_effect=JavaNotFound("no Java")))
     with pytest.raises(JavaNotFound):
         spark.SparkWhenNeeded(spark.SparkOptions())
+
+
+def test_the_jvm_logs_in_every_form_the_worker_does() -> None:
+    from workers.engine.spark import LAYOUTS
+    from workers.settings import WorkerSettings
+
+    forms = get_args(WorkerSettings.model_fields["log_format"].annotation)
+    assert set(LAYOUTS) == set(forms)
+    (pattern,) = re.findall("layout.pattern = (.*)", LAYOUTS["json"].replace("\\\n", ""))
+    shown = re.sub(r"%(enc\{%\w+\})?\w*(\{[^}]*\})*", "", pattern)
+    assert set(json.loads(shown)) == {"time", "level", "logger", "message", "exception"}
