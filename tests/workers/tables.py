@@ -36,12 +36,29 @@ def arrow_type(text: str) -> pa.DataType:
     if match := re.fullmatch(r"timestamp\[(\w+)(?:,(\w+))?\]", text):
         return pa.timestamp(match[1], match[2])
     if match := re.fullmatch(r"decimal\((\d+),(\d+)\)", text):
-        return pa.decimal128(int(match[1]), int(match[2]))
+        precision, scale = int(match[1]), int(match[2])
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
     if match := re.fullmatch(r"list<(.*)>", text):
-        inner = match[1]
-        field = pa.field("item", arrow_type(inner.removesuffix("?")), inner.endswith("?"))
-        return pa.list_(field)
+        return pa.list_(_nested("item", match[1]))
+    if match := re.fullmatch(r"struct<(.*)>", text):
+        return pa.struct([_nested(*member.split(":", 1)) for member in _members(match[1])])
     raise AssertionError(f"unknown type {text}")
+
+
+def _nested(name: str, text: str) -> pa.Field:
+    return pa.field(name, arrow_type(text.removesuffix("?")), text.endswith("?"))
+
+
+def _members(text: str) -> list[str]:
+    """Split at the commas that stand in no brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "<([") - (letter in ">)]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def type_text(wanted: pa.DataType) -> str:
@@ -53,9 +70,15 @@ def type_text(wanted: pa.DataType) -> str:
     if pa.types.is_decimal(wanted):
         return f"decimal({wanted.precision},{wanted.scale})"
     if pa.types.is_list(wanted):
-        item = wanted.value_field
-        return f"list<{type_text(item.type)}{'?' if item.nullable else ''}>"
+        return f"list<{_nested_text(wanted.value_field)}>"
+    if pa.types.is_struct(wanted):
+        members = [wanted.field(at) for at in range(wanted.num_fields)]
+        return f"struct<{','.join(f'{each.name}:{_nested_text(each)}' for each in members)}>"
     return str(wanted)
+
+
+def _nested_text(field: pa.Field) -> str:
+    return type_text(field.type) + ("?" if field.nullable else "")
 
 
 def schema_rows(schema: pa.Schema) -> list[dict[str, Any]]:
@@ -75,6 +98,8 @@ def plain(value: Any) -> Any:
             return str(value)
         case list():
             return [plain(item) for item in value]
+        case dict():
+            return {name: plain(member) for name, member in value.items()}
         case _:
             return value
 
@@ -84,6 +109,10 @@ def rows_of(table: pa.Table) -> list[list[Any]]:
 
 
 def value_from(value: Any, wanted: pa.DataType) -> Any:
+    if value is not None and pa.types.is_list(wanted):
+        return [value_from(item, wanted.value_type) for item in value]
+    if value is not None and pa.types.is_struct(wanted):
+        return {name: value_from(part, wanted.field(name).type) for name, part in value.items()}
     if value is not None and pa.types.is_timestamp(wanted):
         return datetime.fromisoformat(value)
     if value is not None and pa.types.is_date(wanted):

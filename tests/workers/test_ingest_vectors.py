@@ -20,8 +20,10 @@ from protocol.chain.author import author
 from protocol.chain.snapshot import normalize_event
 from protocol.chain.state import EMPTY, ChainState
 from protocol.codec.manifests import from_data, to_data
+from protocol.errors import BadInput
 from protocol.identity import DatasetAlias, DatasetId
 from protocol.instant import Instant
+from protocol.linked import SUMMARY_KEY
 from protocol.metadata.data import SourceState
 from protocol.metadata.events import (
     AddData,
@@ -55,13 +57,23 @@ ID = DatasetId(bytes(32))
 
 
 def errors() -> dict[str, type[Exception] | tuple[type[Exception], ...]]:
+    from storage.linked import DanglingReference, InvalidValue
     from workers.conform import UnexpectedNulls
+    from workers.merge.columns import CannotMerge
     from workers.plan.ingest import SourceNotFound
     from workers.readers.frame import BadInputSchema, BadRow
+    from workers.readers.read import UnsupportedMediaType
+    from workers.slice_schema import IncompatibleSchema
 
     return {
         "ExecutionError": (UnexpectedNulls, BadRow),
+        "BadInput": BadInput,
         "BadInputSchema": BadInputSchema,
+        "IncompatibleSchema": IncompatibleSchema,
+        "MergeError": CannotMerge,
+        "InvalidValue": InvalidValue,
+        "DanglingReference": DanglingReference,
+        "UnsupportedMediaType": UnsupportedMediaType,
         "SourceNotFound": SourceNotFound,
         "RefCASFailed": RefConflict,
     }
@@ -101,6 +113,8 @@ class Runner:
             events.append(from_data({"kind": "SetVocab", **given["vocab"]}, SetVocab))
         if given["mode"] == "push" and "source" in given:
             events.append(source_of(given["source"]))
+        sources = given.get("sources", [])
+        events += [source_of(source, source["source_name"]) for source in sources]
         polling = given.get("polling_source")
         if given["mode"] == "poll":
             polling = given.get("source")
@@ -115,6 +129,10 @@ class Runner:
             visibility=Visibility.PUBLIC,
             created_at=BEGIN,
         )
+        for text in given.get("objects", []):
+            content = text.encode()
+            key = ObjectKey(ID, ObjectKind.DATA, Multihash.of(content))
+            self.stores.objects.put(key, [content])
         return self.stores.create_dataset(entry, blocks)
 
     def _polling(self, source: dict[str, Any]) -> MetadataEvent:
@@ -204,9 +222,9 @@ class Runner:
             return pq.read_table(stream)
 
 
-def source_of(given: dict[str, Any]) -> AddPushSource:
+def source_of(given: dict[str, Any], name: str = "default") -> AddPushSource:
     parts = {key: given[key] for key in ("read", "preprocess", "merge") if key in given}
-    event = from_data({"kind": "AddPushSource", "sourceName": "default", **parts}, AddPushSource)
+    event = from_data({"kind": "AddPushSource", "sourceName": name, **parts}, AddPushSource)
     normal = normalize_event(event, lambda _: None)
     assert isinstance(normal, AddPushSource)
     return normal
@@ -278,3 +296,6 @@ def check_event(event: AddData, expect: dict[str, Any]) -> None:
     interval = event.new_data.offset_interval if event.new_data else None
     found = {"offset_interval": [interval.start, interval.end]} if interval else None
     assert found == expect["new_data"]
+    if "linked_objects" in expect:
+        told = event.extra.value.get(SUMMARY_KEY) if event.extra else None
+        assert told == expect["linked_objects"]

@@ -16,14 +16,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-_TYPES = {"op": pa.int32(), "city": pa.string(), "zone": pa.string(), "updated_at": pa.string()}
 
 
-def frame(spark: SparkSession, table: dict[str, Any], *, numbered: bool) -> DataFrame:
+def texts_of(given: dict[str, Any]) -> set[str]:
+    """Columns that hold text in either table; the format declares no types."""
+    return {
+        name
+        for table in (given.get("prev"), given.get("new"))
+        for row in (table["rows"] if table else ())
+        for name, value in zip(table["columns"], row, strict=True)
+        if isinstance(value, str)
+    }
+
+
+def frame(
+    spark: SparkSession, table: dict[str, Any], texts: set[str], *, numbered: bool
+) -> DataFrame:
     from workers.merge.columns import POSITION
 
+    types = {"op": pa.int32(), **dict.fromkeys(texts, pa.string())}
     columns = {
-        name: pa.array([row[at] for row in table["rows"]], _TYPES.get(name, pa.int64()))
+        name: pa.array([row[at] for row in table["rows"]], types.get(name, pa.int64()))
         for at, name in enumerate(table["columns"])
     }
     if numbered:
@@ -50,13 +63,14 @@ def check(case: dict[str, Any], spark: SparkSession) -> None:
     given = case["given"]
     strategy: MergeStrategy = from_data(given["strategy"], MergeStrategy)
     merging = merging_of(strategy, Vocab(event_time_column=given["vocab"]["event_time"]))
-    prev = frame(spark, given["prev"], numbered=False) if given["prev"] else None
+    texts = texts_of(given)
+    prev = frame(spark, given["prev"], texts, numbered=False) if given["prev"] else None
     if given["operation"] == "project":
         assert prev is not None
         result = project(merging, prev)
     else:
         rule = MERGE[type(strategy)]
-        result = rule.merge(merging, prev, frame(spark, given["new"], numbered=True))
+        result = rule.merge(merging, prev, frame(spark, given["new"], texts, numbered=True))
         result = result.orderBy(*[col(name).asc_nulls_first() for name in rule.order(merging)])
     table = result.toArrow()
     if PROBLEM in table.column_names:
@@ -66,6 +80,6 @@ def check(case: dict[str, Any], spark: SparkSession) -> None:
     rows = tables.rows_of(table.select(expect["columns"]))
     wanted = expect["rows"]
     if case["expect"].get("ordered") is False:
-        rows, wanted = sorted(rows), sorted(wanted)
+        rows, wanted = sorted(rows, key=str), sorted(wanted, key=str)
     assert rows == wanted
     assert [n for n in result.columns if not n.startswith("odf ")] == expect["columns"]

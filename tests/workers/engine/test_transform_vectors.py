@@ -32,7 +32,12 @@ def portable(case: dict[str, Any], engine: str) -> bool:
 
 
 def vocabulary(given: dict[str, str]) -> DatasetVocabulary:
-    names = {"eventTimeColumn": "event_time_column"}
+    names = {
+        "offsetColumn": "offset_column",
+        "operationTypeColumn": "operation_type_column",
+        "systemTimeColumn": "system_time_column",
+        "eventTimeColumn": "event_time_column",
+    }
     return DatasetVocabulary(**{names[key]: name for key, name in given.items()})
 
 
@@ -90,7 +95,7 @@ def check_rows(expect: dict[str, Any], found: pa.Table, interval: OffsetInterval
     if expect.get("ordered", True):
         assert rows == wanted["rows"]
     else:
-        assert sorted(rows) == sorted(wanted["rows"])
+        assert sorted(rows, key=str) == sorted(wanted["rows"], key=str)
 
 
 @pytest.mark.spark
