@@ -162,12 +162,18 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         redoc_url=None,
     )
     api.state.node = node
+    _add_routes(api, PREFIX[node.settings.tenancy])
+    for kind, handler in _HANDLERS.items():
+        api.add_exception_handler(kind, handler)
+    return api
+
+
+def _add_routes(api: FastAPI, prefix: str) -> None:
     for part in OWN_PARTS:
         api.include_router(part.router, dependencies=KNOWN_PARAMETERS)
     for part in PEERS_PARTS:
         api.include_router(part.router)
     transfers, routes = APIRouter(), APIRouter(dependencies=KNOWN_PARAMETERS)
-    prefix = PREFIX[node.settings.tenancy]
     add_transfer_routes(transfers, prefix)
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
@@ -185,9 +191,6 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     add_file_routes(routes, prefix)
     api.include_router(transfers)
     api.include_router(routes)
-    for kind, handler in _HANDLERS.items():
-        api.add_exception_handler(kind, handler)
-    return api
 
 
 def _first_words() -> frozenset[str]:
