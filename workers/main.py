@@ -49,8 +49,9 @@ P = TypeVar("P")
 
 TOGETHER = {ingest_job.KIND: 128}
 """Jobs of one dataset that are run together, by kind."""
-DATASETS_AT_ONCE = 32
-"""Datasets whose small posts are taken together."""
+DATASETS_AT_ONCE = 16
+"""Datasets whose small posts are taken together. The service answers those while the worker is
+at others that wait; were all of them taken at once, each would wait for the other's part."""
 MAX_ATTEMPTS = 5
 """A job that took down so many workers, or as often met a part of the node that was away, is
 given up."""

@@ -13,6 +13,8 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from protocol.arrow_values import text_buffers
+
 MAP_BYTES = 64
 """What a map is taken for; its entries are not looked at."""
 _VARIABLE = (
@@ -72,6 +74,9 @@ def _weight(array: pa.Array) -> int:
         return MAP_BYTES * len(array)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return 4 * len(array) + _weight(array.flatten())
+    if len(array) and array.null_count == 0:  # no bytes lie between the values
+        offsets, _ = text_buffers(array)
+        return 4 * len(array) + int(offsets[-1] - offsets[0])
     return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
 
 

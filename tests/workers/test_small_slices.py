@@ -14,6 +14,7 @@ import pytest
 
 from protocol.chain.state import Vocab
 from protocol.instant import Instant
+from workers.pieces import weight
 from workers.slice_schema import MILLIS
 from workers.slices import Cut, write_slices
 from workers.write import (
@@ -82,6 +83,16 @@ def test_rows_are_hashed_as_they_are_only_where_the_file_gives_the_same_ones(kin
     if is_read_as_written(schema):
         file = pq.ParquetFile(io.BytesIO(write_small([rows_of(kind)], schema).to_pybytes()))
         assert file.schema_arrow.types == schema.types
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_rows_weigh_the_same_wherever_their_values_lie(kind: str) -> None:
+    rows = rows_of(kind)
+    for start, count in ((0, 3), (1, 2), (0, 1), (3, 0)):
+        part = rows.slice(start, count)
+        alone = pa.RecordBatch.from_pylist(part.to_pylist(), schema=rows.schema)
+        assert weight(part) == weight(alone)
+    assert weight(rows) == sum(weight(rows.slice(at, 1)) for at in range(3))
 
 
 @pytest.mark.parametrize(("cut", "in_memory"), [(Cut(), True), (Cut(rows=2), False)])

@@ -99,7 +99,11 @@ def join(parts: Sequence[Part], bench: Bench, folder: Path) -> tuple[IngestPlan,
     """All the parts, which were planned on the same head, as one batch."""
     first = parts[0].plan
     plan = replace(first, system_time=max(part.plan.system_time for part in parts))
-    rows = pa.concat_tables([part.rows for part in parts]).combine_chunks().to_batches()
+    rows = (
+        parts[0].rows.to_batches()
+        if len(parts) == 1
+        else pa.concat_tables([part.rows for part in parts]).combine_chunks().to_batches()
+    )
     slices = write_slices(iter(rows), slice_plan(plan, _schema(plan)), folder, bench.cut)
     extras = Extras(source_state=plan.source_state)
     events = data_events(plan, slices, extras, links=[None] * len(slices))
