@@ -44,6 +44,7 @@ from protocol.arrow_digest import CACHE_WINDOW_ROWS
 from protocol.arrow_schema import from_arrow
 from protocol.arrow_values import stream, validity
 from protocol.metadata.events import SetDataSchema
+from protocol.plain_pages import Laid
 from storage.objects.folder import FolderObjects
 from storage.values import ObjectKind
 from storage.verify.run import FolderSource, verify_chain
@@ -158,7 +159,8 @@ def parts(settings: Settings) -> None:
     def laid_out(column: Column) -> None:
         coded = Coded(CACHE_WINDOW_ROWS)
         for values in held[column]:
-            coded.stream(values) if column.coded else stream(values, validity(values))
+            if not isinstance(values, Laid):  # that was part of reading it
+                coded.stream(values) if column.coded else stream(values, validity(values))
 
     works: dict[str, Callable[[], object]] = {
         "hashing the file": lambda: hashlib.sha3_256(content).digest(),

@@ -55,8 +55,6 @@ def _of_any_length(content: Bytes, count: int) -> Any | None:
     zeros = content[2:-1] | content[3:]
     zeros |= content[1:-2]
     marks = np.equal(zeros, 0, out=zeros.view(np.bool_))
-    if np.count_nonzero(marks) != count:
-        return None
     for find in (_one_a_word, np.flatnonzero):
         starts: Places = find(marks)
         if len(starts) == count and _follow_each_other(starts, content):
@@ -68,17 +66,21 @@ def _of_any_length(content: Bytes, count: int) -> Any | None:
 
 
 def _one_a_word(marks: Marks) -> Places:
-    """Places of the marks, if no eight bytes have two: three times as fast as where they may."""
-    whole = len(marks) // 8 * 8
-    words = marks[:whole].view(np.uint64)
-    at = np.flatnonzero(words != 0)
-    byte = (words[at] * _BYTE_OF_WORD) >> np.uint64(56)
-    rest = np.flatnonzero(marks[whole:]) + whole
-    return np.concatenate((at * 8 + byte.astype(np.int64), rest))
+    """Places of the marks, if no eight bytes have two: faster than where they may."""
+    words = marks[: len(marks) // 8 * 8].view(np.uint64)
+    places = np.flatnonzero(words != 0)
+    byte = words[places]
+    byte *= _BYTE_OF_WORD
+    byte >>= 56
+    places *= 8
+    places += byte.view(np.int64)
+    rest = np.flatnonzero(marks[words.nbytes :])
+    return np.concatenate((places, rest + words.nbytes)) if len(rest) else places
 
 
 def _follow_each_other(starts: Places, content: Bytes) -> bool:
-    ends = starts + content[starts]
+    ends = content[starts].astype(np.int64)
+    ends += starts
     ends += _LENGTH_BYTES
     whole = starts[0] == 0 and ends[-1] == len(content)
     return bool(whole and (ends[:-1] == starts[1:]).all())
