@@ -146,11 +146,13 @@ class Bucket:
         """`public_endpoint`: where clients reach the server, if not where this process does."""
         self.location = location
         self.limits = limits or S3Limits()
-        self.client = _connect(location, self.limits)
-        self.swift = _swift(self.client, location, self.limits)
+        session = botocore.session.get_session()  # one: it takes as long as a client
+        self.client = _connect(session, location, self.limits)
+        self.swift = _swift(session, self.client, location, self.limits)
         self._signer = self.client
         if public_endpoint is not None:  # the host is part of what is signed
-            self._signer = _connect(replace(location, endpoint=public_endpoint), self.limits)
+            elsewhere = replace(location, endpoint=public_endpoint)
+            self._signer = _connect(session, elsewhere, self.limits)
 
     def check(self) -> None:
         """Fail early: the bucket is there and ours to use."""
@@ -264,9 +266,9 @@ class Bucket:
         return url
 
 
-def _connect(location: S3Location, limits: S3Limits) -> Any:
+def _connect(session: Any, location: S3Location, limits: S3Limits) -> Any:
     """A client; credentials and region come from where boto3 finds them."""
-    session = boto3.session.Session()
+    boto = boto3.session.Session(botocore_session=session)
     style = "auto" if location.endpoint is None else "path"
     config = Config(
         signature_version="s3v4",
@@ -278,19 +280,18 @@ def _connect(location: S3Location, limits: S3Limits) -> Any:
         tcp_keepalive=True,
     )
     try:
-        return session.client(
+        return boto.client(
             "s3",
             endpoint_url=location.endpoint,
-            region_name=session.region_name or DEFAULT_REGION,
+            region_name=boto.region_name or DEFAULT_REGION,
             config=config,
         )
     except FAILURES as error:
         translate("connect", error)
 
 
-def _swift(client: Any, location: S3Location, limits: S3Limits) -> Swift | None:
+def _swift(session: Any, client: Any, location: S3Location, limits: S3Limits) -> Swift | None:
     """The quick way to where the client goes, as the same user; None without a try to spare."""
-    session = botocore.session.get_session()
     try:
         credentials = session.get_credentials()
         if credentials is None or limits.tries < 2:

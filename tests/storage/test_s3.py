@@ -116,9 +116,11 @@ def test_strangers_in_the_bucket_are_skipped(store: S3ObjectStore, bucket: Bucke
 def test_listing_and_removal_go_on_beyond_one_page(store: S3ObjectStore, bucket: Bucket) -> None:
     folder = f"{DATASET.multibase}/data"
     hashes = [Multihash.of(str(number).encode()) for number in range(2500)]
+    swift = bucket.swift
+    assert swift is not None
 
     def put(object_hash: Multihash) -> None:
-        bucket.call("put_object", f"{folder}/{object_hash}", Body=b".")
+        assert swift.create(f"{folder}/{object_hash}", b".")
 
     with ThreadPoolExecutor(8) as pool:
         for start, end in ((0, 1001), (1001, 2500)):
