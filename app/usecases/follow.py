@@ -65,7 +65,8 @@ def look_at_moves(node: Node) -> Sequence[HeadMoved]:
     when = _after(node.clock(), node.settings.follow_debounce_s)
     due, resumed = dict[DatasetId, Instant](), set[DatasetId]()
     spans = _spans(moves)
-    entries = node.stores.registry.find_all([last.dataset for _, last in spans])
+    moved = [last.dataset for _, last in spans]
+    entries = node.stores.registry.find_all(moved)
     for first, last in spans:
         entry = entries.get(last.dataset)
         if entry is None or entry.kind is not DatasetKind.Derivative:
@@ -73,10 +74,8 @@ def look_at_moves(node: Node) -> Sequence[HeadMoved]:
         if _definition_changed(node, Dataset(entry, node.stores), first, last):
             due[last.dataset] = when
             resumed.add(last.dataset)
-    with node.stores.reading_once():
-        for _, last in spans:
-            for dependant in node.stores.registry.dependants(last.dataset):
-                due[dependant] = when
+    for dependant in node.stores.registry.dependants_of_any(moved):
+        due[dependant] = when
     store.found_moves(expected=place, place=moves[-1].number, due=due, resumed=resumed)
     return moves
 

@@ -143,6 +143,11 @@ class MemoryDatasetRegistry:
                 other for other, inputs in self._tables.inputs.items() if dataset in inputs
             )
 
+    def dependants_of_any(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        with self._tables.lock:
+            known = self._tables.inputs.items()
+            return {other for other, inputs in known if not set(datasets).isdisjoint(inputs)}
+
     def _by_alias(self, alias: DatasetAlias) -> DatasetEntry | None:
         found = (e for e in self._tables.entries.values() if e.alias.folded == alias.folded)
         return next(found, None)

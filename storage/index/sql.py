@@ -34,6 +34,9 @@ _BY_ALIASES = sa.select(datasets).where(
     datasets.c.alias_folded.in_(sa.bindparam("aliases", expanding=True))
 )
 _DEPENDANTS = sa.select(input_rows.c.dataset).where(input_rows.c.input == sa.bindparam("its"))
+_DEPENDANTS_OF = sa.select(input_rows.c.dataset).where(
+    input_rows.c.input.in_(sa.bindparam("ids", expanding=True))
+)
 _HEAD = sa.select(refs.c.hash).where(
     refs.c.dataset == sa.bindparam("its_dataset"), refs.c.name == sa.bindparam("its_name")
 )
@@ -137,6 +140,10 @@ class SqlDatasetRegistry:
     def dependants(self, dataset: DatasetId) -> Sequence[DatasetId]:
         with reading(self._engine) as db:
             return sorted(db.execute(_DEPENDANTS, {"its": dataset}).scalars())
+
+    def dependants_of_any(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        with reading(self._engine) as db:
+            return set(db.execute(_DEPENDANTS_OF, {"ids": datasets}).scalars())
 
 
 class SqlRefIndex:

@@ -155,6 +155,9 @@ class RegistryContract:
         index.registry.set_inputs(three.id, [one.id, two.id])
         assert index.registry.dependants(one.id) == sorted([two.id, three.id])
         assert index.registry.dependants(elsewhere) == [two.id]
+        either = index.registry.dependants_of_any([one.id, elsewhere, some_id("nobody")])
+        assert set(either) == {two.id, three.id}
+        assert not index.registry.dependants_of_any([])
 
     def test_inputs_are_replaced_as_a_whole_and_go_with_the_dataset(self, index: Index) -> None:
         one, two, three = register(index, "kamu/one", "kamu/two", "kamu/three")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+from typing import Any
 
 import pytest
 from chain_maker import (
@@ -399,8 +400,8 @@ def test_a_dataset_made_again_between_check_and_move_is_not_moved_onto_objects_t
     block = linked(blocks[-1], AddData(new_data=part))
     checked = dataset_module.check_objects
 
-    def check_then_remove(*given: object) -> None:
-        checked(*given)
+    def check_then_remove(*given: Any, **named: Any) -> None:
+        checked(*given, **named)
         stores.forget_dataset(ID)
         again = dataclasses.replace(entry(), created_at=Instant(entry().created_at.ns + 1))
         stores.create_dataset(again, blocks)
