@@ -26,9 +26,30 @@ _NTH, _LEAD, _TIME, _PAIRED = "odf nth", "odf lead", "odf time", "odf paired"
 ORDER = (_TIME, _LEAD, GROUP, _NTH, SIGN)
 
 
-def told(frame: DataFrame, columns: Sequence[str], *, operation: str, event_time: str) -> DataFrame:
-    """Changes as rows with operations, and the columns of `ORDER` to sort them by."""
+def told(
+    frame: DataFrame,
+    columns: Sequence[str],
+    *,
+    operation: str,
+    event_time: str,
+    only_come: bool = False,
+) -> DataFrame:
+    """Changes as rows with operations, and the columns of `ORDER` to sort them by.
+
+    Where rows `only_come`, there is nothing to pair, and equal rows need no order.
+    """
     every = [col(name) for name in columns]
+    if only_come:
+        time = col(event_time) if event_time in columns else F.lit(0)
+        return frame.select(
+            F.lit(int(Operation.APPEND)).alias(operation),
+            *every,
+            time.alias(_TIME),
+            F.struct(*every).alias(_LEAD),
+            col(GROUP),
+            F.lit(1).alias(_NTH),
+            col(SIGN),
+        )
     net = difference_of(frame.select(*every, col(GROUP), col(SIGN)))
     nth = F.row_number().over(Over.partitionBy(col(GROUP), col(SIGN)).orderBy(*every))
     together = Over.partitionBy(col(GROUP), col(_NTH))

@@ -13,7 +13,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
 from ...merge.columns import col
-from .pieces import AT, SEQ, SIGN
+from .pieces import AT, GROUP, SEQ, SIGN
 
 BUCKET = "odf bucket"
 COUNT = "odf count"
@@ -63,20 +63,26 @@ def folded_counts(
     """Rows left with how often they are there, and sums over them."""
     totals = [F.sum(col(name)).alias(name) for name in (COUNT, *sums)]
     every = before.unionByName(changes).groupBy(*[col(name) for name in (BUCKET, AT, *keys)])
-    unmatched = F.greatest(F.lit(0), -col(COUNT)).cast("bigint")
-    total = every.agg(*totals).select(
-        *[col(name) for name in before.columns],
-        (col(COUNT) > 0).alias(THERE),
-        unmatched.alias(UNMATCHED),
-    )
-    return total.where(col(COUNT) != 0)
+    return counted(every.agg(*totals).select(*[col(name) for name in before.columns]))
+
+
+def counted(total: DataFrame) -> DataFrame:
+    """Rows left of those that are told with how often they came more than they went."""
+    unmatched = F.greatest(F.lit(0), -col(COUNT)).cast("bigint").alias(UNMATCHED)
+    return total.select("*", (col(COUNT) > 0).alias(THERE), unmatched).where(col(COUNT) != 0)
 
 
 def difference(before: DataFrame, after: DataFrame) -> DataFrame:
     """Rows that went (`odf sign` -1) and came (1), as often as they did."""
     names = [col(name) for name in before.columns]
-    went = before.select(*names, F.lit(-1).alias(SIGN))
-    return difference_of(went.unionByName(after.select(*names, F.lit(1).alias(SIGN))))
+    both = before.select(*names, F.lit(-1).alias(SIGN)).unionByName(all_come(after))
+    # Whatever is grouped from here on is grouped within these: nothing has to be moved again.
+    return difference_of(both.repartition(col(GROUP)))
+
+
+def all_come(rows: DataFrame) -> DataFrame:
+    """The same where there was nothing before."""
+    return rows.select("*", F.lit(1).alias(SIGN))
 
 
 def difference_of(changes: DataFrame) -> DataFrame:

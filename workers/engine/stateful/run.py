@@ -73,6 +73,8 @@ class _Run:
         after = {alias: _newer(at, self._new.get(alias)) for alias, at in before.items()}
         self._watermarks = after
         self._made: list[DataFrame] = []
+        self._passes_on = False
+        """Rows of an input are looked at, of which some may go."""
         self._work = Work(
             catalyst=plan.catalyst,
             changes=self,
@@ -90,8 +92,15 @@ class _Run:
             self._made.append(advance(work, place, operator))
         names = [name for name, _ in plan.columns]
         operation = plan.vocab.operation_type_column
+        self._passes_on = False
         changes = framed(plan.catalyst, plan.part, self, plan.columns)
-        rows = told(changes, names, operation=operation, event_time=plan.vocab.event_time_column)
+        rows = told(
+            changes,
+            names,
+            operation=operation,
+            event_time=plan.vocab.event_time_column,
+            only_come=work.only_come and not self._passes_on,
+        )
         schema = schema_of(rows.select(*[col(name) for name in (operation, *names)]))
         batches = sorted_batches(
             rows, ORDER, self._scratch, small=work.small, partitions=work.cut()
@@ -107,6 +116,7 @@ class _Run:
         )
 
     def input(self, alias: str) -> DataFrame:
+        self._passes_on = True
         given = self._new.get(alias)
         schema = self._plan.schemas[alias]
         vocab = next(each.vocab for each in self._plan.inputs if each.alias == alias)

@@ -29,6 +29,8 @@ from .fold import (
     COUNT,
     THERE,
     UNMATCHED,
+    all_come,
+    counted,
     difference,
     folded_counts,
     folded_rows,
@@ -63,6 +65,8 @@ class Work:
     sections: list[Path] = field(default_factory=list)
     dropped: Dropped = field(default_factory=Dropped)
     state_rows: int = 0
+    only_come: bool = True
+    """Nothing was kept of what the operators so far touched, so of their results nothing goes."""
 
     @property
     def small(self) -> bool:
@@ -112,17 +116,26 @@ def advance(work: Work, place: int, operator: Operator) -> DataFrame:
         bounds = wakes(operator, at, work.prev, work.new)
         buckets += [touched, waking(work.state.path(name), bounds)]
     touched = np.unique(np.concatenate(buckets))
-    before, after = [], []
+    before, after, kept = [], [], 0
     for at, name in enumerate(names):
         shaped, fold = _shaped(operator, operator.sides[at], incoming[at])
-        old = _old(work, name, touched, shaped)
-        adds = not retracting[at] and SIGN in shaped.columns
-        rows = merely_added(old, shaped) if adds else fold(old, shaped)
+        old, count = _old(work, name, touched, shaped)
+        kept += count
+        if not retracting[at] and SIGN in shaped.columns:
+            rows = merely_added(old, shaped)
+        elif not count and _is_summed(operator):
+            rows = counted(shaped)
+        else:
+            rows = fold(old, shaped)
         before.append(old)
         after.append(_keep(work, operator, at, rows, name, touched))
-    gone = result(operator, before, work.prev)
     come = result(operator, after, work.new)
-    return difference(gone, come).withColumn(SEQ, F.lit(None).cast("bigint"))
+    if kept:
+        work.only_come = False
+        changes = difference(result(operator, before, work.prev), come)
+    else:
+        changes = all_come(come)
+    return changes.withColumn(SEQ, F.lit(None).cast("bigint"))
 
 
 def _incoming(work: Work, operator: Operator, place: int, at: int) -> DataFrame:
@@ -165,10 +178,10 @@ def _shaped(operator: Operator, side: Side, changes: DataFrame) -> tuple[DataFra
         kept = [col(name) for name in (BUCKET, AT, SEQ, *side.columns, SIGN)]
         return changes.select(*kept), lambda old, new: folded_rows(old, new, side.matched)
     by = [col(BUCKET), col(AT)]
-    if not operator.from_sums:
+    if not _is_summed(operator):
         columns = [col(name) for name in side.columns]
-        counted = changes.select(*by, *columns, col(SIGN).cast("bigint").alias(COUNT))
-        return counted, lambda old, new: folded_counts(old, new, side.columns, ())
+        often = changes.select(*by, *columns, col(SIGN).cast("bigint").alias(COUNT))
+        return often, lambda old, new: folded_counts(old, new, side.columns, ())
     totals = {COUNT: F.sum(col(SIGN))}
     for at, call in enumerate(operator.calls):
         counts = F.expr(call.counted())
@@ -186,18 +199,23 @@ def _shaped(operator: Operator, side: Side, changes: DataFrame) -> tuple[DataFra
     return summed, lambda old, new: folded_counts(old, new, operator.keys, sums)
 
 
-def _old(work: Work, name: str, touched: Buckets, like: DataFrame) -> DataFrame:
-    """Kept rows of the touched buckets."""
+def _is_summed(operator: Operator) -> bool:
+    """Whether changes are kept, and shaped, as sums of each group."""
+    return isinstance(operator, Window) and operator.from_sums
+
+
+def _old(work: Work, name: str, touched: Buckets, like: DataFrame) -> tuple[DataFrame, int]:
+    """Kept rows of the touched buckets, and how many."""
     schema = T.StructType([f for f in like.schema.fields if f.name != SIGN])
     section = work.state.path(name)
     if section is None or not len(touched):
-        return work.catalyst.empty(schema)
+        return work.catalyst.empty(schema), 0
     part = work.scratch / f"before-{name}"
     count = extract(section, touched, part)
     work.rows = max(work.rows, count)
     if count == 0:
-        return work.catalyst.empty(schema)
-    return work.catalyst.session.read.schema(schema).parquet(str(part))
+        return work.catalyst.empty(schema), 0
+    return work.catalyst.session.read.schema(schema).parquet(str(part)), count
 
 
 def _keep(
