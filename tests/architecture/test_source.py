@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import statistics
 import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -37,8 +39,29 @@ def _tracked() -> list[Path]:
     return [ROOT / name for name in listed.stdout.split("\0") if name]
 
 
-def _prose(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+class Outline(NamedTuple):
+    """What the rules ask of a module; its tree, which is large, is not kept."""
+
+    purpose: str | None
+    holds_logic: bool
+    imports: list[tuple[int, str]]
+    """From modules that are named in full: line and name."""
+    functions: dict[str, int]
+    """Lines after the first, by name and place."""
+
+
+@functools.cache
+def _outline(path: Path) -> Outline:
+    tree = ast.parse(path.read_text(), str(path))
+    imports, functions = [], {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            imports.append((node.lineno, node.module or ""))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions[f"{node.name}:{node.lineno}"] = (node.end_lineno or 0) - node.lineno
+    plain = ast.ImportFrom | ast.Import | ast.Assign
+    logic = not all(isinstance(node, plain) for node in tree.body[1:])
+    return Outline(ast.get_docstring(tree), logic, imports, functions)
 
 
 def test_the_import_contract_holds():
@@ -49,7 +72,7 @@ def test_the_import_contract_holds():
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_a_module_opens_with_its_purpose(path):
-    purpose = ast.get_docstring(_prose(path))
+    purpose = _outline(path).purpose
     assert purpose
     assert purpose.strip()
 
@@ -62,11 +85,10 @@ def test_no_module_is_longer_than_its_limit_and_most_are_short():
 
 def test_no_function_is_longer_than_its_limit():
     long = {
-        f"{_name(path)}:{node.name}": node.end_lineno - node.lineno
+        f"{_name(path)}:{name}": lines
         for path in MODULES
-        for node in ast.walk(_prose(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno > MAX_FUNCTION
+        for name, lines in _outline(path).functions.items()
+        if lines > MAX_FUNCTION
     }
     assert long == {}
 
@@ -83,20 +105,13 @@ def test_classes_are_decoded_through_the_one_door_that_threads_may_use():
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.name == "__init__.py"], ids=_name)
 def test_a_package_file_holds_no_logic(path):
-    rest = _prose(path).body[1:]
-    assert all(isinstance(node, ast.ImportFrom | ast.Import | ast.Assign) for node in rest)
+    assert not _outline(path).holds_logic
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_rooms_use_relative_doors_inside_and_absolute_ones_between(path):
     room = path.relative_to(ROOT).parts[0]
-    inside = [
-        node.lineno
-        for node in ast.walk(_prose(path))
-        if isinstance(node, ast.ImportFrom)
-        and node.level == 0
-        and (node.module or "").split(".")[0] == room
-    ]
+    inside = [line for line, name in _outline(path).imports if name.split(".")[0] == room]
     assert inside == []
 
 
