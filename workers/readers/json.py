@@ -78,15 +78,19 @@ def read_json(
     sub_path = step.sub_path or ""
 
     def values(scanner: JsonScanner) -> Iterator[Value]:
-        for depth, key in enumerate(sub_path.split(".") if sub_path else ()):
+        entered = [
             _enter(scanner, key, ".".join(sub_path.split(".")[: depth + 1]))
+            for depth, key in enumerate(sub_path.split(".") if sub_path else ())
+        ]
         if scanner.peek() != "[":
             if scanner.value() is None and sub_path:
                 raise SubPathNotFound(f"Sub-path not found: {sub_path}")
             raise SubPathNotFound(f"Sub-path does not specify an array: {sub_path or '.'}")
         yield from _array(scanner)
-        if not sub_path:
-            scanner.end()
+        for others in reversed(entered):  # a document that was cut short has to be noticed
+            for _ in others:
+                scanner.value()
+        scanner.end()
 
     reading = _Reading(path=path, limits=limits, rejected=rejected, values=values, shape=_object)
     return _frame(reading, schema)
@@ -226,13 +230,14 @@ def _object(line: int, value: Any) -> dict[str, Any]:
     return value
 
 
-def _enter(scanner: JsonScanner, wanted: str, path: str) -> None:
-    """Step to the value of a key of the object that starts here."""
+def _enter(scanner: JsonScanner, wanted: str, path: str) -> Iterator[str]:
+    """Step to the value of a key of the object that starts here; the keys that follow."""
     if scanner.peek() != "{":
         raise SubPathNotFound(f"Sub-path not found: {path}")
-    for key in _keys(scanner):
+    keys = _keys(scanner)
+    for key in keys:
         if key == wanted:
-            return
+            return keys
         scanner.value()
     raise SubPathNotFound(f"Sub-path not found: {path}")
 

@@ -70,6 +70,7 @@ class JsonScanner:
         self.peek()
         wanted = CHUNK_BYTES
         while True:
+            whole = False
             try:
                 value, end = _DECODER.raw_decode(self._buffer, self._position)
             except (ValueError, RecursionError) as bad:
@@ -78,8 +79,9 @@ class JsonScanner:
                 self._failed_at = getattr(bad, "pos", 0) - self._position
             else:
                 # A number that touches the end may go on in the next chunk.
-                whole = isinstance(value, dict | list) or type(value) is str
-                if whole or end < len(self._buffer) or self._at_end:
+                whole = True
+                closed = isinstance(value, dict | list) or type(value) is str
+                if closed or end < len(self._buffer) or self._at_end:
                     if end - self._position > self._limits.row_bytes:
                         raise self._limits.row_too_large(self.line)
                     self._position = end
@@ -87,7 +89,7 @@ class JsonScanner:
                 failure = ValueError("unfinished number")
             if len(self._buffer) - self._position > self._limits.row_bytes:
                 raise self._too_large_or(failure)
-            if not self._fill(wanted):
+            if not self._fill(wanted) and not whole:
                 raise self._bad(failure)
             wanted *= 2
 

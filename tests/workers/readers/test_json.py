@@ -11,7 +11,7 @@ import pytest
 from protocol.codec.manifests import from_data
 from protocol.errors import BadInput
 from protocol.metadata.reading import ReadStep
-from workers.readers.frame import BadRow, InputTooLarge, Limits
+from workers.readers.frame import BadRow, InputTooLarge, Limits, SubPathNotFound
 from workers.readers.read import open_frame
 
 
@@ -115,6 +115,22 @@ def test_an_array_longer_than_a_chunk_is_streamed(tmp_path: Path) -> None:
 def test_an_array_is_found_behind_other_keys(tmp_path: Path) -> None:
     text = json.dumps({"a": [1.5, {"b": 2}], "r": {"x": None, "rows": [{"n": 1}]}, "z": 12})
     assert read(tmp_path, text, "Json", subPath="r.rows") == {"n": [1]}
+
+
+@pytest.mark.parametrize("rest", ["", "}", ', "more": [1', "}} text", ', "more": 1, }}'])
+def test_a_document_that_is_wrong_behind_its_array_is_no_document(
+    tmp_path: Path, rest: str
+) -> None:
+    text = '{"r": {"rows": [{"n": 1}]'
+    assert read(tmp_path, text + ', "more": {"a": [1]}}, "b": 2}', "Json", subPath="r.rows")
+    with pytest.raises(BadRow):
+        read(tmp_path, text + rest, "Json", subPath="r.rows")
+
+
+@pytest.mark.parametrize("root", ["5", "null", "true", "-1.5", '"text"', "{}"])
+def test_a_document_that_is_no_array_is_told_as_such(tmp_path: Path, root: str) -> None:
+    with pytest.raises(SubPathNotFound, match="does not specify an array"):
+        read(tmp_path, root, "Json")
 
 
 def test_an_array_that_breaks_off_is_refused(tmp_path: Path) -> None:
