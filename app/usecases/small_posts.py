@@ -27,8 +27,9 @@ from .ingest import IngestRequest, Posted, check_source, spec_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
-KEPT_S = 10.0
-"""Finding out reads the chain, which moves with every post."""
+KEPT_S = 1.0
+"""Finding out reads the chain, which moves with every post; longer, and who disabled a source would
+see posts being taken."""
 MAX_DATASETS = 4096
 
 
@@ -46,7 +47,7 @@ class SmallPost:
 
 
 class SmallPosts:
-    """Takes them, and remembers for some seconds which datasets do.
+    """Takes them, and remembers for a second which datasets do.
 
     Only that a dataset takes posts is remembered, so nobody is refused by what is old; a post to
     a source that went meanwhile is refused by the worker.
