@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -30,6 +31,9 @@ from .text import one_line
 JOB_LOOK_SECONDS = 0.5
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 MAX_PAGES = 10_000
+Given = str | int | bool | None
+"""The value of a parameter; None is none."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 Seen = Callable[[dict[str, Any]], None]
 """Is shown a job whenever it is looked at."""
 _NAMES = ("type", "title", "status", "detail", "message")
@@ -103,11 +107,11 @@ class NodeApi:
         self, manifest: bytes, *, expected_head: str | None = None, dry_run: bool = False
     ) -> dict[str, Any]:
         """Append one authored event to the dataset at `base`; or see what would be."""
-        query = {"expectedHead": expected_head, "dryRun": "true" if dry_run else None}
+        query = {"expectedHead": expected_head, "dryRun": dry_run or None}
         return self._call(
             "POST",
             "metadata",
-            query={name: value for name, value in query.items() if value is not None},
+            query=query,
             headers={"content-type": "application/yaml"},
             content=manifest,
         )
@@ -144,15 +148,15 @@ class NodeApi:
         query = {
             "sourceName": source_name,
             "expectedHead": expected_head,
-            "dryRun": "true" if dry_run else None,
+            "dryRun": dry_run or None,
             "onBadRows": on_bad_rows,
-            "maxBadRows": None if max_bad_rows is None else str(max_bad_rows),
+            "maxBadRows": max_bad_rows,
         }
         answer = self._call(
             "POST",
             "ingest",
-            query={name: value for name, value in query.items() if value is not None},
-            headers={name: value for name, value in headers.items() if value is not None},
+            query=query,
+            headers=headers,
             content=content,
         )
         if "job" not in answer or not wait:
@@ -168,7 +172,7 @@ class NodeApi:
         return self._call(
             method,
             path,
-            query={name: value for name, value in query.items() if value is not None},
+            query=query,
             headers={} if body is None else {"content-type": "application/json"},
             content=None if body is None else json.dumps(body).encode(),
         )
@@ -190,43 +194,35 @@ class NodeApi:
         node's patience.
         """
         query = {
-            "exhaustSources": "true" if exhaust_sources else None,
-            "fetchUncacheable": "true" if fetch_uncacheable else None,
-            "recursive": "true" if recursive else None,
-            "resetOnDivergedInput": "true" if reset_on_diverged else None,
-            "force": "true" if force else None,
-            "maxVanishPercent": None if max_vanish_percent is None else str(max_vanish_percent),
+            "exhaustSources": exhaust_sources or None,
+            "fetchUncacheable": fetch_uncacheable or None,
+            "recursive": recursive or None,
+            "resetOnDivergedInput": reset_on_diverged or None,
+            "force": force or None,
+            "maxVanishPercent": max_vanish_percent,
         }
-        given = {key: value for key, value in query.items() if value is not None}
         headers = _looking(None if recursive else seen)
-        answer = self._call("POST", "refresh", query=given, headers=headers)
+        answer = self._call("POST", "refresh", query=query, headers=headers)
         return self._wait_for(str(answer["url"]), seen) if "job" in answer else answer
 
     def lineage(
         self, *, upstream: int, downstream: int, columns: bool, form: str
     ) -> dict[str, Any]:
         """The graph around the dataset at `base`, or OpenLineage events."""
-        query = {
-            "upstream": str(upstream),
-            "downstream": str(downstream),
-            "columns": str(columns).lower(),
+        query: dict[str, Given] = {
+            "upstream": upstream,
+            "downstream": downstream,
+            "columns": columns,
             "format": form,
         }
         return self._call("GET", "lineage", query=query)
 
-    def act(
-        self, action: str, *, seen: Seen | None = None, **given: str | int | bool | None
-    ) -> dict[str, Any]:
+    def act(self, action: str, *, seen: Seen | None = None, **given: Given) -> dict[str, Any]:
         """Have something done with the dataset at `base`; what came of it, waited for if need be.
 
         Parameters that are None are left out. `seen` is told how the job gets on.
         """
-        query = {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in given.items()
-            if value is not None
-        }
-        answer = self._call("POST", action, query=query, headers=_looking(seen))
+        answer = self._call("POST", action, query=given, headers=_looking(seen))
         return self._wait_for(str(answer["url"]), seen) if "job" in answer else answer
 
     def _wait_for(self, url: str, seen: Seen | None = None) -> dict[str, Any]:
@@ -251,19 +247,26 @@ class NodeApi:
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, Given] = NOTHING,
+        headers: Mapping[str, str | None] = NOTHING,
         content: bytes | Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
+        """What is None in query and headers is left out."""
         url = self._base + path if path else self._base.rstrip("/")
-        return self._request(method, url, query=query, headers=headers, content=content)
+        return self._request(
+            method,
+            url,
+            query={name: value for name, value in query.items() if value is not None},
+            headers={name: value for name, value in headers.items() if value is not None},
+            content=content,
+        )
 
     def _request(
         self,
         method: str,
         url: str,
         *,
-        query: Mapping[str, str] | None = None,
+        query: Mapping[str, str | int | bool] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
@@ -279,7 +282,7 @@ class NodeApi:
         method: str,
         url: str,
         *,
-        query: Mapping[str, str] | None = None,
+        query: Mapping[str, str | int | bool] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | Iterable[bytes] | None = None,
         most: int,
