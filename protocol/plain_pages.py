@@ -37,6 +37,8 @@ from .plain_texts import framed_texts
 
 TEXT = 0
 """The width of values that have none."""
+MAX_TEXT_BYTES = 16 << 20
+"""Largest page of text that is laid out at once; writers make them of one MiB."""
 _WIDTHS = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
 _CODECS = ("SNAPPY", "UNCOMPRESSED")
 _MAX_RUN_BYTES = 10
@@ -133,7 +135,7 @@ class _Opened:
     def _may_be_clear(self, page: Page, size: int) -> bool:
         if page.encoding == PLAIN:
             if self._width == TEXT:
-                return not self._in_doubt
+                return not self._in_doubt and size <= MAX_TEXT_BYTES
             return size == page.values * self._width
         in_dictionary = page.encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY)
         return in_dictionary and self._words is not None and 0 < size <= _MAX_RUN_BYTES

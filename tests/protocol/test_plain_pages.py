@@ -205,6 +205,15 @@ def test_texts_behind_a_page_in_doubt_are_read_as_those_of_the_page() -> None:
     assert by_pages(content) == logical_hash(table.to_batches(), table.schema)
 
 
+def test_a_large_page_of_text_is_for_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"t": TEXTS["of one length"]})
+    content = content_of(table, use_dictionary=False)
+    assert handed_out(content) == {"t": ROWS}
+    monkeypatch.setattr("protocol.plain_pages.MAX_TEXT_BYTES", 12 * ROWS - 1)
+    assert handed_out(content) == {"t": 0}
+    assert by_pages(content) == logical_hash(table.to_batches(), table.schema)
+
+
 def test_a_page_that_was_tampered_with_is_refused_or_read_as_a_reader_reads_it() -> None:
     one = pa.array(np.full(ROWS, 3), pa.int32())
     table = pa.table(
