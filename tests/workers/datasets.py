@@ -36,7 +36,16 @@ from storage.values import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from workers.ingest.bench import Bench
     from workers.main import Worker
+
+
+def bench_without_engine(stores: Stores, scratch: Path, **more: Any) -> Bench:
+    """A bench for rows that need no Spark; whatever asks for it fails."""
+    from workers.ingest.bench import Bench
+
+    none: Any = None
+    return Bench(session=none, engine=none, objects=stores.objects, scratch=scratch, **more)
 
 
 def worker_of(spark: SparkSession, stores: Stores, scratch: Path, **bench: Any) -> Worker:

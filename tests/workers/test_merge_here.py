@@ -25,7 +25,7 @@ from protocol.metadata.reading import (
 from storage.config import memory_stores
 from storage.merge_state.store import MergeStates
 from tests.workers import tables
-from tests.workers.datasets import created, ndjson, upload
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from workers.ingest import merged as merging_here
 from workers.ingest.merged import MergeRun, merged
 from workers.ingest.ordering import sorted_rows
@@ -258,17 +258,11 @@ def test_a_batch_merges_as_the_answer_says_without_an_engine(case: dict[str, Any
     ids=["upsert", "snapshot"],
 )
 def test_small_batches_need_no_engine(merge: MergeStrategy, tmp_path: Path) -> None:
-    from workers.ingest.bench import Bench
     from workers.ingest.run import run_ingest
 
     stores = memory_stores()
-    bench = Bench(
-        session=none,
-        engine=none,
-        objects=stores.objects,
-        scratch=tmp_path,
-        states=MergeStates(tmp_path / "merge-state", max_bytes=1 << 30),
-    )
+    states = MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)
+    bench = bench_without_engine(stores, tmp_path, states=states)
     dataset = created(stores, merge=merge)
     receipts = []
     for shift in range(3):

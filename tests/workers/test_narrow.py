@@ -19,7 +19,7 @@ from protocol.metadata.reading import (
 )
 from storage.config import memory_stores
 from storage.merge_state.store import MergeStates
-from tests.workers.datasets import created, ndjson, upload
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,18 +92,11 @@ def test_the_state_changes_no_byte(
 
 
 def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
-    from workers.ingest.bench import Bench
     from workers.ingest.run import run_ingest
 
     stores = memory_stores()
-    none: Any = None
-    bench = Bench(
-        session=none,
-        engine=none,
-        objects=stores.objects,
-        scratch=tmp_path,
-        states=MergeStates(tmp_path / "merge-state", max_bytes=1 << 30),
-    )
+    states = MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)
+    bench = bench_without_engine(stores, tmp_path, states=states)
     dataset = created(stores, merge=MergeStrategySnapshot(primary_key=("n",)))
     body = ndjson([{"n": n, "v": str(n)} for n in (3, 1, 2)])
     assert run_ingest(dataset, upload(stores, dataset, body), bench, now=NOW).rows_added == 3
@@ -113,23 +106,15 @@ def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 10**6])
 def test_a_batch_is_cut_by_position_into_slices_of_one_move(rows: int, tmp_path: Path) -> None:
-    from workers.ingest.bench import Bench
     from workers.ingest.run import run_ingest
     from workers.slices import Cut
 
     stores = memory_stores()
-    none: Any = None
     dataset = created(stores, merge=MergeStrategyLedger(primary_key=("n",)))
     body = ndjson([{"n": n, "event_time": f"20{n % 90 + 10}-01-01"} for n in range(100)])
     moves = []
     for threads in (1, 2, 8):
-        bench = Bench(
-            session=none,
-            engine=none,
-            objects=stores.objects,
-            scratch=tmp_path,
-            cut=Cut(rows=rows, threads=threads),
-        )
+        bench = bench_without_engine(stores, tmp_path, cut=Cut(rows=rows, threads=threads))
         payload = upload(stores, dataset, body)
         payload = type(payload)(upload=payload.upload, dry_run=threads < 8)
         moves.append(run_ingest(dataset, payload, bench, now=NOW))

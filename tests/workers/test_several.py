@@ -21,8 +21,7 @@ from storage.dataset import Dataset
 from storage.stores import Stores
 from storage.trouble import Unavailable
 from storage.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
-from tests.workers.datasets import created, now
-from workers.ingest.bench import Bench
+from tests.workers.datasets import bench_without_engine, created, now
 from workers.main import Worker
 
 
@@ -39,8 +38,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
 @pytest.fixture
 def worker(stores: Stores, tmp_path: Path) -> Worker:
     """Without Spark: rows that are only appended do without."""
-    none: Any = None
-    bench = Bench(session=none, engine=none, objects=stores.objects, scratch=tmp_path)
+    bench = bench_without_engine(stores, tmp_path)
     return Worker(
         stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
     )
