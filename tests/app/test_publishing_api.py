@@ -361,7 +361,7 @@ def test_sources_and_metadata_change_on_the_head_that_is_expected_only(service, 
         late = client.post("/other/metadata", json=manifest, params={"expectedHead": head})
         assert late.status_code == 409
         head = answer.json()["head"]
-    # By its name: plain small posts go by what was known some seconds ago, then it is the worker's.
+    # By its name: plain small posts go by what was known a second ago, then it is the worker's.
     assert post(client, to="other", params={"sourceName": "default"}).status_code == 400
     absent = {"kind": "DisablePushSource", "sourceName": "default"}
     manifest = {"kind": "MetadataEvent", "version": 1, "content": absent}
