@@ -147,12 +147,13 @@ class Bucket:
         self.location = location
         self.limits = limits or S3Limits()
         session = botocore.session.get_session()  # one: it takes as long as a client
-        self.client = _connect(session, location, self.limits)
+        boto = boto3.session.Session(botocore_session=session)
+        self.client = _connect(boto, location, self.limits)
         self.swift = _swift(session, self.client, location, self.limits)
         self._signer = self.client
         if public_endpoint is not None:  # the host is part of what is signed
             elsewhere = replace(location, endpoint=public_endpoint)
-            self._signer = _connect(session, elsewhere, self.limits)
+            self._signer = _connect(boto, elsewhere, self.limits)
 
     def check(self) -> None:
         """Fail early: the bucket is there and ours to use."""
@@ -266,9 +267,8 @@ class Bucket:
         return url
 
 
-def _connect(session: Any, location: S3Location, limits: S3Limits) -> Any:
+def _connect(boto: Any, location: S3Location, limits: S3Limits) -> Any:
     """A client; credentials and region come from where boto3 finds them."""
-    boto = boto3.session.Session(botocore_session=session)
     style = "auto" if location.endpoint is None else "path"
     config = Config(
         signature_version="s3v4",
