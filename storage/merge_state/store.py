@@ -128,8 +128,8 @@ class MergeStates:
 
     def folders(self, dataset: DatasetId | None = None) -> list[Path]:
         """Folders of states, of one dataset or of all."""
-        pattern = "*" if dataset is None else dataset_folder(dataset)
-        return sorted(path for path in self.folder.glob(f"{pattern}/*") if path.is_dir())
+        whose = _below(self.folder) if dataset is None else [self.folder / dataset_folder(dataset)]
+        return sorted(path for place in whose for path in _below(place) if path.is_dir())
 
     def drop(self, dataset: DatasetId) -> int:
         """Forget the states of a dataset; how many there were."""
@@ -140,7 +140,7 @@ class MergeStates:
     def sweep(self, known: Callable[[DatasetId], bool], *, dry_run: bool = False) -> list[Path]:
         """Remove states of datasets that are gone; the folders concerned."""
         gone = []
-        for path in sorted(self.folder.glob("*")):
+        for path in sorted(_below(self.folder)):
             dataset = parse_folder(path.name)
             if path.is_dir() and (dataset is None or not known(dataset)):
                 gone.append(path)
@@ -163,6 +163,13 @@ def fingerprint(spec: StateSpec) -> str:
     """Equal for equal columns, types, key and format."""
     text = msgspec.json.encode([VERSION, pa.__version__, msgspec.to_builtins(spec)])
     return hashlib.sha256(text).hexdigest()[:24]
+
+
+def _below(folder: Path) -> list[Path]:
+    """What is in a folder; another process may remove it meanwhile."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return list(folder.iterdir())
+    return []
 
 
 @contextmanager

@@ -208,7 +208,7 @@ def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bo
     """
     limit = time.time_ns() - ABANDONED_AFTER_S * NANOS if before is None else before.ns
     removed = 0
-    for path in folder.rglob(PENDING_PREFIX + "*"):
+    for path in _pending_below(folder):
         try:
             if path.stat().st_mtime_ns < limit:
                 removed += 1
@@ -217,6 +217,14 @@ def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bo
         except FileNotFoundError:  # its writer was alive after all
             continue
     return removed
+
+
+def _pending_below(folder: Path) -> Iterator[Path]:
+    """Files and folders that are written; `os.walk` passes over those that go meanwhile."""
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            if name.startswith(PENDING_PREFIX):
+                yield Path(place, name)
 
 
 def remove_pending(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -208,6 +209,27 @@ def test_a_ledger_remembers_keys_that_were_retracted(ledger: Ledger, states: Mer
     ledger.add([(0, "a", 1), (1, "a", 1)])
     assert ledger.at(states, spec).rows == 1
     assert ledger.at(states).rows == 0, "rows that are gone need not be kept"
+
+
+def test_states_of_a_dataset_may_go_while_others_are_listed(
+    ledger: Ledger, states: MergeStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.add([(0, "a", 1)])
+    ledger.at(states)
+    (kept,) = states.folders()
+    going = states.folder / "going"
+    going.mkdir()
+    for name in ("listdir", "scandir"):
+        real = getattr(os, name)
+
+        def dropped_meanwhile(folder: Any, real: Any = real) -> Any:
+            if Path(folder) == going and going.exists():
+                going.rmdir()
+            return real(folder)
+
+        monkeypatch.setattr(os, name, dropped_meanwhile)
+    assert states.folders() == [kept]
+    assert not going.exists()
 
 
 def test_the_least_used_states_go_first(ledger: Ledger, states: MergeStates) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chain_maker import some_id
@@ -165,6 +166,27 @@ def test_remains_of_a_crash_are_collected_when_they_are_old(local: LocalObjectSt
     assert files.remove_abandoned(local.root, before=later, dry_run=True) == 1
     assert files.remove_abandoned(local.root, before=later) == 1
     assert local.stat(KEY) is not None
+
+
+def test_collecting_passes_over_folders_that_go_while_it_looks(
+    local: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.put(KEY, [CONTENT])
+    going = local.path(KEY).parent / ".pending-0123456789abcdef"
+    left = local.path(KEY).parent / ".pending-fedcba9876543210"
+    going.mkdir()
+    left.write_bytes(b"half")
+    scandir = os.scandir
+
+    def published_meanwhile(folder: str) -> Any:
+        if Path(folder) == going:
+            going.rmdir()
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", published_meanwhile)
+    later = Instant(left.stat().st_mtime_ns + 1_000_000_000)
+    assert files.remove_abandoned(local.root, before=later, dry_run=True) == 2
+    assert not going.exists()
 
 
 def test_a_dataset_in_a_folder_has_no_place_for_uploads(tmp_path: Path) -> None:
