@@ -13,8 +13,9 @@ from typing import Any
 import click
 
 from protocol.errors import BadInput
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
+from protocol.identity import DatasetId, DatasetRef
 from protocol.instant import NANOS, Instant
+from storage.naming import dataset_ref
 from storage.values import Reach, Scope, Token
 
 from .deeds import record_command
@@ -169,15 +170,12 @@ def parse_expiry(text: str, now: Instant) -> Instant:
 
 def _dataset(stores: Any, settings: Any, text: str) -> DatasetId:
     """Id of the dataset a user means. Raises `MalformedName`, `DatasetNotFound`."""
-    from ..auth.access import SINGLE_OWNER
     from ..settings import Tenancy
 
-    ref = DatasetRef.parse(text)
-    if ref.alias is not None and ref.alias.account is None:
-        if settings.tenancy is Tenancy.MULTI:
-            raise click.UsageError("--dataset of a multi-tenant node is ACCOUNT/NAME")
-        ref = DatasetRef(alias=DatasetAlias(ref.alias.name, Name(SINGLE_OWNER)))
-    found: DatasetId = stores.registry.get(ref).id
+    alias = DatasetRef.parse(text).alias
+    if alias is not None and alias.account is None and settings.tenancy is Tenancy.MULTI:
+        raise click.UsageError("--dataset of a multi-tenant node is ACCOUNT/NAME")
+    found: DatasetId = stores.registry.get(dataset_ref(text)).id
     return found
 
 

@@ -16,6 +16,7 @@ from protocol.metadata.events import (
 )
 from storage.config import memory_stores
 from storage.contracts.transform_job import TransformPayload, TransformReceipt
+from storage.dataset import Dataset
 from storage.errors import RefConflict
 from storage.stores import Stores
 from tests.workers.derivatives import (
@@ -306,9 +307,8 @@ def test_an_added_input_is_read_from_its_beginning(
     assert [row["city"] for row in read(stores, some)] == ["A", "B"]
 
 
-def test_an_iteration_ends_where_an_input_gets_more_columns(
-    stores: Stores, bench: Any, tmp_path: Path
-) -> None:
+def widened(stores: Stores, tmp_path: Path, *, behind: int) -> Dataset:
+    """A root that gets one more column between its first row and the one `behind` it."""
     import pyarrow as pa
 
     from protocol.arrow_schema import from_arrow
@@ -318,7 +318,14 @@ def test_an_iteration_ends_where_an_input_gets_more_columns(
     add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)
     wider = SCHEMA.append(pa.field("extra", pa.string()))
     commit(cities, SetDataSchema(schema=from_arrow(wider)), at=11)
-    add_rows(stores, cities, [("2024-01-02T00:00:00Z", "B", 2)], tmp_path, at=12)
+    add_rows(stores, cities, [("2024-01-02T00:00:00Z", "B", behind)], tmp_path, at=12)
+    return cities
+
+
+def test_an_iteration_ends_where_an_input_gets_more_columns(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = widened(stores, tmp_path, behind=2)
     all_of = derivative(stores, "all-of", [cities], "select event_time, city, n from cities")
     receipt = run(stores, all_of, bench)
     assert (receipt.iterations, receipt.rows_added) == (2, 2)
@@ -327,16 +334,7 @@ def test_an_iteration_ends_where_an_input_gets_more_columns(
 def test_rows_that_leave_nothing_before_a_change_of_columns_are_read_with_those_behind_it(
     stores: Stores, bench: Any, tmp_path: Path
 ) -> None:
-    import pyarrow as pa
-
-    from protocol.arrow_schema import from_arrow
-    from tests.workers.derivatives import SCHEMA
-
-    cities = root(stores, "cities")
-    add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)
-    wider = SCHEMA.append(pa.field("extra", pa.string()))
-    commit(cities, SetDataSchema(schema=from_arrow(wider)), at=11)
-    add_rows(stores, cities, [("2024-01-02T00:00:00Z", "B", 20)], tmp_path, at=12)
+    cities = widened(stores, tmp_path, behind=20)
     large = derivative(stores, "large", [cities], "select event_time, n from cities where n > 9")
     assert run(stores, large, bench).rows_added == 1
 
