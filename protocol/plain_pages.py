@@ -46,7 +46,10 @@ _MAX_RUN_BYTES = 10
 
 
 class Laid(NamedTuple):
-    """Values as they are hashed: the place of the first in its chunk, how many, their bytes."""
+    """Values as they are hashed: the place of the first in its chunk, how many, their bytes.
+
+    Their bytes are those until the next values of the column are asked for.
+    """
 
     first: int
     rows: int
@@ -101,6 +104,9 @@ class _Opened:
         self._packed = packed
         self._width = width
         self._optional = optional
+        self._room = bytearray()
+        """Where pages are unpacked, one after the other: it stays in the processor's cache, and
+        fresh memory would be cleared first."""
         self._words: Any = None
         self._repeated: tuple[int, int, Any] = (0, 0, None)
         """A word, how often, and the bytes of so many."""
@@ -113,7 +119,7 @@ class _Opened:
             return
         raw = self._unpacked(page)
         if raw is not None and len(raw) == page.values * self._width:
-            self._words = np.frombuffer(raw, f"u{self._width}")
+            self._words = np.frombuffer(raw, f"u{self._width}").copy()
 
     def values(self, page: Page) -> Any | None:
         """The bytes of a page's values; None: ask a reader."""
@@ -162,9 +168,12 @@ class _Opened:
         try:
             if cramjam.snappy.decompress_raw_len(stored) != page.content_size:
                 return None
-            return memoryview(cramjam.snappy.decompress_raw(stored))
+            if len(self._room) < page.content_size:
+                self._room = bytearray(page.content_size)
+            size = cramjam.snappy.decompress_raw_into(stored, self._room)
         except cramjam.DecompressionError:
             return None
+        return memoryview(self._room)[:size] if size == page.content_size else None
 
 
 def _counts_nulls(chunk: Any) -> bool:

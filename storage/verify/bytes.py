@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from protocol.multihash import SHA3_256, Multihash
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
+"""A piece is hashed while it is in the cache of a core."""
 HELD_BYTES = 64 << 20
 """Largest object that is held in memory, by each thread."""
 
@@ -42,7 +43,7 @@ class Buffers:
     def lent(self, size: int) -> Iterator[memoryview]:
         buffer = self._spare.pop() if self._spare else bytearray()
         if len(buffer) < size:
-            buffer = bytearray(size)
+            buffer = bytearray(size + size // 8)  # the next object may be a little larger
         yield memoryview(buffer)[:size]
         self._spare.append(buffer)
 
