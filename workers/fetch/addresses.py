@@ -32,5 +32,6 @@ def allowed_addresses(host: str, port: int, rules: FetchRules) -> list[str]:
                 f"the host {host!r} is not on the public network; the administrator of this "
                 "node can allow its range",
                 host=host,
+                setting="ODF_NODE_FETCH_NETWORKS",
             )
     return [str(address) for address in found]

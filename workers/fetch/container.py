@@ -107,13 +107,15 @@ def _runtime(request: FetchRequest) -> str:
     if wanted is None:
         raise SourceRefused(
             "the source is a container image, and this node runs none: its administrator can "
-            "name a runtime (podman, docker)"
+            "name a runtime (podman, docker)",
+            setting="ODF_NODE_CONTAINER_RUNTIME",
         )
     found = shutil.which(wanted, path=request.rules.container_environment.get("PATH"))
     if found is None:
         raise SourceRefused(
             f"the source is a container image, and the runtime {wanted} is not installed",
             runtime=wanted,
+            setting="ODF_NODE_CONTAINER_RUNTIME",
         )
     return found
 
@@ -124,7 +126,7 @@ def _arguments(
     variables = request.rules.variables
     image = expand(step.image, variables)
     if not _IMAGE.fullmatch(image):
-        raise MalformedSource(f"{image[:100]!r} is no name of an image")
+        raise MalformedSource(f"{image[:100]!r} is no name of an image", image=image[:100])
     command = [expand(word, variables) for word in step.command or ()]
     return [
         "--cap-drop=all",
@@ -151,7 +153,9 @@ def _environment(step: FetchStepContainer, request: FetchRequest) -> dict[str, s
         given[entry.name] = value
     size = given.get("ODF_BATCH_SIZE", BATCH_SIZE)
     if not re.fullmatch(r"[0-9]{1,19}", size):
-        raise InvalidParameterFormat(f"ODF_BATCH_SIZE is no unsigned number: {size[:100]!r}")
+        raise InvalidParameterFormat(
+            f"ODF_BATCH_SIZE is no unsigned number: {size[:100]!r}", given=size[:100]
+        )
     return {
         **given,
         "ODF_BATCH_SIZE": size,

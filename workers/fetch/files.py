@@ -80,6 +80,7 @@ def allowed_file(path: Path, rules: FetchRules) -> Path:
             "the source is a local file outside of the folders this node reads; its "
             "administrator can allow a folder",
             path=str(path),
+            setting="ODF_NODE_FETCH_ROOTS",
         )
     if not real.is_file():
         raise SourceMissing(f"there is no file {path}", path=str(path))
@@ -114,7 +115,9 @@ def _opened(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as bad:
-        raise SourceMissing(f"the file {path} cannot be opened ({bad.strerror})") from None
+        raise SourceMissing(
+            f"the file {path} cannot be opened ({bad.strerror})", path=str(path)
+        ) from None
     stream = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         stream.close()

@@ -140,7 +140,9 @@ def _parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
     try:
         url = base.join(text) if base is not None else httpx.URL(text)
     except (httpx.InvalidURL, ValueError, TypeError) as bad:
-        raise MalformedSource(f"the address of the source cannot be read ({bad})") from None
+        raise MalformedSource(
+            f"the address of the source cannot be read ({bad})", reason=str(bad)
+        ) from None
     if url.scheme not in _PORTS or not url.host:
         raise MalformedSource("the source leads to an address that is not http or https")
     # What a server redirects to logs in nowhere.

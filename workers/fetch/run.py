@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from protocol.errors import NodeError
 from protocol.metadata.sources import (
     FetchStep,
     FetchStepContainer,
@@ -23,6 +24,7 @@ from .ftp import fetch_ftp
 from .glob import fetch_files_glob
 from .http import fetch_http
 from .values import Fetched, FetchRequest, MalformedSource
+from .written import as_written
 
 
 def fetch(step: FetchStep, request: FetchRequest) -> Fetched | None:
@@ -39,7 +41,10 @@ def fetch(step: FetchStep, request: FetchRequest) -> Fetched | None:
             f"this node does not fetch from {kind} sources: push their data, or use a container",
             kind=kind,
         )
-    return fetcher(step, request)
+    try:
+        return fetcher(step, request)
+    except NodeError as error:
+        raise as_written(error, step) from error.__cause__
 
 
 def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:

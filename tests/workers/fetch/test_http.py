@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from web_server import Answer, web_server
 
+from protocol.errors import NodeError
 from protocol.metadata.sources import (
     EventTimeSourceFromPath,
     FetchStepEthereumLogs,
@@ -186,6 +187,36 @@ def test_secrets_of_an_address_are_not_told(asked: Ask) -> None:
     with pytest.raises(values.SourceUnreachable) as caught:
         fetch(step, asked(variables={"TOKEN": "s3cret"}))
     assert "s3cret" not in str(caught.value) + str(caught.value.facts)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://user:${{ env.TOKEN }}@srv.test/x",
+        "http://srv.test:${{ env.TOKEN }}/x",
+        "https://${{ env.TOKEN }}.test/x",
+        "ftp://${{ env.TOKEN }}/x",
+        "file:///outside/${{ env.TOKEN }}",
+        "${{ env.TOKEN }}",
+    ],
+)
+def test_a_template_may_stand_anywhere_and_its_value_is_in_no_error(
+    asked: Ask, address: str
+) -> None:
+    def unknown(host: str, port: int) -> list[str]:
+        raise OSError("no such name")
+
+    request = asked(variables={"TOKEN": "S3cret/with-a-slash"}, resolve=unknown)
+    with pytest.raises(NodeError) as caught:
+        fetch(FetchStepUrl(url=address), request)
+    assert "s3cret" not in (str(caught.value) + str(caught.value.facts)).lower()
+
+
+def test_what_a_source_writes_itself_is_told_beside_its_templates(asked: Ask) -> None:
+    step = FetchStepUrl(url="http://srv.test/${{ env.TOKEN }}")
+    with pytest.raises(values.SourceRefused, match=r"srv\.test") as caught:
+        fetch(step, asked(variables={"TOKEN": "s3cret"}, networks=()))
+    assert caught.value.facts["host"] == "srv.test"
 
 
 def test_kinds_and_schemes_that_are_not_built_are_refused_by_name(asked: Ask) -> None:
