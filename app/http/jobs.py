@@ -32,7 +32,7 @@ Cursor = Annotated[str | None, Query(max_length=100)]
 
 @router.get("/jobs/{job}", summary="Status of a job, with its result or problem")
 def job_status(job: str, node: NodeDep, actor: ActorDep) -> Response:
-    return JsonAnswer(usecase.shown(usecase.find_job(node, actor, job)))
+    return JsonAnswer(usecase.find_job(node, actor, job).shown())
 
 
 @router.delete("/jobs/{job}", summary="Cancel a job that has not ended")
@@ -58,6 +58,7 @@ async def job_events(job: str, node: NodeDep, actor: ActorDep) -> Response:
 
 def jobs_of(
     node: NodeDep,
+    actor: ActorDep,
     entry: ReadableDep,
     status: Annotated[str | None, Query(max_length=200)] = None,
     kind: Annotated[str | None, Query(max_length=200)] = None,
@@ -69,7 +70,9 @@ def jobs_of(
     statuses = usecase.parse_statuses(status)
     kinds = [name.strip() for name in kind.split(",")] if kind else None
     return JsonAnswer(
-        usecase.list_jobs(node, entry, statuses=statuses, kinds=kinds, after=after, limit=size)
+        usecase.list_jobs(
+            node, actor, entry, statuses=statuses, kinds=kinds, after=after, limit=size
+        )
     )
 
 
@@ -79,8 +82,8 @@ def add_job_routes(routes: APIRouter, prefix: str) -> None:
     routes.get(prefix + "/jobs", summary="Jobs of a dataset, newest first", tags=tags)(jobs_of)
 
 
-async def _events(node: Node, job: Job) -> AsyncIterator[bytes]:
-    changes = node.watch.changes(job.id)
+async def _events(node: Node, seen: usecase.Seen) -> AsyncIterator[bytes]:
+    changes = node.watch.changes(seen.job.id)
     following: asyncio.Future[Job] = asyncio.ensure_future(anext(changes))
     try:
         while True:
@@ -90,7 +93,7 @@ async def _events(node: Node, job: Job) -> AsyncIterator[bytes]:
                 continue
             now = following.result()
             name = b"ended" if now.status in FINISHED else b"job"
-            content = msgspec.json.encode(usecase.shown(now), enc_hook=str)
+            content = msgspec.json.encode(usecase.shown(now, in_full=seen.in_full), enc_hook=str)
             yield b"event: " + name + b"\ndata: " + content + b"\n\n"
             if now.status in FINISHED:
                 return

@@ -54,6 +54,7 @@ def remove(schedule: str, node: NodeDep, entry: WritableDep) -> Response:
 
 def runs(
     node: NodeDep,
+    actor: ActorDep,
     entry: ReadableDep,
     schedule: Annotated[str | None, Query(max_length=100)] = None,
     status: Annotated[str | None, Query(max_length=200)] = None,
@@ -63,6 +64,7 @@ def runs(
     """Refreshes of the dataset, newest first: by which schedule, when, what came of it."""
     page = list_jobs(
         node,
+        actor,
         entry,
         statuses=parse_statuses(status),
         kinds=RUNS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from protocol.errors import BadInput, NotFound
@@ -15,6 +16,8 @@ from ..auth.access import Action, ActionForbidden, grants
 from ..auth.actors import Actor
 from ..errors import problem, status_of_name
 from ..wiring import Node
+
+UNTOLD = "why it failed is told to those who may write to the dataset"
 
 
 class UnknownJobStatus(BadInput):
@@ -28,7 +31,19 @@ class NoRejectedRows(NotFound):
         super().__init__(f"no rejected rows of job {job} are kept", job=str(job))
 
 
-def find_job(node: Node, actor: Actor, job_id: str, action: Action = Action.READ) -> Job:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job, and whether the actor may know why it failed: that tells what was posted, or where
+    from it is fetched, and neither became part of the dataset."""
+
+    job: Job
+    in_full: bool
+
+    def shown(self) -> dict[str, Any]:
+        return shown(self.job, in_full=self.in_full)
+
+
+def find_job(node: Node, actor: Actor, job_id: str, action: Action = Action.READ) -> Seen:
     """A job on a dataset the actor may do that with.
 
     Raises:
@@ -42,7 +57,7 @@ def find_job(node: Node, actor: Actor, job_id: str, action: Action = Action.READ
         raise JobNotFound(JobId(job_id))
     if action not in allowed:
         raise ActionForbidden
-    return job
+    return Seen(job, Action.WRITE in allowed)
 
 
 def cancel_job(node: Node, actor: Actor, job_id: str) -> Job:
@@ -50,7 +65,7 @@ def cancel_job(node: Node, actor: Actor, job_id: str) -> Job:
 
     Raises as `find_job`.
     """
-    job = find_job(node, actor, job_id, Action.WRITE)
+    job = find_job(node, actor, job_id, Action.WRITE).job
     node.stores.jobs.cancel(job.id)
     return node.stores.jobs.get(job.id)
 
@@ -60,7 +75,7 @@ def rejected_rows(node: Node, actor: Actor, job_id: str) -> bytes:
 
     Raises as `find_job`, and `NoRejectedRows`.
     """
-    job = find_job(node, actor, job_id, Action.WRITE)
+    job = find_job(node, actor, job_id, Action.WRITE).job
     rows = node.stores.jobs.rejected(job.id)
     if rows is None:
         raise NoRejectedRows(job.id)
@@ -69,6 +84,7 @@ def rejected_rows(node: Node, actor: Actor, job_id: str) -> bytes:
 
 def list_jobs(
     node: Node,
+    actor: Actor,
     entry: DatasetEntry,
     *,
     statuses: Collection[JobStatus] | None,
@@ -88,7 +104,8 @@ def list_jobs(
         newest_first=True,
     )
     more = str(found[-1].id) if len(found) == limit else None
-    return {"jobs": [shown(job) for job in found], "next": more}
+    in_full = Action.WRITE in grants(actor, entry, node.settings.tenancy)
+    return {"jobs": [shown(job, in_full=in_full) for job in found], "next": more}
 
 
 def parse_statuses(text: str | None) -> frozenset[JobStatus] | None:
@@ -103,7 +120,7 @@ def parse_statuses(text: str | None) -> frozenset[JobStatus] | None:
     return frozenset(JobStatus(name) for name in names)
 
 
-def shown(job: Job) -> dict[str, Any]:
+def shown(job: Job, *, in_full: bool = True) -> dict[str, Any]:
     """A job as JSON: status, times, how far, and its result or problem once it has ended."""
     document: dict[str, Any] = {
         "id": job.id,
@@ -120,5 +137,6 @@ def shown(job: Job) -> dict[str, Any]:
         case Succeeded(result=result):
             document["result"] = result
         case Failed(error=error, message=message, facts=facts):
-            document["problem"] = problem(error, status_of_name(error), message, facts)
+            told = (message, facts) if in_full else (UNTOLD, {})
+            document["problem"] = problem(error, status_of_name(error), *told)
     return document

@@ -277,13 +277,19 @@ def _until(ready):
         time.sleep(0.02)
 
 
-def test_a_failed_job_shows_its_problem(node, post):
+def test_a_failed_job_shows_its_problem_to_those_who_may_write(node, post):
     job = post("/alice/one/ingest", headers={**CSV, "prefer": "respond-async"}).json()["job"]
     with worker(node, lambda job: Failed("BadRow", "line 1 is bad", {"line": 1})):
         _until(lambda: node.node.stores.jobs.get(JobId(job)).outcome is not None)
-    with node.http() as client:
+    with node.http(node.token("alice")) as client:
         problem = client.get(f"/jobs/{job}").json()["problem"]
-    assert (problem["status"], problem["line"]) == (400, 1)
+        assert (problem["status"], problem["line"]) == (400, 1)
+        assert "line 1" in client.get(f"/jobs/{job}/events").text
+    with node.http() as reader:
+        for path in (f"/jobs/{job}", f"/jobs/{job}/events", "/alice/one/jobs"):
+            told = reader.get(path).text
+            assert "problem:BadRow" in told
+            assert "line" not in told
 
 
 def test_jobs_of_hidden_datasets_are_hidden(node):
@@ -314,7 +320,9 @@ def test_a_body_above_the_limit_is_refused_announced_or_not(tmp_path):
             chunks = client.post("/foo/ingest", content=iter([b"x" * 600] * 2), headers=CSV)
             fits = client.post("/foo/ingest", content=iter([b"x" * 500] * 2), headers=CSV)
         assert [announced.status_code, chunks.status_code, fits.status_code] == [413, 413, 202]
-        assert announced.json()["limit"] == 1000
+        for problem in (announced.json(), chunks.json()):
+            assert problem["limit"] == 1000
+            assert problem["detail"].endswith("(ODF_NODE_MAX_BODY_BYTES)")
         assert len(service.node.stores.jobs.page()) == 1
 
 
