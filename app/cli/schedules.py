@@ -11,7 +11,10 @@ from ..client.node_api import NodeApi
 from .ingest import dataset_base
 from .output import json_option, print_json, token_option
 
-FIELDS = ("cron", "everySeconds", "timeZone", "paused", "exhaustSources", "fetchUncacheable")
+FIELDS = (
+    *("cron", "everySeconds", "timeZone", "paused"),
+    *("exhaustSources", "fetchUncacheable", "maxVanishPercent"),
+)
 """What a change sends again."""
 
 
@@ -27,6 +30,12 @@ def schedule() -> None:
 @click.option("--time-zone", default="UTC", metavar="TZ", help="Of --cron; default: UTC.")
 @click.option("--paused", is_flag=True, help="Do not begin yet.")
 @click.option("--exhaust-sources", is_flag=True, help="Go on while the source has more to give.")
+@click.option(
+    "--max-vanish-percent",
+    type=click.IntRange(0, 100),
+    metavar="N",
+    help="Rows of a snapshot that may vanish at once; default: as the node is set up.",
+)
 @token_option
 @json_option
 def add(
@@ -37,6 +46,7 @@ def add(
     time_zone: str,
     paused: bool,
     exhaust_sources: bool,
+    max_vanish_percent: int | None,
     token: str | None,
     as_json: bool,
 ) -> None:
@@ -49,6 +59,7 @@ def add(
         "timeZone": time_zone,
         "paused": paused,
         "exhaustSources": exhaust_sources,
+        "maxVanishPercent": max_vanish_percent,
     }
     _say(_ask(url, token, "POST", "schedules", body), as_json=as_json)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from protocol.errors import BadInput, LimitExceeded, NotFound
 from protocol.identity import DatasetRef
@@ -51,6 +51,8 @@ class ScheduleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     exhaust_sources: bool = False
     """Of polled roots: go on while the source has more."""
     fetch_uncacheable: bool = False
+    max_vanish_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    """Of polled snapshots: rows that may vanish at once; by default the setting of the node."""
 
 
 def read_body(content: bytes) -> ScheduleBody:
@@ -101,7 +103,9 @@ def remove_schedule(node: Node, entry: DatasetEntry, schedule: str) -> None:
 def _put(node: Node, schedule: Schedule, body: ScheduleBody) -> Schedule:
     check_times(body.cron, body.every_seconds, body.time_zone)
     options = PollPayload(
-        exhaust_sources=body.exhaust_sources, fetch_uncacheable=body.fetch_uncacheable
+        exhaust_sources=body.exhaust_sources,
+        fetch_uncacheable=body.fetch_uncacheable,
+        max_vanish_percent=body.max_vanish_percent,
     )
     changed = replace(
         schedule,
@@ -129,6 +133,7 @@ def shown(schedule: Schedule) -> dict[str, Any]:
         "paused": schedule.paused,
         "exhaustSources": bool(options.get("exhaustSources", False)),
         "fetchUncacheable": bool(options.get("fetchUncacheable", False)),
+        "maxVanishPercent": options.get("maxVanishPercent"),
         "createdAt": str(schedule.created_at),
         "lastAt": None if schedule.last_at is None else str(schedule.last_at),
         "nextAt": None if schedule.next_at is None else str(schedule.next_at),

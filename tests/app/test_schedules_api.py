@@ -107,13 +107,14 @@ def _until(ready):
 
 
 def test_a_schedule_begins_runs_by_itself_until_it_is_paused(service, client):
-    made = client.post("/city/schedules", json={"everySeconds": 1, "exhaustSources": True})
+    options = {"exhaustSources": True, "maxVanishPercent": 5}
+    made = client.post("/city/schedules", json={"everySeconds": 1, **options})
     assert made.status_code == 201
     name = made.json()["id"]
     _until(lambda: client.get("/city/runs", params={"schedule": name}).json()["runs"])
     jobs = service.node.stores.jobs
     job = jobs.claim("w", ["poll"], lease=timedelta(seconds=30))
-    assert job.spec.payload == {"exhaustSources": True}
+    assert job.spec.payload == options == {name: made.json()[name] for name in options}
     assert job.spec.schedule == name
     jobs.finish(job.id, "w", Succeeded({"outcome": "up-to-date"}))
     _until(lambda: len(client.get("/city/runs").json()["runs"]) > 1)

@@ -230,6 +230,8 @@ def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     assert dataset.head() == head
     assert poll(dataset, bench, PollPayload(max_vanish_percent=60)).rows_retracted == 16
     write(5, 3)
+    with pytest.raises(RowsVanished, match="9 of 14 rows"):
+        poll(dataset, bench, PollPayload(max_vanish_percent=0))
     assert poll(dataset, bench).rows_retracted == 9
     write(0, 4)
     with pytest.raises(RowsVanished, match="5 of 5 rows"):

@@ -25,7 +25,7 @@ def check_vanished(
 ) -> None:
     """The guard of snapshots: how much of the state may be absent from the batch.
 
-    A few rows may always vanish; from an empty batch none may, unless all may.
+    A few rows may vanish unless none may; from an empty batch none may, unless all may.
 
     Raises:
         RowsVanished: more of them than `max_percent` of the rows that stood before.
@@ -35,10 +35,12 @@ def check_vanished(
     if not isinstance(plan.merge, MergeStrategySnapshot) or vanished == 0 or max_percent >= 100:
         return
     stood = rows - done[Operation.APPEND] + vanished
-    if rows == 0 or (vanished > FEW_ROWS and vanished * 100 > max_percent * stood):
+    few = vanished <= FEW_ROWS and max_percent > 0
+    if rows == 0 or (not few and vanished * 100 > max_percent * stood):
         raise RowsVanished(
             f"{vanished} of {stood} rows are gone from the snapshot, and at most {max_percent} "
-            "percent may go at once: look whether it was cut short, or allow more",
+            "percent may go at once: look whether it was cut short, or allow more "
+            "(maxVanishPercent)",
             vanished=vanished,
             stood=stood,
             max_vanish_percent=max_percent,
