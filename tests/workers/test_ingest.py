@@ -201,6 +201,15 @@ def test_a_changelog_of_wrong_codes_is_refused(
         ingest(stores, dataset, bench, ndjson(batch))
 
 
+def test_both_rows_of_a_correction_in_a_changelog_are_told(stores: Stores, bench: Bench) -> None:
+    dataset = created(stores, merge=MergeStrategyChangelogStream(primary_key=("n",)))
+    ingest(stores, dataset, bench, ndjson([{"op": 0, "n": n, "v": 1} for n in (1, 2)]))
+    changes = [{"op": 1, "n": 2, "v": 1}, *({"op": code, "n": 1, "v": code} for code in (2, 3))]
+    receipt = ingest(stores, dataset, bench, ndjson(changes))
+    counts = (receipt.rows_read, receipt.rows_retracted, receipt.rows_corrected)
+    assert (*counts, receipt.rows_known) == (3, 1, 1, 0)
+
+
 def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: Bench) -> None:
     from workers.slice_schema import IncompatibleSchema
 

@@ -11,6 +11,7 @@ from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import SourceState
 from protocol.metadata.events import AddData, MetadataEvent
+from protocol.metadata.reading import MergeStrategyChangelogStream
 from storage.contracts.ingest_job import IngestReceipt, told_by
 
 from ..merge.columns import Operation
@@ -60,7 +61,7 @@ def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> In
         blocks=tuple(str(block.hash) for block in blocks),
         rows_read=outcome.rows_read + rejected,
         rows_added=added,
-        rows_known=max(0, outcome.rows_read - added - corrected - _retracting(plan, done)),
+        rows_known=max(0, outcome.rows_read - _told(plan, done)),
         rows_retracted=done.get(Operation.RETRACT, 0),
         rows_corrected=corrected,
         rows_rejected=rejected,
@@ -69,9 +70,18 @@ def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> In
     )
 
 
-def _retracting(plan: IngestPlan, done: Counter[Operation]) -> int:
-    """Rows of the batch that retract; in a snapshot it is their absence that does."""
-    return done.get(Operation.RETRACT, 0) if takes_operations(plan.merge) else 0
+def _told(plan: IngestPlan, done: Counter[Operation]) -> int:
+    """Rows of the batch that something came of.
+
+    In a snapshot it is the absence of rows that retracts. A changelog brings both rows of a
+    correction, other batches the new one.
+    """
+    brought = {Operation.APPEND, Operation.CORRECT_TO}
+    if takes_operations(plan.merge):
+        brought.add(Operation.RETRACT)
+    if isinstance(plan.merge, MergeStrategyChangelogStream):
+        brought.add(Operation.CORRECT_FROM)
+    return sum(done.get(operation, 0) for operation in brought)
 
 
 def data_events(
