@@ -79,6 +79,7 @@ STATUS: dict[str, HTTPStatus] = {
     "UnsupportedByEngine": HTTPStatus.BAD_REQUEST,
     "UnsupportedEngine": HTTPStatus.BAD_REQUEST,
     "InputTooLarge": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "ClassesNotKept": HTTPStatus.INTERNAL_SERVER_ERROR,
     "JavaNotFound": HTTPStatus.INTERNAL_SERVER_ERROR,
     "JobAbandoned": HTTPStatus.INTERNAL_SERVER_ERROR,
     "NotValidated": HTTPStatus.CONFLICT,
@@ -152,15 +153,19 @@ def descendants(kind: type[NodeError]) -> Iterator[type[NodeError]]:
 def problem(
     name: str, status: HTTPStatus, message: str, facts: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The problem document of RFC 9457, with the `message` of the reference node beside it."""
+    """The problem document of RFC 9457, with the `message` of the reference node beside it.
+
+    The fact `setting` is the one an administrator changes: the detail names it.
+    """
     trace = trace_id(current_trace())
+    setting = (facts or {}).get("setting")
     return {
         **(facts or {}),
         **({"traceId": trace} if trace else {}),
         "type": "about:blank" if name == INTERNAL else PROBLEM_TYPE + name,
         "title": status.phrase,
         "status": int(status),
-        "detail": message,
+        "detail": f"{message} ({setting})" if setting else message,
         "message": message,
     }
 

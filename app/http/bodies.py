@@ -24,8 +24,9 @@ class BodyBrokeOff(BadInput):
 class BodyTooLong(LimitExceeded):
     """A body above its limit."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the body is longer than the {limit} bytes taken here", limit=limit)
+    def __init__(self, limit: int, setting: str | None = None) -> None:
+        message = f"the body is longer than the {limit} bytes taken here"
+        super().__init__(message, limit=limit, setting=setting)
 
 
 async def small_body(request: Request, limit: int) -> bytes:
@@ -41,8 +42,12 @@ async def small_body(request: Request, limit: int) -> bytes:
 class Body:
     """A request body, read by a thread while the rest of it arrives."""
 
-    def __init__(self, receive: Receive, *, limit: int, idle_s: float) -> None:
+    def __init__(
+        self, receive: Receive, *, limit: int, idle_s: float, setting: str | None = None
+    ) -> None:
+        """`setting` is what the limit is from, for whoever exceeds it."""
         self._receive, self._limit, self._idle_s = receive, limit, idle_s
+        self._setting = setting
         self.size = 0
 
     def chunks(self) -> Iterator[bytes]:
@@ -77,7 +82,7 @@ class Body:
         piece: bytes = message.get("body", b"")
         self.size += len(piece)
         if self.size > self._limit:
-            raise BodyTooLong(self._limit)
+            raise BodyTooLong(self._limit, self._setting)
         return piece
 
 

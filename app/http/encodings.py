@@ -40,6 +40,7 @@ class UnpackedTooFar(LimitExceeded):
             f"the body is more than {ratio} times larger than what was sent",
             limit="max_unpacked_ratio",
             value=ratio,
+            setting="ODF_NODE_MAX_UNPACKED_RATIO",
         )
 
 
@@ -85,7 +86,7 @@ def _bounded(unpack: Unpack, chunks: Iterable[bytes], limit: int, ratio: int) ->
     for piece in unpack(counted()):
         given += len(piece)
         if given > limit:
-            raise BodyTooLong(limit)
+            raise BodyTooLong(limit, "ODF_NODE_MAX_BODY_BYTES")
         if given > max(FREE_BYTES, sent * ratio):
             raise UnpackedTooFar(ratio)
         yield piece

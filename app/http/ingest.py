@@ -29,6 +29,7 @@ from .waiting import accepted, patience_of, receipt_answer
 
 FORM = "multipart/form-data"
 REPLAYED = "idempotent-replayed"
+LIMIT = "ODF_NODE_MAX_BODY_BYTES"
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:
@@ -117,10 +118,10 @@ async def _content(request: Request, node: Node) -> Content:
     is_form = (media_type or "").lower().startswith(FORM)
     sent = limit + OVERHEAD_BYTES if is_form else limit
     if announced.isdigit() and int(announced) > sent:
-        raise BodyTooLong(limit)
+        raise BodyTooLong(limit, LIMIT)
     if announced.isdigit() and int(announced) <= INLINE_BYTES and not (is_form or encoding):
         return Content([await at_once(request, node)], media_type)
-    body = Body(request.receive, limit=sent, idle_s=node.settings.body_idle_s)
+    body = Body(request.receive, limit=sent, idle_s=node.settings.body_idle_s, setting=LIMIT)
     ratio = node.settings.max_unpacked_ratio
     chunks = decoded(body.chunks(), encoding, limit=sent, ratio=ratio)
     if is_form:
@@ -148,6 +149,6 @@ class _Form(Content):
         for piece in form.file(chunks):
             size += len(piece)
             if size > limit:
-                raise BodyTooLong(limit)
+                raise BodyTooLong(limit, LIMIT)
             yield piece
         self.media_type = media_type_of(form.content_type, form.file_name)

@@ -205,7 +205,10 @@ def announced_size(node: Node, length: str | None) -> int:
     size, limit = int(length), node.settings.max_object_bytes
     if size > limit:
         raise ObjectTooLarge(
-            f"the object has {size} bytes, this node takes {limit}", limit=limit, size=size
+            f"the object has {size} bytes, this node takes {limit}",
+            limit=limit,
+            size=size,
+            setting="ODF_NODE_MAX_OBJECT_BYTES",
         )
     return size
 

@@ -26,6 +26,7 @@ class QueueFull(LimitExceeded):
             f"{limit} jobs of this {what} are waiting already; try again later",
             limit=f"max_waiting_{what}",
             value=limit,
+            setting=f"ODF_NODE_MAX_WAITING_{what.upper()}",
             retry_after_s=RETRY_AFTER_S,
         )
 
@@ -38,6 +39,7 @@ class NodeBusy(LimitExceeded):
             f"{limit} jobs are waiting on this node already; try again later",
             limit="max_waiting_node",
             value=limit,
+            setting="ODF_NODE_MAX_WAITING_NODE",
             retry_after_s=RETRY_AFTER_S,
         )
 

@@ -44,7 +44,9 @@ def tail(
     most = node.settings.max_tail_records
     if skip + limit > most:
         raise TooManyRecords(
-            f"skip and limit may add up to {most}; page through offsets instead", limit=most
+            f"skip and limit may add up to {most}; page through offsets instead",
+            limit=most,
+            setting="ODF_NODE_MAX_TAIL_RECORDS",
         )
     dataset = node.stores.dataset(DatasetRef(id=entry.id))
     head = dataset.head()

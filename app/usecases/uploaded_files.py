@@ -32,7 +32,7 @@ class ContentTooLarge(BadInput):
     """A file above the limit."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__("Content too large", limit=limit)
+        super().__init__("Content too large", limit=limit, setting="ODF_NODE_MAX_UPLOAD_BYTES")
 
 
 class LengthDiffers(BadInput):
@@ -55,7 +55,11 @@ class TooManyUploads(LimitExceeded):
     """The account has as many uploads as it may have."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"an account may have {limit} uploaded files at a time", limit=limit)
+        super().__init__(
+            f"an account may have {limit} uploaded files at a time",
+            limit=limit,
+            setting="ODF_NODE_MAX_UPLOADS",
+        )
 
 
 class UploadNotFound(NotFound):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,14 @@ def test_variables_of_the_worker_and_the_command_line_are_left_alone():
 def test_a_value_that_cannot_be_is_refused_by_name(given):
     with pytest.raises(InvalidSetting, match=next(iter(given))):
         load_settings(**given)
+
+
+def test_errors_name_settings_that_there_are():
+    named = re.compile(r'"(ODF_NODE_(?:MAX|FETCH|PIPE|CONTAINER)_[A-Z_]+)"')
+    paths = [path for room in ("app", "workers") for path in (ROOT / room).rglob("*.py")]
+    told = {name for path in paths for name in named.findall(path.read_text())}
+    assert len(told) > 10
+    refuse_unknown(dict.fromkeys(told, "1"))
 
 
 def test_settings_do_not_change_once_read():

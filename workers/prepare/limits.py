@@ -59,6 +59,7 @@ def within(chunks: Iterator[bytes], limits: PrepareLimits, *, read: list[int]) -
                 f"the archive grows more than {limits.max_ratio} times when it is unpacked",
                 limit="max_ratio",
                 value=limits.max_ratio,
+                setting="ODF_NODE_MAX_UNPACK_RATIO",
             )
         yield chunk
 
@@ -70,4 +71,5 @@ def check_size(written: int, limits: PrepareLimits) -> None:
             f"more than {limits.max_bytes} bytes come out of the preparation",
             limit="max_bytes",
             value=limits.max_bytes,
+            setting="ODF_NODE_MAX_FETCHED_BYTES",
         )

@@ -30,6 +30,7 @@ def pipe(source: Path, arguments: tuple[str, ...], limits: PrepareLimits) -> Ite
             "the source pipes its data through a command that this node does not run: "
             "its administrator can allow it by name",
             command=arguments[0] if arguments else None,
+            setting="ODF_NODE_PIPE_COMMANDS",
         )
     written = 0
     with tempfile.TemporaryDirectory(prefix="pipe-", dir=source.parent) as folder:
