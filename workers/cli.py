@@ -21,6 +21,7 @@ try:  # what is imported takes seconds
     from storage.config import StoreSettings, open_stores
     from storage.tracing import start_tracing, stop_tracing
 
+    from .classes import keep_classes
     from .log import LOGGER, line, set_up
     from .serve import engine
     from .settings import WorkerSettings, load_settings
@@ -131,6 +132,7 @@ def _stop_on_signals(stop: Any) -> None:
 main.add_command(engine)
 main.add_command(verify)
 main.add_command(deprecate)
+main.add_command(keep_classes)
 
 if __name__ == "__main__":
     main()

@@ -13,12 +13,18 @@ from pathlib import Path
 import pyspark
 from servers import free_port, wait_until
 
+from workers.engine.class_archive import using
 from workers.engine.java import java_home
 from workers.engine.spark import LOCAL_JVM_FLAGS
 
+
+def _quoted(flag: str) -> str:
+    return f'"{flag}"'
+
+
 RUN = Path(pyspark.__file__).parent / "bin" / "spark-class"
 DEPLOY = "org.apache.spark.deploy"
-QUICK_START = {"JDK_JAVA_OPTIONS": " ".join(LOCAL_JVM_FLAGS)}
+QUICK_START = {"JDK_JAVA_OPTIONS": " ".join((*LOCAL_JVM_FLAGS, *map(_quoted, using())))}
 """For every Java that is started under it: none lives long enough to be worth optimizing."""
 
 

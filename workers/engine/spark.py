@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from . import class_archive
 from .exchange import SETTING
 from .java import java_home
 
@@ -97,6 +98,8 @@ class SparkOptions:
     exchange: str | None = None
     """URL of the bucket through which executors elsewhere read and write; None: they are here."""
     log_format: str = "text"
+    record_classes_in: Path | None = None
+    """Where the JVM keeps the classes it used, at its end, instead of using those that are kept."""
 
     @property
     def is_local(self) -> bool:
@@ -187,5 +190,9 @@ def _prepare_environment(options: SparkOptions, scratch: Path) -> None:
     flags += SAME_EVERYWHERE_FLAGS
     if options.is_local:
         flags += LOCAL_JVM_FLAGS
-    arguments = ["--driver-memory", options.memory, "--driver-java-options", " ".join(flags)]
+    if options.record_classes_in is None:
+        flags += class_archive.using()
+    else:
+        flags += class_archive.recording(options.record_classes_in)
+    arguments = ["--driver-memory", options.memory, "--driver-java-options", shlex.join(flags)]
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*arguments, "pyspark-shell"])
