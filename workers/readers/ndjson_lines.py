@@ -7,6 +7,7 @@ this reading with `NotAgreed`; the scanner then decides from that row on, and kn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from operator import attrgetter
@@ -24,6 +25,8 @@ from .frame import Limits
 from .text import BadValue, cast_text, has_text_form
 
 CHUNK_BYTES = 1 << 20
+_PLAIN_NAME = re.compile(r'[^\x00-\x1f"\\]+')
+"""What the compiled decoder takes as a key."""
 
 
 class NotAgreed(Exception):
@@ -58,7 +61,7 @@ def _decoder(schema: pa.Schema) -> msgspec.json.Decoder[Any]:
     names: dict[str, str] = {}
     for at, field in enumerate(schema):
         kind = _kind(field.type)
-        if kind is None or not field.name:
+        if kind is None or not _PLAIN_NAME.fullmatch(field.name):
             raise NotAgreed
         fields.append((f"f{at}", kind | None, None))
         names[f"f{at}"] = field.name

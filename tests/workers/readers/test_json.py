@@ -86,6 +86,13 @@ def test_decimals_keep_their_digits_and_are_cut(tmp_path: Path) -> None:
     assert str(value) == "12345678901234567890.123"
 
 
+@pytest.mark.parametrize("name", ['5" disk', "a\\b", "two\nlines", "", "a.b", "\u2028"])
+def test_a_column_may_be_called_anything(name: str, tmp_path: Path) -> None:
+    fields = [{"name": name, "type": "Int32"}, {"name": name + "2", "type": "String"}]
+    text = json.dumps({name: 1, name + "2": "x"})
+    assert read(tmp_path, text, schema={"fields": fields}) == {name: [1], name + "2": ["x"]}
+
+
 def test_objects_may_share_a_line_or_span_several(tmp_path: Path) -> None:
     assert read(tmp_path, '{"a": 1} {"a": 2}\n{"a":\n  3}\n\n') == {"a": [1, 2, 3]}
 
