@@ -13,11 +13,12 @@ from storage.accounts.sql_attempts import SqlAttempts
 from storage.clock import Clock, system_clock
 from storage.config import StoreSettings, open_stores
 from storage.context import add_facts
+from storage.naming import SINGLE_OWNER
 from storage.sealing import SecretKeys, open_keys
 from storage.stores import Stores
 from storage.values import DatasetEntry
 
-from .auth.access import SINGLE_OWNER, Action, DatasetHidden, address, authorize
+from .auth.access import Action, DatasetHidden, address, authorize
 from .auth.actors import Actor, identify
 from .auth.passwords import Cost
 from .auth.roles import RoleMemory

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from protocol.errors import BadInput, NotFound, Refused
 from protocol.identity import DatasetAlias, MalformedName, Name
-from storage.naming import SINGLE_OWNER as SINGLE_OWNER
+from storage.naming import SINGLE_OWNER
 from storage.values import DatasetEntry, Reach, Role, Scope, Visibility
 
 from ..settings import Tenancy

@@ -13,6 +13,7 @@ import click
 
 from protocol.errors import BadInput
 from protocol.instant import Instant
+from storage.naming import SINGLE_OWNER
 from storage.values import Account
 
 from .admin import node_stores, store_options
@@ -86,7 +87,6 @@ def password(
     name: str, password_stdin: bool, data: Path | None, database_url: str | None, as_json: bool
 ) -> None:
     """Set an account's password; its sessions end. Tokens stay as they are."""
-    from ..auth.access import SINGLE_OWNER
     from ..auth.passwords import check_new
     from ..settings import Tenancy
     from ..usecases.accounts import ensure_account, find_account

@@ -25,10 +25,11 @@ from protocol.metadata.events import (
 from protocol.multihash import Multihash
 from storage.dependencies import declared, refuse_cycle
 from storage.errors import AliasTaken, RefConflict
+from storage.naming import SINGLE_OWNER
 from storage.stores import refuse_long
 from storage.values import DatasetEntry, Visibility
 
-from ..auth.access import SINGLE_OWNER, Action, Unauthenticated, grants, may_create
+from ..auth.access import Action, Unauthenticated, grants, may_create
 from ..auth.actors import Actor
 from ..settings import Tenancy
 from ..wiring import Node
