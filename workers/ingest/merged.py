@@ -21,6 +21,7 @@ from protocol.chain.state import Vocab
 from protocol.instant import Instant
 from protocol.metadata.reading import MergeStrategy
 
+from ..alike import equal_alike, orders_alike
 from ..conform import carrier
 from ..engine.frames import (
     UnsupportedByEngine,
@@ -30,11 +31,10 @@ from ..engine.frames import (
 )
 from ..engine.spark import Spark
 from ..merge.columns import POSITION, Merging, Operation, col
-from ..merge.in_memory import equal_alike
 from ..merge.table import MERGE, Strategy, check_key, merging_of
 from ..slice_schema import MILLIS
 from .carried import carried
-from .ordering import orders_alike, sorted_rows
+from .ordering import sorted_rows
 from .stage import Staged
 
 SMALL_ROWS = 200_000

@@ -1,7 +1,8 @@
 """UpsertStream and Snapshot without an engine, of batches and histories that fit memory.
 
 They give the rows that `upsert_stream.py` and `snapshot.py` give, where Arrow and Spark agree on
-what is equal, and where the history is one row per key. A Spark job takes half a second to begin.
+what is equal (`alike.py`), and where the history is one row per key. A Spark job takes half a
+second to begin.
 """
 
 from __future__ import annotations
@@ -20,24 +21,6 @@ Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 MergeHere = Callable[[Merging, pa.Table | None, pa.Table], pa.Table]
 _WIDEST = 1 << 62
-_EQUAL_ALIKE = (
-    pa.types.is_integer,
-    pa.types.is_float32,
-    pa.types.is_float64,
-    pa.types.is_boolean,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_timestamp,
-    pa.types.is_date32,
-    pa.types.is_decimal128,
-)
-
-
-def equal_alike(kinds: Sequence[pa.DataType]) -> bool:
-    """Whether values of these types are equal here when they are in Spark."""
-    return all(any(matches(kind) for matches in _EQUAL_ALIKE) for kind in kinds)
 
 
 def upsert_here(merging: Merging, prev: pa.Table | None, new: pa.Table) -> pa.Table:
