@@ -21,12 +21,12 @@ import builtins
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from protocol.errors import BadInput, LimitExceeded, NodeError
 from protocol.identity import DatasetAlias, DatasetId
@@ -53,6 +53,7 @@ from .s3_bucket import Bucket, KeyMissing, PreconditionLost, StoreUnavailable, U
 from .s3_stream import READ_BYTES, open_stream
 from .s3_swift import Found
 
+T = TypeVar("T")
 UPLOADS = ".spooled"
 """Not `.uploads`: SeaweedFS keeps its own multipart uploads there and hides it in listings."""
 STAGING = ".staging"
@@ -120,16 +121,12 @@ class S3ObjectStore:
 
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
         keyed = ((ObjectKey(dataset, ObjectKind.BLOCK, name), raw) for name, raw in blocks)
-        with ThreadPoolExecutor(PARALLEL_PUTS) as pool:
-            while some := list(islice(keyed, PUTS_AT_A_TIME)):
-                for _ in pool.map(lambda one: self.put(one[0], (one[1],)), some):
-                    pass
+        while some := list(islice(keyed, PUTS_AT_A_TIME)):
+            _side_by_side(lambda one: self.put(one[0], (one[1],)), some)
 
     def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
-        with ThreadPoolExecutor(PARALLEL_PUTS) as pool:
-            for _, alike in groupby(objects, lambda one: one[0].kind):
-                for _ in pool.map(lambda one: self.put(one[0], (one[1],)), alike):
-                    pass
+        for _, alike in groupby(objects, lambda one: one[0].kind):
+            _side_by_side(lambda one: self.put(one[0], (one[1],)), alike)
 
     def delete(self, key: ObjectKey) -> None:
         self.bucket.call("delete_object", _name(key))
@@ -213,9 +210,7 @@ class S3ObjectStore:
         self._write_text(f"{dataset_folder(dataset)}/{ref_path(ref)}", str(head))
 
     def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
-        with ThreadPoolExecutor(PARALLEL_PUTS) as pool:
-            for _ in pool.map(lambda one: self.write_ref(one[0], ref, one[1]), heads.items()):
-                pass
+        _side_by_side(lambda one: self.write_ref(one[0], ref, one[1]), heads.items())
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         """None if absent or not the text of a hash."""
@@ -405,6 +400,13 @@ class _Hashing:
         actual = Multihash(SHA3_256, self._state.digest())
         if actual != expected:
             raise HashMismatch(expected, actual)
+
+
+def _side_by_side(work: Callable[[T], object], items: Iterable[T]) -> None:
+    """Do it for all, some at a time; raises what the first of them raised."""
+    with ThreadPoolExecutor(PARALLEL_PUTS) as pool:
+        for _ in pool.map(work, items):
+            pass
 
 
 def _parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
