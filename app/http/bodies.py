@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
+from urllib.parse import parse_qs
 
 from anyio import from_thread
 from starlette.requests import Request
@@ -15,6 +16,7 @@ from protocol.errors import BadInput, LimitExceeded
 
 PIECES_AHEAD = 8
 """Pieces that wait for the thread; the server makes them some 256 KiB long at most."""
+MAX_FORM_FIELDS = 16
 
 
 class BodyBrokeOff(BadInput):
@@ -29,6 +31,10 @@ class BodyTooLong(LimitExceeded):
         super().__init__(message, limit=limit, setting=setting)
 
 
+class MalformedForm(BadInput):
+    """A body that is not form-encoded, or has too many fields."""
+
+
 async def small_body(request: Request, limit: int) -> bytes:
     """The whole of a body that is small. Raises `BodyTooLong`."""
     body = bytearray()
@@ -37,6 +43,22 @@ async def small_body(request: Request, limit: int) -> bytes:
         if len(body) > limit:
             raise BodyTooLong(limit)
     return bytes(body)
+
+
+async def small_form(request: Request, limit: int) -> dict[str, str]:
+    """Fields of a form-encoded body; of one given twice, the first.
+
+    Raises:
+        BodyTooLong: longer than `limit`. MalformedForm: it is no form, or has too many fields.
+    """
+    raw = await small_body(request, limit)
+    try:
+        fields = parse_qs(raw.decode(), max_num_fields=MAX_FORM_FIELDS, strict_parsing=bool(raw))
+    except ValueError:
+        raise MalformedForm(
+            f"the body has to be form-encoded, of {MAX_FORM_FIELDS} fields at most"
+        ) from None
+    return {name: values[0] for name, values in fields.items()}
 
 
 class Body:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import parse_qs
 
 import msgspec
 from anyio import to_thread
@@ -18,14 +17,12 @@ from ..usecases import login as usecase
 from ..usecases.login import CredentialsRejected, DeviceGrantRefused
 from ..wiring import Node
 from .answers import JsonAnswer
-from .bodies import small_body
+from .bodies import small_body, small_form
 from .deps import BaseDep, NodeDep
 from .login_page import Page, page
 
 MAX_BODY_BYTES = 16 * 1024
-MAX_FORM_FIELDS = 16
 NO_STORE = {"cache-control": "no-store"}
-Form = dict[str, str]
 
 router = APIRouter(tags=["login"])
 
@@ -62,7 +59,7 @@ async def login(request: Request, node: NodeDep) -> Response:
 @router.post("/platform/token/device/authorization", summary="Begin the login of a device")
 async def authorize_device(request: Request, node: NodeDep, base: BaseDep) -> Response:
     """Device authorization request of RFC 8628, form-encoded."""
-    if not (await _form(request)).get("client_id"):
+    if not (await small_form(request, MAX_BODY_BYTES)).get("client_id"):
         raise DeviceGrantRefused("invalid_request")
     code = await to_thread.run_sync(usecase.await_device, node)
     answer = {
@@ -79,7 +76,7 @@ async def authorize_device(request: Request, node: NodeDep, base: BaseDep) -> Re
 @router.post("/platform/token/device", summary="The token of a device, once approved")
 async def device_token(request: Request, node: NodeDep) -> Response:
     """Device access token request of RFC 8628; the error code is the `message`."""
-    form = await _form(request)
+    form = await small_form(request, MAX_BODY_BYTES)
     if form.get("grant_type") != usecase.DEVICE_GRANT:
         raise DeviceGrantRefused("unsupported_grant_type")
     grant = await to_thread.run_sync(usecase.poll_device, node, form.get("device_code", ""))
@@ -108,12 +105,12 @@ def login_page(
 
 @router.post("/v/login", summary="What the user decided on that page")
 async def decide(request: Request, node: NodeDep) -> Response:
-    form = await _form(request)
+    form = await small_form(request, MAX_BODY_BYTES)
     limiter = request.app.state.passwords
     return await to_thread.run_sync(_decided, node, form, _address(request), limiter=limiter)
 
 
-def _decided(node: Node, form: Form, address: str) -> Response:
+def _decided(node: Node, form: dict[str, str], address: str) -> Response:
     code = form.get("deviceCode", "")[:200]
     if not usecase.is_awaited(node, code):
         return page(Page.OVER, code)
@@ -129,16 +126,6 @@ def _decided(node: Node, form: Form, address: str) -> Response:
         return page(Page.FORM, code, problem=refused.message, status=429)
     done = usecase.decide_device(node, code, account)
     return page(Page.APPROVED if done else Page.OVER, code)
-
-
-async def _form(request: Request) -> Form:
-    """Fields of a form-encoded body; of one given twice, the first. Raises `MalformedLogin`."""
-    raw = await small_body(request, MAX_BODY_BYTES)
-    try:
-        fields = parse_qs(raw.decode(), max_num_fields=MAX_FORM_FIELDS, strict_parsing=bool(raw))
-    except ValueError:
-        raise MalformedLogin("the body has to be form-encoded") from None
-    return {name: values[0] for name, values in fields.items()}
 
 
 def _address(request: Request) -> str:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
@@ -23,7 +23,7 @@ from protocol.errors import NodeError
 from ..auth.access import Action, AnonymousRestricted
 from ..auth.actors import ANONYMOUS, Actor
 from ..errors import status_of
-from ..http.bodies import small_body
+from ..http.bodies import small_form
 from ..http.contract import contract
 from ..http.deps import base_of, node_of
 from ..usecases.login import CredentialsRejected, begin_session, check_password
@@ -34,7 +34,6 @@ from .render import page, static
 from .visitors import local_path, refuse_foreign, sign_in, sign_out, visitor
 
 MAX_FORM_BYTES = 16 * 1024
-MAX_FORM_FIELDS = 8
 MAX_PASSWORDS = 2
 """Passwords checked at once for pages; each takes memory and a core."""
 SEE_OTHER = 303
@@ -154,11 +153,9 @@ async def _sign_in(request: Request) -> Response:
     node = node_of(request)
     try:
         refuse_foreign(node, request)
-        raw = await small_body(request, MAX_FORM_BYTES)
+        form = await small_form(request, MAX_FORM_BYTES)
     except NodeError as error:
         return _problem(node, ANONYMOUS, request, error)
-    fields = parse_qs(raw.decode(errors="replace"), max_num_fields=MAX_FORM_FIELDS)
-    form = {name: values[0] for name, values in fields.items()}
     limiter = request.app.state.passwords
     return await to_thread.run_sync(_signed_in, node, form, request, limiter=limiter)
 

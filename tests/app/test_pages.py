@@ -240,6 +240,14 @@ def test_a_form_that_is_too_long_is_refused(visitor):
     assert sign_in(visitor, login="x" * 20_000).status_code == 413
 
 
+@pytest.mark.parametrize("body", [b"nonsense", b"login=\xff", b"&".join([b"a=b"] * 50)])
+def test_what_is_no_form_is_refused(visitor, body):
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    refused = visitor.post("/v/sign-in", content=body, headers=form)
+    assert refused.status_code == 400
+    assert "form-encoded" in refused.text
+
+
 def test_a_node_without_anonymous_access_asks_to_sign_in(tmp_path):
     with serving(tmp_path, allow_anonymous=False) as service, service.http() as client:
         service.keep(seeded(), "kamu/foo")
