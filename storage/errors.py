@@ -1,4 +1,4 @@
-"""What the ports of `storage/ports.py` may raise beside `HashMismatch`.
+"""What the ports of `storage/ports` may raise beside `HashMismatch`.
 
 Declared once for all adapters, because they are part of the promises: every adapter of a
 port raises the same error in the same situation.

@@ -1,0 +1,80 @@
+"""What workers are asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+from protocol.identity import DatasetId
+from protocol.instant import Instant
+
+from ..values import Backlog, Job, JobId, JobOutcome, JobSpec, JobStatus, RequestKey
+
+
+class JobQueue(Protocol):
+    """Work to do later, at least once, one at a time per lock.
+
+    `submit` with a `dedup_key` that still waits gives the same job; with a `request` it gives
+    the job the request had before, unless that failed, was cancelled, or the key has expired;
+    another fingerprint: `RequestKeyReused`. An expired lease makes a job claimable again; once
+    another worker claimed it, or it was cancelled or finished, the late worker's `extend` and
+    `finish` raise `LeaseLost`. Jobs of one lock start in the order of their submission. Unknown
+    job: `JobNotFound`. Whoever listens to the bell is woken by work and by ends.
+    """
+
+    def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId: ...
+    def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
+        """As `submit` of each, none of them under a key; all or nothing."""
+
+    def repeated(self, request: RequestKey) -> JobId | None:
+        """The job that `submit` would give for this request, if that were no new one."""
+
+    def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None: ...
+    def claim_groups(
+        self,
+        worker: str,
+        kinds: Iterable[str],
+        *,
+        lease: timedelta,
+        together: Mapping[str, int] | None = None,
+        groups: int = 1,
+    ) -> Sequence[Sequence[Job]]:
+        """As `claim`; and the jobs of the same lock and kind that come right behind it.
+
+        `together` says how many there may be, by kind; by default one. Each has
+        its lease and its end. Of several locks up to so many groups, if all of their jobs are of
+        the first one's kind and carry a body; the first group alone if that does not.
+        """
+
+    def extend(
+        self, job: JobId, worker: str, *, lease: timedelta, progress: dict[str, Any] | None = None
+    ) -> None: ...
+    def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None: ...
+    def cancel(self, job: JobId) -> None: ...
+    def get(self, job: JobId) -> Job: ...
+    def rejected(self, job: JobId) -> bytes | None:
+        """The rows its `Succeeded` said it set aside, as long as they are kept."""
+
+    def get_all(self, wanted: Collection[JobId], *, ended: bool = False) -> Mapping[JobId, Job]:
+        """Those of the jobs that are known; with `ended`, that have ended."""
+
+    def page(
+        self,
+        *,
+        dataset: DatasetId | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        statuses: Collection[JobStatus] | None = None,
+        kinds: Collection[str] | None = None,
+        schedule: str | None = None,
+        newest_first: bool = False,
+    ) -> Sequence[Job]:
+        """Jobs in the order of their submission, or backwards; only those asked for."""
+
+    def backlog(self) -> Backlog:
+        """How many jobs wait."""
+
+    def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
+        """Forget jobs that ended before then, but those that answer repeats; returns how many.
+        Forget also the rows that were set aside before another time."""

@@ -1,0 +1,117 @@
+"""The bytes of datasets, and what is on its way to become some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import BinaryIO, Protocol
+
+from protocol.identity import DatasetAlias, DatasetId
+from protocol.instant import Instant
+from protocol.multihash import Multihash
+
+from ..values import ObjectInfo, ObjectKey, TransferUrl
+
+
+class ObjectStore(Protocol):
+    """Immutable bytes under their own hash. One dataset, one kind, one hash: one object.
+
+    `put` hashes while writing: other content raises `HashMismatch` and is never visible;
+    content appears all at once; putting the same object again is harmless, and renews it.
+    Absent objects: `stat` → None, `open` → `ObjectNotFound`, `delete` → nothing happens.
+    `open` past the end reads empty. URLs: None means "go through the node".
+
+    Every object has an age. Who is about to name an object that is here already renews it:
+    from then on it is as young as one that was just put, so that `discard`, which removes
+    the old, does not take it away in between.
+    """
+
+    def stat(self, key: ObjectKey) -> ObjectInfo | None: ...
+    def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO: ...
+    def put(self, key: ObjectKey, chunks: Iterable[bytes]) -> ObjectInfo: ...
+    def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
+        """As `put` of each block; cheaper for many. `HashMismatch`: those before may be there."""
+
+    def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
+        """As `put` of small objects of any datasets, kind by kind as they come; cheaper for many.
+
+        Whatever it raises, some of them may be there.
+        """
+
+    def delete(self, key: ObjectKey) -> None: ...
+    def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]: ...
+    def datasets(self) -> Iterator[DatasetId]:
+        """Every dataset of which anything is kept, each once, registered or not.
+
+        One that was removed may still be named, with nothing in it.
+        """
+
+    def renew(self, key: ObjectKey) -> ObjectInfo | None:
+        """As `stat`, and the object is young again. None also when it is just being removed."""
+
+    def discard(self, key: ObjectKey, *, before: Instant) -> bool:
+        """Remove an object put or renewed before then, unless it is renewed meanwhile."""
+
+    def quarantine(self, key: ObjectKey) -> bool:
+        """Take a damaged object out of sight, bytes kept; absent from then on. False if it was."""
+
+    def remove_abandoned(self, *, before: Instant, dry_run: bool = False) -> int:
+        """Remove what writes that broke off before then left behind; returns how many."""
+
+    def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None: ...
+    def upload_url(
+        self, key: ObjectKey, *, size: int | None, ttl: timedelta
+    ) -> TransferUrl | None: ...
+    def settle(self, key: ObjectKey) -> ObjectInfo | None:
+        """As `renew`, but what was put by an upload URL is taken in first.
+
+        Such an object stays invisible until then; it is read and hashed here. Other content
+        is removed and raises `HashMismatch`.
+        """
+
+    @property
+    def partial(self) -> PartialUploads | None:
+        """None: objects are put in one go here."""
+
+    def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
+        """Mirror a moved reference beside the objects (`refs/head`, no newline)."""
+
+    def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
+        """As `write_ref` of each dataset; cheaper for many."""
+
+    def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
+        """The mirrored reference; the `RefIndex` is the authority while it exists."""
+
+    def remove_ref(self, dataset: DatasetId, ref: str) -> None:
+        """The mirrored reference goes: what is left is no dataset. Absent: nothing happens."""
+
+    def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        """Keep the alias beside the objects (`info/alias`), so that an index can be rebuilt."""
+
+    def read_alias(self, dataset: DatasetId) -> DatasetAlias | None:
+        """The alias kept beside the objects; None if absent or no alias."""
+
+    def write_info(self, dataset: DatasetId, name: str, text: str) -> None:
+        """Keep a note of up to `MAX_INFO_BYTES` beside the objects (`info/<name>`)."""
+
+    def read_info(self, dataset: DatasetId, name: str) -> str | None: ...
+
+    def remove(self, dataset: DatasetId) -> None:
+        """Everything of a dataset goes, references first. Nothing there: nothing happens."""
+
+
+class PartialUploads(Protocol):
+    """Uploads that may break off and go on. What arrived is seen by nobody until all is there.
+
+    A part that nothing was added to for long is collected by `remove_abandoned`.
+    """
+
+    def received(self, key: ObjectKey) -> int:
+        """How many bytes are here; 0 when there is no upload."""
+
+    def append(self, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int) -> int:
+        """Add bytes; how many are here then. With `total` bytes the object appears.
+
+        Whatever ends it, what arrived before stays. `UploadBusy`, `OffsetMismatch`: nothing
+        was added. `HashMismatch`: all is here and is other content; nothing is kept.
+        """
