@@ -1,4 +1,4 @@
-"""Model to FlatBuffers: one interpreter over `tables.py`, byte-exact.
+"""Model to FlatBuffers: one interpreter over `tables`, byte-exact.
 
 Objects are created depth first in declaration order (a sub-table runs its own two passes
 before the next field is looked at), then the table visits its fields again in the same

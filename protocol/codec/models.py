@@ -1,6 +1,6 @@
 """Which class carries which table: the wire model's names as Python types.
 
-`tables.py` speaks of names; here the names are looked up. The two `…Root` tables exist only
+`tables` speaks of names; here the names are looked up. The two `…Root` tables exist only
 on the wire, around the unions engines answer with.
 """
 

@@ -1,6 +1,6 @@
 """The thirteen metadata events, as a sealed union tagged `kind`.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables.py` gives their slots.
+Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
 Source: ODF "MetadataEvent".
 """
 

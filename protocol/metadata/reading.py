@@ -1,6 +1,6 @@
 """How fetched or pushed bytes become rows, and how rows join the history.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables.py` gives their slots.
+Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
 Source: ODF "ReadStep", "MergeStrategy".
 """
 

@@ -1,6 +1,6 @@
 """Where a root dataset polls its data: fetch, preparation, caching, ordering.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables.py` gives their slots.
+Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
 Source: ODF "FetchStep", "PrepStep", "EventTimeSource", "SourceCaching".
 """
 

@@ -1,6 +1,6 @@
 """Queries over records: SQL steps, temporal tables, inputs of derivatives.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables.py` gives their slots.
+Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
 Source: ODF "Transform", "TransformInput".
 """
 

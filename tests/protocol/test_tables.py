@@ -34,7 +34,7 @@ TEXTS = {"dataset-ref": "dataset_ref", "dataset-alias": "dataset_alias"}
 
 
 def _wire(field: dict) -> tuple[str, str | None]:
-    """Kind of value and type referred to, as `tables.py` says it."""
+    """Kind of value and type referred to, as `tables` says it."""
     kind, meaning = field["type"], field.get("semantic", "")
     if kind in SCALARS:
         return SCALARS[kind], None

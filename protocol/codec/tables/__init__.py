@@ -1,0 +1,18 @@
+"""The wire model as data: every table's fields in slot order, every union, every enum.
+
+One module for each of `protocol/metadata`, and of its name. Slots follow from the order: a
+field takes one slot, a union two (discriminator, then offset). Scalars that are not required
+are written whenever set; required ones are left out when they equal zero. The interpreter in
+`encode.py` and `decode.py` knows the kinds of values in `field.py` and nothing about any
+single table.
+Source: ODF FlatBuffers schemas up to the newest a reference peer writes.
+"""
+
+from . import block, data, engine, events, reading, schema, sources, transforms
+from .field import Field, Tables
+from .unions import ENUMS, UNIONS
+
+_PARTS = (data, schema, reading, transforms, sources, events, block, engine)
+TABLES: Tables = {name: fields for part in _PARTS for name, fields in part.TABLES.items()}
+
+__all__ = ["ENUMS", "TABLES", "UNIONS", "Field"]
