@@ -102,6 +102,7 @@ class TestDataFusionEngine(EngineContract, TransformContract):
         [
             "select event_time from cities tablesample bernoulli (10)",
             "select event_time from cities prewhere n > 1",
+            "select event_time from cities connect by n = 1",
             "select event_time from cities distribute by n",
             "select now() as event_time, value from range(1, 3)",
             "select to_timestamp(value) as event_time from generate_series(1, 3)",

@@ -45,7 +45,7 @@ _NEEDS_OTHER_ROWS = {
 """What they are called in messages."""
 
 _QUOTED = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`[^`]*`|--[^\n]*|/\*.*?\*/")
-_PASSED_OVER = re.compile(r"(?i)\b(TABLESAMPLE|PREWHERE)\b")
+_PASSED_OVER = re.compile(r"(?i)\b(TABLESAMPLE|PREWHERE|CONNECT\s+BY)\b")
 """What the parser takes and the planner drops, so that no plan shows it."""
 
 

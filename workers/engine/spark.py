@@ -33,8 +33,12 @@ SAME_EVERYWHERE_FLAGS = (
     "-Duser.country=US",
     "-Duser.timezone=UTC",
     "-Dfile.encoding=UTF-8",
+    # XML of rows may name a document type: it is read neither from the network nor from files.
+    "-Djavax.xml.accessExternalDTD=",
+    "-Djavax.xml.accessExternalSchema=",
+    "-Djavax.xml.accessExternalStylesheet=",
 )
-"""Results must not depend on where a worker runs."""
+"""Results must not depend on where a worker runs, nor queries reach out of it."""
 JAVA_CACHE = Path(tempfile.gettempdir()) / "odf-node"
 """Where the launcher of a packaged Java lies."""
 QUIET = """
@@ -72,6 +76,8 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.sql.catalogImplementation": "in-memory",
     # A query may name views only: without this, any file of the machine is a table.
     "spark.sql.runSQLOnFiles": "false",
+    # Otherwise ${env:…} in a query is whatever the environment of the worker holds.
+    "spark.sql.variable.substitute": "false",
     # Plans are small and known; adaptive planning costs more than it saves, and the
     # order of partitions would depend on sizes measured at run time.
     "spark.sql.adaptive.enabled": "false",
@@ -176,6 +182,7 @@ def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "blocks"),
+        "spark.executor.extraJavaOptions": " ".join(SAME_EVERYWHERE_FLAGS),
     }
 
 

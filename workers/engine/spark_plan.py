@@ -7,7 +7,6 @@ nodes are allowed by name; what is unknown is refused.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -117,18 +116,6 @@ _PARTITIONING = {
     "SortWithinPartitions": "SORT BY",
 }
 """What depends on how rows are spread over tasks."""
-_TIMES_OF_DAY = frozenset({"now", "today", "tomorrow", "yesterday"})
-_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
-_TIME_LITERAL = re.compile(
-    r"(?is)\b(?:date|timestamp(?:_ltz|_ntz)?)(?:\s|--[^\n]*\n|/\*.*?\*/)*r?['\"]\s*"
-    rf"(?:{'|'.join(sorted(_TIMES_OF_DAY))})\b"
-)
-
-
-def check_text(query: str) -> None:
-    """Raises `InvalidQuery` for what Spark replaces by the time of day before there is a plan."""
-    if _TIME_LITERAL.search(query):
-        raise _not_repeatable("the time of day as a literal")
 
 
 def parts_of(frame: DataFrame) -> frozenset[str]:
@@ -137,7 +124,7 @@ def parts_of(frame: DataFrame) -> frozenset[str]:
     plan = frame._jdf.queryExecution().analyzed()
     parts: set[str] = set()
     for tree in _trees(json.loads(plan.toJSON())):
-        for node, below in zip(tree, [*tree[1:], {}], strict=True):
+        for node in tree:
             name = str(node["class"])
             short = name.rsplit(".", 1)[-1].rstrip("$")
             parts.add(short)
@@ -145,10 +132,13 @@ def parts_of(frame: DataFrame) -> frozenset[str]:
                 parts.add(f"plan {short}")
             elif name.startswith(_AGGREGATES):
                 parts.add("plan Aggregate")
+            if (short, node.get("dataType")) == (
+                "Cast",
+                "timestamp",
+            ) or short == "ParseToTimestamp":
+                parts.add("ToTimestamp")
             if short == "Sort" and not node.get("global"):
                 parts.add("SortWithinPartitions")
-            if _is_time_of_day(short, node, below):
-                parts.add("TimeOfDay")
     if not plan.deterministic():
         parts.add("NotDeterministic")
     return frozenset(parts)
@@ -162,9 +152,7 @@ def check_repeatable(parts: frozenset[str]) -> None:
                 raise InvalidQuery(f"{what} is not available in queries")
     for part, name in _NOT_REPEATABLE.items():
         if part in parts:
-            raise _not_repeatable(f"the function {name}")
-    if "TimeOfDay" in parts:
-        raise _not_repeatable("the time of day as a text")
+            raise not_repeatable(f"the function {name}")
     if "NotDeterministic" in parts:
         raise InvalidQuery("the query gives another result each time it is run")
 
@@ -179,19 +167,11 @@ def check_row_by_row(parts: frozenset[str]) -> None:
         raise not_incremental("a subquery")
 
 
-def _not_repeatable(what: str) -> InvalidQuery:
+def not_repeatable(what: str) -> InvalidQuery:
     return InvalidQuery(
         f"{what} is not available: the result has to be the same whenever and wherever it is "
         "computed"
     )
-
-
-def _is_time_of_day(name: str, node: dict[str, Any], below: dict[str, Any]) -> bool:
-    """Whether a text like 'now' is made a time, which Spark does by the clock."""
-    to_time = name in ("ParseToTimestamp", "ParseToDate", "TryToTimestampExpressionBuilder") or (
-        name == "Cast" and str(node.get("dataType")) in _TIMES
-    )
-    return to_time and str(below.get("value")).strip().lower() in _TIMES_OF_DAY
 
 
 def _trees(value: Any) -> Iterator[list[dict[str, Any]]]:

@@ -20,10 +20,11 @@ from .port import InvalidQuery, NotIncremental, steps_of
 from .raw_query import check_is_query
 from .result import ROW, ROW_BITS
 from .spark_errors import is_of_the_query, reason
-from .spark_plan import check_repeatable, check_row_by_row, check_text, parts_of
+from .spark_plan import check_repeatable, check_row_by_row, not_repeatable, parts_of
 from .spark_rows import analysed, in_total_order, with_rows
 from .spark_state import compute_with_state
 from .stateful.catalyst import Catalyst
+from .stateful.moments import has_constant_moment, has_literal_moment, without_today
 from .stateful.text import as_of_joins
 from .transform import ORDER_OF_CHANGES, Computed, Work
 
@@ -43,8 +44,11 @@ def compute(work: Work, session: SparkSession) -> Computed:
     steps = steps_of(work.transform)
     result = _last(session, work, steps)
     parts = parts_of(result)
+    catalyst = Catalyst(session)
     with blamed_on(steps):
         check_repeatable(parts)
+        if has_constant_moment(catalyst, catalyst.plan(result)):
+            raise not_repeatable("the time of day as a text")
     try:
         check_row_by_row(parts)
     except NotIncremental:
@@ -52,9 +56,11 @@ def compute(work: Work, session: SparkSession) -> Computed:
             if (computed := compute_with_state(work, session)) is None:
                 raise
         return computed
+    if "ToTimestamp" in parts:
+        result = catalyst.frame(without_today(catalyst, catalyst.plan(result)))
     has_operations = work.vocab.operation_type_column in result.columns
     with blamed_on(steps):
-        result = _prepared(session, result, parts, follows=changes and has_operations)
+        result = _prepared(catalyst, result, parts, follows=changes and has_operations)
     return Computed(
         schema=to_arrow_schema(result.schema, timezone="UTC"),
         batches=_rows(result, work, grows="Generate" in parts),
@@ -86,7 +92,8 @@ def _last(session: SparkSession, work: Work, steps: Sequence[SqlQueryStep]) -> D
 
 
 def _checked(session: SparkSession, query: str) -> DataFrame:
-    check_text(query)
+    if has_literal_moment(query):
+        raise not_repeatable("the time of day as a literal")
     check_is_query(session, query)
     try:
         return session.sql(query)
@@ -97,12 +104,11 @@ def _checked(session: SparkSession, query: str) -> DataFrame:
 
 
 def _prepared(
-    session: SparkSession, result: DataFrame, parts: frozenset[str], *, follows: bool
+    catalyst: Catalyst, result: DataFrame, parts: frozenset[str], *, follows: bool
 ) -> DataFrame:
     """The query with its order made total, or with the input rows its rows come from."""
     if "Sort" not in parts and not follows:
         return result
-    catalyst = Catalyst(session)
     plan = analysed(catalyst, result, parts)
     if "Sort" not in parts:
         return with_rows(catalyst, plan)

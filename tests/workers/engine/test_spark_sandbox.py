@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+WINDOWED = (
+    "select window(event_time, '1 day').start as event_time, {} as x "
+    "from cities group by window(event_time, '1 day')"
+)
 
 
 def answer(spark: SparkSession, folder: Path, query: str, **engine: Any) -> Any:
@@ -40,6 +45,11 @@ def answer(spark: SparkSession, folder: Path, query: str, **engine: Any) -> Any:
         "cast('now' as timestamp)",
         "to_date('tomorrow')",
         "to_timestamp('now')",
+        "cast('n' || 'ow' as timestamp)",
+        "try_cast(lower('TODAY') as date)",
+        "hour(trim(' now '))",
+        "timestamp '\\u006eow'",
+        "timestamp '12:30'",
         "unix_timestamp()",
         "curdate()",
         "current_user",
@@ -132,6 +142,71 @@ def test_wrong_values_are_errors_not_nulls(
 ) -> None:
     response = answer(spark, tmp_path, f"select event_time, {expression} as x from cities")
     assert isinstance(response, TransformResponseInvalidQuery)
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        ["select event_time, try_cast(n || ':30' as timestamp) as x from cities"],
+        ["select event_time, try_to_timestamp(n || ':30') as x from cities", "select * from s0"],
+        [WINDOWED.format("max(try_cast(n || ':30' as timestamp))")],
+    ],
+)
+def test_a_time_without_a_date_does_not_get_that_of_the_day_it_is_computed(
+    queries: list[str], spark: SparkSession, tmp_path: Path
+) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    derivative = Derivative(
+        engine=SparkEngine(spark),
+        folder=tmp_path,
+        transform=sql(*queries),
+        schemas={"cities": CITIES},
+    )
+    mark = {"cities": [Instant.parse("2024-01-01T00:00:00Z")]}
+    response = derivative.run({"cities": cities((APPEND, "a", 1))}, mark)
+    assert isinstance(response, TransformResponseSuccess), response
+    assert derivative.table()["x"].to_pylist() == [None]
+
+
+def test_queries_do_not_see_the_environment_of_the_worker(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    query = "select event_time, '${env:PATH} ${system:user.home} ${spark.app.id}' as x from cities"
+    derivative = Derivative(
+        engine=SparkEngine(spark), folder=tmp_path, transform=sql(query), schemas={"cities": CITIES}
+    )
+    response = derivative.run({"cities": cities((APPEND, "a", 1))})
+    assert isinstance(response, TransformResponseSuccess), response
+    assert derivative.table()["x"].to_pylist() == [
+        "${env:PATH} ${system:user.home} ${spark.app.id}"
+    ]
+
+
+def test_a_document_type_outside_of_the_rows_is_not_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as asked:
+        asked.settimeout(0)
+        where = f"http://127.0.0.1:{asked.getsockname()[1]}/a.dtd"
+        document = f'<!DOCTYPE a SYSTEM "{where}"><a>1</a>'
+        query = f"select event_time, xpath_string('{document}', 'a') as x from cities"
+        response = answer(spark, tmp_path, query)
+        assert isinstance(response, TransformResponseInvalidQuery), response
+        assert "External DTD" in response.message
+        with pytest.raises(BlockingIOError):
+            asked.accept()
+
+
+@pytest.mark.parametrize("expression", ["format_string('%d', city)", "xpath(city, 'a')"])
+def test_rows_that_java_takes_exception_to_are_told_by_what_it_says(
+    expression: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    response = answer(spark, tmp_path, f"select event_time, {expression} as x from cities")
+    assert isinstance(response, TransformResponseInvalidQuery), response
+    assert "d != " in response.message or "prolog" in response.message
 
 
 def test_a_query_that_takes_too_long_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ..port import InvalidQuery, NotIncremental, steps_of
 from ..spark_errors import reason
 from .catalyst import Catalyst, Node, Origin, expr_id, items
 from .clock import Clock, InputClock, Least
+from .moments import without_today
 from .operators import Operator
 from .pieces import Part
 from .port import SESSION_SETTINGS, StatefulInput
@@ -82,6 +83,7 @@ def _planned(
             session.sql(text).createTempView("`" + step.alias.replace("`", "``") + "`")
     if analysed is None:
         raise InvalidQuery("the transform has no query")
+    analysed = without_today(catalyst, analysed)
     temporal = {table.name: table.primary_key for table in transform.temporal_tables or ()}
     query = query_over(catalyst, inputs, temporal)
     output = items(analysed.output())
