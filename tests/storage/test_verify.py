@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -376,10 +377,12 @@ def encoded_anew(made: DatasetMaker, number: int) -> DatasetMaker:
 
 
 def replace_event(made: DatasetMaker, number: int, **changes: Any) -> DatasetMaker:
-    """Another newest block in place of the present one."""
-    block = made.blocks.pop()
-    assert block.sequence_number == number
-    made.add(replace(block.event, **changes))  # type: ignore[type-var]
+    """Another event in a block, and the blocks behind it linked anew."""
+    changed, *later = [block.event for block in made.blocks[number:]]
+    del made.blocks[number:]
+    made.add(replace(changed, **changes))  # type: ignore[type-var]
+    for event in later:
+        made.add(event)
     return made
 
 
@@ -396,26 +399,36 @@ def wrong_logical_hash(made: DatasetMaker, number: int) -> DatasetMaker:
     return replace_event(made, number, new_data=wrong)
 
 
-def without_data(made: DatasetMaker, number: int) -> DatasetMaker:
+def without_data(made: DatasetMaker, number: int, content: Any) -> DatasetMaker:
     made = replace_event(made, number, new_data=None)
-    return change_object(made, number, ObjectKind.CHECKPOINT, flip)
+    return change_object(made, number, ObjectKind.CHECKPOINT, content)
 
 
-def flipped_block(made: DatasetMaker, number: int) -> DatasetMaker:
-    made.source.flip(ObjectKind.BLOCK, made.blocks[number].hash)
+def change_block(made: DatasetMaker, number: int, content: Any) -> DatasetMaker:
+    key = (ObjectKind.BLOCK, made.blocks[number].hash)
+    made.source.objects[key] = content(made.source.objects[key])
     return made
 
 
+BYTES = {"flip-byte": flip, "truncate": lambda content: content[:-1]}
 TAMPER: dict[tuple[str, str], Any] = {
-    ("data", "flip-byte"): lambda m, n: change_object(m, n, ObjectKind.DATA, flip),
-    ("data", "truncate"): lambda m, n: change_object(m, n, ObjectKind.DATA, lambda c: c[:-1]),
     ("data", "replace-rows-same-size"): other_rows,
     ("data", "re-encode-other-size"): encoded_anew,
     ("data+block", "drop-first-row"): a_row_less,
-    ("block-bytes", "flip-byte"): flipped_block,
-    ("checkpoint", "flip-byte"): lambda m, n: change_object(m, n, ObjectKind.CHECKPOINT, flip),
     ("block", "logical-hash"): wrong_logical_hash,
-    ("checkpoint-of-dataless-block", "flip-byte"): without_data,
+    **{
+        (target, change): partial(change_object, kind=kind, content=content)
+        for target, kind in (("data", ObjectKind.DATA), ("checkpoint", ObjectKind.CHECKPOINT))
+        for change, content in BYTES.items()
+    },
+    **{
+        (target, change): partial(damage, content=content)
+        for target, damage in (
+            ("block-bytes", change_block),
+            ("checkpoint-of-dataless-block", without_data),
+        )
+        for change, content in BYTES.items()
+    },
 }
 
 

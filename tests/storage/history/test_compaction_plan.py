@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chain_maker import linked, seed, some_id
+from chain_maker import entry, linked, seed, some_id
 from known import document
 
 from protocol.attributes import Attributes
@@ -16,18 +16,29 @@ from protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval, Source
 from protocol.metadata.events import (
     AddData,
     AddPushSource,
+    AttachmentsEmbedded,
     DatasetKind,
+    DisablePollingSource,
+    DisablePushSource,
     ExecuteTransform,
+    SetAttachments,
     SetDataSchema,
+    SetInfo,
     SetLicense,
+    SetPollingSource,
     SetTransform,
     SetVocab,
 )
 from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
 from protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
+from protocol.metadata.sources import FetchStepUrl
 from protocol.metadata.transforms import TransformSql
 from protocol.multihash import Multihash
+from storage.config import memory_stores
+from storage.dataset import Dataset
+from storage.history.compact import plan_hard
 from storage.history.compaction import (
+    InvalidDatasetKind,
     Keep,
     Merge,
     SliceLimits,
@@ -65,8 +76,17 @@ def event_of(given: dict[str, Any], kind: DatasetKind) -> Any:
             schema=DataSchema(fields=(DataField(name="offset", type=DataTypeInt64()),))
         ),
         "SetLicense": SetLicense(short_name="a", name="b", website_url="http://c.d"),
+        "SetInfo": SetInfo(description="a"),
+        "SetAttachments": SetAttachments(attachments=AttachmentsEmbedded(items=())),
+        "SetPollingSource": SetPollingSource(
+            fetch=FetchStepUrl(url="http://c.d"), read=ReadStepNdJson(), merge=MergeStrategyAppend()
+        ),
+        "DisablePushSource": DisablePushSource(source_name="default"),
+        "DisablePollingSource": DisablePollingSource(),
         "SetTransform": SetTransform(inputs=(), transform=TransformSql(engine="spark")),
-        "ExecuteTransform": ExecuteTransform(query_inputs=(), new_data=slice_of(given)),
+        "ExecuteTransform": ExecuteTransform(
+            query_inputs=(), new_data=slice_of(given), new_watermark=when
+        ),
         "AddData": AddData(
             new_data=slice_of(given),
             new_watermark=when,
@@ -115,7 +135,13 @@ def shown(step: Keep | Merge) -> dict[str, Any]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
 def test_a_chain_is_compacted_as_the_known_answers_say(case: dict[str, Any]) -> None:
     given, expected = case["given"], case["expect"]
-    old, options = chain_of(given), given["options"]
+    if "error" in expected:
+        assert expected["error"]["kind"] == "InvalidDatasetKind"
+        whole = Dataset(entry(kind=DatasetKind(given["dataset_kind"])), memory_stores())
+        with pytest.raises(InvalidDatasetKind):
+            plan_hard(whole, SliceLimits())
+        return
+    old, options = chain_of(given), given.get("options", {})
     if options.get("keep_metadata_only"):
         steps = without_data(old)
     else:

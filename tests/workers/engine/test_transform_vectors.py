@@ -16,7 +16,8 @@ from protocol.metadata.engine import (
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
-from tests.workers.engine.requests import Derivative, sql
+from protocol.metadata.transforms import SqlQueryStep, TemporalTable, TransformSql
+from tests.workers.engine.requests import Derivative
 from tests.workers.tables import cases, rows_of, table_from
 
 if TYPE_CHECKING:
@@ -41,32 +42,47 @@ def vocabulary(given: dict[str, str]) -> DatasetVocabulary:
     return DatasetVocabulary(**{names[key]: name for key, name in given.items()})
 
 
+def transform_of(given: dict[str, Any], engine: str) -> TransformSql:
+    """The transform of a case, for another engine than the one it names."""
+    queries = given.get("queries") or [{"query": given["query"]}]
+    return TransformSql(
+        engine=engine,
+        queries=tuple(SqlQueryStep(alias=s.get("alias"), query=s["query"]) for s in queries),
+        temporal_tables=tuple(
+            TemporalTable(name=table["name"], primary_key=tuple(table["primaryKey"]))
+            for table in given.get("temporalTables", ())
+        )
+        or None,
+    )
+
+
 def check(case: dict[str, Any], engine: Any, folder: Path) -> None:
     given = case["given"]
-    queries = [step["query"] for step in given["transform"]["queries"]]
-    schemas = {item["alias"]: table_from(item["schema"], []).schema for item in given["inputs"]}
+    inputs = {item["alias"]: item for item in given["inputs"]}
     derivative = Derivative(
         engine=engine,
         folder=folder,
-        transform=sql(*queries, engine=engine.name),
-        schemas=schemas,
+        transform=transform_of(given["transform"], engine.name),
+        schemas={alias: table_from(item["schema"], []).schema for alias, item in inputs.items()},
         vocab=vocabulary(given.get("vocab", {})),
+        vocabs={alias: vocabulary(item.get("vocab", {})) for alias, item in inputs.items()},
     )
     for each in case["rounds"]:
         found = each["inputs"]
         tables = {
-            item["alias"]: table_from(item["schema"], found[item["alias"]]["rows"])
-            for item in given["inputs"]
+            alias: table_from(inputs[alias]["schema"], value["rows"])
+            for alias, value in found.items()
         }
         marks = {
-            alias: [Instant.parse(text) for text in value["watermarks"]]
+            alias: [Instant.parse(text) for text in value.get("watermarks", ())]
             for alias, value in found.items()
         }
         intervals = {
             alias: tuple(value["offset_interval"])
             for alias, value in found.items()
-            if "offset_interval" in value
+            if value.get("offset_interval")
         }
+        derivative.next_offset = each.get("next_offset", derivative.next_offset)
         response = derivative.run(
             tables,
             marks,
@@ -76,11 +92,17 @@ def check(case: dict[str, Any], engine: Any, folder: Path) -> None:
         expect = each["expect"]
         if "error" in expect:
             assert isinstance(response, TransformResponseInvalidQuery), response
+            assert expect["error"].get("contains", "") in response.message
             return
         assert isinstance(response, TransformResponseSuccess), response
-        mark = response.new_watermark
-        assert (mark and str(mark)) == expect["new_watermark"]
-        check_rows(expect, pq.read_table(derivative.data), response.new_offset_interval)
+        if "new_watermark" in expect:
+            mark = response.new_watermark
+            assert (mark and str(mark)) == expect["new_watermark"]
+        table = pq.read_table(derivative.data)
+        if "schema" in expect:
+            assert table.schema.equals(table_from(expect["schema"], []).schema)
+        if "new_data" in expect:
+            check_rows(expect, table, response.new_offset_interval)
 
 
 def check_rows(expect: dict[str, Any], found: pa.Table, interval: OffsetInterval | None) -> None:
