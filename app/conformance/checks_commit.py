@@ -24,8 +24,9 @@ from .bench import (
     gives_up,
 )
 from .chains import Block, described, evolved, object_name, seeded, ten_records
-from .mimic import COMPLETE, RUNNING, Exchange, push_request
+from .exchange import COMPLETE, RUNNING, Exchange
 from .outcomes import GaveUp, Why
+from .planning import push_request
 from .scripted import blocks_message, close_of, expect_refused, objects_message
 from .violations import BASES, VIOLATIONS, Broken
 from .websocket import Closed

@@ -30,8 +30,9 @@ from .chains import (
     ten_records,
     without_data,
 )
-from .mimic import Mimic, push_request
+from .mimic import Mimic
 from .outcomes import Result, Why
+from .planning import push_request
 from .websocket import HandshakeRefused, WebSocket
 
 UNKNOWN = "f1620" + "ab" * 32

@@ -34,7 +34,7 @@ from .chains import (
     without_data,
 )
 from .http import Answer, request
-from .mimic import push_request
+from .planning import push_request
 from .websocket import MAX_FRAME, HandshakeRefused, WebSocket
 
 HEAD_CHARS = 69

@@ -12,105 +12,24 @@ was odd but harmless, `trace` what was asked for.
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from protocol.errors import NodeError
-
 from . import shapes
-from .archive import BadArchive, batch, opened
+from .archive import batch
 from .chains import CHECKPOINTS, Block, Chain, hash_of, object_name
+from .exchange import COMPLETE, RUNNING, Exchange
 from .http import Answer, Headers, NotHttp, follow, request
-from .outcomes import (
-    UNREADABLE,
-    GaveUp,
-    Result,
-    Why,
-    error_in,
-    hung_up,
-    refused,
-    status_failure,
-    unreadable,
-)
-from .shapes import Notes, Shape, parsed
-from .websocket import Closed, HandshakeRefused, WebSocket
+from .outcomes import GaveUp, Result, Why, hung_up, status_failure, unreadable
+from .planning import decoded, joined, push_request, to_push, unpacked
+from .shapes import Notes
 from .wire import TIMEOUT_S, Disconnected, Scissors
 
 VERSION = ("x-odf-smtp-version", "1")
 PARALLEL = 10
-RUNNING = {"details": {"Running": {"uploaded_objects_count": 0}}}
-COMPLETE = {"details": "Complete"}
 Take = Callable[[dict[str, Any]], bool]
-
-
-class Exchange:
-    """A smart transfer under way: messages in their positions, and what a Close means there."""
-
-    def __init__(self, url: str, headers: Headers, mimic: Mimic) -> None:
-        self._notes = mimic.notes
-        try:
-            self.socket = WebSocket.open(
-                url, headers, scissors=mimic.scissors, timeout=mimic.timeout
-            )
-        except HandshakeRefused as refusal:
-            raise refused(refusal) from None
-        except Disconnected as gone:
-            raise hung_up(gone) from None
-        except UNREADABLE as broken:
-            raise unreadable(broken) from None
-
-    def say(self, message: Any, step: str = "", *, fragment: int | None = None) -> None:
-        """One message, spelled as the reference spells JSON."""
-        text = json.dumps(message, separators=(",", ":"))
-        try:
-            self.socket.send(text, step, fragment=fragment)
-        except Disconnected as gone:
-            raise hung_up(gone) from None
-
-    def hear(self, shape: Shape, step: str = "") -> Any:
-        """The next message as the type awaited; so is the reason of a Close with 1011."""
-        try:
-            return parsed(self.socket.receive(step), shape, self._notes)
-        except Closed as closed:
-            if closed.code != 1011:
-                raise hung_up(closed) from None
-            return {"closed": True, **self._reason(closed, shape)}
-        except Disconnected as gone:
-            raise hung_up(gone) from None
-        except UNREADABLE as broken:
-            raise unreadable(broken) from None
-
-    def ask(self, message: Any, shape: Shape, step: str = "") -> Any:
-        """Say and hear. Raises `GaveUp` for an `Err`."""
-        self.say(message, step)
-        reply = self.hear(shape, step)
-        if failure := error_in(reply):
-            self.socket.drop()
-            raise failure
-        return reply
-
-    def close(self, reason: str) -> None:
-        """The normal end."""
-        try:
-            self.socket.close(1000, reason)
-        except Disconnected:
-            self.socket.drop()
-
-    def __enter__(self) -> Exchange:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.drop()
-
-    def _reason(self, closed: Closed, shape: Shape) -> dict[str, Any]:
-        try:
-            reply: dict[str, Any] = parsed(closed.reason, shape, [])
-        except shapes.BadShape as broken:
-            raise GaveUp(Why.INTERNAL, f"closed with {closed.reason!r}: {broken}") from None
-        return reply
 
 
 class Mimic:
@@ -170,7 +89,8 @@ class Mimic:
     def exchange(self, path: str) -> Exchange:
         """An open smart transfer. Raises `GaveUp` as a refused handshake is understood."""
         self.trace.append(f"upgrade {path}")
-        return Exchange(self.url + path, [VERSION, *self.bearer], self)
+        headers = [VERSION, *self.bearer]
+        return Exchange(self.url + path, headers, self.notes, self.scissors, self.timeout)
 
     # --- smart pull
 
@@ -345,7 +265,7 @@ class Mimic:
             raise status_failure(answer, f"blocks/{name}")
         if hash_of(answer.body) != name:
             raise GaveUp(Why.CORRUPTED, f"blocks/{name} has other content")
-        return _decoded(answer.body)
+        return decoded(answer.body)
 
     def _copy(self, file: dict[str, Any], local: Chain) -> None:
         folder, name = object_name(file)
@@ -385,76 +305,3 @@ def _raise_first(futures: Sequence[Future[None]]) -> None:
     wait(futures)
     for future in futures:
         future.result()
-
-
-def to_push(chain: Chain, remote: str | None, *, force: bool) -> int:
-    """Index of the first block the remote lacks. Raises `GaveUp` when histories differ."""
-    if remote is None:
-        return 0
-    known = chain.position(remote)
-    if known is not None:
-        return known + 1
-    if not force:
-        raise GaveUp(Why.INVALID_INTERVAL, "the remote head is not in this chain")
-    return 0
-
-
-def push_request(
-    blocks: Sequence[Block],
-    remote: str | None,
-    *,
-    force: bool = False,
-    visibility: str = "Private",
-) -> dict[str, Any]:
-    """`DatasetPushRequest` for these blocks."""
-    files = [file for block in blocks for file in block.files]
-    return {
-        "current_head": remote,
-        "transfer_plan": {
-            "num_blocks": len(blocks),
-            "num_objects": len(files),
-            "num_records": sum(block.records for block in blocks),
-            "bytes_in_raw_blocks": sum(len(block.raw) for block in blocks),
-            "bytes_in_raw_objects": sum(file["size"] for file in files),
-        },
-        "force_update_if_diverged": force,
-        "visibility_for_created_dataset": visibility,
-    }
-
-
-def unpacked(blocks: dict[str, Any]) -> list[Block]:
-    """Blocks of a batch; every one hashes to its name, and continues the one before it."""
-    try:
-        entries = opened(blocks)
-    except BadArchive as broken:
-        raise GaveUp(Why.INTERNAL, str(broken)) from None
-    found = list[Block]()
-    for name, raw in entries:
-        if hash_of(raw) != name:
-            raise GaveUp(Why.CORRUPTED, f"block {name} has other content")
-        block = _decoded(raw)
-        if found and (block.prev, block.number) != (found[-1].hash, found[-1].number + 1):
-            raise GaveUp(Why.INTERNAL, "the blocks are not in the order of the chain")
-        found.append(block)
-    return found
-
-
-def joined(local: Chain, blocks: Sequence[Block]) -> list[Block]:
-    """The chain with the blocks on it. Another Seed never takes the place of ours."""
-    first = blocks[0]
-    if first.prev is None:
-        theirs = Chain(list(blocks)).seed
-        if local.blocks and theirs != local.seed:
-            raise GaveUp(Why.OVERWRITE_SEED)
-        return list(blocks)
-    known = local.position(first.prev)
-    if known is None or first.number != known + 1:
-        raise GaveUp(Why.INTERNAL, "the blocks do not continue this chain")
-    return [*local.blocks[: known + 1], *blocks]
-
-
-def _decoded(raw: bytes) -> Block:
-    try:
-        return Block.of(raw)
-    except NodeError as broken:
-        raise GaveUp(Why.CORRUPTED, broken.message) from None

@@ -9,8 +9,10 @@ from typing import Any
 from .archive import batch
 from .bench import Bench, Deviation, Published, expect, expect_true
 from .chains import Block, Chain
-from .mimic import COMPLETE, Exchange, Mimic, push_request
+from .exchange import COMPLETE, Exchange
+from .mimic import Mimic
 from .outcomes import UNREADABLE, GaveUp
+from .planning import push_request
 from .websocket import Closed
 from .wire import Disconnected
 

@@ -16,7 +16,7 @@ from threaded_node import ThreadedNode, threaded_node
 from app.conformance import shapes
 from app.conformance.chains import seeded, ten_records
 from app.conformance.checks_wire import PULL_ALL
-from app.conformance.mimic import push_request
+from app.conformance.planning import push_request
 from app.conformance.scripted import blocks_message
 
 

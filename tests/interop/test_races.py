@@ -13,7 +13,8 @@ from mimic import Chain, Exchange, GaveUp, Published, object_name
 from app.conformance import shapes
 from app.conformance.bench import expect_identical
 from app.conformance.chains import described, ten_records
-from app.conformance.mimic import COMPLETE, push_request
+from app.conformance.exchange import COMPLETE
+from app.conformance.planning import push_request
 from app.conformance.scripted import blocks_message, objects_message
 from app.conformance.websocket import Closed
 

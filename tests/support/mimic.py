@@ -13,7 +13,8 @@ from threaded_node import ThreadedNode, threaded_node
 from app.auth.passwords import Cost
 from app.conformance.bench import Bench, Check, Need, Published
 from app.conformance.chains import Block, Chain, object_name
-from app.conformance.mimic import Exchange, Mimic
+from app.conformance.exchange import Exchange
+from app.conformance.mimic import Mimic
 from app.conformance.outcomes import GaveUp, Result, Why
 from app.conformance.run import BROKEN, CHECKS, bench_of, run_one
 from app.conformance.wire import Cut, Portion, Scissors
