@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 from backends import BACKENDS, credentials, fresh_place
 from databases import emptied, made_ready
 from index_parts import Index, ManualClock, TickingClock
+from servers import S3Server
 
 from storage.config import StoreSettings, memory_stores, open_stores
 from storage.index.memory import (
@@ -24,6 +26,9 @@ from storage.index.sql_blocks import SqlBlockIndex
 from storage.sql.engine import open_engine, sqlite_url
 from storage.sql.migrate import migrate
 from storage.stores import Stores
+
+if TYPE_CHECKING:
+    from storage.objects.s3_bucket import Bucket
 
 pytest.register_assert_rewrite("tests.conformance")
 
@@ -97,6 +102,17 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
         SqlBlockIndex(engine),
     )
     engine.dispose()
+
+
+@pytest.fixture
+def bucket(s3_bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A part of the bucket that nobody else uses."""
+    from buckets import fresh_location, log_in  # boto3 is slow to import
+
+    from storage.objects.s3_bucket import Bucket
+
+    log_in(monkeypatch, s3)
+    return Bucket(fresh_location(s3_bucket_url))
 
 
 @pytest.fixture(params=["memory", *BACKENDS])

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from buckets import fresh_location, log_in
-from servers import S3Server
 from upkeep_parts import TOMORROW, dataset_of, grown, key_of
 
 from protocol.multihash import Multihash
@@ -28,10 +26,8 @@ from tests.conformance.object_store import CONTENT
 
 
 @pytest.fixture
-def store(s3_bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3ObjectStore:
-    """Objects in a part of the bucket that nobody else uses."""
-    log_in(monkeypatch, s3)
-    return S3ObjectStore(Bucket(fresh_location(s3_bucket_url)))
+def store(bucket: Bucket) -> S3ObjectStore:
+    return S3ObjectStore(bucket)
 
 
 @pytest.fixture
