@@ -99,7 +99,8 @@ class Settings(BaseSettings):
     )
     tenancy: Tenancy = Field(
         Tenancy.SINGLE,
-        description="`single`: datasets at /name, owned by kamu. `multi`: at /account/name.",
+        description="`single`: datasets at /name, owned by kamu, read by whoever may use the node. "
+        "`multi`: at /account/name, private ones for those with a role.",
     )
     database_url: str | None = Field(
         None, description="SQLAlchemy URL of the database; none means SQLite in the data folder."

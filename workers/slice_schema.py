@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from protocol.chain.state import Vocab
 
-from .readers.frame import BadInputSchema
+from .readers.frame import BadInputSchema, shorten
 
 MILLIS = pa.timestamp("ms", "UTC")
+SHOWN_NAMES = 10
+"""So many columns are named by an error."""
 
 
 class IncompatibleSchema(BadInputSchema):
@@ -83,16 +85,26 @@ def holds_null_type(kind: pa.DataType) -> bool:
     return bool(pa.types.is_null(kind))
 
 
+def _difference(surplus: list[str], missing: list[str]) -> str:
+    def told(what: str, names: list[str]) -> list[str]:
+        shown = ", ".join(f"`{shorten(name)}`" for name in names[:SHOWN_NAMES])
+        return [f"{what}: {shown}{', …' if names[SHOWN_NAMES:] else ''}"] if names else []
+
+    parts = [*told("new", surplus), *told("missing", missing)]
+    return "; ".join(parts) or "the same ones in another order"
+
+
 def _check_same(fields: list[pa.Field], dataset: pa.Schema) -> None:
     found, wanted = [field.name for field in fields], list(dataset.names)
     if found != wanted:
         surplus = [name for name in found if name not in wanted]
         missing = [name for name in wanted if name not in found]
         raise IncompatibleSchema(
-            "the batch has other columns than the dataset "
-            f"(unknown: {surplus}, missing: {missing}, expected order: {wanted})",
+            f"the batch has other columns than the dataset ({_difference(surplus, missing)}): "
+            "declare those of the dataset in the source, or add to them with SetDataSchema",
             unknown=surplus,
             missing=missing,
+            expected=wanted,
         )
     for field, expected in zip(fields[4:], list(dataset)[4:], strict=True):
         if not same_type(field.type, expected.type):

@@ -177,7 +177,10 @@ def rename(url: str, name: str, node: str | None, token: str | None, as_json: bo
 def visibility(
     url: str, visibility: str, node: str | None, token: str | None, as_json: bool
 ) -> None:
-    """Say who may read a dataset: everybody, or only those with a right to."""
+    """Say who may read a dataset: everybody, or only those with a right to.
+
+    A single-tenant node gives all its datasets to whoever may use it.
+    """
     _change(url, node, token, "visibility", visibility, as_json=as_json)
 
 

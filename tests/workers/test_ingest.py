@@ -215,8 +215,12 @@ def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: Bench) -> 
 
     dataset = created(stores)
     ingest(stores, dataset, bench, b'{"n": 1}\n')
-    for body in (b'{"n": "x"}\n', b'{"m": 1}\n', b'{"n": 1, "o": 2}\n'):
-        with pytest.raises(IncompatibleSchema):
+    for body, told in (
+        (b'{"n": "x"}\n', "`n` is string"),
+        (b'{"m": 1}\n', "new: `m`; missing: `n`"),
+        (b'{"n": 1, "o": 2}\n', "new: `o`.: declare"),
+    ):
+        with pytest.raises(IncompatibleSchema, match=told):
             ingest(stores, dataset, bench, body)
     assert dataset.state().last_offset == 0
 
