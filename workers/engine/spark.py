@@ -26,7 +26,14 @@ from . import class_archive
 from .exchange import SETTING
 from .java import java_home
 
-LOCAL_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+LOCAL_JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    # With one compiler Java keeps 48 MB for compiled code, which a few dozen queries fill; from
+    # then on it throws code away and compiles it again, for up to half of the processor time.
+    "-XX:ReservedCodeCacheSize=160m",
+)
 """Quick start and small jobs; measured a third faster to start than the defaults."""
 SAME_EVERYWHERE_FLAGS = (
     "-Duser.language=en",
