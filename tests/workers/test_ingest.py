@@ -241,6 +241,7 @@ def test_awkward_names_and_types_go_all_the_way(stores: Stores, bench: Bench) ->
             "a.b": pa.array([1, None], pa.uint8()),
             "x `y`": pa.array([2**64 - 1, None], pa.uint64()),
             "A": pa.array([1, 2], pa.uint32()),
+            "k0": pa.array([5, 6], pa.int32()),
             "a": pa.array([3, 4], pa.int8()),
             "time": pa.array([1, None], pa.time32("ms")),
             "half": pa.array([1.5, None], pa.float16()),

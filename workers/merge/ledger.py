@@ -17,6 +17,7 @@ def ledger(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFram
     check_columns(new.columns, merging.key, "primary key")
     if prev is None:
         return append(merging, None, new)
-    known = prev.selectExpr(*[f"{quoted(name)} as k{at}" for at, name in enumerate(merging.key)])
-    met = [f"{quoted(name)} = k{at}" for at, name in enumerate(merging.key)]
+    seen = {name: f"`odf seen {at}`" for at, name in enumerate(merging.key)}
+    known = prev.selectExpr(*[f"{quoted(name)} as {alias}" for name, alias in seen.items()])
+    met = [f"{quoted(name)} = {alias}" for name, alias in seen.items()]
     return append(merging, None, new.join(known, on=F.expr(" and ".join(met)), how="left_anti"))
