@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-KEY = ("city", "n")
+KEY = ("r", "k0")
+"""Names that SQL may well have for itself."""
 TYPES = {
     "offset": pa.int64(),
     "op": pa.int32(),
     "at": pa.int64(),
-    "city": pa.string(),
-    "n": pa.float64(),
+    "r": pa.string(),
+    "k0": pa.float64(),
     "v": pa.list_(pa.int64()),
 }
 Row = dict[str, Any]
@@ -91,8 +92,8 @@ def rows_made(chance: random.Random, count: int) -> Rows:
         {
             "op": chance.choice([APPEND, APPEND, RETRACT, None, TO]),
             "at": chance.choice([None, 1, 2]),
-            "city": chance.choice([None, "", "A", "é", "Z" * 40]),
-            "n": chance.choice([None, 0.0, 1.5, -2.0]),
+            "r": chance.choice([None, "", "A", "é", "Z" * 40]),
+            "k0": chance.choice([None, 0.0, 1.5, -2.0]),
             "v": chance.choice([None, [], [1], [1, None]]),
         }
         for _ in range(count)
@@ -109,7 +110,7 @@ def frame(spark: SparkSession, rows: Rows, names: list[str]) -> DataFrame:
 
 
 def told(rows: Rows) -> list[str]:
-    return sorted(str([row[name] for name in ("op", "at", "city", "n", "v")]) for row in rows)
+    return sorted(str([row[name] for name in ("op", "at", "r", "k0", "v")]) for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_a_merge_gives_what_its_rules_say(
     for at, row in enumerate(prev):
         row |= {"offset": at, "op": row["op"] or APPEND, "at": row["at"] or 0}
     new = rows_made(chance, 40)
-    names = ["at", "city", "n", "v"]
+    names = ["at", "r", "k0", "v"]
     if isinstance(strategy, MergeStrategySnapshot):
         new = list({key_of(row): row for row in new}.values())
     if MERGE[type(strategy)].takes_operations:

@@ -7,11 +7,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from .columns import Merging, Operation, col, listed, quoted
 
+LAST = "odf last"
+
 
 def last_per_key(frame: DataFrame, key: tuple[str, ...], order: str) -> DataFrame:
     """Per key (nulls are equal) the row that comes last in `order`."""
-    last = F.expr(f"max_by(struct({listed(frame.columns)}), {quoted(order)})").alias("r")
-    return frame.groupBy(*[col(name) for name in key]).agg(last).selectExpr("r.*")
+    last = F.expr(f"max_by(struct({listed(frame.columns)}), {quoted(order)})").alias(LAST)
+    return frame.groupBy(*[col(name) for name in key]).agg(last).selectExpr(f"{quoted(LAST)}.*")
 
 
 def project(merging: Merging, prev: DataFrame) -> DataFrame:
