@@ -30,13 +30,14 @@ class DatasetNotWhole(Damaged):
 @click.option(
     "--as-at", metavar="TIME|BLOCK", help="As it was known: at a system time, or with this block."
 )
-@click.option("--as-of", metavar="TIME", help="As it was: events up to this event time.")
+@click.option(
+    "--as-of", metavar="TIME", help="As it was: events up to this event time, corrections folded."
+)
 @click.option(
     "--projection",
     type=click.Choice(["changelog", "state", "facts"]),
-    default="changelog",
-    show_default=True,
-    help="Every row; the last row of each primary key; or rows that were not taken back.",
+    help="Every row; the last row of each primary key; or rows that were not taken back, as is the "
+    "default with --as-of.",
 )
 @click.option("--columns", metavar="A,B", help="Only these columns, in this order.")
 @click.option(
@@ -62,7 +63,7 @@ def read(
     where: str,
     as_at: str | None,
     as_of: str | None,
-    projection: str,
+    projection: str | None,
     columns: str | None,
     skip: int,
     limit: int | None,

@@ -35,7 +35,7 @@ def read(
     entry: ReadableDep,
     as_at: Annotated[str | None, Query(alias="asAt", max_length=200)] = None,
     as_of: Annotated[str | None, Query(alias="asOf", max_length=100)] = None,
-    projection: Annotated[str, Query(max_length=50)] = "changelog",
+    projection: Annotated[str | None, Query(max_length=50)] = None,
     columns: Annotated[str | None, Query(max_length=100_000)] = None,
     skip: Annotated[int, Query(ge=0, le=MAX_ROWS)] = 0,
     limit: Annotated[int | None, Query(ge=0, le=MAX_ROWS)] = None,

@@ -40,7 +40,8 @@ class ReadRequest:
 
     as_at: str | None = None
     as_of: str | None = None
-    projection: str = "changelog"
+    projection: str | None = None
+    """By default what stands as of a time, and everything without one."""
     columns: str | None = None
     """Names with commas between."""
     skip: int = 0
@@ -56,12 +57,13 @@ class ReadRequest:
         from storage.projection.read import Asked
         from storage.projection.rows import Cut, Projection
 
+        default = Projection.CHANGELOG if self.as_of is None else Projection.FACTS
         try:
-            projection = Projection(self.projection.strip().lower())
+            projection = Projection((self.projection or default).strip().lower())
         except ValueError:
             known = ", ".join(Projection)
             raise InvalidProjection(
-                f"a projection is one of {known}, not {self.projection[:50]!r}"
+                f"a projection is one of {known}, not {str(self.projection)[:50]!r}"
             ) from None
         cut = Cut(
             system_time=None if self.as_at is None else _known(self.as_at)[0],

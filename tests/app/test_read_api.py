@@ -16,11 +16,13 @@ from service import NOON, SCHEMA, Chain, Service, described, seeded, serving
 
 from app.cli.main import main
 from app.http.read import MAX_READS
+from app.usecases.read import ReadRequest
 from app.usecases.read_formats import Format, UnwritableColumn, encoded
 from protocol.metadata.events import AddPushSource, SetDataSchema
 from protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
 from protocol.multihash import Multihash
 from storage.objects.folder import FolderObjects
+from storage.projection.rows import Projection
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 KEYED = AddPushSource(
@@ -115,6 +117,15 @@ def test_times_projections_and_parts(service: Service, entry: DatasetEntry) -> N
     with service.http() as client:
         found = [len(client.get("/city/read", params=p).content.splitlines()) for p, _ in asked]
     assert found == [count for _, count in asked]
+
+
+def test_as_of_a_time_corrections_are_folded_unless_the_changelog_is_asked_for() -> None:
+    when = str(NOON)
+    assert ReadRequest().asked().projection is Projection.CHANGELOG
+    assert ReadRequest(as_at=when).asked().projection is Projection.CHANGELOG
+    assert ReadRequest(as_of=when).asked().projection is Projection.FACTS
+    changes = ReadRequest(as_of=when, projection="changelog")
+    assert changes.asked().projection is Projection.CHANGELOG
 
 
 @pytest.mark.parametrize(

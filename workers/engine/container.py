@@ -68,7 +68,9 @@ class ContainerEngine:
         self.name, self.version = name, image
         self._rules, self._seconds = rules, seconds
 
-    def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
+    def execute_raw_query(
+        self, request: RawQueryRequest, listener: Listener = QUIET
+    ) -> RawQueryResponse:
         with tempfile.TemporaryDirectory(dir=Path(request.output_data_path).parent) as name:
             folder = _Folder(Path(name))
             inner = replace(
@@ -77,7 +79,7 @@ class ContainerEngine:
                 output_data_path=f"{INSIDE}/out/data",
             )
             try:
-                answer = self._ask(folder, lambda engine: engine.execute_raw_query(inner))
+                answer = self._ask(folder, lambda e: e.execute_raw_query(inner, listener))
             except EngineNotStarted as bad:
                 return RawQueryResponseInternalError(message=bad.message)
             folder.give("data", request.output_data_path)

@@ -8,6 +8,7 @@ is what was registered, nothing else), no network; memory is bounded, the rest s
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,20 @@ _READING = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_s
 _PANIC = "PanicException"
 
 
+class _Limit:
+    """How long a query may run: so many seconds, or until it is stopped."""
+
+    def __init__(self, seconds: float, listener: Listener) -> None:
+        self._seconds, self._end = seconds, time.monotonic() + seconds
+        self._stopped = threading.Event()
+        listener.stops(self._stopped.set)
+
+    def check(self) -> None:
+        """Raises `InvalidQuery`."""
+        if self._stopped.is_set() or time.monotonic() > self._end:
+            raise InvalidQuery(f"the query did not end within {self._seconds:g} seconds")
+
+
 class DataFusionEngine:
     """`Engine` in process; every request gets a context of its own."""
 
@@ -87,12 +102,14 @@ class DataFusionEngine:
     ) -> None:
         self._memory, self._output, self._seconds = memory_bytes, output_bytes, seconds
 
-    def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
+    def execute_raw_query(
+        self, request: RawQueryRequest, listener: Listener = QUIET
+    ) -> RawQueryResponse:
         output = Path(request.output_data_path)
         with tempfile.TemporaryDirectory(dir=output.parent) as spill:
             try:
                 result = _query(request, self._context(spill))
-                count = _write(result, output, self._output, self._seconds)
+                count = _write(result, output, self._output, _Limit(self._seconds, listener))
             except InvalidQuery as bad:
                 return RawQueryResponseInvalidQuery(message=said(bad))
             except Exception as bad:  # the library has no type of its own for wrong queries
@@ -132,7 +149,8 @@ class DataFusionEngine:
             check_row_by_row(result)
         schema = pa.schema([_plain(field) for field in result.schema()])
         follows = changes and work.vocab.operation_type_column in schema.names
-        return _computed(context, result, schema, self._seconds, follows=follows)
+        limit = _Limit(self._seconds, work.listener)
+        return _computed(context, result, schema, limit, follows=follows)
 
     def _context(self, spill: str) -> SessionContext:
         runtime = RuntimeEnvBuilder().with_disk_manager_specified(spill)
@@ -150,7 +168,7 @@ def _register(context: SessionContext, item: EngineInput, number: int | None) ->
 
 
 def _computed(
-    context: SessionContext, result: DataFrame, schema: pa.Schema, seconds: float, *, follows: bool
+    context: SessionContext, result: DataFrame, schema: pa.Schema, limit: _Limit, *, follows: bool
 ) -> Computed:
     """The rows, in an order made total or with the input rows they come from."""
     ordered = has_order(result)
@@ -165,7 +183,7 @@ def _computed(
             schema = schema.append(pa.field(ROW, pa.int64()))
         except CannotFollow:
             splits = True
-    batches = _batches(result, schema, seconds)
+    batches = _batches(result, schema, limit)
     return Computed(schema=schema, batches=batches, splits_corrections=splits)
 
 
@@ -204,25 +222,23 @@ def _union(inputs: list[str], context: SessionContext) -> DataFrame:
     return read
 
 
-def _write(result: DataFrame, output: Path, limit: int, seconds: float) -> int:
+def _write(result: DataFrame, output: Path, largest: int, limit: _Limit) -> int:
     schema = pa.schema([_plain(field) for field in result.schema()])
     count = 0
     with pq.ParquetWriter(output, schema, compression="lz4") as writer:
-        for batch in _batches(result, schema, seconds):
+        for batch in _batches(result, schema, limit):
             writer.write_batch(batch)
             count += batch.num_rows
-            if output.stat().st_size > limit:
-                raise InvalidQuery(f"the query gives more than {limit} bytes")
+            if output.stat().st_size > largest:
+                raise InvalidQuery(f"the query gives more than {largest} bytes")
     return count
 
 
-def _batches(result: DataFrame, schema: pa.Schema, seconds: float) -> Iterator[pa.RecordBatch]:
-    deadline = time.monotonic() + seconds
+def _batches(result: DataFrame, schema: pa.Schema, limit: _Limit) -> Iterator[pa.RecordBatch]:
     # One after the other: a single stream would take what comes first of the parts of a union.
     for part in result.execute_stream_partitioned():
         for given in part:
-            if time.monotonic() > deadline:
-                raise InvalidQuery(f"the query did not end within {seconds:g} seconds")
+            limit.check()
             batch = given.to_pyarrow()
             columns = [each.cast(to.type) for each, to in zip(batch.columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)

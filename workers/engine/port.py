@@ -7,7 +7,7 @@ equal order; a query that is wrong is a value, not an exception; repeating is ha
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from protocol.errors import BadInput
@@ -47,13 +47,16 @@ def not_incremental(what: str) -> NotIncremental:
 
 
 class Listener:
-    """Hears of a running transform. This one keeps it to itself."""
+    """Hears of a running query. This one keeps it to itself."""
 
     def progress(self) -> None:
         """The query is alive; any number of times."""
 
     def warning(self, text: str) -> None:
         """Something its author should know, though it runs."""
+
+    def stops(self, stop: Callable[[], None]) -> None:
+        """How the query is stopped, by any thread, when nobody waits for its answer any more."""
 
 
 QUIET = Listener()
@@ -68,7 +71,9 @@ class Engine(Protocol):
     @property
     def version(self) -> str: ...
 
-    def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
+    def execute_raw_query(
+        self, request: RawQueryRequest, listener: Listener = QUIET
+    ) -> RawQueryResponse:
         """Query the input files as the view `input`; write the rows to the output path.
 
         The output is one Parquet file, also when it has no rows.
@@ -94,7 +99,7 @@ def engine_for(transform: Transform, engines: Sequence[Engine]) -> Engine:
             return engine
     available = [engine.name for engine in engines]
     raise UnsupportedEngine(
-        f"preprocessing asks for the engine {transform.engine!r}; this node runs "
+        f"the query asks for the engine {transform.engine!r}; this node runs "
         f"{', '.join(available)}: rewrite the query for one of them",
         engine=transform.engine,
         available=available,

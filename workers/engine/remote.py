@@ -74,8 +74,10 @@ class RemoteEngine:
                 return UNKNOWN_VERSION
         return version or UNKNOWN_VERSION
 
-    def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
-        answer: RawQueryResponse = self._ask(RAW_QUERY, request, QUIET)
+    def execute_raw_query(
+        self, request: RawQueryRequest, listener: Listener = QUIET
+    ) -> RawQueryResponse:
+        answer: RawQueryResponse = self._ask(RAW_QUERY, request, listener)
         return answer
 
     def execute_transform(
@@ -89,6 +91,7 @@ class RemoteEngine:
         with self._channel() as channel:
             message = wrapped(encode_message(call.request, request))
             answers = channel.unary_stream(call.path)(message, timeout=self._seconds)
+            to.stops(answers.cancel)
             try:
                 answer = _final(call, answers, to)
             except grpc.RpcError as failed:

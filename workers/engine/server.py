@@ -55,6 +55,28 @@ class Served(Listener):
     def __init__(self) -> None:
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.warnings: list[str] = []
+        self._stops: list[Callable[[], None]] = []
+        self._left = False
+        self._lock = threading.Lock()
+
+    def stops(self, stop: Callable[[], None]) -> None:
+        with self._lock:
+            self._stops.append(stop)
+            left = self._left
+        if left:
+            stop()
+
+    def answered(self, answer: Any) -> None:
+        with self._lock:
+            self._stops.clear()
+        self.said.put(answer)
+
+    def left(self) -> None:
+        """The call has ended: a query that still runs does so for nobody."""
+        with self._lock:
+            self._left, stops = True, list(self._stops)
+        for stop in stops:
+            stop()
 
     def progress(self) -> None:
         self.said.put(None)
@@ -118,8 +140,9 @@ def _answers(
     except MalformedMessage as bad:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, bad.message)
     if (outside := _outside(request, roots)) is not None:
-        context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{outside} is outside of my folders")
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{outside!r} is outside of my folders")
     heard = Served()
+    context.add_callback(heard.left)
     threading.Thread(
         target=_run, args=(engine, call, request, heard), name=f"{engine.name} query", daemon=True
     ).start()
@@ -139,13 +162,13 @@ def _run(engine: Engine, call: Call, request: Any, heard: Served) -> None:
     """Put the answer of the engine, whatever happens, as the last of what was said."""
     try:
         if isinstance(request, RawQueryRequest):
-            answer: Any = engine.execute_raw_query(request)
+            answer: Any = engine.execute_raw_query(request, heard)
         else:
             answer = engine.execute_transform(request, heard)
     except Exception:
         LOGGER.exception(line("engine failed", engine=engine.name, call=call.method))
         answer = _FAILURE[call](message=INTERNAL)
-    heard.said.put(answer)
+    heard.answered(answer)
 
 
 def _outside(request: RawQueryRequest | TransformRequest, roots: Sequence[Path]) -> str | None:
@@ -154,7 +177,8 @@ def _outside(request: RawQueryRequest | TransformRequest, roots: Sequence[Path])
         return None
     allowed = [root.resolve() for root in roots]
     for path in paths_of(request):
-        if not any(Path(path).resolve().is_relative_to(root) for root in allowed):
+        # A path with a zero byte is none at all, and `resolve` raises.
+        if "\0" in path or not any(Path(path).resolve().is_relative_to(r) for r in allowed):
             return path
     return None
 

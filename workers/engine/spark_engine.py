@@ -47,9 +47,11 @@ class SparkEngine:
     ) -> None:
         self._spark, self._seconds, self._settings = session, seconds, settings
 
-    def execute_raw_query(self, request: RawQueryRequest) -> RawQueryResponse:
+    def execute_raw_query(
+        self, request: RawQueryRequest, listener: Listener = QUIET
+    ) -> RawQueryResponse:
         try:
-            with limited(self._spark, self._seconds):
+            with limited(self._spark, self._seconds, listener):
                 return run_raw_query(request, self._session())
         except InvalidQuery as bad:
             return RawQueryResponseInvalidQuery(message=said(bad))
@@ -62,7 +64,7 @@ class SparkEngine:
         self, request: TransformRequest, listener: Listener = QUIET
     ) -> TransformResponse:
         try:
-            with limited(self._spark, self._seconds):
+            with limited(self._spark, self._seconds, listener):
                 work = partial(compute, session=self._session())
                 return execute(request, work, listener, carried=True)
         except InvalidQuery as bad:

@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError
 
-from .port import InvalidQuery
+from .port import QUIET, InvalidQuery, Listener
 from .spark import Spark
 
 
 @contextmanager
-def limited(session: Spark, seconds: float) -> Iterator[None]:
-    """Jobs this thread starts inside are cancelled after so many seconds.
+def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Iterator[None]:
+    """Jobs this thread starts inside are cancelled after so many seconds, or by the listener.
 
     Raises:
         InvalidQuery: instead of what a cancelled job raises.
@@ -33,6 +33,7 @@ def limited(session: Spark, seconds: float) -> Iterator[None]:
     timer.daemon = True
     spark.setJobGroup(group, "query of a dataset", interruptOnCancel=True)
     timer.start()
+    listener.stops(expire)
     try:
         yield
     except Exception as failed:

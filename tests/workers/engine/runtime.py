@@ -82,8 +82,8 @@ def inside(base: str, mounts: list[str]) -> None:
         def execute_transform(self, request: Any, listener: Any = None) -> Any:
             return super().execute_transform(_outside(request, prefixes), listener)
 
-        def execute_raw_query(self, request: Any) -> Any:
-            return super().execute_raw_query(_outside(request, prefixes))
+        def execute_raw_query(self, request: Any, listener: Any = None) -> Any:
+            return super().execute_raw_query(_outside(request, prefixes), listener)
 
     _, port = serve(Inside(), "127.0.0.1:0")
     partial = Path(base, "port.part")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import msgspec
 import pytest
 
 from protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
@@ -92,8 +93,8 @@ class Scripted:
         self.answer, self.seconds, self.signs = answer, seconds, progress
         self.asked: list[Any] = []
 
-    def execute_raw_query(self, request: Any) -> Any:
-        return self.execute_transform(request, None)
+    def execute_raw_query(self, request: Any, listener: Any) -> Any:
+        return self.execute_transform(request, listener)
 
     def execute_transform(self, request: Any, listener: Any) -> Any:
         self.asked.append(request)
@@ -152,6 +153,56 @@ def test_what_is_no_message_is_refused(message: bytes) -> None:
 def raw_call(remote: RemoteEngine, path: str, message: bytes) -> list[bytes]:
     with grpc.insecure_channel(remote._address) as channel:
         return list(channel.unary_stream(path)(message, timeout=30))
+
+
+class Endless(Scripted):
+    """Computes until it is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.stopped = threading.Event()
+
+    def execute_transform(self, request: Any, listener: Any) -> Any:
+        listener.stops(self.stopped.set)
+        assert self.stopped.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("path", "request_name"),
+    [
+        (RAW_QUERY.path, "raw-query-request"),
+        (TRANSFORM.path, "transform-request-minimal"),
+    ],
+)
+def test_a_query_is_stopped_when_its_caller_leaves(
+    path: str, request_name: str, served: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "PROGRESS_SECONDS", 0.05)
+    engine = Endless()
+    remote = served(engine)
+    message = next(v for v in VECTORS if v["name"] == request_name)["bytes"]
+    with grpc.insecure_channel(remote._address) as channel:
+        answers = channel.unary_stream(path)(wrapped(bytes.fromhex(message)), timeout=60)
+        next(answers)
+        answers.cancel()
+    assert engine.stopped.wait(60)
+
+
+def test_a_query_that_begins_to_run_after_its_caller_left_is_stopped_at_once() -> None:
+    heard, stopped = serving.Served(), threading.Event()
+    heard.left()
+    heard.stops(stopped.set)
+    assert stopped.is_set()
+
+
+def test_a_path_with_a_zero_byte_is_outside_of_all_folders(served: Serve, tmp_path: Path) -> None:
+    remote = served(Scripted(None), roots=[tmp_path])
+    request = msgspec.structs.replace(
+        request_of("raw-query-request"), output_data_path=f"{tmp_path}/a\0b"
+    )
+    refused = remote.execute_raw_query(request)
+    assert isinstance(refused, RawQueryResponseInternalError)
+    assert "outside of my folders (PERMISSION_DENIED)" in refused.message
 
 
 @pytest.mark.parametrize(

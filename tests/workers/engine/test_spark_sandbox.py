@@ -13,8 +13,11 @@ from protocol.instant import Instant
 from protocol.metadata.engine import TransformResponseInvalidQuery, TransformResponseSuccess
 from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, RETRACT, WAS, cities, listed
 from tests.workers.engine.requests import Derivative, sql
+from workers.engine.port import Listener
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -223,6 +226,26 @@ def test_a_query_that_takes_too_long_is_cancelled(spark: SparkSession, tmp_path:
     assert time.monotonic() - began < 60
     again = answer(spark, tmp_path / "next", "select event_time from cities")
     assert isinstance(again, TransformResponseSuccess)
+
+
+def test_a_query_nobody_waits_for_any_more_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    class Leaving(Listener):
+        def stops(self, stop: Callable[[], None]) -> None:
+            stop()
+
+    endless = "select event_time, explode(sequence(1, 100000000)) as x from cities"
+    derivative = Derivative(
+        engine=SparkEngine(spark),
+        folder=tmp_path,
+        transform=sql(
+            f"select event_time, x from ({endless}) where length(sha2(cast(x as string), 512)) < 0"
+        ),
+        schemas={"cities": CITIES},
+    )
+    response = derivative.run({"cities": cities((APPEND, "a", 1))}, listener=Leaving())
+    assert isinstance(response, TransformResponseInvalidQuery), response
 
 
 def test_unpivot_is_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
