@@ -28,12 +28,17 @@ class RunningNode:
     process: subprocess.Popen[bytes]
     env: dict[str, str] = field(default_factory=dict)
     """What it was told by the environment."""
+    tokens: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """Those that were made: a command takes a second."""
 
     def token(self, account: str = "kamu", *words: str) -> str:
-        """A new bearer token of the account, made by the administrator's command."""
-        create = ("token", "create", "--account", account, "--data", self.data)
-        done = odf(*create, *words, "--json", **self.env)
-        return str(json.loads(done.stdout)["token"])
+        """A bearer token of the account, made by the administrator's command when first asked."""
+        asked = (account, *words)
+        if asked not in self.tokens:
+            create = ("token", "create", "--account", account, "--data", self.data)
+            done = odf(*create, *words, "--json", **self.env)
+            self.tokens[asked] = str(json.loads(done.stdout)["token"])
+        return self.tokens[asked]
 
     def http(self, token: str | None = None) -> httpx.Client:
         headers = {"authorization": f"Bearer {token}"} if token else {}
