@@ -23,6 +23,7 @@ from storage.tracing import describe_span, span
 
 from ..auth.actors import Actor
 from ..http.object_path import ObjectPath, route_of_objects
+from ..http.uploads import ADDRESS
 from ..wiring import Node
 from .scribe import Scribe
 from .tally import Tally
@@ -38,6 +39,7 @@ CRASHED = 500
 ABNORMAL = 1006
 """The close code of a connection that just ended (RFC 6455)."""
 _KNOWN = ("trace", "actor", "dataset")
+_UPLOADS = f"/{ADDRESS}/"
 _log = logging.getLogger("odf.node")
 
 
@@ -85,13 +87,13 @@ class Watched:
             self.scribe.write(self._deed(scope, method, action, watch))
         if is_deed or self.tells_all:
             outcome = {"code": watch.code} if watch.accepted else {"status": watch.status}
-            told = {"method": method, "path": scope["path"], **outcome, "seconds": seconds}
+            told = {"method": method, "path": _path(scope), **outcome, "seconds": seconds}
             _log.info(line("request", **told, bytes=watch.body_bytes))
 
     def _describe(self, scope: Scope, method: str, route: str, watch: _Watch) -> None:
         """The span, by the conventions of OpenTelemetry."""
         facts = current_facts()
-        told = {"http.request.method": method, "http.route": route, "url.path": scope["path"]}
+        told = {"http.request.method": method, "http.route": route, "url.path": _path(scope)}
         told |= {"http.response.status_code": watch.status, "enduser.id": facts.get("actor")}
         describe_span(f"{method} {route}", **told, **{"odf.dataset": facts.get("dataset")})
 
@@ -113,7 +115,7 @@ class Watched:
             actor=_name(actor) or "nobody",
             account=str(actor.account.id) if actor is not None and actor.account else None,
             action=action,
-            subject=f"{method} {scope['path']}",
+            subject=f"{method} {_path(scope)}",
             outcome=str(watch.code if watch.accepted else watch.status),
             dataset=DatasetId.parse(dataset) if dataset else None,
             address=client[0] if client else None,
@@ -173,6 +175,13 @@ def route_of(scope: Scope, node: Node) -> str:
         return f"/{{dataset}}/{last}" if last in ("pull", "push") else NOWHERE
     path = ObjectPath.of(scope["path"], node.settings.tenancy)
     return NOWHERE if path is None else route_of_objects(path.folder)
+
+
+def _path(scope: Scope) -> str:
+    """As it may be told: who knows the token of an upload may fetch the file."""
+    path: str = scope["path"]
+    before, uploads, slip = path.partition(_UPLOADS)
+    return f"{before}{uploads}…" if slip and slip != "prepare" else path
 
 
 def _name(actor: Actor | None) -> str | None:

@@ -110,6 +110,17 @@ def test_what_was_refused_is_written_down_too(single):
     assert {deed.actor for deed in deeds(single)[:2]} >= {"anonymous"}
 
 
+def test_tokens_of_uploads_are_written_down_nowhere(single, caplog):
+    caplog.set_level(logging.INFO, "odf.node")
+    with single.http(single.token()) as client:
+        asked = {"fileName": "a.csv", "contentLength": 2}
+        slip = client.post("/platform/file/upload/prepare", params=asked).json()
+        assert client.post(slip["uploadUrl"], files={"file": b"a\n"}).status_code == 200
+    subjects = {deed.subject for deed in deeds(single)}
+    assert {"POST /platform/file/upload/prepare", "POST /platform/file/upload/…"} <= subjects
+    assert slip["uploadToken"] not in caplog.text + str(subjects)
+
+
 def test_reading_is_no_deed(single):
     before = len(deeds(single))
     with single.http() as client:
