@@ -93,7 +93,8 @@ class Watched:
     def _describe(self, scope: Scope, method: str, route: str, watch: _Watch) -> None:
         """The span, by the conventions of OpenTelemetry."""
         facts = current_facts()
-        told = {"http.request.method": method, "http.route": route, "url.path": _path(scope)}
+        told: dict[str, Any] = {"http.request.method": method, "http.route": route}
+        told |= {"url.path": _path(scope)}
         told |= {"http.response.status_code": watch.status, "enduser.id": facts.get("actor")}
         describe_span(f"{method} {route}", **told, **{"odf.dataset": facts.get("dataset")})
 
