@@ -153,7 +153,7 @@ def test_results_and_state_do_not_depend_on_partitions(spark: SparkSession, tmp_
     values = [0.1, 1e17, 0.3, -1e17, 0.7, 1e-9]
     rows = [(A, t(n % 24), "ab"[n % 2], values[n % 6]) for n in range(60)]
     told, states = [], []
-    for partitions in (1, 2, 8):
+    for partitions in (None, 1, 2, 8):
         folder = tmp_path / str(partitions)
         folder.mkdir()
         play = Play(spark, folder, query, {"l": columns, "r": columns}, partitions=partitions)
@@ -162,30 +162,31 @@ def test_results_and_state_do_not_depend_on_partitions(spark: SparkSession, tmp_
         assert play.state is not None
         told.append(play.all)
         states.append(play.state.read_bytes())
-    assert told[0] == told[1] == told[2]
+    assert all(each == told[0] for each in told)
     assert len(told[0]) >= 4
-    assert states[0] == states[1] == states[2]
+    assert all(each == states[0] for each in states)
 
 
 def test_large_runs_are_computed_in_many_tasks_and_say_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.engine.stateful import step
+    from workers.engine.stateful import work
 
     query = DAILY.replace("1 day", "6 hours").replace("sum(amount)", "max(amount)")
     rows = [(A, t(n % 20), "abc"[n % 3], n % 7) for n in range(40)]
     told, states = [], []
-    for small in (step.SMALL_ROWS, -1):
-        monkeypatch.setattr(step, "SMALL_ROWS", small)
-        folder = tmp_path / str(small)
+    for limits in ({}, {"FEW_ROWS": -1}, {"SMALL_ROWS": -1}):
+        for name, limit in limits.items():
+            monkeypatch.setattr(work, name, limit)
+        folder = tmp_path / "-".join(["few", *limits])
         folder.mkdir()
         play = Play(spark, folder, query, {"sales": SALES})
         play.step({"sales": [*rows, (R, *rows[3][1:])]}, {"sales": t(13)})
         assert play.state is not None
         told.append(play.all)
         states.append(play.state.read_bytes())
-    assert told[0] == told[1]
-    assert states[0] == states[1]
+    assert told[0] == told[1] == told[2]
+    assert states[0] == states[1] == states[2]
 
 
 def test_operation_and_system_columns_are_at_hand(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ...merge.columns import Operation, col
@@ -57,8 +58,8 @@ def told(
     came = F.max(F.when(col(SIGN) > 0, row)).over(together)
     went = F.max(F.when(col(SIGN) < 0, row)).over(together)
     both = F.count(F.lit(1)).over(together) == 2
-    rows = net.withColumn(_NTH, nth).withColumn(_LEAD, F.coalesce(came, went))
-    rows = rows.withColumn(_PAIRED, both)
+    rows = net.select("*", nth.alias(_NTH))
+    rows = rows.select("*", F.coalesce(came, went).alias(_LEAD), both.alias(_PAIRED))
     code = (
         F.when(col(_PAIRED) & (col(SIGN) < 0), int(Operation.CORRECT_FROM))
         .when(col(_PAIRED), int(Operation.CORRECT_TO))
@@ -71,9 +72,9 @@ def told(
     )
 
 
-def schema_of(frame: DataFrame) -> pa.Schema:
+def arrow_schema(schema: T.StructType) -> pa.Schema:
     """Columns as they are written: everything may be null."""
-    known = to_arrow_schema(frame.schema, timezone="UTC")
+    known = to_arrow_schema(schema, timezone="UTC")
     return pa.schema([field.with_nullable(True) for field in known])
 
 

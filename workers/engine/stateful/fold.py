@@ -22,9 +22,18 @@ UNMATCHED = "odf unmatched"
 _NEW, _SUM, _LOW, _GONE, _NTH = "odf new", "odf sum", "odf low", "odf gone", "odf nth"
 
 
+def together(one: DataFrame, other: DataFrame, by: str | None = None) -> DataFrame:
+    """The rows of both: in one task if that is how the session computes, else put by a column."""
+    rows = one.union(other)
+    if rows.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1":
+        return rows.coalesce(1)
+    return rows if by is None else rows.repartition(col(by))
+
+
 def merely_added(before: DataFrame, changes: DataFrame) -> DataFrame:
     """Rows left when nothing goes."""
-    return before.unionByName(changes.select(*[col(name) for name in before.columns])).select(
+    new = changes.select(*[col(name) for name in before.schema.names])
+    return together(before, new).select(
         "*", F.lit(True).alias(THERE), F.lit(0).cast("bigint").alias(UNMATCHED)
     )
 
@@ -35,9 +44,9 @@ def folded_rows(before: DataFrame, changes: DataFrame, matched: Sequence[str]) -
     A retraction takes the oldest row that is equal in all matched columns; where there is
     none it comes to nothing, as if it had been read by itself.
     """
-    columns = [col(name) for name in before.columns]
+    columns = [col(name) for name in before.schema.names]
     kept = before.select(*columns, F.lit(1).alias(SIGN), F.lit(0).alias(_NEW))
-    rows = kept.unionByName(changes.select(*columns, col(SIGN), F.lit(1).alias(_NEW)))
+    rows = together(kept, changes.select(*columns, col(SIGN), F.lit(1).alias(_NEW)))
     equal = Over.partitionBy(col(BUCKET), col(AT), *[col(name) for name in matched])
     told = equal.orderBy(col(_NEW), col(SEQ).asc_nulls_first(), col(SIGN).desc())
     so_far = told.rowsBetween(Over.unboundedPreceding, Over.currentRow)
@@ -62,8 +71,10 @@ def folded_counts(
 ) -> DataFrame:
     """Rows left with how often they are there, and sums over them."""
     totals = [F.sum(col(name)).alias(name) for name in (COUNT, *sums)]
-    every = before.unionByName(changes).groupBy(*[col(name) for name in (BUCKET, AT, *keys)])
-    return counted(every.agg(*totals).select(*[col(name) for name in before.columns]))
+    by = (BUCKET, AT, *keys)
+    columns = [col(name) for name in (*by, COUNT, *sums)]
+    rows = together(before.select(*columns), changes.select(*columns))
+    return counted(rows.groupBy(*[col(name) for name in by]).agg(*totals))
 
 
 def counted(total: DataFrame) -> DataFrame:
@@ -74,10 +85,9 @@ def counted(total: DataFrame) -> DataFrame:
 
 def difference(before: DataFrame, after: DataFrame) -> DataFrame:
     """Rows that went (`odf sign` -1) and came (1), as often as they did."""
-    names = [col(name) for name in before.columns]
-    both = before.select(*names, F.lit(-1).alias(SIGN)).unionByName(all_come(after))
+    went = before.select("*", F.lit(-1).alias(SIGN))
     # Whatever is grouped from here on is grouped within these: nothing has to be moved again.
-    return difference_of(both.repartition(col(GROUP)))
+    return difference_of(together(went, all_come(after), by=GROUP))
 
 
 def all_come(rows: DataFrame) -> DataFrame:
@@ -87,7 +97,7 @@ def all_come(rows: DataFrame) -> DataFrame:
 
 def difference_of(changes: DataFrame) -> DataFrame:
     """Changes without those that undo each other."""
-    names = [col(name) for name in changes.columns if name != SIGN]
+    names = [col(name) for name in changes.schema.names if name != SIGN]
     net = changes.groupBy(*names).agg(F.sum(col(SIGN)).alias(SIGN))
     often = F.array_repeat(F.signum(col(SIGN)).cast("int"), F.abs(col(SIGN)).cast("int"))
     return net.where(col(SIGN) != 0).select(*names, F.explode(often).alias(SIGN))

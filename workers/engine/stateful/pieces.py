@@ -6,7 +6,7 @@ carries hidden columns along, and a retraction takes the way its row took.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -71,7 +71,7 @@ def leaf(
 ) -> tuple[Node, list[Node]]:
     """A frame as the leaf of a plan: its columns become the attributes they stand for."""
     plan = catalyst.plan(frame)
-    found = dict(zip(frame.columns, items(plan.output()), strict=True))
+    found = dict(zip(frame.schema.names, items(plan.output()), strict=True))
     shown = [catalyst.alias(found[name], str(like.name()), like) for name, like in columns]
     hidden = [catalyst.alias(found[name], name) for name in HIDDEN]
     project = catalyst.project([*shown, *hidden], plan)
@@ -88,12 +88,9 @@ def framed(
     return catalyst.frame(catalyst.project([*named, *kept], plan))
 
 
-def with_time(frame: DataFrame, time: str) -> DataFrame:
+def with_time(frame: DataFrame, time: str, dropped: Collection[str]) -> DataFrame:
     """Adds `odf at`: the microseconds of a timestamp, a date or the start of a window."""
     kind = frame.schema[time].dataType.typeName()
     value = f"`{time}`.start" if kind == "struct" else f"cast(`{time}` as timestamp)"
-    return frame.withColumn(AT, F.expr(f"unix_micros({value})"))
-
-
-def dropped(frame: DataFrame, *names: str) -> DataFrame:
-    return frame.select(*[col(name) for name in frame.columns if name not in names])
+    kept = [col(name) for name in frame.schema.names if name not in dropped]
+    return frame.select(*kept, F.expr(f"unix_micros({value})").alias(AT))

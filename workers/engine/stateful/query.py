@@ -130,8 +130,7 @@ class Query:
         shown = [(name, e) for name, e in columns if name not in BOUNDED]
 
         def rows(changes: Changes) -> DataFrame:
-            frame = with_time(framed(self.catalyst, part, changes, columns), time)
-            return frame.drop(*BOUNDED)
+            return with_time(framed(self.catalyst, part, changes, columns), time, BOUNDED)
 
         return Side(
             rows=rows,

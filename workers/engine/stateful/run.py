@@ -11,21 +11,23 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 
 from protocol.instant import Instant
 
 from ...merge.columns import Operation, col
-from ..frames import read_parquet, sorted_batches
+from ..frames import read_parquet
 from ..port import InvalidQuery
 from ..spark_errors import reason
 from .clock import Moments, back
-from .emit import ORDER, schema_of, told, write
+from .emit import ORDER, arrow_schema, told, write
 from .operators import Moment
-from .pieces import GROUP, HIDDEN, SEQ, SIGN, framed
+from .pieces import GROUP, SEQ, SIGN, framed
 from .plan import Plan
 from .port import NewRows, Result
 from .state import open_state, write_state
-from .step import Work, advance
+from .step import advance
+from .work import Work
 
 NANOS = 1_000
 
@@ -101,11 +103,8 @@ class _Run:
             event_time=plan.vocab.event_time_column,
             only_come=work.only_come and not self._passes_on,
         )
-        schema = schema_of(rows.select(*[col(name) for name in (operation, *names)]))
-        batches = sorted_batches(
-            rows, ORDER, self._scratch, small=work.small, partitions=work.cut()
-        )
-        count = write(batches, schema, output)
+        schema = arrow_schema(T.StructType([rows.schema[name] for name in (operation, *names)]))
+        count = write(work.ordered(rows, ORDER), schema, output)
         write_state(new_state, plan.fingerprint, self._watermarks, work.sections)
         return Result(
             rows=count,
@@ -136,17 +135,14 @@ class _Run:
         # Both rows of a correction belong together wherever rows are passed on as they came.
         pair = F.when(code == int(Operation.CORRECT_TO), offset - 1).otherwise(offset)
         return frame.select(
-            *[col(name) for name in frame.columns],
+            *[col(name) for name in schema.names],
             F.when(undoing, -1).otherwise(1).alias(SIGN),
             offset.alias(SEQ),
             F.xxhash64(pair).alias(GROUP),
         )
 
     def made(self, operator: int) -> DataFrame:
-        frame = self._made[operator]
-        return frame.select(
-            *[col(name) for name in frame.columns if name not in HIDDEN], *map(col, HIDDEN)
-        )
+        return self._made[operator]
 
     def _moment(self, watermarks: Moments) -> Moment:
         return Moment(watermarks=watermarks, horizons=back(watermarks, self._plan.lateness))
