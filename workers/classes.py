@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -65,11 +64,9 @@ def keep(folder: Path) -> int:
 
 
 def _keep_java(folder: Path) -> None:
-    from .engine.java import java_home
-    from .engine.spark import JAVA_CACHE
+    from .engine.spark import java
 
-    java = str(java_home(os.environ, JAVA_CACHE) / "bin" / "java")
-    words = [java, *class_archive.dumping(folder)]
+    words = [str(java() / "bin" / "java"), *class_archive.dumping(folder)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
     if done.returncode != 0:
         raise ClassesNotKept(f"Java keeps no classes: {(done.stdout + done.stderr).strip()}")

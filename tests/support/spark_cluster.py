@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,8 +13,7 @@ import pyspark
 from servers import free_port, wait_until
 
 from workers.engine.class_archive import using
-from workers.engine.java import java_home
-from workers.engine.spark import LOCAL_JVM_FLAGS
+from workers.engine.spark import LOCAL_JVM_FLAGS, java
 
 
 def _quoted(flag: str) -> str:
@@ -33,12 +31,11 @@ def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[str
     """The master's URL. Executors inherit `env`."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
-    home = java_home(os.environ, Path(tempfile.gettempdir()) / "odf-node")
     given = {
         **os.environ,
         **QUICK_START,
         **env,
-        "JAVA_HOME": str(home),
+        "JAVA_HOME": str(java()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
     }

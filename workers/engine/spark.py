@@ -138,7 +138,7 @@ class SparkWhenNeeded:
     """
 
     def __init__(self, options: SparkOptions) -> None:
-        java_home(os.environ, JAVA_CACHE)
+        java()
         self._options = options
         self._starting = threading.Lock()
         self._session: SparkSession | None = None
@@ -162,6 +162,11 @@ class SparkWhenNeeded:
     def stop(self) -> None:
         if self._session is not None:
             self._session.stop()
+
+
+def java() -> Path:
+    """Home of the Java that starts Spark. Raises `JavaNotFound`."""
+    return java_home(os.environ, JAVA_CACHE)
 
 
 def start_spark(options: SparkOptions) -> SparkSession:
@@ -194,7 +199,7 @@ def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
 
 
 def _prepare_environment(options: SparkOptions, scratch: Path) -> None:
-    os.environ["JAVA_HOME"] = str(java_home(os.environ, JAVA_CACHE))
+    os.environ["JAVA_HOME"] = str(java())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if options.is_local:  # else executors have to reach this process
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

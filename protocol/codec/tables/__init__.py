@@ -8,11 +8,8 @@ single table.
 Source: ODF FlatBuffers schemas up to the newest a reference peer writes.
 """
 
-from . import block, data, engine, events, reading, schema, sources, transforms
-from .field import Field, Tables
+from .field import Field
+from .merged import TABLES
 from .unions import ENUMS, UNIONS
-
-_PARTS = (data, schema, reading, transforms, sources, events, block, engine)
-TABLES: Tables = {name: fields for part in _PARTS for name, fields in part.TABLES.items()}
 
 __all__ = ["ENUMS", "TABLES", "UNIONS", "Field"]

@@ -15,18 +15,17 @@ from workers.engine import class_archive
 from workers.engine.class_archive import JAVA, SIZES, SPARK, dumping, publish, recording, using
 
 
-def java(*flags: str) -> subprocess.CompletedProcess[str]:
+def jvm(*flags: str) -> subprocess.CompletedProcess[str]:
     """A JVM that starts, says its version, and ends."""
-    from workers.engine.java import java_home
-    from workers.engine.spark import JAVA_CACHE
+    from workers.engine.spark import java
 
-    words = [str(java_home(os.environ, JAVA_CACHE) / "bin" / "java"), *flags]
+    words = [str(java() / "bin" / "java"), *flags]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
 
 
 def starts(folder: Path) -> bool:
     """It does, silently, and its classes come out of files."""
-    done = java(*using(folder), "-version")
+    done = jvm(*using(folder), "-version")
     assert done.stdout == ""
     return "sharing" in done.stderr
 
@@ -37,8 +36,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kept") / "of Java"
     made = folder / "made"
     made.mkdir(parents=True)
-    java(*dumping(made))
-    java(*recording(made), "-version")
+    jvm(*dumping(made))
+    jvm(*recording(made), "-version")
     publish(made, folder)
     return folder
 
@@ -52,7 +51,7 @@ def copy(kept: Path, tmp_path: Path) -> Path:
 
 def test_a_jvm_starts_with_what_another_one_kept(kept: Path) -> None:
     assert starts(kept)
-    java(*using(kept), "-Xshare:on", "-version")  # or else it does not start
+    jvm(*using(kept), "-Xshare:on", "-version")  # or else it does not start
 
 
 @pytest.mark.parametrize("name", [JAVA, SPARK, SIZES])
@@ -70,7 +69,7 @@ def test_what_does_not_belong_together_is_done_without(copy: Path) -> None:
     (copy / JAVA).unlink()
     (copy / JAVA).write_bytes(content)
     assert using(copy) != ()
-    java(*using(copy), "-version")
+    jvm(*using(copy), "-version")
 
 
 def test_spark_is_told_of_them_whatever_their_folder_is_called(
