@@ -1,7 +1,8 @@
 """Rows as bytes, batch by batch: CSV, NDJSON, JSON, Parquet, Arrow. Nothing is gathered.
 
 Values in text formats are written as everywhere on this node (`records.py`); lists and members
-are JSON inside of a CSV cell. A null is an empty cell, an empty text is `""`.
+are JSON inside of a CSV cell. A null is an empty cell, an empty text is `""`; floats that are no
+numbers are `NaN`, `inf` and `-inf`, as the Csv reader takes them.
 """
 
 from __future__ import annotations
@@ -56,9 +57,18 @@ def encoded(schema: pa.Schema, batches: Batches, form: Format) -> Iterator[bytes
 def _csv(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     yield (",".join(_cell(name) for name in schema.names) + "\r\n").encode()
     for batch in batches:
-        columns = [[_cell(value) for value in values(column)] for column in batch.columns]
+        columns = [[_cell(value) for value in _said(column)] for column in batch.columns]
         lines = [",".join(row) for row in zip(*columns, strict=True)]
         yield ("\r\n".join(lines) + "\r\n").encode()
+
+
+def _said(column: pa.Array) -> list[Any]:
+    """The values as everywhere, and `NaN`, `inf` and `-inf`, which only JSON cannot say."""
+    shown = values(column)
+    if shown.count(None) == column.null_count:
+        return shown
+    pairs = zip(shown, column.to_pylist(), strict=True)
+    return ["NaN" if v != v else v if s is None else s for s, v in pairs]
 
 
 def _cell(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,15 @@ def test_cells_that_need_it_are_quoted_and_nulls_differ_from_empty_texts() -> No
     )
     written = b"".join(encoded(schema, batches, Format.CSV)).decode()
     assert written == 'text,flag,list\r\n"a,""b""\n",true,"[1,2]"\r\n"",,[]\r\n,false,\r\n'
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
+def test_csv_says_floats_that_are_no_numbers(kind: pa.DataType) -> None:
+    floats = [1.5, None, math.nan, math.inf, -math.inf]
+    batch = pa.record_batch({"x": pa.array(floats, kind)})
+    written = b"".join(encoded(batch.schema, iter([batch]), Format.CSV)).decode()
+    assert written.split() == ["x", "1.5", "NaN", "inf", "-inf"]
+    assert b"".join(encoded(batch.schema, iter([batch]), Format.NDJSON)).count(b"null") == 4
 
 
 def test_a_json_array_of_nothing_is_one() -> None:
