@@ -15,6 +15,7 @@ from known import document
 
 from protocol.arrow_schema import from_arrow
 from protocol.chain.state import Vocab
+from protocol.errors import BadInput
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import (
@@ -59,9 +60,10 @@ def table(rows: list[list[Any]], columns: list[str] | None = None) -> pa.Table:
     made = {}
     for place, name in enumerate(names):
         values = [row[place] for row in rows]
-        if TYPES[name] == MS:
+        kind = TYPES.get(name) or pa.array(values).type
+        if kind == MS:
             values = [datetime.fromisoformat(value) for value in values]
-        made[name] = pa.array(values, TYPES[name])
+        made[name] = pa.array(values, kind)
     return pa.table(made)
 
 
@@ -99,13 +101,20 @@ def keyed(*names: str) -> MergeStrategySnapshot:
 
 
 def history(
-    rows: list[list[Any]] = HISTORY, *, cuts: tuple[int, ...] = (), source: DictSource | None = None
+    rows: list[list[Any]] = HISTORY,
+    *,
+    cuts: tuple[int, ...] = (),
+    source: DictSource | None = None,
+    key: tuple[str, ...] = ("city",),
+    columns: list[str] | None = None,
 ) -> Made:
     """The rows in slices that begin at these places."""
-    made = Made(source).pushes(keyed()).schema(table([]).schema)
-    edges = [0, *cuts, len(rows)]
+    whole = table(rows, columns)
+    merge = keyed(*key) if key else MergeStrategyAppend()
+    made = Made(source).pushes(merge).schema(whole.schema)
+    edges = sorted({0, *(cut for cut in cuts if cut < len(rows)), len(rows)})
     for first, last in pairwise(edges):
-        made.rows(table(rows[first:last]))
+        made.rows(whole.slice(first, last - first))
     return made
 
 
@@ -129,14 +138,28 @@ def offsets(made: Made, **asked: Any) -> list[int]:
 def test_a_history_is_projected_as_the_known_answers_say(
     case: dict[str, Any], cuts: tuple[int, ...], seekable: bool
 ) -> None:
-    given = case["given"]
-    made = history(given["history"]["rows"], cuts=cuts, source=DictSource(seekable=seekable))
+    given, expected = case["given"], case["expect"]
+    changes = given["history"]
+    made = history(
+        changes["rows"],
+        cuts=cuts,
+        source=DictSource(seekable=seekable),
+        key=tuple(given.get("primary_key") or ()),
+        columns=changes["columns"],
+    )
     cut = Cut(
         system_time=at(given["as_of_system_time"]) if "as_of_system_time" in given else None,
         event_time=at(given["as_at_event_time"]) if "as_at_event_time" in given else None,
     )
-    found = read(made, projection=Projection(given["projection"]), cut=cut)
-    assert found == case["expect"]["table"]["rows"]
+    projection = Projection(given["projection"])
+    if "error" in expected:
+        with pytest.raises(BadInput) as refused:
+            read(made, projection=projection, cut=cut)
+        assert type(refused.value).__name__ == expected["error"]["kind"]
+        return
+    found = read(made, projection=projection, cut=cut)
+    wanted = expected["table"]["rows"]
+    assert found == (wanted if expected.get("ordered", True) else sorted(wanted))
 
 
 def test_the_changelog_is_every_row_in_order() -> None:
