@@ -1,8 +1,9 @@
 """Processes share a run from both ends of it, and meet among short files.
 
-Files on Spark come first, those that start nodes last. The first process takes from the front and
-so has Spark nearly for itself: a session starts once, and is quicker the longer it lives. All
-others take from the back, so that nothing long is left for the end, with one process idle.
+Files on Spark come first, the long ones before the others, those that start nodes last. The
+first process takes from the front and so has Spark nearly for itself: a session starts once,
+and is quicker the longer it lives. All others take from the back, so that nothing long is left
+for the end, with one process idle.
 What goes to a process as a whole is a file; of the end-to-end tests what shares nodes, those of
 one pair of database and object store: the nodes end with it.
 """
@@ -15,14 +16,18 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
+LONG = ("tests/workers/stateful/", "tests/workers/transform/")
+"""Of those on Spark: begun last, one of them would go on alone when all else is done."""
 OF_A_PAIR = re.compile(r"(tests/e2e)/.*\[(\w+, \w+)\b")
 
 
 def place(item: pytest.Item) -> int:
-    """0: on Spark; 2: starts nodes; 1: all others, which are short."""
+    """0 and 1: on Spark, long and short; 3: starts nodes; 2: all others, which are short."""
     if item.get_closest_marker("e2e") is not None:
+        return 3
+    if item.get_closest_marker("spark") is None:
         return 2
-    return 0 if item.get_closest_marker("spark") is not None else 1
+    return 0 if item.nodeid.startswith(LONG) else 1
 
 
 class TwoEnds(LoadFileScheduling):
