@@ -16,7 +16,7 @@ from protocol.multihash import HashMismatch, Multihash
 from storage.errors import ObjectNotFound
 from storage.objects import s3 as module
 from storage.objects.s3 import S3ObjectStore
-from storage.objects.s3_bucket import Bucket, S3Limits, StoreUnavailable
+from storage.objects.s3_bucket import Bucket, S3Limits, S3Location, StoreUnavailable
 from storage.values import ObjectInfo, ObjectKey, ObjectKind
 from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, content_of
 
@@ -24,6 +24,7 @@ LIMITS = S3Limits(connect_s=2, read_s=2.5, tries=4)
 LARGE = secrets.token_bytes(600_000)
 LARGE_KEY = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(LARGE))
 ABSENT = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(b"absent"))
+ON_TWO_PAGES = 1001
 NEW_KEY = ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(b"new"))
 
 
@@ -116,15 +117,25 @@ def test_a_404_of_somebody_else_is_no_absence(store: S3ObjectStore, proxy: Fault
             work()
 
 
+@pytest.fixture(scope="module")
+def two_pages(s3: S3Server, s3_bucket_url: str) -> S3Location:
+    """Where there are more blocks than one page of a listing has."""
+    location = fresh_location(s3_bucket_url)
+    with pytest.MonkeyPatch.context() as patch:
+        log_in(patch, s3)
+        blocks = [(Multihash.of(raw), raw) for raw in map(b"%d".__mod__, range(ON_TWO_PAGES))]
+        S3ObjectStore(Bucket(location)).put_blocks(DATASET, blocks)
+    return location
+
+
 @pytest.mark.parametrize("fault", ["busy", "cut short", "reset"])
 def test_a_listing_that_breaks_off_goes_on_where_it_was(
-    store: S3ObjectStore, direct: S3ObjectStore, proxy: FaultProxy, fault: str
+    quick: None, two_pages: S3Location, proxy: FaultProxy, fault: str
 ) -> None:
-    blocks = [(Multihash.of(raw), raw) for raw in map(b"%d".__mod__, range(1001))]
-    direct.put_blocks(DATASET, blocks)
-    expected = sorted(str(name) for name, _ in blocks)
+    store = S3ObjectStore(Bucket(replace(two_pages, endpoint=proxy.url), limits=LIMITS))
     proxy.then("pass", fault)
     found = [info.key for info in store.list(DATASET)]
+    expected = sorted(str(Multihash.of(b"%d" % number)) for number in range(ON_TWO_PAGES))
     assert [str(key.hash) for key in found if key.kind is ObjectKind.BLOCK] == expected
     assert "start-after" in proxy.seen[2]
 
