@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from protocol.chain.state import Vocab
+from protocol.instant import Instant
 
 from ..conform import carrier
 from ..merge.columns import POSITION, PROBLEM
@@ -33,6 +34,12 @@ GROUP_ROWS = 1 << 17
 GROUP_BYTES = 32 << 20
 """A row group of a staged file; what is not more stays in memory."""
 BATCH_ROWS = 65_536
+FIRST_MS = Instant.parse("0001-01-01T00:00:00Z").millis
+LAST_MS = Instant.parse("9999-12-31T23:59:59.999Z").millis
+OUT_OF_RANGE = (
+    "the event time is outside of the years 1 to 9999; where a source declares no time, whole "
+    "numbers are seconds since 1970"
+)
 _COME_BACK = frozenset(
     {
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
@@ -106,7 +113,10 @@ def stage(
     fields = []
     for field in schema:
         field = _typed(field, vocab, known)
-        wanted, change = _change(field, coerces and field.name == vocab.event_time_column)
+        is_event_time = field.name == vocab.event_time_column
+        wanted, change = _change(field, coerces and is_event_time)
+        if is_event_time and pa.types.is_timestamp(wanted.type):
+            change = partial(_event_times, field.name, change)
         fields.append(wanted)
         changes.append(change)
     schema = pa.schema(fields)
@@ -182,12 +192,23 @@ def to_millis(array: pa.Array) -> pa.Array:
         raise BadRow(f"a time is out of range ({bad})") from None
 
 
+def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
+    """Event times as they are stored. Raises `BadRow` for one that is no instant."""
+    times = change(given) if change else given
+    counts = pc.cast(times, pa.int64())
+    known = pc.and_(pc.greater_equal(counts, FIRST_MS), pc.less_equal(counts, LAST_MS))
+    if (at := pc.index(known, False).as_py()) >= 0:
+        value = given[at].as_py() if pa.types.is_integer(given.type) else f"{counts[at]} ms"
+        raise BadRow(OUT_OF_RANGE, column=name, value=value)
+    return times
+
+
 def _from_seconds(array: pa.Array) -> pa.Array:
     try:
         seconds = pc.cast(array, pa.int64())
         return pc.cast(pc.cast(seconds, pa.timestamp("s", "UTC")), MILLIS)
-    except pa.ArrowInvalid as bad:
-        raise BadRow(f"an event time is out of range ({bad})") from None
+    except pa.ArrowInvalid:
+        raise BadRow(OUT_OF_RANGE) from None
 
 
 def _from_text(array: pa.Array, name: str) -> pa.Array:
