@@ -97,6 +97,18 @@ def test_batches_of_a_group_keep_their_own_bad_rows(stores: Stores, worker: Work
     assert len(stores.refs.moves(after=0)) == 2
 
 
+def test_times_that_no_calendar_has_are_set_aside(stores: Stores, worker: Worker) -> None:
+    read = ReadStepNdJson(ddl_schema=("event_time TIMESTAMP", "n BIGINT"))
+    dataset = created(stores, read=read)
+    micros = 1_577_836_800_000_000
+    job = post(stores, dataset, '{"n": 1}', f'{{"event_time": {micros}, "n": 2}}', '{"n": 3}')
+    worker.work(once=True)
+    assert (receipt(stores, job).rows_added, receipt(stores, job).rows_rejected) == (2, 1)
+    [bad] = kept(stores, job)
+    assert (bad["row"], bad["column"]) == (2, "event_time")
+    assert json.loads(bad["raw"]) == {"event_time": micros, "n": 2}
+
+
 def test_a_batch_of_bad_rows_alone_commits_nothing_and_keeps_them(
     stores: Stores, worker: Worker
 ) -> None:

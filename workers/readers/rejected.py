@@ -138,5 +138,15 @@ def halved(
 
 def shown(batch: pa.RecordBatch, at: int) -> str:
     """A row that came in no text, as JSON."""
-    row: dict[str, Any] = batch.slice(at, 1).to_pylist()[0]
+    row = {name: _value(batch.column(i), at) for i, name in enumerate(batch.schema.names)}
     return msgspec.json.encode(row, enc_hook=str).decode()
+
+
+def _value(column: pa.Array, at: int) -> Any:
+    """The value, or the number a time is kept as that Python has no form for."""
+    try:
+        return column[at].as_py()
+    except (ValueError, OverflowError):
+        kind = column.type
+        plain = pa.types.is_primitive(kind)
+        return column.view(f"int{kind.bit_width}")[at].as_py() if plain else "…"
