@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SEEDS = range(int(os.environ.get("STATEFUL_SEEDS", "1")))
-"""`STATEFUL_SEEDS=20` plays more histories."""
+"""`STATEFUL_SEEDS=20` plays more histories, and all queries both ways."""
 KEYS, CHUNKS, HOURS = 30, 3, 48
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 COLUMNS = {"k": pa.string(), "v": pa.int32(), "f": pa.float64(), "d": pa.decimal128(10, 2)}
@@ -265,6 +265,37 @@ def test_any_cut_folds_to_the_batch_query_over_what_is_left(
             play.step(_typed(chunk), chunk.watermarks)
         assert play.folded() == expected
         assert play.result.dropped.unmatched == 0
+
+
+BOTH_WAYS = tuple(CASES) if len(SEEDS) > 1 else ("first three",)
+"""Windows and joins of few rows and of many are compared elsewhere as well."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", BOTH_WAYS)
+def test_few_rows_in_memory_and_many_in_files_say_and_keep_the_same(
+    name: str, seed: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    query = CASES[name][0].replace("30 days", "2 hours")  # some changes come too late
+    aliases = ["x", "y"] if name in ("pairs", "newest before") else ["x"]
+    plays = []
+    for partitions in (None, 3):
+        folder = tmp_path / str(partitions)
+        folder.mkdir()
+        columns = dict.fromkeys(aliases, COLUMNS)
+        plays.append(Play(spark, folder, query, columns, partitions=partitions))
+    few, many = plays
+    late = 0
+    for chunk, hour in zip(cut(history(seed, aliases), [2]), (24, 48), strict=True):
+        rows, marks = _typed(chunk), dict.fromkeys(aliases, t(hour))
+        assert few.step(rows, marks) == many.step(rows, marks)
+        assert few.result == many.result
+        assert few.state is not None
+        assert many.state is not None
+        assert few.state.read_bytes() == many.state.read_bytes()
+        late += few.result.dropped.late + few.result.dropped.late_changes
+    assert late
+    assert few.all
 
 
 def _typed(chunk: Chunk) -> dict[str, list[Row]]:

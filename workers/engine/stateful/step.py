@@ -60,7 +60,7 @@ def advance(work: Work, place: int, operator: Operator) -> DataFrame:
         shaped, fold = _shaped(operator, operator.sides[at], incoming[at])
         old, count = _old(work, name, touched, shaped)
         kept += count
-        if not retracting[at] and SIGN in shaped.columns:
+        if not retracting[at] and SIGN in shaped.schema.names:
             rows = merely_added(old, shaped)
         elif not count and _is_summed(operator):
             rows = counted(shaped)
