@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def keep_classes(*, as_json: bool) -> None:
     as it does without. Takes half a minute, and 200 MB beside the installed packages.
     """
     folder = class_archive.FOLDER
+    if sys.stderr.isatty():
+        click.echo("Spark does a few jobs, then Java writes what it has …", err=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         size = keep(folder)
@@ -51,11 +54,14 @@ def keep(folder: Path) -> int:
     Raises:
         ClassesNotKept: this Java cannot.
         JavaNotFound: there is none.
-        OSError: there is no room.
+        OSError: there is no room; Spark does not start.
     """
     with tempfile.TemporaryDirectory(prefix="making-", dir=folder) as making:
-        _keep_java(Path(making))
-        _keep_spark(Path(making))
+        try:
+            _keep_java(Path(making))
+            _keep_spark(Path(making))
+        except subprocess.TimeoutExpired:
+            raise ClassesNotKept(f"Java did not end within {MOST_SECONDS} s") from None
         try:
             return class_archive.publish(Path(making), folder)
         except FileNotFoundError as missing:
@@ -76,14 +82,15 @@ def _keep_spark(folder: Path) -> None:
     """All that is used by the jobs with which a worker warms up."""
     from storage.config import memory_stores
 
-    from .engine.spark import SparkOptions, start_spark
+    from .engine.spark import SparkOptions, SparkWhenNeeded
     from .engine.spark_engine import SparkEngine
     from .ingest.bench import Bench
     from .main import now
     from .warmup import warm_up
 
     with tempfile.TemporaryDirectory(prefix="odf-classes-") as scratch:
-        session = start_spark(SparkOptions(scratch=Path(scratch), record_classes_in=folder))
+        options = SparkOptions(scratch=Path(scratch), record_classes_in=folder)
+        session = SparkWhenNeeded(options).start()
         bench = Bench(
             session=session,
             engine=SparkEngine(session),
