@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from protocol.instant import NANOS, Instant, MalformedInstant
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_FIRST_DAY = date(1970, 1, 1).toordinal()
+_DAY_MILLIS = 86_400_000
 _UNIT_NANOS = {"s": NANOS, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _Column = Callable[[Any], list[Any]]
 
@@ -51,7 +54,7 @@ def values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
         (types.is_timestamp, _timestamps),
         (types.is_duration, _durations),
         (types.is_time, _times),
-        (types.is_date, _texts),
+        (types.is_date, _dates),
         (types.is_decimal, _texts),
         (types.is_floating, _floats),
         (_is_binary, _hex),
@@ -102,6 +105,19 @@ def _instant_text(ns: int) -> str:
         return str(Instant(ns))
     except MalformedInstant:
         return str(ns)
+
+
+def _dates(column: Any) -> list[str | None]:
+    per_day = _DAY_MILLIS if column.type.bit_width == 64 else 1
+    return [None if v is None else _date_text(v // per_day) for v in _integers(column)]
+
+
+def _date_text(day: int) -> str:
+    """ISO 8601, or the days since 1970 themselves for dates that have no such text."""
+    try:
+        return str(date.fromordinal(_FIRST_DAY + day))
+    except (ValueError, OverflowError):
+        return str(day)
 
 
 def _durations(column: Any) -> list[str | None]:

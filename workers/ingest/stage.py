@@ -36,6 +36,7 @@ GROUP_BYTES = 32 << 20
 BATCH_ROWS = 65_536
 FIRST_MS = Instant.parse("0001-01-01T00:00:00Z").millis
 LAST_MS = Instant.parse("9999-12-31T23:59:59.999Z").millis
+DAY_MS = 86_400_000
 OUT_OF_RANGE = (
     "the event time is outside of the years 1 to 9999; where a source declares no time, whole "
     "numbers are seconds since 1970"
@@ -115,7 +116,7 @@ def stage(
         field = _typed(field, vocab, known)
         is_event_time = field.name == vocab.event_time_column
         wanted, change = _change(field, coerces and is_event_time)
-        if is_event_time and pa.types.is_timestamp(wanted.type):
+        if is_event_time and wanted.type in (MILLIS, pa.date32()):
             change = partial(_event_times, field.name, change)
         fields.append(wanted)
         changes.append(change)
@@ -195,10 +196,13 @@ def to_millis(array: pa.Array) -> pa.Array:
 def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
     """Event times as they are stored. Raises `BadRow` for one that is no instant."""
     times = change(given) if change else given
-    counts = pc.cast(times, pa.int64())
-    known = pc.and_(pc.greater_equal(counts, FIRST_MS), pc.less_equal(counts, LAST_MS))
+    days = pa.types.is_date(times.type)
+    unit, count = ("days", DAY_MS) if days else ("ms", 1)
+    counts = pc.cast(pc.cast(times, pa.int32() if days else pa.int64()), pa.int64())
+    first, last = FIRST_MS // count, LAST_MS // count
+    known = pc.and_(pc.greater_equal(counts, first), pc.less_equal(counts, last))
     if (at := pc.index(known, False).as_py()) >= 0:
-        value = given[at].as_py() if pa.types.is_integer(given.type) else f"{counts[at]} ms"
+        value = given[at].as_py() if pa.types.is_integer(given.type) else f"{counts[at]} {unit}"
         raise BadRow(OUT_OF_RANGE, column=name, value=value)
     return times
 

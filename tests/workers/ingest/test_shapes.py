@@ -173,6 +173,7 @@ def test_event_times_of_other_forms_become_times(
         (pa.int64(), -(10**11), BadRow),
         (pa.timestamp("ms", "UTC"), 253_402_300_800_000, BadRow),
         (pa.timestamp("s"), -62_135_596_801, BadRow),
+        (pa.date32(), 2_932_897, BadRow),
         (pa.uint64(), 2**64 - 1, BadRow),
         (pa.float64(), 1.5, BadInputSchema),
         (pa.bool_(), True, BadInputSchema),
