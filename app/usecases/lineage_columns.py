@@ -12,6 +12,8 @@ from typing import Any
 
 from protocol.metadata.transforms import SqlQueryStep, Transform
 
+from .lineage_text import WINDOW, parsed_spark
+
 DIALECTS = {
     "spark": "spark, normalization_strategy=case_sensitive",
     "datafusion": "postgres",
@@ -45,7 +47,7 @@ def _followed(
 ) -> Origins:
     """Each step in terms of the inputs, the last one is the output."""
     known: dict[str, Origins] = {
-        name: {column: [(name, column)] for column in columns}
+        name: {_inside(column, dialect): [(name, column)] for column in columns}
         for name, columns in inputs.items()
         if columns
     }
@@ -54,7 +56,12 @@ def _followed(
         found = _origins(step.query, known, dialect)
         if step.alias is not None:
             known[step.alias] = found
-    return found
+    return {"window" if name == WINDOW else name: origins for name, origins in found.items()}
+
+
+def _inside(column: str, dialect: str) -> str:
+    """What a column is called in what is parsed."""
+    return WINDOW if column == "window" and dialect == DIALECTS["spark"] else column
 
 
 def _origins(sql: str, known: Mapping[str, Origins], dialect: str) -> Origins:
@@ -66,14 +73,15 @@ def _origins(sql: str, known: Mapping[str, Origins], dialect: str) -> Origins:
     schema: dict[str, Any] = {
         name: dict.fromkeys(columns, "unknown") for name, columns in known.items()
     }
-    parsed = sqlglot.parse_one(sql, dialect=dialect)
-    qualified: Any = qualify(parsed, schema=schema, dialect=dialect)
+    spark = dialect == DIALECTS["spark"]
+    parsed: Any = parsed_spark(sql, dialect) if spark else sqlglot.parse_one(sql, dialect=dialect)
+    qualified: Any = qualify(parsed.copy(), schema=schema, dialect=dialect)
     ours = {part.alias_or_name for part in qualified.find_all(exp.CTE)}
     for table in qualified.find_all(exp.Table):
         if table.name not in known and table.name not in ours:
             raise LookupError(f"the columns of {table.name!r} are not known")
     return {
-        name: _leaves(lineage(name, sql, schema=schema, dialect=dialect), known)
+        name: _leaves(lineage(name, parsed.copy(), schema=schema, dialect=dialect), known)
         for name in qualified.named_selects
     }
 

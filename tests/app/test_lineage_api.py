@@ -274,6 +274,55 @@ STEPS = (
     ),
     (
         "spark",
+        [
+            (
+                "select /*+ LATENESS('1 day') */ window(event_time, '1 day').start as at, "
+                "window.end as until, max(n) as m, count(*) as c from orders "
+                "group by window(event_time, '1 day')"
+            )
+        ],
+        {"at": ["orders.event_time"], "until": ["orders.event_time"], "m": ["orders.n"], "c": []},
+    ),
+    (
+        "spark",
+        [
+            "step=select window(event_time, '1 hour'), n from orders",
+            "select window, avg(n) as a from step group by window",
+        ],
+        {"window": ["orders.event_time"], "a": ["orders.n"]},
+    ),
+    (
+        "spark",
+        [
+            (
+                "select window.start as at, sum(m) as s from (select window.start as t, max(n) as m "
+                "from orders group by window(event_time, '1 hour')) group by window(t, '1 day')"
+            )
+        ],
+        {"at": ["orders.event_time"], "s": ["orders.n"]},
+    ),
+    (
+        "spark",
+        [
+            (
+                "select o.n, c.name as name from orders o left asof join `acc/cities` c "
+                "match_condition (greatest(o.n, 0) >= c.id) on c.id = o.city"
+            )
+        ],
+        {"n": ["orders.n"], "name": ["acc/cities.name"]},
+    ),
+    (
+        "spark",
+        [
+            (
+                "select 'asof join match_condition (' as text, sum(n) over w as s from orders "
+                "window w as (partition by city)"
+            )
+        ],
+        {"text": [], "s": ["orders.n"]},
+    ),
+    (
+        "spark",
         ["select sum(n) over (partition by city order by event_time) as s from orders"],
         {"s": ["orders.n", "orders.city", "orders.event_time"]},
     ),

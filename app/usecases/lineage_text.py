@@ -1,0 +1,74 @@
+"""Forms of Spark's SQL that the parser of column lineage does not read, as ones it does.
+
+Only where values come from has to stay: `window(time, …)` is a function like any other, and an
+as-of join a join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+WINDOW = "odf_window"
+"""What `window` is called in what is parsed, where it is no word of the language."""
+
+
+def parsed_spark(sql: str, dialect: str) -> Any:
+    """The syntax tree of a query, in which fields of a window are its time."""
+    import sqlglot
+    from sqlglot import exp
+
+    tree = sqlglot.parse_one(_readable(sql, sqlglot.tokenize(sql, dialect=dialect)), dialect)
+    for select in tree.find_all(exp.Select):
+        group = select.args.get("group")
+        times = [
+            each.expressions[0]
+            for each in (group.find_all(exp.Anonymous) if group else ())
+            if each.name == WINDOW and each.expressions
+        ]
+        for column in list(select.find_all(exp.Column)) if times else ():
+            if column.parent_select is select and WINDOW in (column.table, column.name):
+                time = times[0].copy()
+                column.replace(exp.alias_(time, column.name) if column.parent is select else time)
+        for each in list(select.selects):
+            if isinstance(each, exp.Anonymous) and each.name == WINDOW:
+                each.replace(exp.alias_(each.copy(), WINDOW))
+    return tree
+
+
+def _readable(sql: str, tokens: Sequence[Any]) -> str:
+    parts, done = [], 0
+    for start, end, text in _changes(tokens):
+        parts += [sql[done:start], text]
+        done = end
+    return "".join([*parts, sql[done:]])
+
+
+def _changes(tokens: Sequence[Any]) -> Iterator[tuple[int, int, str]]:
+    """Places of the text, each with what stands there instead."""
+    words = ["" if _is_quoted(token) else token.text.upper() for token in tokens] + [""] * 2
+    skip = 0
+    for at, token in enumerate(tokens):
+        if at < skip:
+            continue
+        if words[at] == "ASOF" and words[at + 1] == "JOIN":
+            yield token.start, token.end + 1, ""
+        elif words[at] == "MATCH_CONDITION" and words[at + 1] == "(":
+            skip = _behind(words, at + 1)
+            yield token.start, tokens[skip - 1].end + 1, ""
+        elif words[at] == "WINDOW" and words[at + 2] != "AS":  # else WINDOW w AS (…)
+            yield token.start, token.end + 1, WINDOW
+
+
+def _behind(words: Sequence[str], at: int) -> int:
+    """The place behind the parenthesis that closes the one here."""
+    depth = 0
+    for place in range(at, len(words) - 2):
+        depth += {"(": 1, ")": -1}.get(words[place], 0)
+        if depth == 0:
+            return place + 1
+    return len(words) - 2
+
+
+def _is_quoted(token: Any) -> bool:
+    return token.token_type.name in ("STRING", "RAW_STRING", "IDENTIFIER")
