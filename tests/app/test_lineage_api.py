@@ -295,8 +295,9 @@ STEPS = (
         "spark",
         [
             (
-                "select window.start as at, sum(m) as s from (select window.start as t, max(n) as m "
-                "from orders group by window(event_time, '1 hour')) group by window(t, '1 day')"
+                "select window.start as at, sum(m) as s from "
+                "(select window.start as t, max(n) as m from orders "
+                "group by window(event_time, '1 hour')) group by window(t, '1 day')"
             )
         ],
         {"at": ["orders.event_time"], "s": ["orders.n"]},
