@@ -1,4 +1,4 @@
-"""What a route does not declare is refused before anything is done; peers may add what they like."""
+"""What a route does not declare is refused before anything is done; peers may add to it."""
 
 from __future__ import annotations
 

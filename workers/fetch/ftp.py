@@ -88,7 +88,10 @@ def fetch_ftp(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched:
     except ftplib.error_perm as bad:
         if str(bad).startswith(_NO_FILE):
             raise SourceMissing("the ftp server has no such file", host=host) from None
-        raise SourceUnreachable(f"the ftp server refuses ({str(bad)[:200]})", host=host) from None
+        said = str(bad)[:200]
+        raise SourceUnreachable(
+            f"the ftp server refuses ({said})", host=host, reason=said
+        ) from None
     except (ftplib.Error, OSError, EOFError, ValueError) as bad:
         raise SourceUnreachable(
             f"the ftp server {host!r} cannot be read ({type(bad).__name__})", host=host
