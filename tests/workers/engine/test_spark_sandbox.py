@@ -117,6 +117,8 @@ def test_how_rows_are_spread_and_other_statements_are_none_of_a_querys_business(
         ("date_format(timestamp'2020-03-01 12:00:00', 'MMMM EEEE')", "March Sunday"),
         ("cast(timestamp'2020-01-01 00:00:00' as string)", "2020-01-01 00:00:00"),
         ("'now'", "now"),
+        ("case when city <> 'a date' then \"\\\\d\" else 'date' end", "\\d"),
+        ("case when date '2020-01-01' > '2019-01-01' then 'timestamp' end", "timestamp"),
     ],
 )
 def test_zone_and_language_are_fixed(

@@ -11,16 +11,21 @@ import re
 from .catalyst import EXPRESSIONS, OPTIMIZER, Catalyst, Node, children, items, kind, walk
 
 _TYPE = r"\b(?:date|timestamp(?:_ltz|_ntz)?)(?:\s|--[^\n]*\n|/\*.*?\*/)*"
-_MOMENT = r"[\s\x00-\x20\x7f]*(?:now|today|tomorrow|yesterday|T|[0-9]{1,2}:)"
-_TIME_LITERAL = re.compile(rf"(?is){_TYPE}(?:r?['\"]{_MOMENT}|'[^']*\\|\"[^\"]*\\)")
-"""Spark has read it before there is a plan. What is escaped may be any text."""
+_MOMENT = r"[\s\x00-\x20\x7f]*(?:(?:now|today|tomorrow|yesterday)\b|T[0-9]|[0-9]{1,2}:)"
+_TIME_LITERAL = re.compile(rf"(?is){_TYPE}r?['\"]{_MOMENT}")
+"""Spark has read it before there is a plan."""
+_TEXT = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
+_WORDS = re.compile(rf"(?is)--[^\n]*|/\*.*?\*/|`[^`]*`|(?P<type>{_TYPE})?(?P<text>{_TEXT})")
 _ONLY_TIME = r"^[\x00-\x20\x7f]*[+-]?(T|[0-9]+:)"
 _NO_DATE = "no date in: "
 
 
 def has_literal_moment(query: str) -> bool:
     """Whether a literal like `timestamp 'now'` may be in the text of a query."""
-    return _TIME_LITERAL.search(query) is not None
+    if _TIME_LITERAL.search(query):
+        return True
+    literals = (found["text"] for found in _WORDS.finditer(query) if found["type"])
+    return any("\\" in text for text in literals)  # what is escaped may be any text
 
 
 def has_constant_moment(catalyst: Catalyst, plan: Node) -> bool:
