@@ -142,7 +142,8 @@ def _answers(
     if (outside := _outside(request, roots)) is not None:
         context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{outside!r} is outside of my folders")
     heard = Served()
-    context.add_callback(heard.left)
+    if not context.add_callback(heard.left):
+        return  # the caller has left already
     threading.Thread(
         target=_run, args=(engine, call, request, heard), name=f"{engine.name} query", daemon=True
     ).start()

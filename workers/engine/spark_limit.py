@@ -33,8 +33,8 @@ def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Itera
     timer.daemon = True
     spark.setJobGroup(group, "query of a dataset", interruptOnCancel=True)
     timer.start()
-    listener.stops(expire)
     try:
+        listener.stops(expire)
         yield
     except Exception as failed:
         if expired.is_set():
