@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -135,15 +137,34 @@ def _followed(folder: str) -> str:
 def _mirrored(once: Callable[[], Outcome], every: float) -> Iterator[Outcome]:
     """Pull again and again; what was new. Ends with the first failure that is no broken line."""
     first = True
-    while True:
-        try:
-            outcome = once()
-            if first or outcome.outcome == "updated":
-                yield outcome
-            first = False
-        except (Unreachable, Overloaded) as broken:
-            click.echo(f"odf-node: {one_line(broken.message)}; trying again", err=True)
-        time.sleep(every)
+    with _interruptions() as told:
+        while not told:
+            try:
+                outcome = once()
+                if first or outcome.outcome == "updated":
+                    yield outcome
+                first = False
+            except (Unreachable, Overloaded) as broken:
+                click.echo(f"odf-node: {one_line(broken.message)}; trying again", err=True)
+            time.sleep(every)
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _interruptions() -> Iterator[list[int]]:
+    """Those that came, which are raised too; but Python drops what is raised while it cleans up
+    an object, and what never ends by itself has to notice."""
+    told: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield told
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @click.command()

@@ -18,9 +18,12 @@ from static_files import answering, send
 from strangers import Stranger, honest_pull, playing
 from threaded_node import threaded_node
 
+from app.cli.transfer import _mirrored
 from app.client import sync
+from app.client.http import Unreachable
 from app.client.limits import ClientLimits
 from app.client.objects import UrlExpired
+from app.client.receive import Outcome
 from app.client.urls import Location
 
 KILLS = int(os.environ.get("ODF_TEST_KILLS", "3"))
@@ -176,6 +179,23 @@ def test_a_mirror_follows_the_source_and_outlives_a_broken_line(tmp_path):
     assert _heads(lines) == [str(ours.blocks[-2].hash), str(ours.head)]
     assert files_of(local) == ours.files()
     assert "Traceback" not in errors
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_mirror_ends_also_if_it_is_interrupted_while_python_cleans_up() -> None:
+    class Interrupted:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def once() -> Outcome:
+        Interrupted()
+        pulls.append(1)
+        raise Unreachable("no line", url="")
+
+    pulls: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        list(_mirrored(once, 0))
+    assert len(pulls) == 1
 
 
 def _heads(lines: list[str]) -> list[str]:
