@@ -18,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from ...merge.columns import col
 from ..frames import sorted_batches
-from .catalyst import Catalyst
+from .catalyst import OPTIMIZER, Catalyst
 from .emit import arrow_schema
 from .fold import BUCKET
 from .operators import Moment
@@ -37,6 +37,8 @@ FEW_SETTINGS = {
     # A broadcast is a job of its own.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.execution.arrow.localRelationThreshold": "16m",
+    # Expressions of a query are for tasks, which can be stopped, not for whoever plans.
+    "spark.sql.optimizer.excludedRules": f"{OPTIMIZER}.ConvertToLocalRelation",
 }
 """Of the session while rows are few."""
 
@@ -54,12 +56,14 @@ class Work:
     rows: int
     """How many rows are at hand; decides where they lie and how finely Spark cuts its work."""
     partitions: int | None
+    """How finely Spark cuts its work whatever the rows, which then lie in files."""
     sections: list[Path] = field(default_factory=list)
     dropped: Dropped = field(default_factory=Dropped)
     state_rows: int = 0
     only_come: bool = True
     """Nothing was kept of what the operators so far touched, so of their results nothing goes."""
     _set: tuple[int, bool] | None = None
+    """What `cut` told the session last."""
 
     @property
     def small(self) -> bool:
