@@ -12,8 +12,13 @@ from .ingest import dataset_base
 from .output import json_option, print_json, token_option
 
 FIELDS = (
-    *("cron", "everySeconds", "timeZone", "paused"),
-    *("exhaustSources", "fetchUncacheable", "maxVanishPercent"),
+    "cron",
+    "everySeconds",
+    "timeZone",
+    "paused",
+    "exhaustSources",
+    "fetchUncacheable",
+    "maxVanishPercent",
 )
 """What a change sends again."""
 

@@ -13,8 +13,11 @@ _OURS = ("INTERNAL_ERROR", "TASK_WRITE_FAILED")
 _JAVA_OURS = ("java.lang.OutOfMemoryError", "java.io.IOException", "java.lang.InterruptedException")
 _JAVA_QUERYS = (
     "java.lang.StackOverflowError",
-    *("java.util.IllegalFormat", "java.util.MissingFormat", "java.util.UnknownFormat"),
-    *("org.xml.sax.", "javax.xml."),
+    "java.util.IllegalFormat",
+    "java.util.MissingFormat",
+    "java.util.UnknownFormat",
+    "org.xml.sax.",
+    "javax.xml.",
 )
 """Named by no condition: expressions too deep to be planned, wrong formats, rows without XML."""
 _MAX_CAUSES = 32
