@@ -14,6 +14,7 @@ from ..usecases import history
 from ..usecases.history import CompactRequest
 from .answers import JsonAnswer
 from .deps import ActorDep, BaseDep, MaintainedDep, NodeDep, WritableDep
+from .parameters import NO_BODY
 from .waiting import job_answer
 
 MOST = 2**63 - 1
@@ -26,7 +27,7 @@ def add_history_routes(router: APIRouter, prefix: str) -> None:
         ("/reset", reset, "Move the head back to an earlier block"),
         ("/set-watermark", set_watermark, "Set the watermark of a root"),
     ):
-        router.post(prefix + path, summary=summary, tags=["history"])(handler)
+        router.post(prefix + path, summary=summary, tags=["history"], dependencies=NO_BODY)(handler)
 
 
 async def compact(

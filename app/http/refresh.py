@@ -17,14 +17,18 @@ from ..usecases.refresh import submit_refresh
 from ..usecases.refresh_derivative import upstream_levels
 from ..wiring import Node
 from .deps import ActorDep, BaseDep, NodeDep, WritableDep
+from .parameters import NO_BODY
 from .waiting import accepted, job_answer, patience_of, receipt_answer
 
 
 def add_refresh(router: APIRouter, prefix: str) -> None:
     """Serve refresh below the dataset addresses."""
-    router.post(prefix + "/refresh", summary="Fetch, pull or compute what is new", tags=["ingest"])(
-        refresh
-    )
+    router.post(
+        prefix + "/refresh",
+        summary="Fetch, pull or compute what is new",
+        tags=["ingest"],
+        dependencies=NO_BODY,
+    )(refresh)
 
 
 async def refresh(

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from ..usecases.verify import VerifyRequest, submit_verify
 from .deps import ActorDep, BaseDep, NodeDep, WritableDep
+from .parameters import NO_BODY
 from .waiting import job_answer
 
 Hash = Annotated[str | None, Query(max_length=200)]
@@ -18,7 +19,10 @@ Hash = Annotated[str | None, Query(max_length=200)]
 def add_verify_routes(router: APIRouter, prefix: str) -> None:
     """Serve it below the dataset addresses."""
     router.post(
-        prefix + "/verify", summary="Have everything checked by a worker", tags=["history"]
+        prefix + "/verify",
+        summary="Have everything checked by a worker",
+        tags=["history"],
+        dependencies=NO_BODY,
     )(verify)
 
 

@@ -68,3 +68,18 @@ def test_peers_may_add_to_the_query_what_they_like(single):
 def test_a_health_check_of_another_kind_is_refused(single):
     with single.http() as http:
         assert http.get("/system/health?type=bogus").status_code == 400
+
+
+@pytest.mark.parametrize("action", ["compact", "reset", "set-watermark", "verify", "refresh"])
+def test_what_is_asked_for_in_a_body_that_nobody_reads_is_not_done(single, action):
+    kept = single.keep(ten_rows(), f"kamu/told-{action}")
+    head = single.node.stores.refs.head(kept.id)
+    pieces = iter([b'{"dryRun":', b"true}"])  # of a length that is not told
+    with single.http(single.token()) as http:
+        answers = [http.post(f"/told-{action}/{action}", json={"dryRun": True})]
+        answers.append(http.post(f"/told-{action}/{action}", content=pieces))
+    for answer in answers:
+        assert (answer.status_code, "a body means nothing here" in answer.text) == (400, True)
+        assert answer.json()["known"]
+    assert single.node.stores.refs.head(kept.id) == head
+    assert not single.node.stores.jobs.page(limit=9, dataset=kept.id)
