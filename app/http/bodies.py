@@ -17,6 +17,8 @@ from protocol.errors import BadInput, LimitExceeded
 PIECES_AHEAD = 8
 """Pieces that wait for the thread; the server makes them some 256 KiB long at most."""
 MAX_FORM_FIELDS = 16
+LIMIT = "ODF_NODE_MAX_BODY_BYTES"
+"""The setting that bounds bodies of records."""
 
 
 class BodyBrokeOff(BadInput):

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from protocol.errors import BadInput, LimitExceeded
 
-from .bodies import BodyTooLong
+from .bodies import LIMIT, BodyTooLong
 
 PIECE_BYTES = 1024 * 1024
 FREE_BYTES = 16 * 1024 * 1024
@@ -86,7 +86,7 @@ def _bounded(unpack: Unpack, chunks: Iterable[bytes], limit: int, ratio: int) ->
     for piece in unpack(counted()):
         given += len(piece)
         if given > limit:
-            raise BodyTooLong(limit, "ODF_NODE_MAX_BODY_BYTES")
+            raise BodyTooLong(limit, LIMIT)
         if given > max(FREE_BYTES, sent * ratio):
             raise UnpackedTooFar(ratio)
         yield piece

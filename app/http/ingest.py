@@ -21,7 +21,7 @@ from ..usecases.ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
 from ..usecases.ingest_files import post_uploaded
 from ..usecases.request_keys import parse_key
 from ..wiring import Node
-from .bodies import Body, BodyBrokeOff, BodyTooLong, small_body
+from .bodies import LIMIT, Body, BodyBrokeOff, BodyTooLong, small_body
 from .deps import ActorDep, BaseDep, NodeDep, OpenDep
 from .encodings import decoded
 from .multipart import OVERHEAD_BYTES, UploadForm
@@ -29,7 +29,6 @@ from .waiting import accepted, patience_of, receipt_answer
 
 FORM = "multipart/form-data"
 REPLAYED = "idempotent-replayed"
-LIMIT = "ODF_NODE_MAX_BODY_BYTES"
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:
