@@ -17,7 +17,7 @@ from storage.engines import Compatible, read_note, write_note
 from storage.stores import Stores
 
 from ..ingest.bench import Bench
-from .replay import NotVerifiable, replay
+from .replay import CUT_SHORT, NotVerifiable, replay
 
 Progress = Callable[[int], None]
 """Called with the number of executions made again so far."""
@@ -63,6 +63,8 @@ def deprecate(
             except NotVerifiable:
                 found.not_verifiable.append(str(block.hash))
                 continue
+            except CUT_SHORT:
+                raise
             except NodeError:  # the query fails on this version
                 found.differing.append(str(block.hash))
                 continue

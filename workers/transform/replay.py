@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from protocol.chain.state import ChainState
-from protocol.errors import BadInput
+from protocol.errors import BadInput, Damaged
 from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import ExecuteTransformInput
@@ -29,9 +29,12 @@ from storage.dataset import Dataset, InvalidInterval
 from storage.engines import EngineRun, read_note
 from storage.errors import BlockNotFound, DatasetNotFound, ObjectNotFound
 from storage.stores import Stores
+from storage.trouble import StorageFull, StorageReadOnly, Unavailable
 
 from ..engine.port import UnsupportedEngine
 from ..ingest.bench import Bench
+from ..ingest.run import EngineFailed
+from ..meter import JobLost
 from ..plan.transform import (
     Consumed,
     InputBlock,
@@ -50,7 +53,15 @@ from .run import engines_of, input_files
 
 
 class NotVerifiable(BadInput):
-    """What a replay needs is not here: an input, its history, or the engine."""
+    """What a replay needs is not here or does not work: an input, its history, or the engine."""
+
+
+ABSENT = (DatasetNotFound, BlockNotFound, ObjectNotFound, UnsupportedEngine)
+BROKEN = (EngineFailed, Damaged)
+"""An engine that fails for reasons of its own, or an input that is damaged, tells nothing of
+what was recorded."""
+CUT_SHORT = (JobLost, Unavailable, StorageFull, StorageReadOnly)
+"""What ends the work without a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,18 +96,19 @@ def replay(
     """Make an execution again; by the engine version that made it, unless told otherwise.
 
     Raises:
-        NotVerifiable: an input is not here, was rewritten since, or lacks a slice; or no
-            engine here runs the query.
-        InvalidQuery, EngineFailed, IncompatibleSchema, UnexpectedNulls: the query does not
-            give what was recorded, but fails.
+        NotVerifiable: an input is not here, was rewritten since, lacks a slice or is damaged;
+            or no engine here runs the query, or it fails for reasons of its own.
+        InvalidQuery, IncompatibleSchema, UnexpectedNulls: the query does not give what was
+            recorded, but fails.
+        JobLost, …: what is in `CUT_SHORT`.
     """
     event = block.event
     if not isinstance(event, ExecuteTransform) or block.prev is None:
         raise NotVerifiable(f"block {block.hash} is no execution of a transform")
-    before = dataset.state(block.prev)
     note = read_note(stores.objects, dataset.id)
     recorded = note.at(block.sequence_number)
     try:
+        before = dataset.state(block.prev)
         plan, inputs = recorded_plan(stores, before, block, event)
         wanted = None if newest_engine else recorded
         engine = engine_of(plan.transform, engines_of(bench), wanted, note)
@@ -104,8 +116,8 @@ def replay(
             files = input_files(Path(name), bench)
             done = execute(dataset, plan, inputs, engine, files, Path(name) / "out", bench.meter)
             files.trim()
-    except (DatasetNotFound, BlockNotFound, ObjectNotFound, UnsupportedEngine) as absent:
-        raise NotVerifiable(f"not verifiable here: {absent.message}", **absent.facts) from absent
+    except (*ABSENT, *BROKEN) as reason:
+        raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
     made = plan.event(
         data=done.made.data,
         checkpoint=done.made.checkpoint,

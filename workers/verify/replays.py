@@ -1,7 +1,8 @@
 """Executions of a derivative made again, one by one: reproduced, not reproduced, cannot tell.
 
-Cannot tell means that what a replay needs is not here: an input, the history it had, or an
-engine. That proves nothing against the block, so it is a note and no problem.
+Cannot tell means that what a replay needs is not here or does not work: an input, the history it
+had, or an engine. That proves nothing against the block, so it is a note and no problem. Nor does
+a job that is cancelled or a store that is away: they end the verification without a verdict.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from storage.verify.report import (
 )
 
 from ..ingest.bench import Bench
-from ..transform.replay import NotVerifiable, Replayed, replay
+from ..transform.replay import CUT_SHORT, NotVerifiable, Replayed, replay
 
 Progress = Callable[[str, int, int], None]
 
@@ -68,7 +69,11 @@ def replay_blocks(
     *,
     progress: Progress | None = None,
 ) -> Replays:
-    """Make the executions among these blocks again, oldest first; nothing is committed."""
+    """Make the executions among these blocks again, oldest first; nothing is committed.
+
+    Raises:
+        JobLost, …: what is in `CUT_SHORT`.
+    """
     found = Replays()
     executions = [block for block in blocks if block.event == ExecuteTransform.__name__]
     oldest_first = sorted(executions, key=lambda block: block.sequence_number)
@@ -89,6 +94,8 @@ def _replay(
         found.verdicts[name] = CANNOT_TELL
         found.notes.append(_problem(NOT_VERIFIABLE, block, absent.message))
         return
+    except CUT_SHORT:
+        raise
     except NodeError as failed:
         found.verdicts[name] = NOT_REPRODUCED
         message = f"the transformation fails: {type(failed).__name__}: {failed.message}"

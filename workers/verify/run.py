@@ -25,6 +25,7 @@ from storage.verify.run import (
 )
 
 from ..ingest.bench import Bench
+from ..transform.replay import CUT_SHORT
 from .replays import Progress, Replays, replay_blocks
 
 
@@ -132,6 +133,8 @@ def _input(
         done = verify_dataset(stores, subject, payload, bench, progress=progress(alias))
         note(stores, subject, done, payload, now=now)
         return described(dataset, done)
+    except CUT_SHORT:
+        raise
     except NodeError as failed:
         return VerifiedDataset(
             id=str(one),

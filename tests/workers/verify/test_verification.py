@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from protocol.chain.author import author
 from protocol.metadata.block import HashedBlock
+from protocol.metadata.engine import TransformResponseInternalError
 from protocol.metadata.events import AddData, ExecuteTransform, SetInfo
 from storage.config import memory_stores
 from storage.contracts.compact_job import CompactPayload
@@ -37,6 +39,8 @@ from tests.workers.derivatives import (
     transform,
 )
 from workers.compact.run import run_compaction
+from workers.meter import JobLost, Meter
+from workers.transform.deprecate import deprecate
 from workers.transform.run import run_transform
 from workers.verify.run import run_verification
 from workers.write import described, write_batches
@@ -318,3 +322,43 @@ def test_a_note_stays_with_the_block_it_was_made_for(
     again = read_note(stores.objects, made.id)
     assert again is not None
     assert (again.block, again.replayed) == (str(made.head()), 0)
+
+
+# --- work that is cut short, engines that fail ----------------------------------------------
+
+
+class Failing:
+    """An engine whose work never comes to a result."""
+
+    name, version = "datafusion", "0"
+
+    def __init__(self, meter: Meter | None = None) -> None:
+        self._meter = meter
+
+    def execute_transform(self, _request: Any, _listener: Any) -> TransformResponseInternalError:
+        if self._meter is not None:
+            self._meter.lose()
+            self._meter.check()
+        return TransformResponseInternalError(message="out of memory")
+
+
+def test_an_engine_that_fails_proves_nothing_against_a_block(
+    stores: Stores, made: Dataset, bench: Any
+) -> None:
+    [found] = verified(stores, made, replaced(bench, engine=Failing())).datasets
+    assert (found.ok, found.replayed, found.not_verifiable) == (True, 0, 2)
+    assert "out of memory" in found.report["notes"][0]["message"]
+
+
+def test_a_verification_that_is_cancelled_ends_without_a_verdict(
+    stores: Stores, source: Dataset, made: Dataset, bench: Any
+) -> None:
+    bench = replaced(bench, engine=Failing(bench.meter))
+    with pytest.raises(JobLost):
+        verified(stores, made, bench)
+    above = derivative(stores, "above", [made], "select event_time, n from tenfold")
+    with pytest.raises(JobLost):
+        verified(stores, above, bench, inputs=(str(made.id),))
+    assert read_note(stores.objects, made.id) is None
+    with pytest.raises(JobLost):
+        deprecate(stores, made, bench)
