@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ from storage.values import ObjectKind
 
 from .limits import LIMITS, ClientLimits, TooMuch
 from .repositories import Repository
-from .walk import ChainReader, Comparison, Relation
+from .walk import BlockMissing, ChainReader, Comparison, Relation
 
 
 class DestinationAhead(Conflict):
@@ -90,6 +91,34 @@ class SourceObjectMissing(Damaged):
             f"Source {word} file is missing: {needed.hash}",
             object=needed.name,
         )
+
+
+class SourceRewritten(Conflict):
+    """The source got another history while it was copied, and has cleared the old one away."""
+
+    def __init__(self, before: Multihash, now: Multihash) -> None:
+        super().__init__(
+            f"the source moved from {before} to {now} while it was copied, and what the old "
+            "head leads to is not all there any more; pull again",
+            old_head=str(before),
+            head=str(now),
+        )
+
+
+@contextmanager
+def while_at(source: Repository, head: Multihash) -> Iterator[None]:
+    """What a source lacks that has moved meanwhile is no damage.
+
+    Raises:
+        SourceRewritten: instead of what is missing.
+    """
+    try:
+        yield
+    except (BlockMissing, SourceObjectMissing) as missing:
+        now = source.find_head()
+        if now is None or now == head:
+            raise
+        raise SourceRewritten(head, now) from missing
 
 
 @dataclass(frozen=True, slots=True)

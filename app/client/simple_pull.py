@@ -29,6 +29,7 @@ from .receive import (
     Outcome,
     objects_of,
     refuse_uncommon,
+    while_at,
 )
 from .repositories import Repository
 from .target import Target
@@ -47,10 +48,11 @@ def pull_simple(
 
     Raises:
         DatasetMissing, DestinationAhead, Diverged, SeedOverwrite, ChainRuleBroken,
-        HashMismatch, SourceObjectMissing, ObjectSizeMismatch, TransferFailed, FolderBusy
+        HashMismatch, SourceObjectMissing, SourceRewritten, ObjectSizeMismatch, TransferFailed,
+        FolderBusy
     """
     head = source.head()
-    with target.locked():
+    with target.locked(), while_at(source, head):
         old = target.find_head()
         theirs = ChainReader(source, limits=limits, progress=progress)
         ours = ChainReader(target, limits=limits)

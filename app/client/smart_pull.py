@@ -41,6 +41,7 @@ from .receive import (
     Outcome,
     objects_of,
     refuse_uncommon,
+    while_at,
 )
 from .repositories import HttpRepository, open_body
 from .socket import Conversation, UnintelligibleAnswer, conversation
@@ -66,13 +67,13 @@ def pull_smart(
 
     Raises:
         DatasetMissing, DestinationAhead, Diverged, SeedOverwrite, ChainRuleBroken,
-        HashMismatch, SourceObjectMissing, ObjectSizeMismatch, Refused, TransferFailed,
-        TooMuch, FolderBusy
+        HashMismatch, SourceObjectMissing, SourceRewritten, ObjectSizeMismatch, Refused,
+        TransferFailed, TooMuch, FolderBusy
     """
     with open_http(limits) as http:
         remote = HttpRepository(source.base, token, http=http, limits=limits)
         head = remote.head()
-        with target.locked():
+        with target.locked(), while_at(remote, head):
             old = target.find_head()
             if old == head:
                 return Outcome(outcome="up-to-date", old_head=old, new_head=head)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from app.client.http import (
     Unreachable,
 )
 from app.client.limits import ClientLimits, TooMuch
+from app.client.progress import Unwatched
 from app.client.receive import (
     DestinationAhead,
     Diverged,
@@ -27,12 +29,14 @@ from app.client.receive import (
     Outcome,
     SeedOverwrite,
     SourceObjectMissing,
+    SourceRewritten,
 )
 from app.client.repositories import MalformedHead
 from app.client.urls import Location, UnsupportedUrl
 from app.client.walk import BlockMissing
 from protocol.chain.errors import ChainRuleBroken
 from protocol.multihash import HashMismatch, Multihash
+from storage.layout import HEAD
 from storage.values import ObjectKind
 
 FAST = ClientLimits(idle_s=2, connect_s=2, attempts=1)
@@ -188,6 +192,34 @@ def test_a_block_missing_at_the_source_is_named(remote, local):
     with static_files(remote.folder) as server, pytest.raises(BlockMissing) as caught:
         pull(server.url, local)
     assert caught.value.facts["block"] == str(remote.blocks[1].hash)
+
+
+class Watching(Unwatched):
+    """Does something once the first object was fetched."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act: Callable[[], object] | None = act
+
+    def object_done(self) -> None:
+        if self._act is not None:
+            act, self._act = self._act, None
+            act()
+
+
+def test_a_source_whose_old_history_is_cleared_away_meanwhile_is_rewritten_not_damaged(
+    remote, local
+):
+    def rewritten() -> None:
+        remote.objects.write_ref(HEAD, remote.blocks[1].hash)
+        for path in (remote.folder / "data").iterdir():
+            path.unlink()
+
+    one_by_one = ClientLimits(parallel_simple=1)
+    with pytest.raises(SourceRewritten, match="pull again") as caught:
+        pull(remote.folder, local, limits=one_by_one, progress=Watching(rewritten))
+    assert caught.value.facts["head"] == str(remote.blocks[1].hash)
+    assert not (local / "refs" / "head").exists()
+    assert pull(remote.folder, local).new_head == remote.blocks[1].hash
 
 
 @pytest.mark.parametrize("kind", ["blocks", "data", "checkpoints"])
