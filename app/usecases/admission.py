@@ -68,19 +68,27 @@ def commit_validated(
             dataset.id,
             verify_job.to_json(payload),
             lock=str(dataset.id),
-            dedup_key=f"{verify_job.KIND}:{dataset.id}:{head}",
+            dedup_key=f"{verify_job.KIND}:{dataset.id}:{head}:{expected}:{force}",
         )
     )
     match _ended(node, job).outcome:
         case Succeeded():
             return
-        case Failed(error=error, facts=facts):
-            block = facts.get("sequence_number")
-            where = "" if block is None else f"block {block}: "
-            reason = f"not validated: {where}{facts.get('kind', error)}"
-            raise PushNotValidated(reason[:MAX_REASON_CHARS], job=job, **facts)
+        case Failed() as failed:
+            facts = {**failed.facts, "job": job}
+            raise PushNotValidated(_reason(failed)[:MAX_REASON_CHARS], **facts)
         case None:
             raise PushNotValidated("not validated: cancelled", job=job)
+
+
+def _reason(failed: Failed) -> str:
+    """Why the blocks were not let in, in a few words; the job has the whole of it."""
+    if failed.error == "RefConflict":
+        return "the head was moved by somebody else: push again"
+    if failed.error != "NotValidated":
+        return f"not validated: {failed.error}"
+    facts = failed.facts
+    return f"not validated: block {facts['sequence_number']}: {facts['kind']}"
 
 
 def _ended(node: Node, job: JobId) -> Job:

@@ -129,6 +129,29 @@ def test_executions_that_are_not_reproduced_never_count_and_the_peer_is_told_why
         assert head_of(service, "/tens") == str(made.blocks[0].hash)
 
 
+@pytest.mark.parametrize(
+    ("failed", "reason"),
+    [
+        (
+            Failed("RefConflict", "expected head a, found b", {"expected": "a", "actual": "b"}),
+            "the head was moved by somebody else: push again",
+        ),
+        (
+            Failed("ObjectMissing", "block x names …", {"kind": "data", "block": "x"}),
+            "not validated: ObjectMissing",
+        ),
+        (Failed("JobAbandoned", "the job was given up"), "not validated: JobAbandoned"),
+    ],
+    ids=lambda value: value.error if isinstance(value, Failed) else "",
+)
+def test_other_ends_of_a_validation_are_told_by_their_names(
+    tmp_path: Path, made: Pushed, failed: Failed, reason: str
+) -> None:
+    with served(tmp_path) as service, working(service, lambda _: failed):
+        assert refused(service, made) == reason
+        assert head_of(service, "/tens") == str(made.blocks[0].hash)
+
+
 def test_a_push_that_waits_too_long_is_told_to_come_back_and_finds_its_blocks_in(
     tmp_path: Path, made: Pushed
 ) -> None:

@@ -17,6 +17,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from storage.contracts.verify_job import VerifyAnswer, VerifyPayload
 from storage.dataset import Dataset
+from storage.errors import RefConflict
 from storage.history.reset import remember_inputs
 from storage.ports import BlockIndex
 from storage.states import StateCache
@@ -114,9 +115,16 @@ def run_candidate(
     if payload.candidate is None or payload.expected is None:
         raise BadInput("a candidate is validated against the head it was pushed onto")
     head, expected = Multihash.parse(payload.candidate), Multihash.parse(payload.expected)
-    if dataset.head() == head:  # an earlier attempt came so far
+    present = dataset.head()
+    if present == head:  # an earlier attempt came so far
         return VerifyAnswer(ok=True, head=str(head), datasets=())
+    if present != expected and not payload.force:
+        raise RefConflict(expected, present)
     blocks = _pending(dataset, head)
+    if not blocks:  # back to where the dataset was; everything up to there was let in before
+        dataset.commit([dataset.block(head)], expected=expected, force=payload.force)
+        remember_inputs(stores, dataset)
+        return VerifyAnswer(ok=True, head=str(head), datasets=())
     overlaid = replace(
         stores,
         blocks=OverlaidBlocks(stores.blocks, dataset.id, blocks),
@@ -126,7 +134,7 @@ def run_candidate(
     subject = Subject(
         dataset=candidate,
         source=_CandidateSource(dataset, head),
-        interval=Interval(after=blocks[0].prev if blocks else expected),
+        interval=Interval(after=blocks[0].prev),
     )
     found = verify_dataset(overlaid, subject, payload, bench)
     first = next(iter((*found.report.problems, *found.replays.notes)), None)

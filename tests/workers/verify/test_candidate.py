@@ -121,6 +121,27 @@ def test_the_head_that_was_pushed_onto_has_to_be_the_head_still(
         admitted(stores, made, bench, blocks)
 
 
+def test_a_push_onto_a_head_that_was_left_is_refused_before_anything_is_made_again(
+    stores: Stores, made: Dataset, tmp_path: Path
+) -> None:
+    blocks = pushed(stores, made)
+    commit(made, SetInfo(description="meanwhile"), at=300)
+    with pytest.raises(RefConflict):
+        admitted(stores, made, None, blocks)
+
+
+def test_a_forced_push_of_an_earlier_head_goes_back_to_it(
+    stores: Stores, made: Dataset, bench: Any
+) -> None:
+    earlier, blocks = made.head(), made.blocks()
+    commit(made, SetInfo(description="later"), at=300)
+    answer = admitted(stores, made, bench, blocks, expected=made.head(), force=True)
+    assert (answer.ok, answer.head) == (True, str(earlier))
+    assert made.head() == earlier
+    with pytest.raises(RefConflict):
+        admitted(stores, made, bench, blocks[:-1], expected=blocks[1].hash)
+
+
 def test_blocks_that_were_in_the_chain_once_are_validated_again(
     stores: Stores, made: Dataset, bench: Any, tmp_path: Path
 ) -> None:
