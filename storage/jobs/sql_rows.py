@@ -9,11 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from protocol.instant import Instant
+from protocol.multihash import Multihash
 
 from ..errors import JobNotFound, LeaseLost
 from ..sql.engine import storable
 from ..sql.publishing import rejected_rows
-from ..sql.tables import jobs
+from ..sql.tables import KEY_CHARS, jobs
 from ..values import Failed, Job, JobEnd, JobId, JobOutcome, JobSpec, JobStatus, Succeeded
 from .memory import job_id
 
@@ -142,9 +143,17 @@ def held_jobs(db: sa.Connection, ends: Sequence[JobEnd]) -> Held:
     return Held({job_id(row.number, row.tag): row.worker for row in rows})
 
 
+def kept_key(key: str | None) -> str | None:
+    """A dedup key as its column has room for: a long one by its hash."""
+    if key is None or len(key) <= KEY_CHARS:
+        return key
+    return str(Multihash.of(key.encode()))
+
+
 def row_of(spec: JobSpec, now: Instant) -> dict[str, object]:
     return {
         **{name: getattr(spec, name) for name in _SPEC},
+        "dedup_key": kept_key(spec.dedup_key),
         "body": spec.body,
         "tag": secrets.token_hex(8),
         "status": JobStatus.WAITING.value,

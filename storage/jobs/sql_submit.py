@@ -21,7 +21,7 @@ from ..sql.publishing import request_keys
 from ..sql.tables import jobs
 from ..values import JobId, JobSpec, JobStatus, RequestKey
 from .memory import job_id
-from .sql_rows import row_of
+from .sql_rows import kept_key, row_of
 
 MAX_TOGETHER = 256
 _INSERT = sa.insert(jobs).returning(jobs.c.number, jobs.c.tag, sort_by_parameter_order=True)
@@ -107,7 +107,7 @@ class Submitter:
 def submit_plain(db: sa.Connection, spec: JobSpec, now: Instant) -> JobId:
     """A new job, or the one that waits under the same `dedup_key`."""
     waiting = sa.select(jobs.c.number, jobs.c.tag).where(
-        jobs.c.dedup_key == spec.dedup_key, jobs.c.status == JobStatus.WAITING.value
+        jobs.c.dedup_key == kept_key(spec.dedup_key), jobs.c.status == JobStatus.WAITING.value
     )
     insert = insert_new(db, jobs).values(**row_of(spec, now))
     if spec.dedup_key is not None:

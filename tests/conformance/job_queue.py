@@ -94,6 +94,12 @@ class JobQueueContract:
         assert queue.submit(spec(dedup_key="other")) != first
         assert queue.submit(spec()) != queue.submit(spec())
 
+    def test_keys_may_be_long(self, queue: JobQueue) -> None:
+        """They are made of what was asked for: blocks and inputs by their hashes and ids."""
+        first = queue.submit(spec(dedup_key="batch" * 200))
+        assert queue.submit(spec(dedup_key="batch" * 200)) == first
+        assert queue.submit(spec(dedup_key="batch" * 200 + "s")) != first
+
     def test_once_started_a_job_no_longer_stands_for_its_key(self, queue: JobQueue) -> None:
         first = queue.submit(spec(dedup_key="batch"))
         claim(queue)
