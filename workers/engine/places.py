@@ -124,6 +124,16 @@ def placed(
     return type(bad)(bad.message, **bad.facts, **facts)
 
 
+def written_at(
+    bad: InvalidQuery, steps: Sequence[SqlQueryStep], text: str, where: Where
+) -> InvalidQuery:
+    """The same with facts of its place in the step that has this text, if one has."""
+    for number, step in enumerate(steps):
+        if step.query == text:
+            return placed(bad, steps, number, where)
+    return bad
+
+
 def said(bad: BadInput) -> str:
     """The message, its place first if that is known."""
     facts = bad.facts

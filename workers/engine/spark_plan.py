@@ -116,6 +116,13 @@ _PARTITIONING = {
     "SortWithinPartitions": "SORT BY",
 }
 """What depends on how rows are spread over tasks."""
+_TARGET = {
+    "Cast": "dataType",
+    "CsvToStructs": "schema",
+    "JsonToStructs": "schema",
+    "VariantGet": "targetType",
+}
+"""Where it stands in the plan what an expression makes of texts."""
 
 
 def parts_of(frame: DataFrame) -> frozenset[str]:
@@ -132,10 +139,9 @@ def parts_of(frame: DataFrame) -> frozenset[str]:
                 parts.add(f"plan {short}")
             elif name.startswith(_AGGREGATES):
                 parts.add("plan Aggregate")
-            if (short, node.get("dataType")) == (
-                "Cast",
-                "timestamp",
-            ) or short == "ParseToTimestamp":
+            if short == "ParseToTimestamp" or "timestamp" in json.dumps(
+                node.get(_TARGET.get(short, ""), "")
+            ):
                 parts.add("ToTimestamp")
             if short == "Sort" and not node.get("global"):
                 parts.add("SortWithinPartitions")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from .catalyst import EXPRESSIONS, Catalyst, Node, children, items, kind
 from .port import InvalidQuery
 from .result import ROW
-from .stateful.catalyst import EXPRESSIONS, Catalyst, Node, children, items, kind
 
 ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
 

@@ -13,8 +13,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from protocol.metadata.transforms import SqlQueryStep
 
 from ..merge.columns import quoted
+from .catalyst import Catalyst
 from .frames import read_parquet, written_batches
 from .inputs import EngineInput
+from .moments import has_constant_moment, has_literal_moment, without_today
 from .places import blamed_on
 from .port import InvalidQuery, NotIncremental, steps_of
 from .raw_query import check_is_query
@@ -23,8 +25,6 @@ from .spark_errors import is_of_the_query, reason
 from .spark_plan import check_repeatable, check_row_by_row, not_repeatable, parts_of
 from .spark_rows import analysed, in_total_order, with_rows
 from .spark_state import compute_with_state
-from .stateful.catalyst import Catalyst
-from .stateful.moments import has_constant_moment, has_literal_moment, without_today
 from .stateful.text import as_of_joins
 from .transform import ORDER_OF_CHANGES, Computed, Work
 
@@ -57,7 +57,9 @@ def compute(work: Work, session: SparkSession) -> Computed:
                 raise
         return computed
     if "ToTimestamp" in parts:
-        result = catalyst.frame(without_today(catalyst, catalyst.plan(result)))
+        with blamed_on(steps):
+            plan = without_today(catalyst, catalyst.plan(result), steps)
+        result = catalyst.frame(plan)
     has_operations = work.vocab.operation_type_column in result.columns
     with blamed_on(steps):
         result = _prepared(catalyst, result, parts, follows=changes and has_operations)

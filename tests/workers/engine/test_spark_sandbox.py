@@ -26,6 +26,11 @@ WINDOWED = (
     "from cities group by window(event_time, '1 day')"
 )
 
+FALLING_BACK = (
+    "from_json(city, 't timestamp', "
+    "map('timestampFormat', 'y', 'EnableDateTimeParsingFallback', 'true'))"
+)
+
 
 def answer(spark: SparkSession, folder: Path, query: str, **engine: Any) -> Any:
     from workers.engine.spark_engine import SparkEngine
@@ -172,6 +177,91 @@ def test_a_time_without_a_date_does_not_get_that_of_the_day_it_is_computed(
     response = derivative.run({"cities": cities((APPEND, "a", 1))}, mark)
     assert isinstance(response, TransformResponseSuccess), response
     assert derivative.table()["x"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("expression", "named"),
+    [
+        ("from_json(city, 'a array<struct<t timestamp>>')", "timestampFormat"),
+        (FALLING_BACK, "timestampFormat"),
+        ("from_csv(city, 't timestamp', map('dateFormat', 'y'))", "timestampFormat"),
+        ("variant_get(parse_json(city), '$.t', 'timestamp')", "variant_get"),
+        ("try_variant_get(parse_json(city), '$', 'struct<t timestamp>')", "variant_get"),
+        ("parse_json(city):t::timestamp", "plain text"),
+        ("try_cast(split(city, ',') as array<timestamp>)", "plain text"),
+        ("cast(struct(n, city) as struct<n int, t timestamp>)", "plain text"),
+        ("map(n, city)::map<int, timestamp>", "plain text"),
+        ("coalesce(array(event_time), array(city))", "plain text"),
+        ("try_to_timestamp(collate(city, 'UTF8_LCASE'))", "plain text"),
+        ("cast(from_csv(city, 't time').t as timestamp_ntz)", "plain text"),
+    ],
+)
+def test_a_time_read_out_of_what_may_have_no_date_is_refused_where_it_is_written(
+    expression: str, named: str, spark: SparkSession
+) -> None:
+    from workers.engine.catalyst import Catalyst
+    from workers.engine.moments import without_today
+    from workers.engine.port import InvalidQuery
+    from workers.engine.spark_plan import parts_of
+
+    transform = sql(
+        "select timestamp_millis(id) as event_time, id as n, cast(id as string) as city "
+        "from range(1)",
+        f"select event_time,\n {expression} as x from s0",
+    )
+    first, second = transform.queries
+    session = spark.newSession()
+    session.sql(first.query).createTempView("s0")
+    frame = session.sql(second.query)
+    catalyst = Catalyst(session)
+    assert "ToTimestamp" in parts_of(frame)
+    with pytest.raises(InvalidQuery, match=named) as refused:
+        without_today(catalyst, catalyst.plan(frame), transform.queries)
+    assert refused.value.facts["query"] == 2
+    assert (refused.value.facts["line"], refused.value.facts["column"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "query", ["select event_time, {} as x from cities", WINDOWED.replace("{}", "max({})")]
+)
+def test_queries_with_and_without_state_are_refused_such_times(
+    query: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    response = answer(spark, tmp_path, query.format("from_json(city, 't timestamp').t"))
+    assert isinstance(response, TransformResponseInvalidQuery), response
+    assert "the function from_json reads a timestamp without a format" in response.message
+    assert "line 1, column" in response.message
+
+
+def test_times_with_a_format_or_a_date_of_their_own_are_read_out_of_texts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from workers.engine.spark_engine import SparkEngine
+
+    derivative = Derivative(
+        engine=SparkEngine(spark),
+        folder=tmp_path,
+        transform=sql(
+            "select event_time, "
+            "from_json('{\"t\":\"12:30\"}', 't timestamp', map('TimestampFormat', 'H:m')).t as a, "
+            "from_json('{\"t\":\"12:30\"}', 't timestamp', map('timestampFormat', 'y')).t as b, "
+            "from_csv('12:30', 't timestamp_ntz').t as c, "
+            "try_variant_get(parse_json('[\"12:30\"]'), '$[0]', 'date') as d, "
+            "transform(split('1999-12-31,12:30', ','), t -> try_cast(t as timestamp)) as e "
+            "from cities"
+        ),
+        schemas={"cities": CITIES},
+    )
+    response = derivative.run({"cities": cities((APPEND, "a", 1))})
+    assert isinstance(response, TransformResponseSuccess), response
+    row = derivative.table().select(list("abcde")).to_pylist()[0]
+    assert [str(row["a"]), row["b"], row["c"], row["d"]] == [
+        "1970-01-01 12:30:00+00:00",
+        None,
+        None,
+        None,
+    ]
+    assert [None if at is None else str(at.date()) for at in row["e"]] == ["1999-12-31", None]
 
 
 def test_queries_do_not_see_the_environment_of_the_worker(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T  # noqa: N812
 
-from .catalyst import Node, children, kind, option, plain, type_of
+from ..catalyst import Node, children, kind, option, plain, type_of
 
 _SORTED_SUM = "aggregate(array_sort(collect_list({0}){filter}), 0D, (s, v) -> s + v)"
 _SOME = "if(count({0}){filter} = 0, null, {what})"

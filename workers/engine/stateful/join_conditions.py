@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .catalyst import Node, children, kind, plain, references
+from ..catalyst import Node, children, kind, plain, references
 from .clock import Clock
 from .pieces import Part
 from .times import WindowClock, linear, time_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..catalyst import Node, children, expr_id, items, kind, option, plain, references, walk
 from ..port import NotIncremental
-from .catalyst import Node, children, expr_id, items, kind, option, plain, references, walk
 from .clock import Clock, Later, Least
 from .join_conditions import Condition, taken_apart
 from .operators import AsOfJoin, IntervalJoin, Side

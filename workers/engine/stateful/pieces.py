@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from ...merge.columns import col
-from .catalyst import Catalyst, Node, expr_id, items
+from ..catalyst import Catalyst, Node, expr_id, items
 from .clock import Clock
 from .times import Times
 

@@ -15,13 +15,13 @@ from pyspark.sql import types as T  # noqa: N812
 from protocol.chain.state import Vocab
 from protocol.metadata.transforms import SqlQueryStep, Transform
 
+from ..catalyst import Catalyst, Node, Origin, expr_id, items
 from ..frames import spark_schema
+from ..moments import without_today
 from ..places import located, placed
 from ..port import InvalidQuery, NotIncremental, steps_of
 from ..spark_errors import reason
-from .catalyst import Catalyst, Node, Origin, expr_id, items
 from .clock import Clock, InputClock, Least
-from .moments import without_today
 from .operators import Operator
 from .pieces import Part
 from .port import SESSION_SETTINGS, StatefulInput
@@ -83,7 +83,7 @@ def _planned(
             session.sql(text).createTempView("`" + step.alias.replace("`", "``") + "`")
     if analysed is None:
         raise InvalidQuery("the transform has no query")
-    analysed = without_today(catalyst, analysed)
+    analysed = without_today(catalyst, analysed, steps)
     temporal = {table.name: table.primary_key for table in transform.temporal_tables or ()}
     query = query_over(catalyst, inputs, temporal)
     output = items(analysed.output())

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from ..port import NotIncremental
-from .catalyst import (
+from ..catalyst import (
     Catalyst,
     Node,
     Origin,
@@ -23,6 +22,7 @@ from .catalyst import (
     references,
     type_of,
 )
+from ..port import NotIncremental
 from .clock import Clock, Least
 from .operators import Operator, Side
 from .pieces import Build, Changes, Part, framed, leaf, with_time

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as T  # noqa: N812
 
+from ..catalyst import Node, children, expr_id, items, kind, literal, plain, references, type_of
 from ..port import NotIncremental
-from .catalyst import Node, children, expr_id, items, kind, literal, plain, references, type_of
 from .operators import Ranking
 from .pieces import Part
 from .query import Limits, Query, same

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .catalyst import Catalyst, Node
+from ..catalyst import Catalyst, Node
 from .joins import read_as_of, read_join
 from .pieces import Part
 from .port import StatefulInput

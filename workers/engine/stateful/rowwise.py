@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .catalyst import Node, children, expr_id, items, references
+from ..catalyst import Node, children, expr_id, items, references
 from .clock import Clock, InputClock
 from .pieces import Changes, Part, leaf
 from .query import Limits, Query, least, over, same

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..catalyst import Catalyst, Node, items, kind, walk
 from ..port import InvalidQuery
-from .catalyst import Catalyst, Node, items, kind, walk
 from .clock import DAY
 from .times import micros
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T  # noqa: N812
 
+from ..catalyst import Node, children, expr_id, kind, literal, plain, references, type_of, walk
 from ..port import NotIncremental
-from .catalyst import Node, children, expr_id, kind, literal, plain, references, type_of, walk
 from .clock import Clock, Later, WindowStart, truncated
 
 

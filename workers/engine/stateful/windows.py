@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..catalyst import Node, expr_id, items, kind, plain, references, walk
 from ..port import NotIncremental
 from .aggregates import Call, call_of
-from .catalyst import Node, expr_id, items, kind, plain, references, walk
 from .operators import Window
 from .pieces import Changes, Part
 from .query import Limits, Query

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from ...merge.columns import col
+from ..catalyst import OPTIMIZER, Catalyst
 from ..frames import sorted_batches
-from .catalyst import OPTIMIZER, Catalyst
 from .emit import arrow_schema
 from .fold import BUCKET
 from .operators import Moment
