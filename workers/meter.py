@@ -23,16 +23,22 @@ class JobLost(Conflict):
 
 
 class Meter:
-    """Of one job. Phases, in the order they come: fetch, read, merge, commit."""
+    """Of one job. Phases, in the order they come: fetch, read, merge, execute, commit."""
 
     def __init__(self) -> None:
         self._lost = threading.Event()
         self._phase, self._rows, self._bytes = "", 0, 0
+        self._done, self._total = 0, 0
 
     def phase(self, name: str) -> None:
         """A new phase begins. Raises `JobLost`."""
         self.check()
         self._phase, self._rows, self._bytes = name, 0, 0
+
+    def step(self, done: int, total: int) -> None:
+        """So many parts of the work are done, each with phases of its own. Raises `JobLost`."""
+        self.check()
+        self._done, self._total = done, total
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches, counted. Raises `JobLost`."""
@@ -62,4 +68,5 @@ class Meter:
         if not self._phase:
             return None
         counts = {"rows": self._rows, "bytes": self._bytes}
-        return {"phase": self._phase, **{name: count for name, count in counts.items() if count}}
+        told = {"phase": self._phase, **{name: count for name, count in counts.items() if count}}
+        return {**told, "done": self._done, "total": self._total} if self._total else told

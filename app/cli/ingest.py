@@ -109,13 +109,15 @@ def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[
 
 
 def job_progress(step: Step | None) -> Seen | None:
-    """Tells the rows of every phase of a job, when somebody looks; until then that it waits."""
+    """Tells how far each phase of a job is, when somebody looks; until then that it waits."""
     if step is None:
         return None
 
     def seen(job: dict[str, Any]) -> None:
         progress = job.get("progress") or {}
-        step(str(progress.get("phase") or job.get("status")), int(progress.get("rows", 0)), 0)
+        total = int(progress.get("total", 0))
+        count = int(progress.get("done" if total else "rows", 0))
+        step(str(progress.get("phase") or job.get("status")), count, total)
 
     return seen
 

@@ -43,7 +43,7 @@ def derivation(node: Node, entry: DatasetEntry, state: ChainState) -> dict[str, 
         "behindBlocks": behind,
         "missingInputs": absent,
         "job": row.job,
-        "nextAt": None if row.due_at is None or row.paused else str(row.due_at),
+        "nextAt": str(row.due_at) if _is_planned(row) else None,
         "attempts": row.attempts,
         "problem": None
         if problem is None
@@ -51,6 +51,10 @@ def derivation(node: Node, entry: DatasetEntry, state: ChainState) -> dict[str, 
         "reason": _reason(node, row),
         "engine": None if engine is None else {"name": engine.engine, "version": engine.version},
     }
+
+
+def _is_planned(row: Derivation) -> bool:
+    return row.due_at is not None and not row.paused and row.wanted is not False
 
 
 def _status(node: Node, row: Derivation, behind: int, state: ChainState) -> str:

@@ -78,7 +78,9 @@ def replay_blocks(
     executions = [block for block in blocks if block.event == ExecuteTransform.__name__]
     oldest_first = sorted(executions, key=lambda block: block.sequence_number)
     for done, checked in enumerate(oldest_first, 1):
+        bench.meter.step(done - 1, len(oldest_first))
         _replay(stores, dataset, dataset.block(Multihash.parse(checked.block)), bench, found)
+        bench.meter.step(done, len(oldest_first))
         if progress is not None:
             progress("replay", done, len(oldest_first))
     return found

@@ -160,6 +160,22 @@ def test_a_sound_derivative_is_reproduced_block_by_block_and_noted(
     assert answer_of(to_json(answer)) == answer
 
 
+def test_how_many_executions_were_made_again_is_told_meanwhile(
+    stores: Stores, made: Dataset, bench: Any
+) -> None:
+    seen = []
+    told = bench.meter.told
+    run_verification(
+        stores,
+        made,
+        VerifyPayload(),
+        bench,
+        now=NOW,
+        progress=lambda _alias: lambda step, *_: seen.append(told()) if step == "replay" else None,
+    )
+    assert seen == [{"phase": "execute", "done": n, "total": 2} for n in (1, 2)]
+
+
 def test_less_is_looked_at_when_less_is_asked_for_and_nothing_noted(
     stores: Stores, made: Dataset, bench: Any
 ) -> None:
