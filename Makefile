@@ -71,11 +71,11 @@ fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block,
 	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)
 
 lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
-	$(COMPILE) --extra spark --extra datafusion --extra s3 --extra postgres --extra telemetry --extra dev pyproject.toml -o requirements/test.txt
+	$(COMPILE) --extra spark --extra datafusion --extra hashing --extra s3 --extra postgres --extra telemetry --extra dev pyproject.toml -o requirements/test.txt
 	$(COMPILE) --extra fuzz -c requirements/test.txt pyproject.toml -o requirements/fuzz.txt
-	$(COMPILE) --extra spark --extra datafusion -c requirements/test.txt pyproject.toml -o requirements/run.txt
+	$(COMPILE) --extra spark --extra datafusion --extra hashing -c requirements/test.txt pyproject.toml -o requirements/run.txt
 	$(COMPILE) --extra s3 --extra postgres --extra telemetry -c requirements/test.txt pyproject.toml -o requirements/node.txt
-	$(COMPILE) --extra spark --extra datafusion --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
+	$(COMPILE) --extra spark --extra datafusion --extra hashing --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
 	  pyproject.toml -o requirements/worker.txt
 	$(COMPILE) -c requirements/test.txt requirements/build.in -o requirements/build.txt
 
@@ -92,7 +92,7 @@ $(BIN)/uv: requirements/uv.txt
 	@touch $@
 
 $(V)/.run-ok: requirements/run.txt pyproject.toml | $(BIN)/uv
-	$(say) 'installing the node and Spark (about 600 MB on the first run) ...'
+	$(say) 'installing the node and Spark (about 660 MB on the first run) ...'
 	$(BIN)/uv pip install -p $(V) --require-hashes -r requirements/run.txt
 	$(BIN)/uv pip install -q -p $(V) --no-deps -e .
 	@touch $@

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +44,13 @@ from .arrow_values import (
 from .errors import BadInput, Damaged
 from .multihash import ARROW0_SHA3_256, Multihash
 from .plain_pages import Laid
+from .sha3 import Feeds, Run, Steps, does, finish, sha3_256, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from .arrow_values import Bits
 
-Run = Callable[[Iterable[Callable[[], None]]], None]
-"""Runs independent jobs to their end, in any order, in any thread."""
 Look = Callable[[pa.Array], None]
 """Is shown the values of a column, a window at a time."""
 Looks = Mapping[str, Look]
@@ -65,6 +64,8 @@ CACHE_WINDOW_ROWS = 20_000
 page, and a window stays in the cache of a core."""
 KNOWN_SCHEMAS = 64
 """Schemas whose beginning is remembered: small slices of one dataset follow each other."""
+SMALL_ROWS = 1024
+"""Up to so many rows, no column of a batch is worth being hashed before the others."""
 MAX_NESTING = 64
 """Deepest struct or list that is looked into."""
 
@@ -90,18 +91,12 @@ class UnreadableSlice(Damaged):
     """A data file that cannot be read to its end as Parquet."""
 
 
-def in_order(jobs: Iterable[Callable[[], None]]) -> None:
-    """Run jobs one after the other, here."""
-    for job in jobs:
-        job()
-
-
 class _Begun:
-    """The states before the first row."""
+    """What is fed before the first row: to the head, and to each column."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.head = hashlib.sha3_256()
-        self.columns: list[Any] = []
+        self.columns: list[bytes] = []
         self.firsts: list[int] = []
         """Where the states of each column of the schema begin."""
         for field in schema:
@@ -117,7 +112,7 @@ class _Begun:
             for child in members(arrow_type):
                 self._start(child, level + 1)
         else:
-            self.columns.append(hashlib.sha3_256(type_prefix(arrow_type, field.name)))
+            self.columns.append(type_prefix(arrow_type, field.name))
 
 
 _begun = lru_cache(KNOWN_SCHEMAS)(_Begun)
@@ -126,14 +121,14 @@ _begun = lru_cache(KNOWN_SCHEMAS)(_Begun)
 class ArrowDigest:
     """The digest of a record set, fed batch by batch.
 
-    `run` may run the jobs of one batch (one per leaf column, longest first) in parallel
-    threads; it returns when all are done.
+    `run` may feed the columns of one batch (longest first) side by side or in threads; it
+    returns when all are done.
 
     Raises:
         UnsupportedColumn: at once, for a type without a digest (dictionary, map, union, …).
     """
 
-    def __init__(self, schema: pa.Schema, *, run: Run = in_order) -> None:
+    def __init__(self, schema: pa.Schema, *, run: Run = side_by_side) -> None:
         self.schema = schema
         self.indeterminate = False
         """A struct and a child of it both had nulls in one batch, at different rows. Some null
@@ -141,22 +136,22 @@ class ArrowDigest:
         self._run = run
         begun = _begun(schema)
         self._head = begun.head.copy()
-        self._columns = [column.copy() for column in begun.columns]
+        self._columns = [sha3_256(prefix) for prefix in begun.columns]
         self._firsts = begun.firsts
 
-    def feed(self, place: int, column: Any) -> None:
-        """Feed the next values of one column alone. Other threads may feed other columns."""
+    def feeds(self, place: int, column: Any) -> Feeds:
+        """The next values of one column alone. Other threads may feed other columns."""
         states = iter(self._columns[self._firsts[place] :])
         if len(column):
             for leaf, valid in self._leaves(column, None, self.schema.names[place]):
-                _job(next(states), leaf, valid)()
+                yield from _feeds(next(states), leaf, valid)
 
-    def feed_bytes(self, place: int, values: Any) -> None:
-        """The same for values of one leaf that are laid out as they are hashed."""
-        self._columns[self._firsts[place]].update(values)
+    def state(self, place: int) -> Any:
+        """The state of one leaf, to be fed what is laid out as it is hashed."""
+        return self._columns[self._firsts[place]]
 
-    def update(self, batch: pa.RecordBatch, *beside: Callable[[], None]) -> None:
-        """Feed the rows of one batch. What else is to be done in the same run goes first.
+    def batch_feeds(self, batch: pa.RecordBatch) -> list[Feeds]:
+        """The rows of one batch, a leaf each, longest first.
 
         Raises:
             SchemaDiffers: other names or types than the digest was started with.
@@ -168,21 +163,29 @@ class ArrowDigest:
         ):
             raise SchemaDiffers("the batch has other columns than the digest was started with")
         states = iter(self._columns)
-        jobs: list[tuple[int, Callable[[], None]]] = []
+        leaves: list[tuple[int, Feeds]] = []
         if batch.num_rows:
-            ordered = self._run is in_order
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 for leaf, valid in self._leaves(column, None, name):
-                    size = 0 if ordered else leaf.nbytes  # finding it out takes as long as a value
-                    jobs.append((size, _job(next(states), leaf, valid)))
-        jobs.sort(key=itemgetter(0), reverse=True)
-        self._run([*beside, *(job for _, job in jobs)])
+                    # finding out its size takes as long as a value
+                    size = leaf.nbytes if len(leaf) > SMALL_ROWS else 0
+                    leaves.append((size, _feeds(next(states), leaf, valid)))
+        leaves.sort(key=itemgetter(0), reverse=True)
+        return [feeds for _, feeds in leaves]
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Feed the rows of one batch. Raises as `batch_feeds`."""
+        self._run(self.batch_feeds(batch))
 
     def update_all(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Feed all batches; each is asked for beside hashing the one before it."""
+        finish(self.updating(batches), self._run)
+
+    def updating(self, batches: Iterator[pa.RecordBatch]) -> Steps[None]:
+        """The same, step by step."""
         coming: list[pa.RecordBatch | None] = [next(batches, None)]
         while (batch := coming.pop()) is not None:
-            self.update(batch, lambda: coming.append(next(batches, None)))
+            yield [does(lambda: coming.append(next(batches, None))), *self.batch_feeds(batch)]
 
     def finish(self) -> Multihash:
         """The logical hash of all rows so far; more may follow."""
@@ -213,7 +216,7 @@ class ArrowDigest:
 
 
 def logical_hash(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, run: Run = in_order
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, run: Run = side_by_side
 ) -> Multihash:
     """Logical hash of record batches as they are cut. Raises as `ArrowDigest`."""
     digest = ArrowDigest(schema, run=run)
@@ -221,7 +224,7 @@ def logical_hash(
     return digest.finish()
 
 
-def logical_hash_of(file: pq.ParquetFile, *, run: Run = in_order) -> Multihash:
+def logical_hash_of(file: pq.ParquetFile, *, run: Run = side_by_side) -> Multihash:
     """Logical hash of a data slice. Raises as `digest_of`."""
     return digest_of(file, run=run).finish()
 
@@ -229,7 +232,7 @@ def logical_hash_of(file: pq.ParquetFile, *, run: Run = in_order) -> Multihash:
 def digest_of(
     file: pq.ParquetFile,
     *,
-    run: Run = in_order,
+    run: Run = side_by_side,
     looks: Looks = NO_LOOKS,
     reopen: Reopen | None = None,
     content: pa.Buffer | None = None,
@@ -244,14 +247,25 @@ def digest_of(
         UnsupportedColumn: a column type without a digest.
         UnreadableSlice: the file breaks off or is no valid Parquet.
     """
+    return finish(digesting(file, looks=looks, reopen=reopen, content=content), run)
+
+
+def digesting(
+    file: pq.ParquetFile,
+    *,
+    looks: Looks = NO_LOOKS,
+    reopen: Reopen | None = None,
+    content: pa.Buffer | None = None,
+) -> Steps[ArrowDigest]:
+    """As `digest_of`, step by step."""
     try:
-        digest = ArrowDigest(file.schema_arrow, run=run)
+        digest = ArrowDigest(file.schema_arrow)
         if reopen is None:
-            digest.update_all(_batches(file, looks))
+            yield from digest.updating(_batches(file, looks))
         else:
             columns = Columns(file, reopen, content)
             longest_first = sorted(columns.all, key=attrgetter("size"), reverse=True)
-            run([partial(_digest_column, digest, columns, each, looks) for each in longest_first])
+            yield [_column_feeds(digest, columns, each, looks) for each in longest_first]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UnreadableSlice(f"the data slice cannot be read: {str(error)[:200]}") from None
     return digest
@@ -267,7 +281,7 @@ def _batches(file: pq.ParquetFile, looks: Looks) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _digest_column(digest: ArrowDigest, columns: Columns, column: Column, looks: Looks) -> None:
+def _column_feeds(digest: ArrowDigest, columns: Columns, column: Column, looks: Looks) -> Feeds:
     nested = types.is_struct(storage_type(column.type))
     rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
     look, coded, count = looks.get(column.name), Coded(rows), 0
@@ -278,15 +292,15 @@ def _digest_column(digest: ArrowDigest, columns: Columns, column: Column, looks:
         if isinstance(values, Laid):
             if look is not None:
                 look(values.numbers(column.type))
-            digest.feed_bytes(column.place, values.content)
+            yield digest.state(column.place), values.content
             count += values.rows
             continue
         if look is not None:
             look(values)
         if column.coded:
-            digest.feed_bytes(column.place, coded.stream(values))
+            yield digest.state(column.place), coded.stream(values)
         else:
-            digest.feed(column.place, values)
+            yield from digest.feeds(column.place, values)
         count += len(values)
     if count != columns.rows:
         raise UnreadableSlice(f"column {column.name!r} has {count} values for {columns.rows} rows")
@@ -310,17 +324,14 @@ def windows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
         yield pa.concat_batches(pending)
 
 
-def _job(state: Any, array: Any, valid: Bits | None) -> Callable[[], None]:
-    def job() -> None:
-        if len(array) <= CACHE_WINDOW_ROWS:
-            state.update(stream(array, valid))
-            return
-        for at in range(0, len(array), CACHE_WINDOW_ROWS):
-            window = array.slice(at, CACHE_WINDOW_ROWS)
-            bits = None if valid is None else or_none(valid[at : at + CACHE_WINDOW_ROWS])
-            state.update(stream(window, bits))
-
-    return job
+def _feeds(state: Any, array: Any, valid: Bits | None) -> Feeds:
+    if len(array) <= CACHE_WINDOW_ROWS:
+        yield state, stream(array, valid)
+        return
+    for at in range(0, len(array), CACHE_WINDOW_ROWS):
+        window = array.slice(at, CACHE_WINDOW_ROWS)
+        bits = None if valid is None else or_none(valid[at : at + CACHE_WINDOW_ROWS])
+        yield state, stream(window, bits)
 
 
 # --- type prefixes --------------------------------------------------------------------------

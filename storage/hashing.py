@@ -1,63 +1,65 @@
-"""Threads for hashing: the `run` that `protocol.arrow_digest` takes and has none of its own.
+"""Threads for hashing: what `protocol.sha3` does in one thread, over all cores.
 
-SHA3, the array work around it and Parquet release the interpreter's lock, so the columns of a
-batch are hashed side by side while the next is decoded. More threads than cores gain nothing.
-Whoever asks for a run works at it, so that it ends also when no other thread is free.
+SHA3, the array work around it and Parquet release the interpreter's lock, so streams are hashed
+side by side in each thread, and threads beside each other. More threads than cores gain nothing.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
-from protocol.arrow_digest import Run, in_order
+from protocol.sha3 import Feeds, Run, side_by_side
 
 THREADS = min(4, os.cpu_count() or 1)
 """Threads worth having: few files have more than four long columns."""
-
-Job = Callable[[], None]
 
 
 @contextmanager
 def threaded(threads: int = THREADS) -> Iterator[Run]:
     """A `run` for digests, over so many threads, this one included, for as long as the context.
 
-    An error of a job is raised by the run once the others of its batch have ended.
+    An error in a stream is raised by the run once the others have ended. Whoever asks for a run
+    works at it, so that it ends also when no other thread is free.
     """
     if threads == 1:
-        yield in_order
+        yield side_by_side
         return
     with ThreadPoolExecutor(threads - 1, thread_name_prefix="hashing") as pool:
-        yield lambda jobs: shared(jobs, pool, threads - 1)
+        yield lambda streams: _shared(streams, pool, threads - 1)
 
 
-def shared(jobs: Iterable[Job], pool: Executor, helpers: int) -> None:
-    """Run jobs here and in up to so many threads of a pool, if they come to it in time.
-
-    A thread of the same pool may call it: nothing that has not begun is waited for.
-    """
-    left = deque(jobs)
+def _shared(streams: Iterable[Feeds], pool: Executor, helpers: int) -> None:
+    failures: list[BaseException] = []
+    left = deque(_noting(feeds, failures) for feeds in streams)
     helping = [pool.submit(_work, left) for _ in range(min(helpers, len(left) - 1))]
-    failures = _work(left)
+    _work(left)
     begun = [helper for helper in helping if not helper.cancel()]
     wait(begun)
-    failures += [failure for helper in begun for failure in helper.result()]
     if failures:
         raise failures[0]
 
 
-def _work(left: deque[Job]) -> list[BaseException]:
-    """Do what is left, one after the other; what went wrong."""
-    failures: list[BaseException] = []
+def _work(left: deque[Feeds]) -> None:
+    side_by_side(_taken(left))
+
+
+def _taken(left: deque[Feeds]) -> Iterator[Feeds]:
     while True:
         try:
-            job = left.popleft()
+            yield left.popleft()
         except IndexError:
-            return failures
-        try:
-            job()
-        except BaseException as failure:  # raised by the run, when the others have ended
-            failures.append(failure)
+            return
+
+
+def _noting(feeds: Feeds, failures: list[BaseException]) -> Feeds:
+    """The same to where it fails: a failure ends one stream, not those beside it."""
+    try:
+        yield from feeds
+    except GeneratorExit:
+        raise
+    except BaseException as failure:
+        failures.append(failure)

@@ -15,15 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from protocol.arrow_digest import (
-    Looks,
-    Run,
-    UnreadableSlice,
-    UnsupportedColumn,
-    digest_of,
-    in_order,
-)
+from protocol.arrow_digest import Looks, UnreadableSlice, UnsupportedColumn, digesting
 from protocol.metadata.data import DataSlice
+from protocol.sha3 import Steps
 
 WINDOW_ROWS = 65_536
 
@@ -37,19 +31,19 @@ class Finding:
     certain: bool = True
 
 
-def check_slice(
-    stream: Any, declared: DataSlice, *, offset_column: str | None, run: Run = in_order
-) -> list[Finding]:
+def checking_slice(
+    stream: Any, declared: DataSlice, *, offset_column: str | None
+) -> Steps[list[Finding]]:
     """Row count, offset column and logical hash of a slice; nothing found means it is right.
 
     `stream` is a file or an Arrow buffer, read from any place. `offset_column` None leaves out
-    the offsets: when the name of the column is not known. `run` may hash in threads.
+    the offsets: when the name of the column is not known.
     """
     try:
         file = pq.ParquetFile(stream)
         offsets = _Offsets(file.schema_arrow, offset_column, declared)
         wrong_count = _check_count(file, declared)
-        logical = _check_logical_hash(file, stream, declared, offsets, run)
+        logical = yield from _checking_logical_hash(file, stream, declared, offsets)
         return [*(wrong_count or offsets.found()), *logical]
     except UnreadableSlice as error:
         return [Finding(reason="UnreadableSlice", message=error.message)]
@@ -120,14 +114,14 @@ class _Offsets:
         return [Finding(reason="OffsetColumnMismatch", message=self.problem)]
 
 
-def _check_logical_hash(
-    file: Any, stream: Any, declared: DataSlice, offsets: _Offsets, run: Run
-) -> list[Finding]:
+def _checking_logical_hash(
+    file: Any, stream: Any, declared: DataSlice, offsets: _Offsets
+) -> Steps[list[Finding]]:
     """Rows are read once: `offsets` are shown them on the way."""
     content = stream if isinstance(stream, pa.Buffer) else None  # has any number of readers
     reopen = None if content is None else partial(_opened_again, content)
     try:
-        digest = digest_of(file, run=run, looks=offsets.looks(), reopen=reopen, content=content)
+        digest = yield from digesting(file, looks=offsets.looks(), reopen=reopen, content=content)
     except UnsupportedColumn as error:
         offsets.look_alone(file)
         return [Finding(reason="UnsupportedColumn", message=error.message, certain=False)]

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from protocol.arrow_digest import KNOWN_SCHEMAS, ArrowDigest, digest_of, in_order, windows
+from protocol.arrow_digest import KNOWN_SCHEMAS, ArrowDigest, digest_of, windows
 from protocol.chain.state import Vocab
 from protocol.instant import Instant
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.multihash import SHA3_256, Multihash
+from protocol.sha3 import expect, side_by_side
 from storage.hashing import threaded
 from storage.local_files import chunks
 
@@ -183,7 +184,9 @@ def described(path: Path, start: int) -> DataSlice:
     """Hashes, size and offsets from `start`, read from the file as it lies there."""
     size = path.stat().st_size
     small = size < SMALL_BYTES
-    with pa.memory_map(str(path)) as mapped, nullcontext(in_order) if small else threaded() as run:
+    expect(size)
+    how = nullcontext(side_by_side) if small else threaded()
+    with pa.memory_map(str(path)) as mapped, how as run:
         content = mapped.read_buffer()
         file = pq.ParquetFile(content)
         reopen = None if small else partial(_reopened, content)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.arrow_digest import Run, logical_hash, logical_hash_of
+from protocol.arrow_digest import logical_hash, logical_hash_of
 from protocol.errors import BadInput
 from protocol.multihash import Multihash
+from protocol.sha3 import Run, expect
 from storage.hashing import threaded
 
 PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"
@@ -34,6 +36,8 @@ def logical_hash_of_stream(stream: BinaryIO) -> Multihash:
 
 def _logical_hash(stream: BinaryIO, run: Run) -> Multihash:
     source = pa.BufferReader(stream.read()) if not stream.seekable() else stream
+    expect(source.seek(0, os.SEEK_END))
+    source.seek(0)
     magic = source.read(len(IPC_FILE_MAGIC))
     source.seek(0)
     if magic.startswith(PARQUET_MAGIC):

@@ -6,28 +6,34 @@ slice may be encoded anew as long as its size and its rows stay the same.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from protocol.arrow_digest import Run, in_order
+import pyarrow as pa
+
 from protocol.errors import NotFound
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
 from protocol.multihash import Multihash
+from protocol.sha3 import Steps, beside, lanes
 
-from ..hashing import Job, shared
+from ..crew import each
 from ..layout import object_path
 from ..named import NamedObject, named_objects
-from ..slices import Finding, check_slice
+from ..slices import Finding, checking_slice
 from ..values import ObjectKind
-from .bytes import Buffers, content_of
+from .bytes import HELD_BYTES, Buffers, Passing, filled
 from .report import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Problem
 from .source import ChainSource
 
+WRONG_SIZE = "SizeMismatch"
 AHEAD = 4
 """Blocks in the hands of each thread or waiting for it."""
+Rows = Callable[[Any], Steps[list[Finding]]]
+"""Looks at the rows of a slice: a file, or a buffer of Arrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +73,21 @@ class Looked:
 def check_blocks(checks: Checks, blocks: Sequence[DataBlock], *, threads: int) -> Iterator[Looked]:
     """Look at the objects of each block; results come in the order of `blocks`.
 
-    At most `AHEAD` blocks a thread are begun before the first is asked for. Threads that find
-    no block left help with the columns of the last ones.
+    At most `AHEAD` blocks a thread are begun before the first is asked for, or as many as are
+    hashed at once.
     """
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="verifying")
-    left = deque(blocks)
-
-    def run(jobs: Iterable[Job]) -> None:
-        shared(jobs, pool, 0 if left else threads - 1)
-
-    def check(block: DataBlock) -> Looked:
-        left.popleft()
-        return check_block(checks, block, run)
-
-    try:
-        waiting: deque[Future[Looked]] = deque()
-        for block in blocks:
-            waiting.append(pool.submit(check, block))
-            if len(waiting) >= threads * AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    ahead = threads * max(AHEAD, lanes())
+    return each(
+        [partial(checking_block, checks, block) for block in blocks], threads=threads, ahead=ahead
+    )
 
 
-def check_block(checks: Checks, block: DataBlock, run: Run = in_order) -> Looked:
+def checking_block(checks: Checks, block: DataBlock) -> Steps[Looked]:
     """One data block: its slice, then its checkpoint."""
     looked = Looked(described(block))
     for named in named_objects(block.event):
         looked.objects += 1
-        for found in _check_object(checks, block, named, looked, run):
+        for found in (yield from _checking_object(checks, block, named, looked)):
             problem = _problem(block, named, found)
             (looked.problems if found.certain else looked.notes).append(problem)
     verdict = DAMAGED if looked.problems else UNCLEAR if looked.notes else VALID
@@ -119,42 +109,81 @@ def described(block: DataBlock, *, objects: str | None = None) -> CheckedBlock:
     )
 
 
-def _check_object(
-    checks: Checks, block: DataBlock, named: NamedObject, looked: Looked, run: Run
-) -> list[Finding]:
+def _checking_object(
+    checks: Checks, block: DataBlock, named: NamedObject, looked: Looked
+) -> Steps[list[Finding]]:
+    declared = block.event.new_data if named.kind is ObjectKind.DATA else None
     try:
         stream = checks.source.open_object(named.kind, named.hash)
     except NotFound:
         return [Finding(reason="ObjectMissing", message="the object is not there")]
+    with stream:
+        if declared is not None and checks.logical:
+            rows = partial(checking_slice, declared=declared, offset_column=block.offset_column)
+            way = _checking_held if named.size <= HELD_BYTES else _checking_passed
+            return (yield from way(checks, named, stream, rows, looked))
+        passing = Passing()
+        yield [passing.read(stream, named.size, _dropped)]
+        return _check_bytes(passing, named, looked)
+
+
+def _checking_held(
+    checks: Checks, named: NamedObject, stream: Any, rows: Rows, looked: Looked
+) -> Steps[list[Finding]]:
+    """Bytes and rows of a slice in memory, side by side."""
+    passing, found = Passing(), list[Finding]()
+    with checks.buffers.lent(named.size) as held:
+        passing.size = filled(stream, held)
+        if passing.size == named.size:
+            found = yield from beside(passing.held(held), rows(pa.py_buffer(held)))
+    wrong = _check_bytes(passing, named, looked)
+    return wrong if _is_final(wrong, checks) else _weigh(wrong, _counted(found, looked))
+
+
+def _checking_passed(
+    checks: Checks, named: NamedObject, stream: Any, rows: Rows, looked: Looked
+) -> Steps[list[Finding]]:
+    """A slice too large for that: its bytes, then its rows where they lie, or from a temporary
+    file if their source cannot go back."""
+    passing = Passing()
+    with ExitStack() as scratch:
+        again: Any = stream
+        keep: Callable[[bytes], object] = _dropped
+        if not stream.seekable():
+            again = scratch.enter_context(tempfile.TemporaryFile())
+            keep = again.write
+        yield [passing.read(stream, named.size, keep)]
+        wrong = _check_bytes(passing, named, looked)
+        if _is_final(wrong, checks):
+            return wrong
+        found = yield from rows(again)
+    return _weigh(wrong, _counted(found, looked))
+
+
+def _check_bytes(passing: Passing, named: NamedObject, looked: Looked) -> list[Finding]:
+    """Size and physical hash of what has passed."""
+    looked.size += min(passing.size, named.size)
+    if passing.size != named.size:
+        found = f"more than {named.size}" if passing.size > named.size else str(passing.size)
+        message = f"{named.size} bytes were declared, it has {found}"
+        return [Finding(reason=WRONG_SIZE, message=message)]
+    if passing.hash == named.hash:
+        return []
+    message = f"its bytes hash to {passing.hash}"
+    return [Finding(reason="PhysicalHashMismatch", message=message)]
+
+
+def _is_final(wrong: list[Finding], checks: Checks) -> bool:
+    """Whether rows cannot make up for it."""
     may_differ = checks.kind is DatasetKind.Derivative
-    deep = checks.logical and named.kind is ObjectKind.DATA
-    with stream, content_of(stream, named.size, checks.buffers, keep=deep) as content:
-        looked.size += min(content.size, named.size)
-        if content.size != named.size:
-            found = f"more than {named.size}" if content.size > named.size else str(content.size)
-            message = f"{named.size} bytes were declared, it has {found}"
-            return [Finding(reason="SizeMismatch", message=message)]
-        physical = _check_physical(content.hash, named)
-        if not deep or (physical and not may_differ):
-            return physical
-        return _weigh(physical, _check_rows(block, content.again, looked, run))
+    return any(not may_differ or finding.reason == WRONG_SIZE for finding in wrong)
 
 
-def _check_physical(actual: Multihash, named: NamedObject) -> list[Finding]:
-    if actual == named.hash:
-        return []
-    return [Finding(reason="PhysicalHashMismatch", message=f"its bytes hash to {actual}")]
-
-
-def _check_rows(block: DataBlock, stream: Any, looked: Looked, run: Run) -> list[Finding]:
-    declared = block.event.new_data
-    if declared is None:
-        return []
-    found = check_slice(stream, declared, offset_column=block.offset_column, run=run)
-    if not any(finding.certain for finding in found):
-        interval = declared.offset_interval
-        looked.records += interval.end - interval.start + 1
-    return found
+def _counted(rows: list[Finding], looked: Looked) -> list[Finding]:
+    """What was found about rows, which count unless they are wrong."""
+    if not any(finding.certain for finding in rows):
+        looked.records += looked.checked.records
+    return rows
 
 
 def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
@@ -180,3 +209,7 @@ def _problem(block: DataBlock, named: NamedObject, found: Finding) -> Problem:
         sequence_number=block.sequence_number,
         path=str(object_path(named.kind, named.hash)),
     )
+
+
+def _dropped(_: bytes) -> object:
+    """Bytes that nobody needs again."""

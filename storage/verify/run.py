@@ -20,6 +20,7 @@ from protocol.errors import BadInput, NotFound
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, Seed, SetVocab
 from protocol.multihash import Multihash
+from protocol.sha3 import expect
 
 from ..dataset import InvalidInterval
 from ..hashing import THREADS
@@ -224,7 +225,8 @@ def _block_problem(block: Multihash, number: int | None, reason: str, message: s
 
 def _check_data(findings: _Findings, *, logical: bool, threads: int) -> None:
     newest_first = list(reversed(findings.data))
-    total = sum(1 for entry in newest_first for _ in named_objects(entry.event))
+    named = [each for entry in newest_first for each in named_objects(entry.event)]
+    expect(sum(each.size for each in named))
     kind: DatasetKind | None = None if findings.seed is None else findings.seed.dataset_kind
     checks = Checks(source=findings.source, kind=kind, logical=logical)
     for looked in check_blocks(checks, newest_first, threads=threads):
@@ -234,4 +236,4 @@ def _check_data(findings: _Findings, *, logical: bool, threads: int) -> None:
         findings.add(*looked.problems)
         findings.notes += looked.notes
         findings.checked.append(looked.checked)
-        findings.step("objects", findings.objects, total)
+        findings.step("objects", findings.objects, len(named))

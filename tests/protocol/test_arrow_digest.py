@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from lanes import lay_open
 
 from protocol.arrow_columns import Columns
 from protocol.arrow_digest import (
@@ -24,6 +25,7 @@ from protocol.arrow_digest import (
     logical_hash_of,
 )
 from protocol.arrow_values import stream, validity
+from protocol.sha3 import side_by_side
 from storage.hashing import threaded
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[
@@ -54,6 +56,20 @@ def test_batches_have_the_hash_the_reference_gives_them(vector: dict) -> None:
 def test_a_data_file_has_the_hash_of_its_rows(vector: dict) -> None:
     file = pq.ParquetFile(io.BytesIO(base64.b64decode(vector["parquet"])))
     assert str(logical_hash_of(file)) == vector["hash"]
+
+
+def test_they_have_the_same_hashes_when_columns_are_mixed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lay_open(monkeypatch)
+    batches = [v for v in VECTORS if v["what"] == "logical"]
+    files = [v for v in VECTORS if v["what"] == "logical-parquet"]
+    found = [str(logical_hash(_open(v), _open(v).schema)) for v in batches]
+    found += [
+        str(logical_hash_of(pq.ParquetFile(io.BytesIO(base64.b64decode(v["parquet"])))))
+        for v in files
+    ]
+    assert found == [v["hash"] for v in batches + files]
 
 
 @pytest.mark.parametrize("vector", _named("logical-unsupported"))
@@ -161,7 +177,7 @@ def test_a_batch_with_other_columns_is_refused() -> None:
 def test_columns_may_be_hashed_by_any_runner() -> None:
     batch = pa.record_batch({"a": [1, None], "b": ["x", "y"], "c": [True, None]})
     backwards = logical_hash(
-        [batch], batch.schema, run=lambda jobs: [j() for j in list(jobs)[::-1]]
+        [batch], batch.schema, run=lambda streams: side_by_side(list(streams)[::-1])
     )
     assert backwards == logical_hash([batch], batch.schema)
 

@@ -12,6 +12,7 @@ import pytest
 from chain_maker import entry, infos, linked, parquet, slice_of, table
 from damaged import PLAIN, ROWS, DatasetMaker, DictSource
 from known import document
+from lanes import lay_open
 from msgspec.structs import replace
 
 from protocol.instant import Instant
@@ -26,6 +27,8 @@ from storage.objects.folder import FolderObjects
 from storage.stores import Stores
 from storage.values import ObjectKey, ObjectKind
 from storage.verify import bytes as verify_bytes
+from storage.verify import data as verify_data
+from storage.verify import run as verify_run
 from storage.verify.run import DatasetSource, FolderSource, Interval, VerifyReport, verify_chain
 
 ROOT = ["Seed", "SetDataSchema", "AddData", "AddData"]
@@ -99,7 +102,7 @@ def test_large_objects_are_read_in_small_pieces() -> None:
 def test_slices_too_large_to_hold_are_looked_at_where_they_lie_or_in_a_file(
     seekable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_bytes, "HELD_BYTES", 100)
+    monkeypatch.setattr(verify_data, "HELD_BYTES", 100)
     made = root(DictSource(seekable=seekable))
     assert verify_chain(made.source) == verify_chain(root().source)
     made.source.flip(ObjectKind.DATA, part_of(made.blocks[2]).physical_hash)
@@ -468,6 +471,33 @@ def test_many_blocks_are_looked_at_in_threads_and_reported_newest_first(threads:
         20,
     }
     assert report.records == 28 * ROWS
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("held", [True, False])
+def test_blocks_that_are_hashed_at_once_are_judged_as_one_by_one(
+    threads: int, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = many(15)
+    for number in (3, 7, 8):
+        made.source.flip(ObjectKind.DATA, part_of(made.blocks[number]).physical_hash)
+    another = part_of(made.blocks[4]).logical_hash
+    made.add(
+        AddData(new_data=replace(made.slice(), logical_hash=another), prev_offset=15 * ROWS - 1)
+    )
+    one_by_one = verify_chain(made.source, threads=1)
+    lay_open(monkeypatch)
+    if not held:
+        monkeypatch.setattr(verify_data, "HELD_BYTES", 100)
+    assert verify_chain(made.source, threads=threads) == one_by_one
+    assert len(one_by_one.problems) == 4
+
+
+def test_what_is_to_be_hashed_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, expected = root(), list[int]()
+    monkeypatch.setattr(verify_run, "expect", expected.append)
+    size = verify_chain(made.source).size
+    assert expected == [size]
 
 
 def test_a_line_of_the_report_says_what_the_block_holds() -> None:

@@ -1,0 +1,178 @@
+"""Keccak-f[1600] written down for LLVM: the steps of its definition, each over vectors of words.
+
+One lane of a vector belongs to one hash. Rows are made one after the other, as χ needs them, so
+that few vectors are in hand at a time: processors have registers for 16 or 32.
+
+Source: FIPS 202, sections 3.2 (θ, ρ, π, χ, ι) and 4 (sponge); rate of 6.1 (SHA3-256).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from .keccak import BLOCK_BYTES, WORDS
+
+NAME = "absorb"
+ROUNDS = 24
+_ROUNDS_A_TURN = 2
+"""Rounds written down behind each other: words need not come back to where they were."""
+_ROTATIONS = [
+    *(0, 1, 62, 28, 27),
+    *(36, 44, 6, 55, 20),
+    *(3, 10, 43, 25, 39),
+    *(41, 45, 15, 21, 8),
+    *(18, 2, 61, 56, 14),
+]
+"""By how many bits ρ turns each word, at x + 5y."""
+_BLOCK_WORDS = BLOCK_BYTES // 8
+_WORD = ir.IntType(64)
+_ADDRESS = _WORD.as_pointer()
+
+Build = Any
+"""Writes instructions at the end of a piece of code (`ir.IRBuilder`)."""
+
+
+def module(lanes: int) -> Any:
+    """A module with `absorb(states, streams, blocks)`: addresses of as many states and streams as
+    there are lanes, and how many blocks of each are taken in."""
+    return _Code(lanes).module
+
+
+def round_constants() -> list[int]:
+    """What ι adds in each round, by the shift register of its definition."""
+    found, register = [], 1
+    for _ in range(ROUNDS):
+        constant = 0
+        for bit in range(7):
+            constant |= (register & 1) << ((1 << bit) - 1)
+            register = register << 1 ^ (0x171 if register & 0x80 else 0)
+        found.append(constant)
+    return found
+
+
+def _number(value: int) -> Any:
+    return ir.Constant(_WORD, value)
+
+
+class _Code:
+    """A module on its way."""
+
+    def __init__(self, lanes: int) -> None:
+        self.module = ir.Module()
+        self._lanes = lanes
+        self._vector = ir.VectorType(_WORD, lanes)
+        self._turn = ir.Function(
+            self.module,
+            ir.FunctionType(self._vector, [self._vector] * 3),
+            f"llvm.fshl.v{lanes}i64",
+        )
+        self._constants = ir.GlobalVariable(
+            self.module, ir.ArrayType(_WORD, ROUNDS), "round_constants"
+        )
+        self._constants.initializer = ir.Constant(self._constants.value_type, round_constants())
+        self._constants.global_constant = True
+        self._absorb()
+
+    def _absorb(self) -> None:
+        """Load the states, take in block after block, and put the states back."""
+        kind = ir.FunctionType(ir.VoidType(), [_ADDRESS.as_pointer(), _ADDRESS.as_pointer(), _WORD])
+        function = ir.Function(self.module, kind, NAME)
+        states, streams, blocks = function.args
+        entry, block, rounds, behind, keep, end = (
+            function.append_basic_block(name)
+            for name in ("entry", "block", "rounds", "behind", "keep", "end")
+        )
+
+        build = ir.IRBuilder(entry)
+        state_of, stream_of = self._addresses(build, states), self._addresses(build, streams)
+        begun = [self._gathered(build, state_of, _number(place)) for place in range(WORDS)]
+        size = build.mul(blocks, _number(_BLOCK_WORDS))
+        build.cbranch(build.icmp_signed(">", blocks, _number(0)), block, end)
+
+        build.position_at_end(block)
+        at, words = build.phi(_WORD), self._phis(build)
+        taken = list(words)
+        for place in range(_BLOCK_WORDS):
+            content = self._gathered(build, stream_of, build.add(at, _number(place)))
+            taken[place] = build.xor(taken[place], content)
+        build.branch(rounds)
+
+        build.position_at_end(rounds)
+        done, mixed = build.phi(_WORD), self._phis(build)
+        result = mixed
+        for ahead in range(_ROUNDS_A_TURN):
+            result = self._round(build, result, build.add(done, _number(ahead)))
+        more = build.add(done, _number(_ROUNDS_A_TURN))
+        build.cbranch(build.icmp_unsigned("<", more, _number(ROUNDS)), rounds, behind)
+
+        build.position_at_end(behind)
+        further = build.add(at, _number(_BLOCK_WORDS))
+        build.cbranch(build.icmp_unsigned("<", further, size), block, keep)
+
+        build.position_at_end(keep)
+        for place, value in enumerate(result):
+            self._scatter(build, value, state_of, _number(place))
+        build.branch(end)
+        build.position_at_end(end)
+        build.ret_void()
+
+        _join([at, *words], entry, [_number(0), *begun], behind, [further, *result])
+        _join([done, *mixed], block, [_number(0), *taken], rounds, [more, *result])
+
+    def _round(self, build: Build, words: list[Any], number: Any) -> list[Any]:
+        columns = words[:5]
+        for place in range(5, WORDS):
+            columns[place % 5] = build.xor(columns[place % 5], words[place])
+        theta = [
+            build.xor(columns[(x + 4) % 5], self._turned(build, columns[(x + 1) % 5], 1))
+            for x in range(5)
+        ]
+        ones = self._everywhere(2**64 - 1)
+        result: list[Any] = []
+        for y in range(5):
+            row = []
+            for x in range(5):
+                source = (x + 3 * y) % 5 + 5 * x  # from where π takes it
+                mixed = build.xor(words[source], theta[source % 5])
+                row.append(self._turned(build, mixed, _ROTATIONS[source]))
+            for x in range(5):
+                others = build.and_(build.xor(row[(x + 1) % 5], ones), row[(x + 2) % 5])
+                result.append(build.xor(row[x], others))
+        constant = build.gep(self._constants, [_number(0), number])
+        iota = self._gathered(build, [constant] * self._lanes, _number(0))
+        return [build.xor(result[0], iota), *result[1:]]
+
+    def _turned(self, build: Build, value: Any, bits: int) -> Any:
+        return build.call(self._turn, [value, value, self._everywhere(bits)]) if bits else value
+
+    def _everywhere(self, value: int) -> Any:
+        return ir.Constant(self._vector, [value] * self._lanes)
+
+    def _phis(self, build: Build) -> list[Any]:
+        return [build.phi(self._vector) for _ in range(WORDS)]
+
+    def _addresses(self, build: Build, table: Any) -> list[Any]:
+        return [build.load(build.gep(table, [_number(lane)])) for lane in range(self._lanes)]
+
+    def _gathered(self, build: Build, addresses: Sequence[Any], at: Any) -> Any:
+        """The word at that place of each lane."""
+        value = ir.Constant(self._vector, ir.Undefined)
+        for lane, start in enumerate(addresses):
+            found = build.load(build.gep(start, [at]), align=1)
+            value = build.insert_element(value, found, _number(lane))
+        return value
+
+    def _scatter(self, build: Build, value: Any, addresses: Sequence[Any], at: Any) -> None:
+        for lane, start in enumerate(addresses):
+            found = build.extract_element(value, _number(lane))
+            build.store(found, build.gep(start, [at]), align=1)
+
+
+def _join(phis: list[Any], first: Any, begun: list[Any], again: Any, later: list[Any]) -> None:
+    """What values are when a piece of code is come to for the first time, and later."""
+    for phi, value, next_value in zip(phis, begun, later, strict=True):
+        phi.add_incoming(value, first)
+        phi.add_incoming(next_value, again)

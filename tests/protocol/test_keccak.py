@@ -1,0 +1,86 @@
+"""Code that mixes several hashes at once hashes as `hashlib` does, or is not used."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from types import SimpleNamespace
+
+import pytest
+from lanes import kernel
+
+from protocol import keccak, keccak_code
+from protocol.keccak import WORDS, Kernel, compiled, is_right, lanes_of, padded
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
+def test_code_for_any_number_of_lanes_hashes_as_hashlib_does(lanes: int) -> None:
+    made = kernel(lanes)
+    assert (made.lanes, is_right(made)) == (lanes, True)
+
+
+def test_states_stay_as_they_are_where_no_block_is_taken_in() -> None:
+    state = (ctypes.c_uint64 * WORDS)(*range(WORDS))
+    addresses = (ctypes.c_void_p * 1)(ctypes.addressof(state))
+    kernel(1).absorb(addresses, addresses, 0)
+    assert list(state) == list(range(WORDS))
+
+
+def test_constants_of_the_rounds_are_those_of_the_standard() -> None:
+    constants = keccak_code.round_constants()
+    assert constants[:3] == [1, 0x8082, 0x800000000000808A]
+    assert (constants[-1], len(constants)) == (0x8000000080008008, 24)
+
+
+@pytest.mark.parametrize(("rest", "end"), [(0, b"\x06"), (134, b"\x06\x80"), (135, b"\x86")])
+def test_an_end_is_filled_up_to_a_whole_block(rest: int, end: bytes) -> None:
+    message = padded(bytes(rest))
+    assert (len(message), message[rest : rest + len(end)]) == (136, end)
+    assert message[-1] & 0x80
+
+
+@pytest.mark.parametrize(
+    ("features", "lanes"),
+    [
+        ({"avx512f": True, "avx2": True}, 8),
+        ({"avx512f": False, "avx2": True}, 4),
+        ({"neon": True, "sha3": True}, 2),
+        ({"sse2": True}, 1),
+        ({}, 1),
+    ],
+)
+def test_lanes_are_as_many_words_as_the_processor_handles_at_once(
+    features: dict[str, bool], lanes: int
+) -> None:
+    assert lanes_of(features) == lanes
+
+
+def test_without_llvm_there_is_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    assert compiled() == (None, None)
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("no target"), OSError("not executable")])
+def test_where_no_code_can_be_made_there_is_none(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(lanes: int) -> Kernel:
+        raise failure
+
+    monkeypatch.setattr(keccak, "lanes_of", lambda features: 4)
+    monkeypatch.setattr(keccak, "kernel", refused)
+    assert compiled() == (None, None)
+
+
+def test_code_that_hashes_wrongly_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kernel(4)
+
+    def one_block_less(states: object, streams: object, blocks: int) -> None:
+        right.absorb(states, streams, blocks - 1)
+
+    wrong = SimpleNamespace(lanes=4, absorb=one_block_less)
+    monkeypatch.setattr(keccak, "lanes_of", lambda features: 4)
+    monkeypatch.setattr(keccak, "kernel", {1: kernel(1), 4: wrong}.__getitem__)
+    assert compiled() == (None, None)
+    monkeypatch.setattr(keccak, "kernel", kernel)
+    assert compiled() == (kernel(1), right)

@@ -1,0 +1,21 @@
+"""States that go side by side, for a test: code is made once a run, whatever the processor has."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+
+from protocol import keccak, sha3
+
+LANES = 4
+
+kernel = lru_cache(keccak.kernel)
+
+
+def lay_open(monkeypatch: pytest.MonkeyPatch, lanes: int = LANES) -> None:
+    """Have states mixed by made code from their first block on."""
+    made = sha3._Made()
+    made.is_asked, made.alone, made.together = True, kernel(1), kernel(lanes)
+    monkeypatch.setattr(sha3, "_made", made)
+    monkeypatch.setattr(sha3, "HELD_BYTES", keccak.BLOCK_BYTES)
