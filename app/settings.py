@@ -32,6 +32,7 @@ FOREIGN = frozenset(
         "WARM_UP",
         "SCRATCH",
         "LEASE_S",
+        "JOB_ATTEMPTS",
         "POLL_MS",
         "MAX_COLUMNS",
         "MAX_CELL_BYTES",

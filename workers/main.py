@@ -1,7 +1,8 @@
 """The worker's loop: claim, run, finish, again; and how it starts and ends.
 
 Whatever a job does wrong is an outcome of the job; the worker goes on. It ends when it is
-asked to, when its parent is gone, or when its Spark is, after the job at hand.
+asked to, or when its parent is gone, after the job at hand. When its Spark is gone, the job rests,
+and others are run with another Spark; a job that ends it again and again is given up.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
@@ -32,7 +33,7 @@ from storage.trouble import Unavailable
 from storage.values import DatasetEntry, Failed, Job, JobEnd, JobId, JobOutcome, Succeeded
 
 from .compact.run import run_compaction
-from .engine import exchange
+from .engine import exchange, jvm
 from .ingest.bench import Bench
 from .ingest.group import Batch, IngestGroup
 from .ingest.poll import run_poll
@@ -53,10 +54,12 @@ DATASETS_AT_ONCE = 16
 """Datasets whose small posts are taken together. The service answers those while the worker is
 at others that wait; were all of them taken at once, each would wait for the other's part."""
 MAX_ATTEMPTS = 5
-"""A job that took down so many workers, or as often met a part of the node that was away, is
-given up."""
+"""Unless a setting says so: a job that took down so many workers, or as often met a part of the
+node that was away, is given up."""
 FIRST_PAUSE_S, PAUSE_GROWTH = 2.0, 4
-"""How long a job rests whose database or object store was away, and how much longer each time."""
+"""How long a job rests whose database, object store or Spark was away, and how much longer each
+time: others are run meanwhile."""
+MEMORY_SETTING = "ODF_NODE_SPARK_DRIVER_MEMORY"
 PARENT_CHECK_S = 1.0
 INTERNAL = "Internal"
 INTERNAL_MESSAGE = "the job failed for a reason inside of the node; its log says more"
@@ -67,7 +70,7 @@ class MalformedJob(BadInput):
 
 
 class JobAbandoned(NodeError):
-    """The job ended its worker too often."""
+    """The job ended its worker, or its Spark, too often."""
 
 
 class Interrupted(Exception):
@@ -75,7 +78,16 @@ class Interrupted(Exception):
 
 
 class EngineGone(Exception):
-    """Spark is not there any more; the process has to be started anew."""
+    """Spark is not there any more; why, for people."""
+
+
+def abandoned(tries: int, ended: str) -> JobAbandoned:
+    return JobAbandoned(
+        f"the job was given up after {tries} tries, each of which ended {ended}: most often it "
+        f"needs more memory than it may take ({MEMORY_SETTING})",
+        attempts=tries,
+        setting=MEMORY_SETTING,
+    )
 
 
 def _nothing(job: Job, outcome: JobOutcome, seconds: float) -> None:
@@ -91,6 +103,9 @@ class Worker:
     name: str
     lease: timedelta
     longest_pause_s: float
+    attempts: int = MAX_ATTEMPTS
+    renew_spark: Callable[[], None] | None = None
+    """Starts another Spark for one that is gone; None: that is for whoever starts this process."""
     on_end: Callable[[Job, JobOutcome, float], None] = _nothing
     """Told of every job that ended, and how long it took in seconds."""
     stop: threading.Event = field(default_factory=threading.Event)
@@ -124,11 +139,14 @@ class Worker:
     def run_several(self, groups: Sequence[Sequence[Job]]) -> None:
         """Run small claimed jobs of several datasets together, what cannot be one by one."""
         every = [job for group in groups for job in group]
-        with held(self.stores.jobs, every, self.name, lease=self.lease) as meters:
-            ended = self._run_together(groups, meters)
-            for group in groups:
-                if left := [job for job in group if job.id not in ended]:
-                    self.run(left)
+        try:
+            with held(self.stores.jobs, every, self.name, lease=self.lease) as meters:
+                ended = self._run_together(groups, meters)
+                for group in groups:
+                    if left := [job for job in group if job.id not in ended]:
+                        self.run(left)
+        except EngineGone as gone:
+            self._go_on_without(every, gone)
 
     def _run_together(
         self, groups: Sequence[Sequence[Job]], meters: Mapping[str, Meter]
@@ -176,6 +194,28 @@ class Worker:
             self._run_held(group)
         except (Interrupted, Unavailable) as trouble:
             self._put_off(group, trouble)
+        except EngineGone as gone:
+            self._go_on_without(group, gone)
+
+    def _go_on_without(self, group: Sequence[Job], gone: EngineGone) -> None:
+        """Have the jobs rest, or give up those that were begun often enough; leave Spark.
+
+        Raises `EngineGone` if there can be no other in this process.
+        """
+        LOGGER.error(line("Spark is gone", reason=gone))
+        for job in group:
+            if job.attempt >= self.attempts:
+                outcome = self._failure(job, abandoned(job.attempt, f"Spark ({gone})"))
+                with suppress(LeaseLost, Unavailable):
+                    self.stores.jobs.finish(job.id, self.name, outcome)
+                    self._log(job, outcome, 0.0)
+        self._put_off([job for job in group if job.attempt < self.attempts], gone)
+        if self.renew_spark is None:
+            raise gone
+        try:
+            self.renew_spark()
+        except ConnectionError as error:
+            raise EngineGone(str(error)) from error
 
     def _run_held(self, group: Sequence[Job]) -> None:
         began = time.monotonic()
@@ -194,8 +234,8 @@ class Worker:
 
         Those whose end was written before their worker could hear of it stay as they are.
         """
-        pause = FIRST_PAUSE_S * PAUSE_GROWTH ** (group[0].attempt - 1)
         for job in group:
+            pause = FIRST_PAUSE_S * PAUSE_GROWTH ** (job.attempt - 1)
             facts = {"job": job.id, "attempt": job.attempt, "seconds": pause}
             LOGGER.warning(line("job put off", **facts, message=str(trouble)))
             with suppress(LeaseLost, Unavailable):  # the lease we have ends by itself
@@ -258,17 +298,19 @@ class Worker:
             LOGGER.warning(line("outcome of a job that was lost", job=end.job))
 
     def _check_attempts(self, job: Job) -> None:
-        if job.attempt > MAX_ATTEMPTS:
-            raise JobAbandoned(f"the job was given up after {job.attempt - 1} attempts")
+        if job.attempt > self.attempts:
+            raise abandoned(job.attempt - 1, "its worker")
 
     def _failure(self, job: Job, error: Exception) -> Failed:
         """What a job is told about an error. Raises `EngineGone`, `Interrupted`."""
-        if isinstance(error, Unavailable) and job.attempt < MAX_ATTEMPTS:
+        if isinstance(error, Unavailable) and job.attempt < self.attempts:
             raise Interrupted(error.message) from error
         if isinstance(error, NodeError):
             return Failed(type(error).__name__, error.message, dict(error.facts))
+        if isinstance(error, Py4JError | OSError) and (reason := jvm.how_it_ended()) is not None:
+            raise EngineGone(reason) from error
         if isinstance(error, Py4JNetworkError | ConnectionError):
-            raise EngineGone("Spark does not answer any more") from error
+            raise EngineGone(f"it does not answer: {error}") from error
         LOGGER.error(
             line("job failed inside", job=job.id, dataset=job.spec.dataset), exc_info=error
         )

@@ -60,6 +60,13 @@ class WorkerSettings(BaseSettings):
         None, description="Where jobs keep temporary files; default: the system's temporary folder."
     )
     lease_s: float = Field(30.0, gt=0, description="How long a claimed job is ours without a sign.")
+    job_attempts: int = Field(
+        5,
+        gt=0,
+        description="How often a job is begun that ends its worker or its Spark each time, or "
+        "meets a database or an object store that is away; then it is given up, and a derivative "
+        "paused.",
+    )
     poll_ms: int = Field(
         1000,
         gt=0,

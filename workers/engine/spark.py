@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from . import class_archive
+from . import class_archive, jvm
 from .exchange import SETTING
 from .java import java_home
 
@@ -120,7 +120,7 @@ class SparkOptions:
 
 
 class Spark(Protocol):
-    """What work needs of the Spark of its process; a `SparkSession` is one."""
+    """What engines need of the Spark of their process; a `SparkSession` is one."""
 
     @property
     def sparkContext(self) -> Any: ...  # noqa: N802
@@ -162,6 +162,14 @@ class SparkWhenNeeded:
     def stop(self) -> None:
         if self._session is not None:
             self._session.stop()
+
+    def renew(self) -> None:
+        """Leave a Spark that is gone, or of no use any more, and start another at once: health
+        checks look for it. Raises `ConnectionError`."""
+        with self._starting:
+            self._session = None
+            jvm.leave()
+        self.start()
 
 
 def java() -> Path:
@@ -206,7 +214,7 @@ def _prepare_environment(options: SparkOptions, scratch: Path) -> None:
     logging_file = scratch / "log4j2.properties"
     logging_file.write_text(QUIET.strip() + LAYOUTS[options.log_format])
     flags = [f"-Dlog4j2.configurationFile=file:{logging_file}", f"-Djava.io.tmpdir={scratch}"]
-    flags += SAME_EVERYWHERE_FLAGS
+    flags += [*SAME_EVERYWHERE_FLAGS, jvm.EXIT_WITHOUT_MEMORY]
     if options.is_local:
         flags += LOCAL_JVM_FLAGS
     if options.record_classes_in is None:

@@ -1,0 +1,180 @@
+"""A job that ends Spark rests, others are run with another Spark, and it is given up in the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from py4j.protocol import Py4JError
+
+import workers.main
+from protocol.metadata.events import AddPushSource
+from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from protocol.metadata.transforms import SqlQueryStep, TransformSql
+from storage.config import StoreSettings, memory_stores, open_stores
+from storage.contracts import transform_job
+from storage.contracts.transform_job import TransformPayload
+from storage.values import Failed, JobStatus, Succeeded
+from tests.workers.datasets import bench_without_engine, created, ndjson, submit
+from workers.engine import jvm
+from workers.main import EngineGone, Worker
+
+
+class Child:
+    """A process of Spark that ended with a code, or not at all."""
+
+    def __init__(self, code: int | None) -> None:
+        self.code = code
+
+    def wait(self, patience_s: float) -> int:
+        if self.code is None:
+            raise subprocess.TimeoutExpired("java", patience_s)
+        return self.code
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (3, "it ran out of memory"),
+        (52, "it ran out of memory"),
+        (-9, "it was killed, as systems do that run out of memory"),
+        (134, "it ended with code 134"),
+        (None, None),
+    ],
+)
+def test_how_spark_ended_is_told(
+    code: int | None, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = SimpleNamespace(proc=Child(code))
+    monkeypatch.setattr(jvm, "SparkContext", SimpleNamespace(_gateway=gateway))
+    assert jvm.how_it_ended(0) == told
+
+
+def test_no_spark_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jvm, "SparkContext", SimpleNamespace(_gateway=None))
+    assert jvm.how_it_ended() is None
+
+
+@pytest.fixture
+def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A worker whose first dataset has a query that ends Spark, and its stores and jobs."""
+    monkeypatch.setattr(workers.main, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(workers.main, "PAUSE_GROWTH", 1)
+    monkeypatch.setattr(jvm, "how_it_ended", lambda: "it ran out of memory")
+    stores = memory_stores()
+    large, small = (created(stores, number=number) for number in (1, 2))
+    ran: list[str] = []
+
+    def transform(_: Worker, job: Any) -> dict[str, Any]:
+        ran.append("large" if job.spec.dataset == large.id else "small")
+        if job.spec.dataset == large.id:
+            raise Py4JError("py4j.reflection does not exist in the JVM")
+        return {}
+
+    monkeypatch.setattr(workers.main, "HANDLERS", {transform_job.KIND: transform})
+    jobs = [
+        stores.jobs.submit(transform_job.job_of(made.id, TransformPayload()))
+        for made in (large, small)
+    ]
+    worker = Worker(
+        stores=stores,
+        bench=bench_without_engine(stores, tmp_path),
+        name="here",
+        lease=timedelta(seconds=30),
+        longest_pause_s=0.01,
+        attempts=2,
+        renew_spark=mock.Mock(),
+    )
+    return SimpleNamespace(worker=worker, stores=stores, ran=ran, large=jobs[0], small=jobs[1])
+
+
+def test_a_job_that_ends_spark_lets_others_go_first_and_is_given_up_with_a_reason(
+    hungry: Any,
+) -> None:
+    hungry.worker.work(once=True)
+    deadline = time.monotonic() + 30
+    while hungry.stores.jobs.get(hungry.large).outcome is None:
+        assert time.monotonic() < deadline
+        hungry.worker.work(once=True)
+    assert hungry.ran[0] == "large"
+    assert sorted(hungry.ran) == ["large", "large", "small"]
+    assert isinstance(hungry.stores.jobs.get(hungry.small).outcome, Succeeded)
+    given_up = hungry.stores.jobs.get(hungry.large).outcome
+    assert isinstance(given_up, Failed)
+    assert given_up.error == "JobAbandoned"
+    assert "after 2 tries, each of which ended Spark (it ran out of memory)" in given_up.message
+    assert given_up.facts == {"attempts": 2, "setting": "ODF_NODE_SPARK_DRIVER_MEMORY"}
+    assert hungry.worker.renew_spark.call_count == 2
+
+
+def test_where_there_can_be_no_other_spark_the_worker_ends_and_the_job_rests(hungry: Any) -> None:
+    with pytest.raises(EngineGone, match="out of memory"):
+        replace(hungry.worker, renew_spark=None).work(once=True)
+    resting = hungry.stores.jobs.get(hungry.large)
+    assert (resting.status, resting.outcome, resting.attempt) == (JobStatus.RUNNING, None, 1)
+
+
+def test_a_job_whose_workers_were_killed_is_given_up_with_a_reason(hungry: Any) -> None:
+    for _ in range(2):
+        taken = hungry.stores.jobs.claim(
+            "killed", [transform_job.KIND], lease=timedelta(microseconds=1)
+        )
+        assert taken is not None and taken.id == hungry.large
+        time.sleep(0.001)
+    hungry.worker.work(once=True)
+    given_up = hungry.stores.jobs.get(hungry.large).outcome
+    assert isinstance(given_up, Failed)
+    assert "after 2 tries, each of which ended its worker" in given_up.message
+    assert given_up.facts["setting"] == "ODF_NODE_SPARK_DRIVER_MEMORY"
+    assert hungry.ran == ["small"]
+
+
+@pytest.mark.spark
+@pytest.mark.skipif("ODF_TORTURE" not in os.environ, reason="starts Java twice; `make torture`")
+def test_a_query_beyond_the_heap_ends_its_job_and_the_next_one_has_another_spark(
+    tmp_path: Path,
+) -> None:
+    stores = open_stores(StoreSettings(data=tmp_path / "data"))
+    beyond = "select n, size(sequence(1, n * 200000000)) as m from input"
+    jobs = [
+        submit(
+            stores, created(stores, number=number, source=preprocessed(query)), ndjson([{"n": 1}])
+        )
+        for number, query in enumerate([beyond, "select n, n + 1 as m from input"])
+    ]
+    environment = {
+        "ODF_NODE_JOB_ATTEMPTS": "1",
+        "ODF_NODE_SPARK_DRIVER_MEMORY": "480m",
+        "ODF_NODE_SCRATCH": str(tmp_path / "scratch"),
+    }
+    subprocess.run(
+        [sys.executable, "-m", "workers.cli", "--data", str(tmp_path / "data"), "--once"],
+        env={**os.environ, **environment},
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    failed, done = (stores.jobs.get(job).outcome for job in jobs)
+    assert isinstance(failed, Failed), failed
+    assert failed.error == "JobAbandoned"
+    assert "after 1 tries, each of which ended Spark (it ran out of memory)" in failed.message
+    assert isinstance(done, Succeeded), done
+    stores.close()
+
+
+def preprocessed(query: str) -> AddPushSource:
+    return AddPushSource(
+        source_name="default",
+        read=ReadStepNdJson(),
+        preprocess=TransformSql(engine="spark", queries=(SqlQueryStep(query=query),)),
+        merge=MergeStrategyAppend(),
+    )
