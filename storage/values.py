@@ -141,6 +141,14 @@ class RequestKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Submitted:
+    """The job of a request, and whether it is that of an earlier one."""
+
+    job: JobId
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Succeeded:
     """Result of a finished job, JSON."""
 

@@ -113,15 +113,23 @@ def post(
         small = b"".join(body.chunks()) if body.size <= INLINE_BYTES else None
         spec = spec_of(entry, account, resolved, body.hash, small)
         if small is not None:
-            return Posted(node.stores.jobs.submit(spec, request=key))
+            return _submitted(node, spec, key)
         upload = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash)
         node.uploads.need(upload)
         try:
             node.stores.objects.put(upload, body.chunks())
-            return Posted(node.stores.jobs.submit(spec, request=key), upload)
+            return replace(_submitted(node, spec, key), upload=upload)
         except BaseException:
             node.uploads.done_with(upload)
             raise
+
+
+def _submitted(node: Node, spec: JobSpec, key: RequestKey | None) -> Posted:
+    """A new job; or that of the same request, which came at the same time and was first."""
+    if key is None:
+        return Posted(node.stores.jobs.submit(spec))
+    submitted = node.stores.jobs.submit_request(spec, key)
+    return Posted(submitted.job, repeated=submitted.repeated)
 
 
 def spec_of(

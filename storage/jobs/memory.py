@@ -25,6 +25,7 @@ from ..values import (
     JobSpec,
     JobStatus,
     RequestKey,
+    Submitted,
     Succeeded,
 )
 
@@ -52,18 +53,24 @@ class MemoryJobQueue:
         self._clock = clock
         self._bell = bell or MemoryBell()
 
-    def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId:
+    def submit(self, spec: JobSpec) -> JobId:
         with self._lock:
-            known = self._known(spec, request)
+            known = self._waiting_like(spec)
             if known is not None:
                 return known
             self._count += 1
             new = job_id(self._count, secrets.token_hex(8))
             self._jobs[new] = Job(new, spec, JobStatus.WAITING, self._clock(), attempt=0)
-            if request is not None:
-                self._requests[_name(request)] = (request, new)
         self._bell.ring(Topic.WORK)
         return new
+
+    def submit_request(self, spec: JobSpec, request: RequestKey) -> Submitted:
+        with self._lock:
+            if (job := self.repeated(request)) is not None:
+                return Submitted(job, repeated=True)
+            new = self.submit(spec)
+            self._requests[_name(request)] = (request, new)
+            return Submitted(new, repeated=False)
 
     def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
         return [self.submit(spec) for spec in specs]
@@ -77,10 +84,8 @@ class MemoryJobQueue:
                 raise RequestKeyReused(request.key)
             return job if self._jobs[job].status in (*_OPEN, JobStatus.SUCCEEDED) else None
 
-    def _known(self, spec: JobSpec, request: RequestKey | None) -> JobId | None:
-        """The job this one would be a repeat of."""
-        if request is not None and (job := self.repeated(request)) is not None:
-            return job
+    def _waiting_like(self, spec: JobSpec) -> JobId | None:
+        """The job that waits under the same `dedup_key`."""
         for waiting in self._where(lambda job: job.status is JobStatus.WAITING):
             if spec.dedup_key is not None and waiting.spec.dedup_key == spec.dedup_key:
                 return waiting.id

@@ -29,6 +29,7 @@ from ..values import (
     JobSpec,
     JobStatus,
     RequestKey,
+    Submitted,
 )
 from .memory import after_lease
 from .sql_claim import claim_rows
@@ -52,8 +53,11 @@ class SqlJobQueue:
         self._bell = bell or MemoryBell()
         self._submitter = Submitter(engine, clock, self._bell)
 
-    def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId:
-        return self._submitter.submit(spec, request)
+    def submit(self, spec: JobSpec) -> JobId:
+        return self._submitter.submit(spec)
+
+    def submit_request(self, spec: JobSpec, request: RequestKey) -> Submitted:
+        return self._submitter.submit_request(spec, request)
 
     def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
         return self._submitter.submit_all(specs)

@@ -19,7 +19,7 @@ from ..errors import DatasetNotFound, RequestKeyReused
 from ..sql.engine import insert_new, writing
 from ..sql.publishing import request_keys
 from ..sql.tables import jobs
-from ..values import JobId, JobSpec, JobStatus, RequestKey
+from ..values import JobId, JobSpec, JobStatus, RequestKey, Submitted
 from .memory import job_id
 from .sql_rows import kept_key, row_of
 
@@ -31,8 +31,10 @@ _DEAD = (JobStatus.FAILED.value, JobStatus.CANCELLED.value)
 @dataclass(slots=True, eq=False)
 class _Waiting:
     spec: JobSpec
-    request: RequestKey | None
+    request: RequestKey | None = None
     answer: JobId | BaseException | None = None
+    repeated: bool = False
+    """The request had that job before."""
 
 
 class Submitter:
@@ -45,13 +47,19 @@ class Submitter:
         """What came in one call goes into one transaction."""
         self._guard = threading.Lock()
 
-    def submit(self, spec: JobSpec, request: RequestKey | None) -> JobId:
-        """Raises `RequestKeyReused`, and what the database raises."""
-        return self._written([_Waiting(spec, request)])[0]
+    def submit(self, spec: JobSpec) -> JobId:
+        """Raises what the database raises."""
+        return self._written([_Waiting(spec)])[0]
+
+    def submit_request(self, spec: JobSpec, request: RequestKey) -> Submitted:
+        """Raises `RequestKeyReused`, `DatasetNotFound`, and what the database raises."""
+        asked = _Waiting(spec, request)
+        (job,) = self._written([asked])
+        return Submitted(job, asked.repeated)
 
     def submit_all(self, specs: Sequence[JobSpec]) -> list[JobId]:
         """As `submit` of each, in one transaction."""
-        return self._written([_Waiting(spec, None) for spec in specs]) if specs else []
+        return self._written([_Waiting(spec) for spec in specs]) if specs else []
 
     def _written(self, mine: Sequence[_Waiting]) -> list[JobId]:
         with self._guard:
@@ -99,9 +107,11 @@ class Submitter:
         if each.request is None:
             return submit_plain(db, each.spec, now)
         try:
-            return _request_job(db, each.spec, each.request, now)
+            found = _request_job(db, each.spec, each.request, now)
         except (RequestKeyReused, DatasetNotFound) as refused:  # this one; it has written nothing
             return refused
+        each.repeated = found.repeated
+        return found.job
 
 
 def submit_plain(db: sa.Connection, spec: JobSpec, now: Instant) -> JobId:
@@ -119,7 +129,7 @@ def submit_plain(db: sa.Connection, spec: JobSpec, now: Instant) -> JobId:
             return job_id(found.number, found.tag)
 
 
-def _request_job(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant) -> JobId:
+def _request_job(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant) -> Submitted:
     """As below, apart from the rest of the batch. Raises `DatasetNotFound` as well."""
     try:
         with db.begin_nested():
@@ -128,7 +138,9 @@ def _request_job(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Ins
         raise DatasetNotFound(request.dataset) from None
 
 
-def _submit_request(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant) -> JobId:
+def _submit_request(
+    db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant
+) -> Submitted:
     """The job of the request's first time, unless that failed; else a new one."""
     here = _is(request)
     values = {"fingerprint": request.fingerprint, "expires_at": request.expires_at}
@@ -137,11 +149,11 @@ def _submit_request(db: sa.Connection, spec: JobSpec, request: RequestKey, now: 
     db.execute(new.on_conflict_do_nothing())
     db.execute(sa.select(request_keys.c.job).where(*here).with_for_update())
     if (before := repeated_job(db, request, now)) is not None:
-        return before
+        return Submitted(before, repeated=True)
     row = row_of(spec, now)
     number = db.execute(sa.insert(jobs).values(**row).returning(jobs.c.number)).scalar_one()
     db.execute(sa.update(request_keys).where(*here).values(**values, job=number))
-    return job_id(number, str(row["tag"]))
+    return Submitted(job_id(number, str(row["tag"])), repeated=False)
 
 
 def repeated_job(db: sa.Connection, request: RequestKey, now: Instant) -> JobId | None:

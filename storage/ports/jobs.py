@@ -9,26 +9,27 @@ from typing import Any, Protocol
 from protocol.identity import DatasetId
 from protocol.instant import Instant
 
-from ..values import Backlog, Job, JobId, JobOutcome, JobSpec, JobStatus, RequestKey
+from ..values import Backlog, Job, JobId, JobOutcome, JobSpec, JobStatus, RequestKey, Submitted
 
 
 class JobQueue(Protocol):
     """Work to do later, at least once, one at a time per lock.
 
-    `submit` with a `dedup_key` that still waits gives the same job; with a `request` it gives
-    the job the request had before, unless that failed, was cancelled, or the key has expired;
-    another fingerprint: `RequestKeyReused`. An expired lease makes a job claimable again; once
+    `submit` with a `dedup_key` that still waits gives the same job; `submit_request` gives the job
+    the request had before, unless that failed, was cancelled, or the key has expired; another
+    fingerprint: `RequestKeyReused`. An expired lease makes a job claimable again; once
     another worker claimed it, or it was cancelled or finished, the late worker's `extend` and
     `finish` raise `LeaseLost`. Jobs of one lock start in the order of their submission. Unknown
     job: `JobNotFound`. Whoever listens to the bell is woken by work and by ends.
     """
 
-    def submit(self, spec: JobSpec, *, request: RequestKey | None = None) -> JobId: ...
+    def submit(self, spec: JobSpec) -> JobId: ...
+    def submit_request(self, spec: JobSpec, request: RequestKey) -> Submitted: ...
     def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
-        """As `submit` of each, none of them under a key; all or nothing."""
+        """As `submit` of each, none of them a request; all or nothing."""
 
     def repeated(self, request: RequestKey) -> JobId | None:
-        """The job that `submit` would give for this request, if that were no new one."""
+        """The job that `submit_request` would give for this request, if that were no new one."""
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None: ...
     def claim_groups(

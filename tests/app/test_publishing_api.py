@@ -109,6 +109,19 @@ def test_repeats_at_the_same_time_wait_for_the_first(service):
             sender.join()
     assert {answer.content for answer in answers} == {b'{"n":1}'}
     assert len(seen) == 1
+    repeats = [answer for answer in answers if "idempotent-replayed" in answer.headers]
+    assert len(repeats) == len(answers) - 1
+
+
+def test_a_repeat_that_is_second_by_a_hair_is_told_to_be_one(service, client, monkeypatch):
+    """The first is submitted when the second has looked for one already."""
+    monkeypatch.setattr(service.node.stores.jobs, "repeated", lambda _: None)
+    with worker(service) as seen:
+        first, again = (post(client, key="by a hair") for _ in range(2))
+    assert first.content == again.content
+    assert "idempotent-replayed" not in first.headers
+    assert again.headers["idempotent-replayed"] == "true"
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize(

@@ -391,21 +391,21 @@ class RequestContract:
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
         assert queue.repeated(request(clock)) is None
-        first = queue.submit(spec(), request=request(clock))
-        assert queue.submit(spec(), request=request(clock)) == first
+        first = queue.submit_request(spec(), request(clock)).job
+        assert queue.submit_request(spec(), request(clock)).job == first
         assert queue.repeated(request(clock)) == first
         claim(queue)
-        assert queue.submit(spec(), request=request(clock)) == first
+        assert queue.submit_request(spec(), request(clock)).job == first
         queue.finish(first, "w1", DONE)
-        assert queue.submit(spec(), request=request(clock)) == first
-        assert queue.submit(spec(), request=request(clock, key="other")) != first
+        assert queue.submit_request(spec(), request(clock)).job == first
+        assert queue.submit_request(spec(), request(clock, key="other")).job != first
 
     def test_another_request_under_the_same_key_is_refused(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
-        queue.submit(spec(), request=request(clock))
+        queue.submit_request(spec(), request(clock))
         with pytest.raises(RequestKeyReused):
-            queue.submit(spec(), request=request(clock, b"other rows"))
+            queue.submit_request(spec(), request(clock, b"other rows"))
         with pytest.raises(RequestKeyReused):
             queue.repeated(request(clock, b"other rows"))
         assert len(queue.page()) == 1
@@ -413,24 +413,24 @@ class RequestContract:
     def test_a_request_that_failed_or_was_cancelled_is_tried_again(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
-        first = queue.submit(spec(), request=request(clock))
+        first = queue.submit_request(spec(), request(clock)).job
         claim(queue)
         queue.finish(first, "w1", Failed("BadRow", "line 3"))
         assert queue.repeated(request(clock)) is None
-        second = queue.submit(spec(), request=request(clock))
+        second = queue.submit_request(spec(), request(clock)).job
         assert second != first
         queue.cancel(second)
-        assert queue.submit(spec(), request=request(clock)) not in (first, second)
+        assert queue.submit_request(spec(), request(clock)).job not in (first, second)
 
     def test_an_expired_key_is_free(self, queue: JobQueue, clock: ManualClock) -> None:
-        first = queue.submit(spec(), request=request(clock))
+        first = queue.submit_request(spec(), request(clock)).job
         clock.advance(timedelta(hours=1))
-        assert queue.submit(spec(), request=request(clock, b"other rows")) != first
+        assert queue.submit_request(spec(), request(clock, b"other rows")).job != first
 
     def test_ended_jobs_are_forgotten_but_those_that_answer_repeats(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
-        kept = queue.submit(spec(), request=request(clock))
+        kept = queue.submit_request(spec(), request(clock)).job
         gone = queue.submit(spec())
         for job in (kept, gone):
             claim(queue)
@@ -461,7 +461,7 @@ class RequestContract:
     def test_rows_that_were_set_aside_are_forgotten_in_time_or_with_their_job(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
-        first = queue.submit(spec(), request=request(clock))
+        first = queue.submit_request(spec(), request(clock)).job
         claim(queue)
         queue.finish(first, "w1", Succeeded({}, b"rows"))
         clock.advance(timedelta(minutes=1))
@@ -474,17 +474,19 @@ class RequestContract:
         assert queue.prune(before=clock.now) == 1
         assert queue.rejected(second) is None
 
-    def test_racing_repeats_get_one_job(self, queue: JobQueue, clock: ManualClock) -> None:
-        barrier, ids = threading.Barrier(8), []
+    def test_racing_repeats_get_one_job_and_are_told_apart_from_the_first(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        barrier, answers = threading.Barrier(8), []
 
         def submit() -> None:
             barrier.wait()
-            ids.append(queue.submit(spec(), request=request(clock)))
+            answers.append(queue.submit_request(spec(), request(clock)))
 
         submitters = [threading.Thread(target=submit) for _ in range(8)]
         for submitter in submitters:
             submitter.start()
         for submitter in submitters:
             submitter.join()
-        assert len(ids) == 8
-        assert len(set(ids)) == 1
+        assert len({answer.job for answer in answers}) == 1
+        assert sorted(answer.repeated for answer in answers) == [False] + [True] * 7

@@ -53,7 +53,7 @@ class TestSqlJobQueue(JobQueueContract, RequestContract):
                 some_id(), AccountId("a"), f"key {number}", Multihash.of(b""), clock.now
             )
             with pytest.raises(DatabaseUnavailable) as trouble:
-                queue.submit(JobSpec("ingest", some_id(), {}), request=key)
+                queue.submit_request(JobSpec("ingest", some_id(), {}), key)
             told.append(trouble.value)
 
         submitters = [threading.Thread(target=submit, args=(number,)) for number in range(4)]
