@@ -72,10 +72,14 @@ def check_job(
     schema = None if state is None else state.data_schema
     if vocab is None and state is not None:
         vocab = state.vocab.event
+    last = None if state is None else state.last_execution
+    kept = None if last is None else last.new_checkpoint
     payload = CheckPayload(
         definition=to_data(transform),
         vocab=None if vocab is None else to_data(vocab),
         current=None if schema is None else to_data(schema),
+        dataset=None if state is None or kept is None else str(state.dataset_id),
+        checkpoint=None if kept is None else str(kept.physical_hash),
     )
     return JobSpec(transform_job.CHECK, None, transform_job.to_json(payload))
 

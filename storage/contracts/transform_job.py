@@ -54,6 +54,10 @@ class CheckPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """The `SetVocab`, if there is one."""
     current: dict[str, Any] | None = None
     """The schema the result has to go on from, if there is one."""
+    dataset: str | None = None
+    """The derivative that gets it, if that has executed already."""
+    checkpoint: str | None = None
+    """What the last execution kept."""
 
 
 class CheckReceipt(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -57,6 +57,16 @@ def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
     return Checkpoint(watermarks=marks, state=state)
 
 
+def holds_state(path: Path) -> bool:
+    """Whether a checkpoint of ours holds more than watermarks; one of other engines does not say."""
+    try:
+        with path.open("rb") as stream:
+            header = json.loads(stream.readline(HEADER_BYTES))
+        return header["format"] == FORMAT and bool(header["state"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def write_checkpoint(path: Path, after: Checkpoint) -> bool:
     """Write what is worth to be known; no file, and false, if nothing is."""
     if not after.watermarks and after.state is None:

@@ -1,6 +1,7 @@
 """A transform looked at before anything is committed: does it run, and what columns does it give.
 
-It is executed on inputs without rows, so that what is said here is what a run would say.
+It is executed on inputs without rows, so that what is said here is what a run would say. Where the
+derivative has executed another query, once more on what that kept.
 """
 
 from __future__ import annotations
@@ -8,28 +9,43 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from protocol.arrow_schema import from_arrow
 from protocol.chain.schema_evolution import incompatibility
 from protocol.chain.state import Vocab
 from protocol.codec.manifests import from_data, to_data
-from protocol.identity import DatasetAlias, DatasetId
+from protocol.errors import NotFound
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.engine import TransformRequest
 from protocol.metadata.events import SetTransform, SetVocab
 from protocol.metadata.schema import DataSchema
+from protocol.multihash import Multihash
 from storage.contracts.transform_job import CheckPayload, CheckReceipt
 from storage.stores import Stores
+from storage.values import ObjectKind
 
-from ..engine.port import engine_for
+from ..engine.checkpoint import holds_state
+from ..engine.port import Engine, InvalidQuery, engine_for
 from ..ingest.bench import Bench
+from ..ingest.run import EngineFailed
 from ..plan.transform import NO_SCHEMA
 from ..slice_schema import IncompatibleSchema
 from .chains import input_datasets
 from .iteration import ask, empty_input, vocabulary
 from .result import checked
-from .run import engines_of
+from .run import engines_of, input_files
 
 NOBODY = DatasetAlias.parse("check/check")
+DOES_NOT_FIT = (
+    "it cannot go on from what the query before it kept, so the derivative will be paused until "
+    "it is reset (keep its metadata only): {}"
+)
+DROPS_STATE = (
+    "the query before it keeps state, which is dropped: what that holds back, such as open "
+    "windows, will not be told unless the derivative is reset (keep its metadata only)"
+)
 
 
 def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Instant) -> CheckReceipt:
@@ -65,13 +81,45 @@ def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Insta
         )
         response, heard = ask(engine, request, bench.meter)
         made = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
+        after = _after_the_query_before(stores, payload, request, engine, bench, folder)
     schema = from_arrow(made.arrow)
     if current is not None and (problem := incompatibility(current, schema)) is not None:
         raise IncompatibleSchema(f"the result does not fit the data of the dataset: {problem}")
     return CheckReceipt(
         outcome="valid",
         schema=to_data(schema),
-        warnings=tuple(heard.warnings),
+        warnings=(*heard.warnings, *after),
         engine=engine.name,
         engine_version=engine.version,
     )
+
+
+def _after_the_query_before(
+    stores: Stores,
+    payload: CheckPayload,
+    request: TransformRequest,
+    engine: Engine,
+    bench: Bench,
+    folder: Path,
+) -> tuple[str, ...]:
+    """What becomes of the state that the derivative has now. Raises `JobLost`."""
+    if payload.dataset is None or payload.checkpoint is None:
+        return ()
+    new = folder / "checkpoint-after"
+    try:
+        dataset = stores.dataset(DatasetRef.parse(payload.dataset))
+        kept = Multihash.parse(payload.checkpoint)
+        files = input_files(folder, bench)
+        present = files.get(dataset, ObjectKind.CHECKPOINT, kept)
+        going_on = replace(
+            request,
+            prev_checkpoint_path=str(present),
+            new_checkpoint_path=str(new),
+            new_data_path=str(folder / "data-after.parquet"),
+        )
+        ask(engine, going_on, bench.meter)
+    except NotFound:  # rewritten or removed meanwhile
+        return ()
+    except (InvalidQuery, EngineFailed) as problem:
+        return (DOES_NOT_FIT.format(problem.message),)
+    return (DROPS_STATE,) if holds_state(present) and not holds_state(new) else ()
