@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from protocol.keccak import BLOCK_BYTES
 from protocol.multihash import SHA3_256, Multihash
 from protocol.sha3 import Feeds, sha3_256
 
-CHUNK_BYTES = 1 << 18
-"""A piece is hashed while it is in the cache of a core."""
+CHUNK_BYTES = 1928 * BLOCK_BYTES
+"""A piece of some 256 KiB is hashed while it is in the cache of a core; a multiple of what is mixed
+in at once, so that nothing has to be put together."""
 HELD_BYTES = 64 << 20
 """Largest object that is held in memory, a few by each thread."""
 
