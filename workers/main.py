@@ -105,7 +105,8 @@ class Worker:
     longest_pause_s: float
     attempts: int = MAX_ATTEMPTS
     renew_spark: Callable[[], None] | None = None
-    """Starts another Spark for one that is gone; None: that is for whoever starts this process."""
+    """Starts another Spark for one that is gone. None: this process is to be started anew, which
+    waits for a cluster that is away before it takes jobs."""
     on_end: Callable[[Job, JobOutcome, float], None] = _nothing
     """Told of every job that ended, and how long it took in seconds."""
     stop: threading.Event = field(default_factory=threading.Event)

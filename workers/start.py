@@ -82,7 +82,6 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
         lease=timedelta(seconds=settings.lease_s),
         attempts=settings.job_attempts,
-        # A cluster that is away is waited for by a process that cannot start.
         renew_spark=session.renew if options.is_local else None,
         longest_pause_s=settings.poll_ms / 1000,
         secrets=Secrets(stores, open_keys(settings.secrets_keys, settings.data)).of,

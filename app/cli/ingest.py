@@ -41,7 +41,7 @@ PAUSE_S = 1.0
     help="Refuse FILE for a bad row (default), or ingest the others and keep the bad ones apart.",
 )
 @click.option(
-    "--max-bad-rows", type=click.IntRange(1), metavar="N", help="So many are kept apart at most."
+    "--max-bad-rows", type=click.IntRange(1), metavar="N", help="With quarantine: so many at most."
 )
 @click.option("--key", metavar="K", help="Name of this request; the same again changes nothing.")
 @click.option("--async", "no_wait", is_flag=True, help="Do not wait: print where to look.")

@@ -39,6 +39,17 @@ class InvalidEventTime(BadInput):
     """The `odf-event-time` header is no RFC 3339 instant."""
 
 
+class NothingSetAside(BadInput):
+    """A limit of bad rows that are set aside, where none are."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "maxBadRows limits the rows that onBadRows=quarantine sets aside; without it one bad "
+            "row fails the batch",
+            parameter="maxBadRows",
+        )
+
+
 class SourceNotUsable(BadInput):
     """The dataset has no push source that this request could mean."""
 
@@ -62,8 +73,10 @@ class IngestRequest:
         """Times and media type in the form they are compared by.
 
         Raises:
-            UnsupportedMediaType, InvalidEventTime.
+            UnsupportedMediaType, InvalidEventTime, NothingSetAside.
         """
+        if self.max_bad_rows is not None and self.on_bad_rows == "fail":
+            raise NothingSetAside
         return replace(
             self,
             media_type=_media_type(self.media_type),
@@ -93,7 +106,7 @@ def post(
     """Queue a batch behind others of the same dataset; a repeated request gets its first job.
 
     Raises:
-        UnsupportedMediaType, InvalidEventTime, SourceNotUsable.
+        UnsupportedMediaType, InvalidEventTime, NothingSetAside, SourceNotUsable.
         QueueFull, NodeBusy: too much is waiting already.
         RequestKeyReused: the key was used for something else.
         What reading the content raises.

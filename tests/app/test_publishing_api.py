@@ -335,6 +335,19 @@ def test_options_of_bad_rows_that_are_none_are_refused(client, params):
     assert post(client, params=params).status_code == 400
 
 
+def test_a_limit_of_rows_to_set_aside_is_refused_where_none_are(service, client):
+    for params in ({"maxBadRows": "5"}, {"maxBadRows": "5", "onBadRows": "fail"}):
+        answer = post(client, params=params)
+        assert (answer.status_code, answer.json()["type"]) == (
+            400,
+            PROBLEM_TYPE + "NothingSetAside",
+        )
+        assert "onBadRows=quarantine" in answer.json()["detail"]
+    with worker(service) as seen:
+        time.sleep(0.05)
+    assert seen == []
+
+
 def test_jobs_of_a_dataset_are_listed_newest_first_in_pages(service, client):
     with worker(service):
         made = [post(client, to="other", prefer="respond-async").json()["job"] for _ in range(3)]
