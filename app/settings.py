@@ -61,6 +61,9 @@ FOREIGN = frozenset(
         "RESET_DERIVATIVES_ON_DIVERGED_INPUT",
         "CONTAINER_RUNTIME",
         "CONTAINER_MEMORY",
+        "CONTAINER_OPTIONS",
+        "CONTAINER_PULL_S",
+        "ENGINE_NETWORK",
         "DATAFUSION_MEMORY_BYTES",
         "METRICS_PORT",
     )

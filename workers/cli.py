@@ -8,7 +8,6 @@ INTERRUPTED = 130
 """As shells have it for a program that Ctrl-C ended."""
 
 try:  # what is imported takes seconds
-    import shutil
     import signal
     import time
     from importlib.metadata import version
@@ -23,9 +22,10 @@ try:  # what is imported takes seconds
 
     from .classes import keep_classes
     from .log import LOGGER, line, set_up
+    from .scratch import scratch_folder
     from .serve import engine
     from .settings import WorkerSettings, load_settings
-    from .start import scratch_of, worker_of
+    from .start import worker_of
     from .transform.command import deprecate
     from .verify.command import verify
 except KeyboardInterrupt:
@@ -67,12 +67,16 @@ def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **giv
 
 
 def _run(settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int:
+    with scratch_folder(settings) as scratch:
+        return _run_in(scratch, settings, once=once, parent_pid=parent_pid)
+
+
+def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int:
     # Spark is imported late: `--help` and wrong options need none.
     from .main import EngineGone, Worker, watch_parent
 
     began = time.monotonic()
     start_tracing("odf-worker", version("odf-node"))
-    scratch = scratch_of(settings)
     stores = open_stores(
         StoreSettings(
             data=settings.data,
@@ -99,7 +103,6 @@ def _run(settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int
     finally:
         stores.close()
         stop_tracing()
-        shutil.rmtree(scratch, ignore_errors=True)
     return 0
 
 

@@ -49,6 +49,8 @@ def engine(
     except NodeError as error:
         raise click.ClickException(error.message) from None
     set_up(settings.log_level, settings.log_format)
+    if settings.scratch is not None:
+        settings.scratch.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="odf-engine-", dir=settings.scratch))
     try:
         _serve(settings, name.lower(), f"{host}:{port}", at_once, folders, scratch)

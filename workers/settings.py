@@ -16,8 +16,24 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from storage import environment as shared
 from storage.environment import PREFIX, read_settings
 
-CONTAINER_ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST")
-"""What a container runtime needs of the environment; the rest holds secrets."""
+from .containers import ContainerRules
+
+CONTAINER_ENVIRONMENT = (
+    "PATH",
+    "HOME",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_HOST",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_CERT_PATH",
+    "DOCKER_TLS_VERIFY",
+    "CONTAINER_HOST",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "REGISTRY_AUTH_FILE",
+)
+"""What a container runtime needs of the environment: places. The rest holds secrets."""
 
 
 def environment(names: Iterable[str]) -> dict[str, str]:
@@ -140,9 +156,24 @@ class WorkerSettings(BaseSettings):
         "first seals, all open; none: one in the data folder.",
     )
     container_runtime: str | None = Field(
-        None, description="Runs images of sources: podman, docker or a path; none: no images."
+        None,
+        description="Runs images of sources and engines: podman, docker or a path; none: no "
+        "images.",
     )
     container_memory: str = Field("1g", description="Memory of a container.")
+    container_options: tuple[str, ...] = Field(
+        (),
+        description="More options of the runtime's `run` for every container, as JSON; they "
+        "prevail over the node's own.",
+    )
+    container_pull_s: float = Field(
+        600.0, gt=0, description="How long it may take to get the image of an engine."
+    )
+    engine_network: str | None = Field(
+        None,
+        description="Network of the runtime that images of engines run in, for example one that "
+        "leads nowhere; default: the runtime's own.",
+    )
     metrics_port: int = Field(
         0, ge=0, le=65535, description="Port a worker answers Prometheus on; 0: none."
     )
@@ -150,6 +181,15 @@ class WorkerSettings(BaseSettings):
         "text", description="How log lines are written: `text`, or `json`, one object a line."
     )
     log_level: str = Field("INFO", description="Least severe level that is logged.")
+
+
+def container_rules(settings: WorkerSettings) -> ContainerRules:
+    return ContainerRules(
+        runtime=settings.container_runtime,
+        environment=environment(CONTAINER_ENVIRONMENT),
+        memory=settings.container_memory,
+        options=settings.container_options,
+    )
 
 
 def load_settings(given: Mapping[str, Any]) -> WorkerSettings:

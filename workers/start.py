@@ -1,12 +1,10 @@
-"""A worker put together from its settings: its scratch folder, its engines, its bench."""
+"""A worker put together from its settings: its engines, its bench."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,12 +15,11 @@ from storage.config import StoreSettings, open_stores
 from storage.sealing import open_keys
 from storage.stores import Stores
 
-from .settings import CONTAINER_ENVIRONMENT, WorkerSettings, environment
+from .scratch import scratch_folder
+from .settings import WorkerSettings, container_rules, environment
 
 if TYPE_CHECKING:
     from .ingest.bench import Bench
-
-SCRATCH_PREFIX = "odf-worker-"
 
 
 def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
@@ -124,35 +121,10 @@ def _fetch_rules(settings: WorkerSettings) -> Any:
         networks=tuple(str(network) for network in settings.fetch_networks),
         roots=settings.fetch_roots,
         variables=environment(settings.template_variables),
-        container_runtime=settings.container_runtime,
-        container_environment=environment(CONTAINER_ENVIRONMENT),
-        container_memory=settings.container_memory,
+        containers=container_rules(settings),
         max_bytes=settings.max_fetched_bytes,
         total_s=settings.fetch_s,
     )
-
-
-def scratch_of(settings: WorkerSettings) -> Path:
-    """A folder of this process; those of workers that were killed are cleared away."""
-    base = settings.scratch or Path(tempfile.gettempdir())
-    base.mkdir(parents=True, exist_ok=True)
-    for old in base.glob(f"{SCRATCH_PREFIX}*"):
-        pid = old.name.removeprefix(SCRATCH_PREFIX)
-        if pid.isdigit() and not _is_alive(int(pid)):
-            shutil.rmtree(old, ignore_errors=True)
-    scratch = base / f"{SCRATCH_PREFIX}{os.getpid()}"
-    scratch.mkdir(parents=True, exist_ok=True)
-    return scratch
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextmanager
@@ -163,25 +135,24 @@ def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[],
     """
     from .main import Worker
 
-    stores = open_stores(
-        StoreSettings(
-            data=settings.data,
-            database_url=settings.database_url,
-            objects_url=settings.objects_url,
-        ),
-        repair=False,
-    )
-    scratch = scratch_of(settings)
     made: list[Bench] = []
+    with scratch_folder(settings) as scratch:
+        stores = open_stores(
+            StoreSettings(
+                data=settings.data,
+                database_url=settings.database_url,
+                objects_url=settings.objects_url,
+            ),
+            repair=False,
+        )
 
-    def bench() -> Bench:
-        made.append(worker_of(settings, stores, scratch, Worker).bench)
-        return made[-1]
+        def bench() -> Bench:
+            made.append(worker_of(settings, stores, scratch, Worker).bench)
+            return made[-1]
 
-    try:
-        yield stores, bench
-        for each in made:
-            each.session.stop()
-    finally:
-        stores.close()
-        shutil.rmtree(scratch, ignore_errors=True)
+        try:
+            yield stores, bench
+            for each in made:
+                each.session.stop()
+        finally:
+            stores.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..settings import CONTAINER_ENVIRONMENT, WorkerSettings, environment
+from ..settings import WorkerSettings, container_rules
 from .port import Engine
 
 IMAGE = "image:"
@@ -44,15 +44,15 @@ def engines(settings: WorkerSettings, session: Any) -> tuple[Engine, ...]:
 
 def configured(settings: WorkerSettings, name: str) -> Engine:
     """An engine of the settings: at an address, or in an image."""
-    from .container import ContainerEngine, ContainerRules
+    from .container import ContainerEngine, EngineRules
     from .remote import RemoteEngine
 
     given = {key.lower(): value for key, value in settings.engines.items()}[name]
     if not given.startswith(IMAGE):
         return RemoteEngine(name, given, seconds=settings.query_s)
-    rules = ContainerRules(
-        runtime=settings.container_runtime,
-        environment=environment(CONTAINER_ENVIRONMENT),
-        memory=settings.container_memory,
+    rules = EngineRules(
+        containers=container_rules(settings),
+        network=settings.engine_network,
+        pull_seconds=settings.container_pull_s,
     )
     return ContainerEngine(name, given.removeprefix(IMAGE), rules, seconds=settings.query_s)

@@ -1,21 +1,19 @@
 """An engine in a container image, run for one query and gone after it.
 
-Inputs are mounted read-only under `in`, what it writes lies under `out`; nothing else of the
-machine is seen. The engine answers at the port that images of ODF engines use.
+It sees the files of the query and nothing else of the machine, and answers at the port that
+images of ODF engines use. What an image is called may change what it means, so that the first
+query pins it: later ones run the same, and it is what executions are noted with.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import json
+import re
 import secrets
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -27,22 +25,27 @@ from protocol.metadata.engine import (
     RawQueryResponse,
     RawQueryResponseInternalError,
     TransformRequest,
-    TransformRequestInput,
     TransformResponse,
     TransformResponseInternalError,
 )
 
+from ..containers import ContainerRules, Runtime
+from .mounts import OUTPUTS, Mounts, mounts_beside
 from .port import QUERY_SECONDS, QUIET, Listener
 from .remote import RemoteEngine
 
 IMAGE_PORT = 2884
-INSIDE = "/opt/engine"
 START_SECONDS = 30.0
-STOP_SECONDS = 5
 MAX_PIDS = 512
-_COMMAND_SECONDS = 60.0
-_PAUSE_SECONDS = 0.1
-_SAID_CHARS = 1_000
+KILLED = 137
+_LOOK_SECONDS = 0.5
+_CONNECTING = [
+    # By default a second try waits for a second, the fifth for ten.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 500),
+]
+_INTERNAL = (RawQueryResponseInternalError, TransformResponseInternalError)
 
 
 class EngineNotStarted(BadInput):
@@ -50,189 +53,224 @@ class EngineNotStarted(BadInput):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerRules:
-    """What runs images: the runtime (`podman`, `docker`, a path), and with what."""
+class EngineRules:
+    """How images of engines are run. `network`: of the runtime's, where they are; its own if
+    none is named."""
 
-    runtime: str | None
-    environment: Mapping[str, str]
-    memory: str
+    containers: ContainerRules
+    network: str | None = None
     start_seconds: float = START_SECONDS
+    pull_seconds: float = 600.0
 
 
 class ContainerEngine:
-    """`Engine` in an image. The version is the name of the image; best one with a digest."""
+    """`Engine` in an image."""
 
     def __init__(
-        self, name: str, image: str, rules: ContainerRules, *, seconds: float = QUERY_SECONDS
+        self, name: str, image: str, rules: EngineRules, *, seconds: float = QUERY_SECONDS
     ) -> None:
-        self.name, self.version = name, image
-        self._rules, self._seconds = rules, seconds
+        self.name = name
+        self._image, self._rules, self._seconds = image, rules, seconds
+        self._pinned: str | None = None
+
+    @property
+    def version(self) -> str:
+        """The image with its digest: what runs it again. Where images cannot be run, its name."""
+        try:
+            return self._pin(self._runtime(QUIET), QUIET)
+        except EngineNotStarted:
+            return self._image
 
     def execute_raw_query(
         self, request: RawQueryRequest, listener: Listener = QUIET
     ) -> RawQueryResponse:
-        with tempfile.TemporaryDirectory(dir=Path(request.output_data_path).parent) as name:
-            folder = _Folder(Path(name))
+        with mounts_beside(request.output_data_path) as mounts:
             inner = replace(
                 request,
-                input_data_paths=tuple(folder.shown(path) for path in request.input_data_paths),
-                output_data_path=f"{INSIDE}/out/data",
+                input_data_paths=tuple(mounts.shown(path) for path in request.input_data_paths),
+                output_data_path=f"{OUTPUTS}/data",
             )
             try:
-                answer = self._ask(folder, lambda e: e.execute_raw_query(inner, listener))
+                answer = self._ask(mounts, listener, lambda e: e.execute_raw_query(inner, listener))
+                self._give(mounts, {"data": request.output_data_path})
             except EngineNotStarted as bad:
                 return RawQueryResponseInternalError(message=bad.message)
-            folder.give("data", request.output_data_path)
         result: RawQueryResponse = answer
         return result
 
     def execute_transform(
         self, request: TransformRequest, listener: Listener = QUIET
     ) -> TransformResponse:
-        with tempfile.TemporaryDirectory(dir=Path(request.new_data_path).parent) as name:
-            folder = _Folder(Path(name))
+        with mounts_beside(request.new_data_path) as mounts:
             prev = request.prev_checkpoint_path
             inner = replace(
                 request,
-                query_inputs=tuple(_shown(item, folder) for item in request.query_inputs),
-                prev_checkpoint_path=None if prev is None else folder.shown(prev),
-                new_checkpoint_path=f"{INSIDE}/out/checkpoint",
-                new_data_path=f"{INSIDE}/out/data",
+                query_inputs=tuple(mounts.shown_of(item) for item in request.query_inputs),
+                prev_checkpoint_path=None if prev is None else mounts.shown(prev),
+                new_checkpoint_path=f"{OUTPUTS}/checkpoint",
+                new_data_path=f"{OUTPUTS}/data",
             )
+            outputs = {"checkpoint": request.new_checkpoint_path, "data": request.new_data_path}
             try:
-                answer = self._ask(folder, lambda e: e.execute_transform(inner, listener))
+                answer = self._ask(mounts, listener, lambda e: e.execute_transform(inner, listener))
+                self._give(mounts, outputs)
             except EngineNotStarted as bad:
                 return TransformResponseInternalError(message=bad.message)
-            folder.give("checkpoint", request.new_checkpoint_path)
-            folder.give("data", request.new_data_path)
         result: TransformResponse = answer
         return result
 
-    def _ask(self, folder: _Folder, ask: Callable[[RemoteEngine], Any]) -> Any:
-        with self._running(folder) as address:
-            return ask(RemoteEngine(self.name, address, seconds=self._seconds))
+    def _ask(self, mounts: Mounts, listener: Listener, ask: Callable[[RemoteEngine], Any]) -> Any:
+        runtime = self._runtime(listener)
+        image = self._pin(runtime, listener)
+        with self._running(runtime, image, mounts, listener) as (container, address):
+            answer = ask(RemoteEngine(self.name, address, seconds=self._seconds))
+            if isinstance(answer, _INTERNAL) and (end := self._end(runtime, container)):
+                return replace(answer, message=f"{end} ({answer.message})")
+            return answer
 
-    @contextlib.contextmanager
-    def _running(self, folder: _Folder) -> Iterator[str]:
-        """The address of the engine in its container. Raises `EngineNotStarted`."""
-        runtime = self._runtime()
-        name = f"odf-engine-{self.name}-{secrets.token_hex(8)}"
-        deadline = time.monotonic() + self._rules.start_seconds
+    def _give(self, mounts: Mounts, outputs: dict[str, str]) -> None:
         try:
-            self._said(runtime, "run", "--detach", "--rm", f"--name={name}", *self._options(folder))
-            address = self._address(runtime, name, deadline)
-            self._await(address, deadline)
-            yield address
-        finally:
-            with contextlib.suppress(EngineNotStarted):
-                # The long name of the flag differs between runtimes and their versions.
-                self._said(runtime, "stop", "-t", str(STOP_SECONDS), name)
-            with contextlib.suppress(EngineNotStarted):
-                self._said(runtime, "rm", "--force", name)
+            for name, target in outputs.items():
+                mounts.give(name, target)
+        except PermissionError:
+            raise EngineNotStarted(
+                f"the engine {self.name} wrote files that only its own user can read: its image "
+                "has to make them readable, or an option `--user` of the node's containers"
+            ) from None
 
-    def _options(self, folder: _Folder) -> list[str]:
-        return [
-            "--cap-drop=all",
-            "--security-opt=no-new-privileges",
-            f"--pids-limit={MAX_PIDS}",
-            f"--memory={self._rules.memory}",
-            f"--publish=127.0.0.1::{IMAGE_PORT}",
-            f"--volume={folder.inputs}:{INSIDE}/in:ro",
-            f"--volume={folder.outputs}:{INSIDE}/out",
-            self.version,
-        ]
-
-    def _runtime(self) -> str:
-        wanted = self._rules.runtime
-        if wanted is None:
+    def _runtime(self, listener: Listener) -> Runtime:
+        """Raises `EngineNotStarted`."""
+        rules = self._rules.containers
+        if rules.runtime is None:
             raise EngineNotStarted(
                 f"the engine {self.name} is a container image, and this node runs none: its "
                 "administrator can name a runtime (podman, docker)"
             )
-        found = shutil.which(wanted, path=self._rules.environment.get("PATH"))
-        if found is None:
+        if (command := rules.command()) is None:
             raise EngineNotStarted(
-                f"the engine {self.name} is a container image, and the runtime {wanted} is not "
-                "installed"
+                f"the engine {self.name} is a container image, and the runtime {rules.runtime} "
+                "is not installed"
             )
-        return found
+        return Runtime(rules, command, alive=listener.progress)
 
-    def _address(self, runtime: str, name: str, deadline: float) -> str:
-        """Where the port of the container is on this machine."""
-        while True:
-            try:
-                lines = self._said(runtime, "port", name, f"{IMAGE_PORT}/tcp").split()
-            except EngineNotStarted:
-                lines = []
-            if lines:
-                return f"127.0.0.1:{lines[0].rpartition(':')[2]}"
-            if time.monotonic() >= deadline:
-                raise self._late()
-            time.sleep(_PAUSE_SECONDS)
+    def _pin(self, runtime: Runtime, listener: Listener) -> str:
+        """The image as it is run from now on, here on this machine. Raises `EngineNotStarted`."""
+        wanted = self._pinned or self._image
+        listener.progress()
+        found = runtime.ask("image", "inspect", wanted)
+        if not found.ok:
+            pulled = runtime.ask("pull", "--quiet", wanted, seconds=self._rules.pull_seconds)
+            found = runtime.ask("image", "inspect", wanted) if pulled.ok else pulled
+        if not found.ok:
+            raise self._failed(found.text)
+        if self._pinned is None:
+            self._pinned = pinned(self._image, json.loads(found.text)[0])
+        return self._pinned
 
-    def _await(self, address: str, deadline: float) -> None:
-        with grpc.insecure_channel(address) as channel:
-            try:
-                ready = grpc.channel_ready_future(channel)
-                ready.result(timeout=max(0.0, deadline - time.monotonic()))
-            except grpc.FutureTimeoutError:
-                raise self._late() from None
+    @contextmanager
+    def _running(
+        self, runtime: Runtime, image: str, mounts: Mounts, listener: Listener
+    ) -> Iterator[tuple[str, str]]:
+        """The container, and the address of the engine in it. Raises `EngineNotStarted`."""
+        label = re.sub(r"[^A-Za-z0-9_.-]", "-", self.name)
+        name = f"odf-engine-{label}-{secrets.token_hex(8)}"
+        try:
+            started = runtime.ask(
+                "run", "--detach", f"--name={name}", *self._options(mounts), image
+            )
+            if not started.ok:
+                raise self._failed(started.text)
+            yield name, self._answering(runtime, name, listener)
+        finally:
+            Runtime(self._rules.containers, runtime.command).remove(name)
 
-    def _late(self) -> EngineNotStarted:
-        return EngineNotStarted(
-            f"the engine {self.name} did not answer within {self._rules.start_seconds:g} seconds"
+    def _options(self, mounts: Mounts) -> list[str]:
+        network = self._rules.network
+        return [
+            f"--publish=127.0.0.1::{IMAGE_PORT}",
+            *([f"--network={network}"] if network is not None else []),
+            *mounts.options(),
+            *self._rules.containers.confined(mounts.base, pids=MAX_PIDS),
+        ]
+
+    def _answering(self, runtime: Runtime, name: str, listener: Listener) -> str:
+        """The address of the engine, once it answers. Raises `EngineNotStarted`."""
+        deadline = time.monotonic() + self._rules.start_seconds
+        address = None
+        while time.monotonic() < deadline:
+            listener.progress()
+            if end := self._end(runtime, name):
+                raise EngineNotStarted(end)
+            address = address or _address(runtime, name)
+            if address is None:
+                time.sleep(_LOOK_SECONDS)
+            elif _answers(address):
+                return address
+        where = "has no port that can be reached" if address is None else "did not answer"
+        words = _quoted(runtime.last_words(name))
+        raise EngineNotStarted(
+            f"the engine {self.name} {where} within {self._rules.start_seconds:g} seconds{words}"
         )
 
-    def _said(self, *arguments: str) -> str:
-        """What the runtime prints. Raises `EngineNotStarted`."""
-        try:
-            done = subprocess.run(
-                arguments,
-                env=dict(self._rules.environment),
-                capture_output=True,
-                text=True,
-                timeout=_COMMAND_SECONDS,
-                check=False,
+    def _end(self, runtime: Runtime, name: str) -> str | None:
+        """How a container came to its end, if it did."""
+        state = runtime.state(name)
+        if state is not None and state.running:
+            return None
+        if state is None:
+            return f"the container of the engine {self.name} was removed"
+        memory = f"memory than the {self._rules.containers.memory} a container has here"
+        if state.out_of_memory:
+            return f"the engine {self.name} needed more {memory}"
+        if state.exit_code == KILLED:  # not every runtime tells by whom
+            return (
+                f"the container of the engine {self.name} was killed: by somebody, or for "
+                f"needing more {memory}"
             )
-        except (OSError, subprocess.TimeoutExpired) as bad:
-            raise EngineNotStarted(f"the engine {self.name} was not started: {bad}") from None
-        if done.returncode != 0:
-            said = done.stderr.strip()[:_SAID_CHARS]
-            raise EngineNotStarted(f"the engine {self.name} was not started: {said}")
-        return done.stdout
+        return (
+            f"the container of the engine {self.name} ended with exit code {state.exit_code}"
+            f"{_quoted(runtime.last_words(name))}"
+        )
+
+    def _failed(self, said: str) -> EngineNotStarted:
+        return EngineNotStarted(f"the engine {self.name} was not started: {said}")
 
 
-class _Folder:
-    """What the container sees of the machine."""
-
-    def __init__(self, base: Path) -> None:
-        self.inputs, self.outputs = base / "in", base / "out"
-        base.chmod(0o755)
-        self.inputs.mkdir()
-        self.outputs.mkdir()
-        self.outputs.chmod(0o777)  # whoever the image runs as
-        self._count = 0
-
-    def shown(self, path: str) -> str:
-        """The name inside of a file that the engine may read."""
-        name = f"{self._count}{Path(path).suffix}"
-        self._count += 1
-        try:
-            os.link(path, self.inputs / name)
-        except OSError:  # another file system, or one without links
-            shutil.copyfile(path, self.inputs / name)
-        return f"{INSIDE}/in/{name}"
-
-    def give(self, name: str, target: str) -> None:
-        """Put a file the engine wrote where it was asked for; links it made are not followed."""
-        made = self.outputs / name
-        if made.is_file() and not made.is_symlink():
-            shutil.copyfile(made, target)
+def pinned(image: str, inspected: dict[str, Any]) -> str:
+    """The name of an image that stays the same: with a digest, or its id if it was made here."""
+    if "@" in image:
+        return image
+    digests: list[str] = inspected.get("RepoDigests") or []
+    repository = re.sub(r":[^/:]*$", "", image)
+    for digest in digests:
+        if digest.partition("@")[0].endswith(repository):
+            return digest
+    identity = str(inspected["Id"])
+    return digests[0] if digests else f"sha256:{identity.removeprefix('sha256:')}"
 
 
-def _shown(item: TransformRequestInput, folder: _Folder) -> TransformRequestInput:
-    return replace(
-        item,
-        data_paths=tuple(folder.shown(path) for path in item.data_paths),
-        schema_file=folder.shown(item.schema_file),
+def _address(runtime: Runtime, name: str) -> str | None:
+    """Where the port of the container is: on this machine, or in a network that publishes none."""
+    port = runtime.ask("port", name, f"{IMAGE_PORT}/tcp")
+    if port.ok and port.text:
+        return f"127.0.0.1:{port.text.split()[0].rpartition(':')[2]}"
+    networks = runtime.ask(
+        "container", "inspect", "--format", "{{json .NetworkSettings.Networks}}", name
     )
+    for network in (json.loads(networks.text) or {}).values() if networks.ok else ():
+        if host := network.get("IPAddress"):
+            return f"{host}:{IMAGE_PORT}"
+    return None
+
+
+def _answers(address: str) -> bool:
+    with grpc.insecure_channel(address, options=_CONNECTING) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_LOOK_SECONDS)
+        except grpc.FutureTimeoutError:
+            return False
+    return True
+
+
+def _quoted(words: str) -> str:
+    return f"; it said: {words}" if words else ""

@@ -6,6 +6,7 @@ Files are handed over by path, so both sides see the same folders.
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 from collections.abc import Iterator
 from functools import cached_property
@@ -40,6 +41,8 @@ from .rpc import (
 
 ABOUT_SECONDS = 10.0
 WARNINGS_SECONDS = 1.0
+QUIET_SECONDS = 2.0
+"""How long nothing may be heard of an engine before its caller looks whether to wait on."""
 UNKNOWN_VERSION = "unknown"
 _FAILURE = {RAW_QUERY: RawQueryResponseInternalError, TRANSFORM: TransformResponseInternalError}
 _PROGRESS = (RawQueryResponseProgress, TransformResponseProgress)
@@ -112,7 +115,7 @@ class RemoteEngine:
 
 def _final(call: Call, answers: Any, to: Listener) -> Any:
     """The first answer that is not progress; what comes after it is not waited for."""
-    for message in answers:
+    for message in _heard(answers, to):
         answer = decode_message(call.response, unwrapped(message))
         if not isinstance(answer, _PROGRESS):
             for text in _warnings(answers):
@@ -120,6 +123,32 @@ def _final(call: Call, answers: Any, to: Listener) -> Any:
             return answer
         to.progress()
     return None
+
+
+def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
+    """What an engine says. Where it says nothing the listener is asked whether to go on."""
+    said: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
+
+    def listen() -> None:
+        try:
+            for message in answers:
+                said.put(message)
+            said.put(None)
+        except grpc.RpcError as failed:  # the call ended, or its reader left
+            said.put(failed)
+
+    threading.Thread(target=listen, name="engine answers", daemon=True).start()
+    while True:
+        try:
+            message = said.get(timeout=QUIET_SECONDS)
+        except queue.Empty:
+            to.progress()
+            continue
+        if message is None:
+            return
+        if isinstance(message, BaseException):
+            raise message
+        yield message
 
 
 def _warnings(answers: Any) -> list[str]:

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
-import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from protocol.instant import Instant, MalformedInstant
@@ -20,6 +17,7 @@ from protocol.metadata.data import SourceState
 from protocol.metadata.sources import FetchStepContainer
 
 from ..command import Command, output_of
+from ..containers import Runtime, mounted
 from ..templates import ValueNotFound, expand
 from .values import (
     ETAG,
@@ -45,7 +43,6 @@ _FILES = {
     "ODF_NEW_LAST_MODIFIED_PATH": "new-last-modified",
     "ODF_NEW_HAS_MORE_DATA_PATH": "new-has-more-data",
 }
-_REMOVE_SECONDS = 60
 
 
 class ContainerFailed(SourceUnreachable):
@@ -76,9 +73,9 @@ def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched 
     name = f"odf-fetch-{secrets.token_hex(8)}"
     arguments = _arguments(step, request, out, _written(environment, request.folder))
     command = Command(
-        arguments=(runtime, "run", "--rm", f"--name={name}", *arguments),
+        arguments=(runtime.command, "run", "--rm", f"--name={name}", *arguments),
         folder=request.folder,
-        environment=request.rules.container_environment,
+        environment=request.rules.containers.environment,
         seconds=request.rules.total_s,
         failure=ContainerFailed,
     )
@@ -87,7 +84,7 @@ def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched 
             output_of(command), request.folder / "fetched", request.rules, Deadline(request.rules)
         )
     except BaseException:
-        _remove(runtime, name, request)
+        runtime.remove(name)  # killing the client of a runtime leaves it running
         raise
     left_off = _new_state(out)
     if left_off is not None and left_off == request.state:
@@ -102,22 +99,22 @@ def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched 
     )
 
 
-def _runtime(request: FetchRequest) -> str:
-    wanted = request.rules.container_runtime
+def _runtime(request: FetchRequest) -> Runtime:
+    wanted = request.rules.containers.runtime
     if wanted is None:
         raise SourceRefused(
             "the source is a container image, and this node runs none: its administrator can "
             "name a runtime (podman, docker)",
             setting="ODF_NODE_CONTAINER_RUNTIME",
         )
-    found = shutil.which(wanted, path=request.rules.container_environment.get("PATH"))
-    if found is None:
+    command = request.rules.containers.command()
+    if command is None:
         raise SourceRefused(
             f"the source is a container image, and the runtime {wanted} is not installed",
             runtime=wanted,
             setting="ODF_NODE_CONTAINER_RUNTIME",
         )
-    return found
+    return Runtime(request.rules.containers, command)
 
 
 def _arguments(
@@ -129,12 +126,9 @@ def _arguments(
         raise MalformedSource(f"{image[:100]!r} is no name of an image", image=image[:100])
     command = [expand(word, variables) for word in step.command or ()]
     return [
-        "--cap-drop=all",
-        "--security-opt=no-new-privileges",
-        f"--pids-limit={MAX_PIDS}",
-        f"--memory={request.rules.container_memory}",
-        f"--volume={out}:{INSIDE}",
+        mounted(out, INSIDE, writable=True),
         f"--env-file={env_file}",
+        *request.rules.containers.confined(request.folder, pids=MAX_PIDS),
         *([f"--entrypoint={command[0]}"] if command else []),
         image,
         *command[1:],
@@ -191,8 +185,11 @@ def _read(path: Path) -> str | None:
     """A small file the image wrote; a link it made is not followed."""
     if path.is_symlink() or not path.is_file():
         return None
-    with path.open("rb") as stream:
-        raw = stream.read(MAX_STATE_BYTES + 1)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_STATE_BYTES + 1)
+    except PermissionError:
+        raise ContainerBrokeProtocol("the image left a state only its own user can read") from None
     try:
         text = raw.decode().strip()
     except UnicodeDecodeError:
@@ -200,15 +197,3 @@ def _read(path: Path) -> str | None:
     if len(raw) > MAX_STATE_BYTES:
         raise ContainerBrokeProtocol(f"the image left a state above {MAX_STATE_BYTES} bytes")
     return text or None
-
-
-def _remove(runtime: str, name: str, request: FetchRequest) -> None:
-    """End the container: killing the client of a runtime leaves it running."""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            [runtime, "rm", "--force", name],
-            env=dict(request.rules.container_environment),
-            capture_output=True,
-            timeout=_REMOVE_SECONDS,
-            check=False,
-        )

@@ -13,6 +13,7 @@ from protocol.errors import BadInput, LimitExceeded, NodeError, Refused
 from protocol.instant import Instant
 from protocol.metadata.data import SourceState
 
+from ..containers import ContainerRules
 from ..plan.poll import SOURCE_NAME
 
 ETAG = "odf/etag"
@@ -52,15 +53,13 @@ def resolve(host: str, port: int) -> Sequence[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRules:
     """What the administrator allows. `networks` are ranges beside the public ones, `roots`
-    folders of local files, `container_runtime` the command that runs images (none: refused),
-    `variables` what templates may read."""
+    folders of local files, `containers` how images are run (no runtime: refused), `variables`
+    what templates may read."""
 
     networks: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    container_runtime: str | None = None
-    container_environment: Mapping[str, str] = field(default_factory=dict)
-    container_memory: str = "1g"
+    containers: ContainerRules = field(default_factory=ContainerRules)
     max_bytes: int = 16 << 30
     connect_s: float = 30.0
     idle_s: float = 60.0

@@ -6,7 +6,6 @@ derivative has executed another query, once more on what that kept.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -33,6 +32,7 @@ from ..ingest.run import EngineFailed
 from ..plan.transform import NO_SCHEMA
 from ..slice_schema import IncompatibleSchema
 from .chains import input_datasets
+from .files import work_folder
 from .iteration import ask, empty_input, vocabulary
 from .result import checked
 from .run import engines_of, input_files
@@ -64,7 +64,7 @@ def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Insta
     for dataset, alias in inputs:
         if dataset.state().schema is None:
             return CheckReceipt(outcome="unknown", reason=f"{NO_SCHEMA}: {alias}")
-    with tempfile.TemporaryDirectory(prefix="check-", dir=bench.scratch) as name:
+    with work_folder(bench.scratch, "check-") as name:
         folder = Path(name)
         data, checkpoint = folder / "data.parquet", folder / "checkpoint"
         vocab = Vocab.of(event)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 from protocol.multihash import Multihash
@@ -18,6 +19,11 @@ from storage.values import ObjectKind
 from ..history import local_file
 
 CACHE = "slices"
+
+
+def work_folder(scratch: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:
+    """Gone after the block, but for folders that an engine in an image made as another user."""
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=scratch, ignore_cleanup_errors=True)
 
 
 class InputFiles:

@@ -11,7 +11,6 @@ are taken over from the record when the rows are the same.
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +47,7 @@ from ..plan.transform import (
 )
 from .chains import newest_watermark
 from .engines import engine_of
+from .files import work_folder
 from .iteration import execute
 from .run import engines_of, input_files
 
@@ -112,7 +112,7 @@ def replay(
         plan, inputs = recorded_plan(stores, before, block, event)
         wanted = None if newest_engine else recorded
         engine = engine_of(plan.transform, engines_of(bench), wanted, note)
-        with tempfile.TemporaryDirectory(prefix="replay-", dir=bench.scratch) as name:
+        with work_folder(bench.scratch, "replay-") as name:
             files = input_files(Path(name), bench)
             done = execute(dataset, plan, inputs, engine, files, Path(name) / "out", bench.meter)
             files.trim()

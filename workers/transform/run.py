@@ -7,7 +7,6 @@ short. Whoever loses the race for the head plans again.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +40,7 @@ from ..plan.transform import (
 )
 from .chains import backwards, input_chains, input_datasets
 from .engines import note_engine
-from .files import CACHE, InputFiles
+from .files import CACHE, InputFiles, work_folder
 from .iteration import Executed, execute
 from .receipts import (
     added_up,
@@ -122,7 +121,7 @@ class Run:
         engine = engine_for(plan.transform, engines_of(self.bench))
         meter = self.bench.meter
         meter.phase("read")
-        with tempfile.TemporaryDirectory(prefix="transform-", dir=self.bench.scratch) as name:
+        with work_folder(self.bench.scratch, "transform-") as name:
             files = input_files(Path(name), self.bench)
             inputs = [self.stores.dataset(DatasetRef(id=item.id)) for item in plan.inputs]
             done = execute(self.dataset, plan, inputs, engine, files, Path(name) / "out", meter)

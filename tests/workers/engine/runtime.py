@@ -1,6 +1,6 @@
 """A stand-in for a container runtime, whose one image is DataFusion behind the engine protocol.
 
-Containers cannot be run everywhere tests are. It takes `run`, `port`, `stop` and `rm` as podman
+Containers cannot be run everywhere tests are. It takes the commands as podman
 does; what is mounted is found by exchanging the paths inside for those outside.
 """
 
@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def installed(folder: Path, **told: Any) -> Path:
-    """The command; `told` may have it fail (`fails`) or never answer (`silent`)."""
+    """The command; `told` may have it fail (`fails`), never answer (`silent`), or tell which
+    images are here (`images`, of their names and digests) and can be had (`remote`)."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "told.json").write_text(json.dumps(told))
     path = folder / "runtime"
@@ -40,23 +41,49 @@ def command(folder: str) -> None:
     told = json.loads((base / "told.json").read_text())
     with (base / "calls").open("a") as log:
         log.write(json.dumps(arguments) + "\n")
-    match arguments[0]:
-        case "run":
-            if told.get("fails"):
+    match arguments:
+        case ["image", "inspect", image]:
+            _inspect(base, told, image)
+        case ["pull", _, image]:
+            if image not in told.get("remote", {}):
                 sys.exit("no such image")
+            (base / "pulled").write_text(image)
+        case ["run", *_]:
+            if told.get("fails"):
+                sys.exit("no room for it")
             if not told.get("silent"):
                 _start(base, arguments)
-        case "port":
-            port = base / "port"
-            if not port.exists():
-                sys.exit("no public port")
-            sys.stdout.write(f"127.0.0.1:{port.read_text()}\n")
-        case "stop":
+        case ["container", "inspect", *_]:
+            sys.stdout.write('{"Running": true}' if "{{json .State}}" in arguments else "{}")
+        case ["port", *_]:
+            _port(base / "port")
+        case ["logs", *_]:
+            sys.stdout.write("waiting for something")
+        case ["kill", _] if (base / "pid").exists():
             os.kill(int((base / "pid").read_text()), signal.SIGTERM)
 
 
+def _port(told: Path) -> None:
+    if not told.exists():
+        sys.exit("no public port")
+    sys.stdout.write(f"127.0.0.1:{told.read_text()}\n")
+
+
+def _inspect(base: Path, told: dict[str, Any], image: str) -> None:
+    pulled = base / "pulled"
+    here = dict(told.get("images", {image: []}))
+    if pulled.exists():
+        here[pulled.read_text()] = told["remote"][pulled.read_text()]
+    known = {digest: digests for digests in here.values() for digest in digests} | here
+    if image not in known:
+        sys.exit("not known")
+    sys.stdout.write(json.dumps([{"Id": "aa" * 32, "RepoDigests": known[image]}]))
+
+
 def _start(base: Path, arguments: list[str]) -> None:
-    mounts = [a.removeprefix("--volume=") for a in arguments if a.startswith("--volume=")]
+    bound = [a.removeprefix("--mount=") for a in arguments if a.startswith("--mount=")]
+    fields = [dict(part.partition("=")[::2] for part in mount.split(",")) for mount in bound]
+    mounts = {field["target"]: field["source"] for field in fields}
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
         f"from tests.workers.engine.runtime import inside; inside({str(base)!r}, {mounts!r})"
@@ -71,12 +98,10 @@ def _start(base: Path, arguments: list[str]) -> None:
     (base / "pid").write_text(str(process.pid))
 
 
-def inside(base: str, mounts: list[str]) -> None:
+def inside(base: str, prefixes: dict[str, str]) -> None:
     """What runs in the container: an engine that knows its own paths only."""
     from workers.engine.datafusion import DataFusionEngine
     from workers.engine.server import serve
-
-    prefixes = {mount.split(":")[1]: mount.split(":")[0] for mount in mounts}
 
     class Inside(DataFusionEngine):
         def execute_transform(self, request: Any, listener: Any = None) -> Any:

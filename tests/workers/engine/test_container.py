@@ -24,9 +24,13 @@ from tests.conformance.engine_transforms import ALL
 from tests.workers.engine import runtime
 from tests.workers.engine.changes import APPEND, CITIES, cities, listed
 from tests.workers.engine.requests import Derivative, sql
-from workers.engine.container import ContainerEngine, ContainerRules
+from workers.containers import ContainerRules
+from workers.engine.container import ContainerEngine, EngineRules, pinned
+from workers.engine.port import Listener
+from workers.meter import JobLost
 
 IMAGE = "ghcr.io/example/engine@sha256:00"
+NONE = ContainerRules()
 MARK = Instant.parse("2024-01-01T00:00:00Z")
 
 
@@ -37,11 +41,11 @@ def environment() -> dict[str, str]:
 
 def engine_of(folder: Path, environment: dict[str, str], **told: object) -> ContainerEngine:
     seconds = float(str(told.pop("start_seconds", 30.0)))
+    image = str(told.pop("image", IMAGE))
     command = runtime.installed(folder, **told)
-    rules = ContainerRules(
-        runtime=str(command), environment=environment, memory="1g", start_seconds=seconds
-    )
-    return ContainerEngine("datafusion", IMAGE, rules, seconds=60)
+    containers = ContainerRules(runtime=str(command), environment=environment)
+    rules = EngineRules(containers=containers, start_seconds=seconds)
+    return ContainerEngine("datafusion", image, rules, seconds=60)
 
 
 def derivative(engine: ContainerEngine, folder: Path, query: str = ALL) -> Derivative:
@@ -79,12 +83,13 @@ def test_a_transform_runs_in_the_image_and_its_files_come_out(
     assert listed(asked.table(), "city", "n") == [("a", 1)]
     assert asked.checkpoint is not None
     assert gone(tmp_path / "bin")
-    run, *_, remove = runtime.calls(tmp_path / "bin")
-    assert run[:3] == ["run", "--detach", "--rm"]
+    _, run, *_, kill, remove = runtime.calls(tmp_path / "bin")
+    assert run[:2] == ["run", "--detach"]
     assert run[-1] == IMAGE
     assert "--publish=127.0.0.1::2884" in run
-    inputs = next(a for a in run if a.startswith("--volume=") and a.endswith("/in:ro"))
-    assert inputs.endswith(":/opt/engine/in:ro")
+    mounts = [a.partition("target=")[2] for a in run if a.startswith("--mount=")]
+    assert mounts == ["/opt/engine/in,readonly", "/opt/engine/out"]
+    assert kill[0] == "kill"
     assert remove[:2] == ["rm", "--force"]
     names = sorted(path.name for path in asked.data.parent.iterdir())
     assert names == ["checkpoint", "data", "input-0-0", "schema-0"]
@@ -119,7 +124,7 @@ def test_an_image_that_does_not_start_is_an_error_of_the_engine(
     asked = derivative(engine_of(tmp_path / "bin", environment, fails=True), tmp_path / "work")
     response = asked.run({})
     assert isinstance(response, TransformResponseInternalError)
-    assert "no such image" in response.message
+    assert "no room for it" in response.message
 
 
 def test_an_image_that_does_not_answer_is_stopped(
@@ -129,14 +134,15 @@ def test_an_image_that_does_not_answer_is_stopped(
     response = derivative(engine, tmp_path / "work").run({})
     assert isinstance(response, TransformResponseInternalError)
     assert "within 1 seconds" in response.message
-    assert [call[0] for call in runtime.calls(tmp_path / "bin")][-2:] == ["stop", "rm"]
+    assert "waiting for something" in response.message
+    assert [call[0] for call in runtime.calls(tmp_path / "bin")][-2:] == ["kill", "rm"]
 
 
 @pytest.mark.parametrize("wanted", [None, "no-such-runtime"])
 def test_without_a_runtime_images_are_refused(
     wanted: str | None, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    rules = ContainerRules(runtime=wanted, environment=environment, memory="1g")
+    rules = EngineRules(containers=ContainerRules(runtime=wanted, environment=environment))
     engine = ContainerEngine("flink", IMAGE, rules)
     response = derivative(engine, tmp_path / "work").run({})
     assert isinstance(response, TransformResponseInternalError)
@@ -158,13 +164,78 @@ def test_docker_knows_what_it_is_told_and_a_daemon_that_is_away_is_named(tmp_pat
         "HOME": str(tmp_path),
         "DOCKER_HOST": f"unix://{tmp_path}/nobody.sock",
     }
-    rules = ContainerRules(runtime="docker", environment=environment, memory="1g")
+    rules = EngineRules(containers=ContainerRules(runtime="docker", environment=environment))
     response = derivative(ContainerEngine("flink", "engine", rules), tmp_path / "work").run({})
     assert isinstance(response, TransformResponseInternalError)
     assert "the engine flink was not started" in response.message
     assert "Cannot connect to the Docker daemon" in response.message
 
 
-def test_the_version_is_the_image() -> None:
-    rules = ContainerRules(runtime=None, environment={}, memory="1g")
-    assert ContainerEngine("flink", IMAGE, rules).version == IMAGE
+DIGEST = "example.org/engine@sha256:" + "11" * 32
+
+
+def test_an_image_that_is_not_here_is_pulled_and_run_by_its_digest_from_then_on(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    told = {"images": {}, "remote": {"example.org/engine:1": [DIGEST]}}
+    engine = engine_of(tmp_path / "bin", environment, image="example.org/engine:1", **told)
+    assert engine.version == DIGEST
+    response = derivative(engine, tmp_path / "work", "selec").run({})
+    assert isinstance(response, TransformResponseInvalidQuery)
+    calls = runtime.calls(tmp_path / "bin")
+    assert [call[-1] for call in calls if call[0] in ("pull", "run")] == [
+        "example.org/engine:1",
+        DIGEST,
+    ]
+
+
+def test_an_image_that_cannot_be_had_is_an_error_of_the_engine(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    engine = engine_of(tmp_path / "bin", environment, images={})
+    response = derivative(engine, tmp_path / "work").run({})
+    assert isinstance(response, TransformResponseInternalError)
+    assert "no such image" in response.message
+    assert engine.version == IMAGE
+
+
+@pytest.mark.parametrize(
+    ("image", "digests", "version"),
+    [
+        ("e:1", ["docker.io/library/e@sha256:11"], "docker.io/library/e@sha256:11"),
+        ("h:5000/e", ["a/b@sha256:22", "h:5000/e@sha256:11"], "h:5000/e@sha256:11"),
+        ("h:5000/e@sha256:11", ["h:5000/e@sha256:11"], "h:5000/e@sha256:11"),
+        ("made-here", [], "sha256:33"),
+        ("made-here", None, "sha256:33"),
+    ],
+)
+def test_the_version_is_what_runs_the_same_image_again(
+    image: str, digests: list[str] | None, version: str
+) -> None:
+    assert pinned(image, {"RepoDigests": digests, "Id": "sha256:33"}) == version
+    assert pinned(image, {"RepoDigests": digests, "Id": "33"}) == version
+
+
+def test_without_a_runtime_the_version_is_the_name_of_the_image() -> None:
+    assert ContainerEngine("flink", IMAGE, EngineRules(containers=NONE)).version == IMAGE
+
+
+def test_a_job_that_is_lost_does_not_wait_for_its_image(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    engine = engine_of(tmp_path / "bin", environment, silent=True)
+    with pytest.raises(JobLost):
+        derivative(engine, tmp_path / "work").run({}, listener=LostAfter(2))
+    assert [call[0] for call in runtime.calls(tmp_path / "bin")][-2:] == ["kill", "rm"]
+
+
+class LostAfter(Listener):
+    """Of a job that is cancelled while its container starts."""
+
+    def __init__(self, looks: int) -> None:
+        self._left = looks
+
+    def progress(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise JobLost

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from workers.containers import ContainerRules
+
 _SCRIPT = """#!{python}
 import json, pathlib, sys
 told = json.loads(pathlib.Path({told!r}).read_text())
@@ -20,7 +22,7 @@ seen.write_text(json.dumps(log))
 if sys.argv[1] != "run":
     sys.exit(0)
 options = dict(a[2:].partition("=")[::2] for a in sys.argv if a.startswith("--"))
-out = pathlib.Path(options["volume"].partition(":")[0])
+out = pathlib.Path(dict(p.partition("=")[::2] for p in options["mount"].split(","))["source"])
 pathlib.Path({env!r}).write_text(pathlib.Path(options["env-file"]).read_text())
 for name, key in (("new-etag", "new_etag"), ("new-last-modified", "new_last_modified")):
     if told.get(key) is not None:
@@ -33,6 +35,10 @@ sys.stdout.write(told.get("stdout", ""))
 sys.stdout.flush()
 sys.exit(told.get("exit", 0))
 """
+
+
+def ran_by(runtime: str | Path | None) -> ContainerRules:
+    return ContainerRules(runtime=None if runtime is None else str(runtime))
 
 
 class Runtime:

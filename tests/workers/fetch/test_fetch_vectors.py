@@ -24,7 +24,7 @@ from protocol.codec.manifests import from_data
 from protocol.instant import Instant
 from protocol.metadata.sources import FetchStep
 from tests.workers import tables
-from tests.workers.fetch.runtime import Runtime
+from tests.workers.fetch.runtime import Runtime, ran_by
 from workers.fetch import values
 from workers.fetch.container import ContainerBrokeProtocol, ContainerFailed
 from workers.fetch.run import fetch
@@ -63,8 +63,7 @@ class World:
             self.port = stack.enter_context(ftp_server(files, ("foo", "bar"))).port
         if "container" in given:
             self.runtime = Runtime(folder / "runtime", given["container"])
-            runtime = str(self.runtime.path)
-            self.rules = replace(self.rules, container_runtime=runtime)
+            self.rules = replace(self.rules, containers=ran_by(self.runtime.path))
 
     def _serve(self, response: dict[str, Any], stack: ExitStack) -> None:
         if response.get("connect") == "refused":

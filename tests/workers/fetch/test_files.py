@@ -19,7 +19,7 @@ from protocol.metadata.sources import (
     FetchStepUrl,
     SourceOrdering,
 )
-from tests.workers.fetch.runtime import Runtime
+from tests.workers.fetch.runtime import Runtime, ran_by
 from workers.fetch import values
 from workers.fetch.container import ContainerFailed, InvalidParameterFormat
 from workers.fetch.event_time import from_path
@@ -171,7 +171,7 @@ def test_ftp_files_are_read_from_the_address_that_was_connected_to(asked: Ask) -
 def test_images_are_refused_where_no_runtime_is(asked: Ask) -> None:
     for runtime in (None, "no-such-runtime"):
         with pytest.raises(values.SourceRefused, match="container image"):
-            fetch(FetchStepContainer(image="img"), asked(container_runtime=runtime))
+            fetch(FetchStepContainer(image="img"), asked(containers=ran_by(runtime)))
 
 
 def test_an_image_is_told_where_it_left_off_and_nothing_secret_on_the_command_line(
@@ -187,7 +187,7 @@ def test_an_image_is_told_where_it_left_off_and_nothing_secret_on_the_command_li
         env=(EnvVar(name="KEY"), EnvVar(name="MODE", value="${{ env.KEY }}2")),
     )
     state = values.state(values.ETAG, "40")
-    rules = {"container_runtime": str(runtime.path), "variables": {"KEY": "s3cret"}}
+    rules = {"containers": ran_by(runtime.path), "variables": {"KEY": "s3cret"}}
     found = fetch(step, asked(state=state, **rules))
     assert found is not None
     assert found.state == values.state(values.LAST_MODIFIED, "2020-01-01T00:00:00Z")
@@ -197,29 +197,27 @@ def test_an_image_is_told_where_it_left_off_and_nothing_secret_on_the_command_li
     told = runtime.environment
     assert (told["KEY"], told["MODE"], told["ODF_ETAG"]) == ("s3cret", "s3cret2", "40")
     with pytest.raises(ValueNotFound):
-        fetch(step, asked(container_runtime=str(runtime.path)))
+        fetch(step, asked(containers=ran_by(runtime.path)))
 
 
 def test_definitions_that_would_change_the_command_are_refused(asked: Ask, tmp_path: Path) -> None:
     runtime = str(Runtime(tmp_path / "rt", {}).path)
     for image in ("--privileged", "", "a b", "-v/:/x"):
         with pytest.raises(values.MalformedSource):
-            fetch(FetchStepContainer(image=image), asked(container_runtime=runtime))
+            fetch(FetchStepContainer(image=image), asked(containers=ran_by(runtime)))
     for name, value in (("A", "x\nB=y"), ("A=B", "x"), ("", "x")):
         step = FetchStepContainer(image="img", env=(EnvVar(name=name, value=value),))
         with pytest.raises(values.MalformedSource):
-            fetch(step, asked(container_runtime=runtime))
+            fetch(step, asked(containers=ran_by(runtime)))
     step = FetchStepContainer(image="img", env=(EnvVar(name="ODF_BATCH_SIZE", value="-1"),))
     with pytest.raises(InvalidParameterFormat):
-        fetch(step, asked(container_runtime=runtime))
+        fetch(step, asked(containers=ran_by(runtime)))
 
 
 def test_an_image_that_does_not_end_is_removed(asked: Ask, tmp_path: Path) -> None:
     runtime = Runtime(tmp_path / "rt", {"sleep": 60})
     with pytest.raises(ContainerFailed, match="did not end"):
-        fetch(
-            FetchStepContainer(image="img"), asked(container_runtime=str(runtime.path), total_s=1)
-        )
-    run, remove = runtime.calls
+        fetch(FetchStepContainer(image="img"), asked(containers=ran_by(runtime.path), total_s=1))
+    run, kill, remove = runtime.calls
     name = next(word for word in run if word.startswith("--name=")).removeprefix("--name=")
-    assert remove == ["rm", "--force", name]
+    assert (kill, remove) == (["kill", name], ["rm", "--force", name])
