@@ -180,12 +180,12 @@ class _Open:
     def take(self, content: Any) -> Iterator[_Piece]:
         """What was held and this, in whole blocks; the rest is held."""
         given = pa.py_buffer(content)
-        if len(self._held) + given.size < HELD_BYTES:
+        missing = -len(self._held) % BLOCK_BYTES
+        if len(self._held) + given.size < HELD_BYTES or given.size < missing:
             self._held += memoryview(given)
             return
         if self._words is None:
             self._words = (ctypes.c_uint64 * WORDS)()
-        missing = -len(self._held) % BLOCK_BYTES
         first = pa.py_buffer(bytes(self._held) + given.slice(0, missing).to_pybytes())
         blocks, rest = divmod(given.size - missing, BLOCK_BYTES)
         self._held = bytearray(given.slice(given.size - rest))

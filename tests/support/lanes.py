@@ -9,13 +9,15 @@ import pytest
 from protocol import keccak, sha3
 
 LANES = 4
+HELD_BYTES = 300
+"""No multiple of a block: what is held and what comes may be too little for one more."""
 
 kernel = lru_cache(keccak.kernel)
 
 
 def lay_open(monkeypatch: pytest.MonkeyPatch, lanes: int = LANES) -> None:
-    """Have states mixed by made code from their first block on."""
+    """Have states mixed by made code almost from their first block on."""
     made = sha3._Made()
     made.is_asked, made.alone, made.together = True, kernel(1), kernel(lanes)
     monkeypatch.setattr(sha3, "_made", made)
-    monkeypatch.setattr(sha3, "HELD_BYTES", keccak.BLOCK_BYTES)
+    monkeypatch.setattr(sha3, "HELD_BYTES", HELD_BYTES)
