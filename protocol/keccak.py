@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import mmap
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,7 @@ from typing import Any
 BLOCK_BYTES = 136
 """Bytes that one permutation takes in: the rate of SHA3-256."""
 WORDS = 25
+
 Absorb = Callable[[Any, Any, int], None]
 """Takes the addresses of the states, those of as many streams, and how many blocks of each."""
 
@@ -52,12 +55,26 @@ def compiled() -> tuple[Kernel, Kernel] | tuple[None, None]:
         from llvmlite import binding
     except ImportError:
         return None, None
+    if not may_be_run():
+        return None, None
     try:
         lanes = lanes_of(binding.get_host_cpu_features())
         made = None if lanes == 1 else (kernel(1), kernel(lanes))
     except (RuntimeError, OSError):  # no code for this processor, or none may be made
         return None, None
     return made if made is not None and all(map(is_right, made)) else (None, None)
+
+
+def may_be_run() -> bool:
+    """Whether the system lets what was written to memory be run. LLVM would not ask, and a service
+    that is denied it (`MemoryDenyWriteExecute` of systemd, SELinux) would end."""
+    if os.name != "posix":
+        return True
+    with mmap.mmap(-1, mmap.PAGESIZE) as page:
+        start = ctypes.addressof(ctypes.c_char.from_buffer(page))
+        protect = ctypes.CDLL(None).mprotect
+        protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+        return bool(protect(start, len(page), mmap.PROT_READ | mmap.PROT_EXEC) == 0)
 
 
 def kernel(lanes: int) -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -70,6 +71,18 @@ def test_where_no_code_can_be_made_there_is_none(
     monkeypatch.setattr(keccak, "lanes_of", lambda features: 4)
     monkeypatch.setattr(keccak, "kernel", refused)
     assert compiled() == (None, None)
+
+
+def test_a_process_that_may_not_run_what_it_wrote_goes_on_without() -> None:
+    deny = "import ctypes; print(ctypes.CDLL(None).prctl(65, 1, 0, 0, 0))"
+    ask = "from protocol.keccak import compiled; print(compiled())"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{deny}; {ask}"], capture_output=True, text=True, check=False
+    )
+    denied, *answer = ended.stdout.split(maxsplit=1)
+    if denied != "0":
+        pytest.skip("this system cannot deny it (Linux 6.3 and newer can)")
+    assert (ended.returncode, *answer) == (0, "(None, None)\n")
 
 
 def test_code_that_hashes_wrongly_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
