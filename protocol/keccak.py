@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import mmap
-import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +68,7 @@ def compiled() -> tuple[Kernel, Kernel] | tuple[None, None]:
 def may_be_run() -> bool:
     """Whether the system lets what was written to memory be run. LLVM would not ask, and a service
     that is denied it (`MemoryDenyWriteExecute` of systemd, SELinux) would end."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         return True
     with mmap.mmap(-1, mmap.PAGESIZE) as page:
         start = ctypes.addressof(ctypes.c_char.from_buffer(page))
