@@ -64,7 +64,8 @@ class WorkerSettings(BaseSettings):
     engines: dict[str, str] = Field(
         {},
         description="More query engines by name, as JSON: an address (`host:port`) that sees the "
-        "same files, or `image:` and the name of an image that `container_runtime` runs.",
+        "same files, or `image:` and the name of an image that `container_runtime` runs. One of "
+        "another version (`spark@3.5`) only repeats what that version computed.",
     )
     warm_up: bool = Field(
         True,

@@ -8,6 +8,8 @@ from typing import Any
 from ..settings import WorkerSettings, container_rules
 from .port import Engine
 
+OF_VERSION = "@"
+"""Begins the part of a name that tells versions of one engine apart: `spark@3.5`."""
 IMAGE = "image:"
 """What the value of a setting begins with if it is an image; else it is an address."""
 
@@ -33,12 +35,17 @@ IN_PROCESS: Mapping[str, Callable[[WorkerSettings, Any], Engine | None]] = {
 
 
 def engines(settings: WorkerSettings, session: Any) -> tuple[Engine, ...]:
-    """All of them; one that is configured takes the place of one in the process."""
-    found = [configured(settings, name.lower()) for name in settings.engines]
+    """All of them; one that is configured takes the place of one in the process.
+
+    Those of a version stand last: they repeat what that version computed, and compute nothing new.
+    """
+    names = [name.lower() for name in settings.engines]
+    found = [configured(settings, name) for name in names if OF_VERSION not in name]
     named = {engine.name for engine in found}
     for name, make in IN_PROCESS.items():
         if name not in named and (engine := make(settings, session)) is not None:
             found.append(engine)
+    found += [configured(settings, name) for name in names if OF_VERSION in name]
     return tuple(found)
 
 
@@ -48,6 +55,7 @@ def configured(settings: WorkerSettings, name: str) -> Engine:
     from .remote import RemoteEngine
 
     given = {key.lower(): value for key, value in settings.engines.items()}[name]
+    name = name.partition(OF_VERSION)[0]
     if not given.startswith(IMAGE):
         return RemoteEngine(name, given, seconds=settings.query_s)
     rules = EngineRules(

@@ -58,7 +58,7 @@ def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
 
 
 def holds_state(path: Path) -> bool:
-    """Whether a checkpoint of ours holds more than watermarks; one of other engines does not say."""
+    """Whether a checkpoint of ours holds more than watermarks; those of others do not say."""
     try:
         with path.open("rb") as stream:
             header = json.loads(stream.readline(HEADER_BYTES))

@@ -97,7 +97,7 @@ def engine_for(transform: Transform, engines: Sequence[Engine]) -> Engine:
     for engine in engines:
         if engine.name == wanted:
             return engine
-    available = [engine.name for engine in engines]
+    available = list(dict.fromkeys(engine.name for engine in engines))
     raise UnsupportedEngine(
         f"the query asks for the engine {transform.engine!r}; this node runs "
         f"{', '.join(available)}: rewrite the query for one of them",

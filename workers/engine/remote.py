@@ -9,7 +9,6 @@ import contextlib
 import queue
 import threading
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import grpc
@@ -61,21 +60,27 @@ class RemoteEngine:
     ) -> None:
         self.name = name
         self._address, self._seconds = address, seconds
+        self._version = UNKNOWN_VERSION
         self._options = [
             ("grpc.max_receive_message_length", message_bytes),
             ("grpc.max_send_message_length", message_bytes),
         ]
 
-    @cached_property
+    @property
     def version(self) -> str:
-        """Asked for once; engines of others have no such call, and are pinned by their name."""
+        """Asked for each time, since another version may have taken the place of the last.
+
+        Of one that does not answer now, what it said before. Engines of others have no such call,
+        and are pinned by their name.
+        """
         with self._channel() as channel:
             ask = channel.unary_unary(f"/{ABOUT_SERVICE}/{ABOUT_METHOD}")
             try:
-                _, _, version = ask(b"", timeout=ABOUT_SECONDS).decode().partition("\n")
+                _, _, said = ask(b"", timeout=ABOUT_SECONDS).decode().partition("\n")
             except (grpc.RpcError, UnicodeDecodeError):
-                return UNKNOWN_VERSION
-        return version or UNKNOWN_VERSION
+                return self._version
+        self._version = "_".join(said.split()) or UNKNOWN_VERSION
+        return self._version
 
     def execute_raw_query(
         self, request: RawQueryRequest, listener: Listener = QUIET

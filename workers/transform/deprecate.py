@@ -76,6 +76,7 @@ def deprecate(
                 found.same += 1
                 seen[Compatible(made.engine, recorded.version, made.engine_version)] = None
     if found.ok and seen:
+        note = read_note(stores.objects, dataset.id)  # what was computed meanwhile stays noted
         for one in seen:
             note = note.with_compatible(one)
             found.compatible.append(f"{one.engine} {one.old} {one.new}")

@@ -337,6 +337,20 @@ def test_name_and_version_of_a_remote_engine_are_known(served: Serve) -> None:
     assert (remote.name, remote.version) == (engine.name, engine.version)
 
 
+def test_the_version_is_that_of_the_engine_that_is_there_now() -> None:
+    engine: Any = DataFusionEngine()
+    engine.version = "7"
+    server, port = serve(engine, "127.0.0.1:0")
+    remote = RemoteEngine(engine.name, f"127.0.0.1:{port}")
+    try:
+        assert remote.version == "7"
+        engine.version = "8 beta"
+        assert remote.version == "8_beta"
+    finally:
+        server.stop(None).wait()
+    assert remote.version == "8_beta"
+
+
 def foreign(answers: list[bytes], *, hang: float = 0.0) -> tuple[grpc.Server, str]:
     """An engine of somebody else: the two calls, and nothing beside them."""
 

@@ -83,6 +83,25 @@ def test_engines_of_the_settings_come_beside_ours_or_instead() -> None:
     assert isinstance(configured(settings, "flink"), ContainerEngine)
 
 
+def test_an_engine_of_another_version_stands_behind_and_takes_no_place() -> None:
+    settings = WorkerSettings(
+        engines={"Spark@3.5": "127.0.0.1:5545", "datafusion@old": "image:x", "flink": "image:y"},
+    )
+    found = engines(settings, None)
+    assert [engine.name for engine in found] == [
+        "flink",
+        "spark",
+        "datafusion",
+        "spark",
+        "datafusion",
+    ]
+    assert isinstance(found[3], RemoteEngine)
+    assert found[4].version == "x"
+    with pytest.raises(UnsupportedEngine) as caught:
+        engine_for(TransformSql(engine="risingwave", query="select 1"), found)
+    assert caught.value.facts["available"] == ["flink", "spark", "datafusion"]
+
+
 def test_engines_are_found_without_regard_to_case() -> None:
     found = engines(WorkerSettings(), None)
     assert engine_for(TransformSql(engine="DataFusion", query="select 1"), found).name == (

@@ -208,6 +208,25 @@ def test_a_new_engine_version_stands_for_the_old_one_once_all_comes_out_the_same
     assert is_trusted(note, note.runs[0], bench.engine)
 
 
+def test_what_is_computed_while_versions_are_compared_stays_noted(
+    stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from storage.engines import write_note
+    from workers.transform.deprecate import deprecate
+
+    _, tens = computed(stores, bench, tmp_path)
+    monkeypatch.setattr(bench.engine, "version", "99.0", raising=False)
+
+    def computing(_count: int) -> None:
+        note = read_note(stores.objects, tens.id)
+        write_note(stores.objects, tens.id, note.with_run(EngineRun(50, "datafusion", "99.0")))
+
+    assert deprecate(stores, tens, bench, progress=computing).ok
+    note = read_note(stores.objects, tens.id)
+    assert [run.since for run in note.runs] == [3, 50]
+    assert len(note.compatible) == 1
+
+
 def test_an_engine_that_gives_other_rows_is_not_noted(
     stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
