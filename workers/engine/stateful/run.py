@@ -1,4 +1,8 @@
-"""One run of a stateful query: new rows and watermarks in, changes of the result and state out."""
+"""One run of a stateful query: new rows and watermarks in, changes of the result and state out.
+
+The order of things is here: open the state, take one operator after the other a step on
+(`step.py`), tell the changes of the result, write the state.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +25,13 @@ from ..port import InvalidQuery
 from ..spark_errors import reason
 from .clock import Moments, back
 from .emit import ORDER, arrow_schema, told, write
+from .held import Shared
 from .operators import Moment
 from .pieces import GROUP, SEQ, SIGN, framed
 from .plan import Plan
 from .port import NewRows, Result
 from .state import open_state, write_state
 from .step import advance
-from .work import Work
 
 NANOS = 1_000
 
@@ -77,7 +81,7 @@ class _Run:
         self._made: list[DataFrame] = []
         self._passes_on = False
         """Rows of an input are looked at, of which some may go."""
-        self._work = Work(
+        self._shared = Shared(
             catalyst=plan.catalyst,
             changes=self,
             state=kept,
@@ -89,9 +93,9 @@ class _Run:
         )
 
     def finish(self, new_state: Path, output: Path) -> Result:
-        plan, work = self._plan, self._work
+        plan, shared = self._plan, self._shared
         for place, operator in enumerate(plan.operators):
-            self._made.append(advance(work, place, operator))
+            self._made.append(advance(shared, place, operator))
         names = [name for name, _ in plan.columns]
         operation = plan.vocab.operation_type_column
         self._passes_on = False
@@ -101,17 +105,17 @@ class _Run:
             names,
             operation=operation,
             event_time=plan.vocab.event_time_column,
-            only_come=work.only_come and not self._passes_on,
+            only_come=shared.only_come and not self._passes_on,
         )
         schema = arrow_schema(T.StructType([rows.schema[name] for name in (operation, *names)]))
-        count = write(work.ordered(rows, ORDER), schema, output)
-        write_state(new_state, plan.fingerprint, self._watermarks, work.sections)
+        count = write(shared.ordered(rows, ORDER), schema, output)
+        write_state(new_state, plan.fingerprint, self._watermarks, shared.sections)
         return Result(
             rows=count,
             schema=schema,
             watermark=_instant(plan.watermark.at(self._watermarks)),
-            dropped=work.dropped,
-            state_rows=work.state_rows,
+            dropped=shared.dropped,
+            state_rows=shared.state_rows,
         )
 
     def input(self, alias: str) -> DataFrame:
@@ -126,10 +130,10 @@ class _Run:
             frame = read_parquet(self._plan.catalyst.session, given.paths, arrow)
             offset = col(vocab.offset_column)
             frame = frame.where(offset.between(given.interval.start, given.interval.end))
-            if self._work.cut() == 1:
+            if self._shared.cut() == 1:
                 frame = frame.coalesce(1)
-            elif self._work.partitions is not None:
-                frame = frame.repartition(self._work.partitions)
+            elif self._shared.partitions is not None:
+                frame = frame.repartition(self._shared.partitions)
         code, offset = col(vocab.operation_type_column), col(vocab.offset_column).cast("bigint")
         undoing = code.isin(int(Operation.RETRACT), int(Operation.CORRECT_FROM))
         # Both rows of a correction belong together wherever rows are passed on as they came.

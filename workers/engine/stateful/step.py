@@ -33,32 +33,32 @@ from .fold import (
     folded_rows,
     merely_added,
 )
+from .held import Held, Shared
 from .operators import Operator, Side, Window, keeps, late, wakes
 from .pieces import AT, GROUP, SEQ, SIGN
 from .results import result, stays
 from .state import Buckets, extract, waking, write_section
-from .work import Held, Work
 
 _TIMELY, _STAYS = "odf timely", "odf stays"
 Fold = Callable[[DataFrame, DataFrame], DataFrame]
 
 
-def advance(work: Work, place: int, operator: Operator) -> DataFrame:
+def advance(shared: Shared, place: int, operator: Operator) -> DataFrame:
     """Takes the run's changes into the state; the changes of the result."""
     names = [f"{place}-{at}.parquet" for at in range(len(operator.sides))]
     incoming, retracting, buckets = [], [], []
     for at, name in enumerate(names):
-        held = work.hold(_incoming(work, operator, place, at), f"new-{name}")
-        touched, goes = _count(work, held)
+        held = shared.hold(_incoming(shared, operator, place, at), f"new-{name}")
+        touched, goes = _count(shared, held)
         incoming.append(held.where(_TIMELY))
         retracting.append(goes)
-        bounds = wakes(operator, at, work.prev, work.new)
-        buckets += [touched, waking(work.state.path(name), bounds)]
+        bounds = wakes(operator, at, shared.prev, shared.new)
+        buckets += [touched, waking(shared.state.path(name), bounds)]
     touched = np.unique(np.concatenate(buckets))
     before, after, kept = [], [], 0
     for at, name in enumerate(names):
         shaped, fold = _shaped(operator, operator.sides[at], incoming[at])
-        old, count = _old(work, name, touched, shaped)
+        old, count = _old(shared, name, touched, shaped)
         kept += count
         if not retracting[at] and SIGN in shaped.schema.names:
             rows = merely_added(old, shaped)
@@ -67,21 +67,21 @@ def advance(work: Work, place: int, operator: Operator) -> DataFrame:
         else:
             rows = fold(old, shaped)
         before.append(old)
-        after.append(_keep(work, operator, at, rows, name, touched))
-    come = result(operator, after, work.new)
+        after.append(_keep(shared, operator, at, rows, name, touched))
+    come = result(operator, after, shared.new)
     if kept:
-        work.only_come = False
-        changes = difference(result(operator, before, work.prev), come)
+        shared.only_come = False
+        changes = difference(result(operator, before, shared.prev), come)
     else:
         changes = all_come(come)
     return changes.withColumn(SEQ, F.lit(None).cast("bigint"))
 
 
-def _incoming(work: Work, operator: Operator, place: int, at: int) -> DataFrame:
+def _incoming(shared: Shared, operator: Operator, place: int, at: int) -> DataFrame:
     side = operator.sides[at]
-    frame = side.rows(work.changes)
+    frame = side.rows(shared.changes)
     keys = [_hashable(frame, name) for name in side.bucket]
-    bound = late(operator, at, work.prev)
+    bound = late(operator, at, shared.prev)
     # Rows without a time belong nowhere.
     timely = col(AT).isNotNull() if bound is None else F.coalesce(col(AT) >= bound, F.lit(False))
     return frame.select(
@@ -97,17 +97,17 @@ def _hashable(frame: DataFrame, name: str) -> Column:
     return col(name) + F.lit(0.0) if floating else col(name)
 
 
-def _count(work: Work, held: Held) -> tuple[Buckets, bool]:
+def _count(shared: Shared, held: Held) -> tuple[Buckets, bool]:
     """Buckets that changes touch, whether any takes back; late ones are counted and left out."""
     found, goes = [np.empty(0, np.int64)], False
     for batch in held.batches([BUCKET, _TIMELY, SIGN]):
         is_late = ~batch.column(_TIMELY).to_numpy(zero_copy_only=False).astype(np.bool_)
         back = batch.column(SIGN).to_numpy() < 0
         goes = goes or bool((back & ~is_late).any())
-        work.dropped = replace(
-            work.dropped,
-            late=work.dropped.late + int((is_late & ~back).sum()),
-            late_changes=work.dropped.late_changes + int((is_late & back).sum()),
+        shared.dropped = replace(
+            shared.dropped,
+            late=shared.dropped.late + int((is_late & ~back).sum()),
+            late_changes=shared.dropped.late_changes + int((is_late & back).sum()),
         )
         found.append(np.unique(batch.column(BUCKET).to_numpy()[~is_late]))
     return np.unique(np.concatenate(found)), goes
@@ -145,22 +145,22 @@ def _is_summed(operator: Operator) -> bool:
     return isinstance(operator, Window) and operator.from_sums
 
 
-def _old(work: Work, name: str, touched: Buckets, like: DataFrame) -> tuple[DataFrame, int]:
+def _old(shared: Shared, name: str, touched: Buckets, like: DataFrame) -> tuple[DataFrame, int]:
     """Kept rows of the touched buckets, and how many."""
     schema = T.StructType([f for f in like.schema.fields if f.name != SIGN])
-    section = work.state.path(name)
+    section = shared.state.path(name)
     if section is None or not len(touched):
-        return work.catalyst.empty(schema), 0
-    part = work.scratch / f"before-{name}"
+        return shared.catalyst.empty(schema), 0
+    part = shared.scratch / f"before-{name}"
     count = extract(section, touched, part)
-    work.rows = max(work.rows, count)
+    shared.rows = max(shared.rows, count)
     if count == 0:
-        return work.catalyst.empty(schema), 0
-    return work.read(part, schema), count
+        return shared.catalyst.empty(schema), 0
+    return shared.read(part, schema), count
 
 
 def _keep(
-    work: Work, operator: Operator, at: int, rows: DataFrame, name: str, touched: Buckets
+    shared: Shared, operator: Operator, at: int, rows: DataFrame, name: str, touched: Buckets
 ) -> DataFrame:
     """Takes the touched rows into the state as far as they matter; those that are there now."""
     flags = (THERE, UNMATCHED, _STAYS)
@@ -168,36 +168,36 @@ def _keep(
     marked = rows.select(
         *[col(name) for name in columns],
         *[col(name) for name in flags[:2]],
-        (col(THERE) & stays(operator, at, rows, work.new)).alias(_STAYS),
+        (col(THERE) & stays(operator, at, rows, shared.new)).alias(_STAYS),
     )
     schema = T.StructType(marked.schema.fields[: len(columns)])
-    bound = keeps(operator, at, work.new)
+    bound = keeps(operator, at, shared.new)
     fresh: Iterator[pa.RecordBatch] = iter(())
-    there = work.catalyst.empty(schema)
+    there = shared.catalyst.empty(schema)
     if len(touched):
-        held = work.hold(marked, f"after-{name}", columns)
-        fresh = _staying(work, held, columns, bound)
+        held = shared.hold(marked, f"after-{name}", columns)
+        fresh = _staying(shared, held, columns, bound)
         there = held.where(THERE, *flags[1:])
-    section = work.scratch / "state" / name
+    section = shared.scratch / "state" / name
     section.parent.mkdir(exist_ok=True)
-    work.state_rows += write_section(
+    shared.state_rows += write_section(
         section,
         arrow_schema(schema),
         fresh,
-        old=work.state.path(name),
+        old=shared.state.path(name),
         replaced=touched,
         keep=bound,
     )
-    work.sections.append(section)
+    shared.sections.append(section)
     return there
 
 
 def _staying(
-    work: Work, held: Held, columns: Sequence[str], bound: int | None
+    shared: Shared, held: Held, columns: Sequence[str], bound: int | None
 ) -> Iterator[pa.RecordBatch]:
     for batch in held.batches():
         unmatched = int(batch.column(UNMATCHED).to_numpy().sum())
-        work.dropped = replace(work.dropped, unmatched=work.dropped.unmatched + unmatched)
+        shared.dropped = replace(shared.dropped, unmatched=shared.dropped.unmatched + unmatched)
         mask = batch.column(_STAYS).to_numpy(zero_copy_only=False).astype(np.bool_)
         if bound is not None:
             mask &= batch.column(AT).to_numpy() >= bound

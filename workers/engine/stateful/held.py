@@ -1,4 +1,4 @@
-"""What the operators of a run share, and where rows lie between two computations of Spark.
+"""Rows held between two computations of Spark, and what else the operators of a run share.
 
 Few rows lie in memory and are computed in one task, which interprets expressions: code for them
 costs more to make than it saves. More go through files.
@@ -44,8 +44,8 @@ FEW_SETTINGS = {
 
 
 @dataclass(slots=True)
-class Work:
-    """What the operators of a run share."""
+class Shared:
+    """What the operators of a run share: its state, its moments, how finely its rows are cut."""
 
     catalyst: Catalyst
     changes: Changes
@@ -131,7 +131,7 @@ class Work:
 class Held:
     """Rows that were computed: a table, or a folder of files."""
 
-    work: Work
+    shared: Shared
     schema: T.StructType
     rows: pa.Table | Path
 
@@ -149,8 +149,8 @@ class Held:
         gone = (flag, *dropped)
         if isinstance(self.rows, pa.Table):
             schema = T.StructType([f for f in self.schema.fields if f.name not in gone])
-            return self.work.lying(self.rows.filter(self.rows[flag]).select(schema.names), schema)
-        return self.work.read(self.rows, self.schema).where(col(flag)).drop(*gone)
+            return self.shared.lying(self.rows.filter(self.rows[flag]).select(schema.names), schema)
+        return self.shared.read(self.rows, self.schema).where(col(flag)).drop(*gone)
 
 
 def _ascending(order: Sequence[str]) -> list[Column]:
