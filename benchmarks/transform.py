@@ -1,23 +1,28 @@
-"""Transform: one iteration of few new rows behind many old ones, from job to commit.
+"""Transform: what derivatives cost, each part next to its limit in the same run.
 
-    python benchmarks/transform.py [old rows] [new rows] [iterations]
+    python benchmarks/transform.py [--part iteration|state|verify ...]
 
-Twice: new rows that are appended, and a changelog of them, half of which corrects or takes back.
-The limit, measured in turn with it: bare Spark reads the same new slice, runs the same query, sorts
-nothing and writes one Parquet file, which is then hashed. The aim: at most 1.15 times that, and
-100 ms. Old rows are consumed already; they must not cost anything.
+**iteration**: one iteration of few new rows behind many old ones, from job to commit. Twice: new
+rows that are appended, and a changelog of them, half of which corrects or takes back. The limit,
+measured in turn with it: bare Spark reads the same new slice, runs the same query, sorts nothing
+and writes one Parquet file, which is then hashed. The aim: at most 1.15 times that, and 100 ms. Old
+rows are consumed already; they must not cost anything. Then some of the recorded iterations are
+made again, as a verification does; the aim is the time of the iterations themselves. Processor time
+is that of this process and of Spark's. The very first iteration of a worker is told too, after its
+warm-up; WARM_UP=0 leaves that out.
 
-Then some of the recorded iterations are made again, as a verification does; the aim is the time of
-the iterations themselves. Processor time is that of this process and of Spark's. The very first
-iteration of a worker is told too, after its warm-up; WARM_UP=0 leaves that out.
+**state**: windows over a million keys, `transform_state.py`. **verify**: a dataset of 1 GiB next to
+SHA3-256, `verify.py`. Each is a process of its own.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -49,9 +55,7 @@ from workers.transform.run import run_transform
 from workers.warmup import warm_up
 from workers.write import described, write_batches
 
-OLD_ROWS = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
-NEW_ROWS = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
-ITERATIONS = int(sys.argv[3]) if len(sys.argv) > 3 else 15
+PARTS = {"iteration": None, "state": "transform_state.py", "verify": "verify.py"}
 SLICE_ROWS = 1_000_000
 REPLAYS = 5
 WARM_UP = os.environ.get("WARM_UP") != "0"
@@ -121,6 +125,14 @@ def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
+class Sizes(NamedTuple):
+    """How much is read."""
+
+    old_rows: int
+    new_rows: int
+    iterations: int
+
+
 @dataclass
 class Costs:
     """What turns of one piece of work took, by the clock and of processors."""
@@ -146,44 +158,46 @@ def ratio(one: Costs, other: Costs) -> str:
     return f"ratio {clock:.2f} (of processors {busy:.2f})"
 
 
-def play(stores: Stores, bench: Bench, folder: Path, name: str, ops: Codes) -> None:
+def play(stores: Stores, bench: Bench, folder: Path, name: str, ops: Codes, sizes: Sizes) -> None:
     """Iterations over one kind of input, each beside its limit; then made again."""
     source = root(stores, name)
     target = derivative(stores, f"{name}-tens", [source], QUERY.format(name), engine="spark")
     ours, limit, again = Costs(), Costs(), Costs()
     at = 10
-    for _ in range(max(1, OLD_ROWS // SLICE_ROWS)):
-        add(stores, source, min(OLD_ROWS, SLICE_ROWS), folder, at, APPENDS)
+    for _ in range(max(1, sizes.old_rows // SLICE_ROWS)):
+        add(stores, source, min(sizes.old_rows, SLICE_ROWS), folder, at, APPENDS)
         at += 1
     consume(target, source)
-    for turn in range(ITERATIONS):
-        path = add(stores, source, NEW_ROWS, folder, 1000 + turn, ops)
+    for turn in range(sizes.iterations):
+        path = add(stores, source, sizes.new_rows, folder, 1000 + turn, ops)
         with limit.turn():
             bare(bench.session, path, folder)
         with ours.turn():
             receipt = run_transform(
                 stores, target, TransformPayload(), bench, now=moment(2000 + turn)
             )
-        assert receipt.rows_read == NEW_ROWS, receipt
-    for block in [block for page in target.pages() for block in page][-REPLAYS:]:
+        assert receipt.rows_read == sizes.new_rows, receipt
+    for block in [block for page in target.pages() for block in page][
+        -min(REPLAYS, sizes.iterations) :
+    ]:
         with again.turn():
             made = replay(stores, target, block, bench)
         assert not made.differences, made.differences
     aim_s = statistics.median(limit.clock) * RATIO + EXTRA_S
     verdict = "within" if statistics.median(ours.clock) <= aim_s else "beyond"
-    print(f"{NEW_ROWS} new rows behind {OLD_ROWS}, {name}:")
+    print(f"{sizes.new_rows} new rows behind {sizes.old_rows}, {name}:")
     print(f"  bare Spark {limit}")
     print(f"  iteration  {ours}: {ratio(ours, limit)}, {verdict} the aim of {aim_s:.3f} s")
     print(f"  replay     {again}: {ratio(again, ours)} to the iteration", flush=True)
 
 
-def first(stores: Stores, bench: Bench, folder: Path) -> None:
+def first(stores: Stores, bench: Bench, folder: Path, new_rows: int) -> None:
     """What the first iterations of a worker take."""
     source = root(stores, "first")
     target = derivative(stores, "first-tens", [source], QUERY.format("first"), engine="spark")
     costs = Costs()
     for turn in range(3):
-        add(stores, source, NEW_ROWS, folder, 10 + turn, APPENDS)
+        add(stores, source, new_rows, folder, 10 + turn, APPENDS)
         with costs.turn():
             run_transform(stores, target, TransformPayload(), bench, now=moment(2000 + turn))
     took = ", ".join(f"{each:.3f}" for each in costs.clock)
@@ -193,6 +207,21 @@ def first(stores: Stores, bench: Bench, folder: Path) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be repeated")
+    parser.add_argument("--old-rows", type=int, default=10_000_000)
+    parser.add_argument("--new-rows", type=int, default=1_000)
+    parser.add_argument("--iterations", type=int, default=15)
+    asked = parser.parse_args()
+    for part in asked.part or PARTS:
+        print(f"--- {part}", flush=True)
+        if script := PARTS[part]:
+            subprocess.run([sys.executable, Path(__file__).with_name(script)], check=True)
+        else:
+            iterations(Sizes(asked.old_rows, asked.new_rows, asked.iterations))
+
+
+def iterations(sizes: Sizes) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         stores = open_stores(StoreSettings(data=folder / "node"))
@@ -206,9 +235,9 @@ def main() -> None:
             began = time.perf_counter()
             warm_up(bench, now=moment(0))
             print(f"warm-up {time.perf_counter() - began:.1f} s")
-        first(stores, bench, folder)
+        first(stores, bench, folder, sizes.new_rows)
         for kind, ops in INPUTS.items():
-            play(stores, bench, folder, kind, ops)
+            play(stores, bench, folder, kind, ops, sizes)
         session.stop()
         stores.close()
 
