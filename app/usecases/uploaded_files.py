@@ -122,7 +122,7 @@ def expected_upload(node: Node, account: Account, token: UploadToken) -> Uploade
     if token.content_length > node.settings.max_upload_bytes:
         raise ContentTooLarge(node.settings.max_upload_bytes)
     file = node.stores.files.find(token.upload_id)
-    if file is None:
+    if file is None or _is_over(node, file):
         raise UploadNotFound
     if file.account != account.id:
         raise Unauthorized
@@ -174,7 +174,7 @@ def arrived_file(node: Node, token: UploadToken) -> tuple[UploadedFile, int]:
         UploadNotFound.
     """
     file = node.stores.files.find(token.upload_id)
-    if file is None or file.hash is None or file.size is None:
+    if file is None or file.hash is None or file.size is None or _is_over(node, file):
         raise UploadNotFound
     if file.account.removeprefix(DID_ODF) != token.owner_account_id:
         raise UploadNotFound
@@ -197,15 +197,23 @@ def content_of(node: Node, file: UploadedFile) -> Iterator[bytes]:
 
 def clear_away(node: Node) -> int:
     """Forget files that were kept long enough; returns how many."""
-    before = Instant(node.clock().ns - node.settings.upload_keep_s * NANOS)
     gone = 0
-    while page := node.stores.files.oldest(before=before, limit=SWEEP_PAGE):
+    while page := node.stores.files.oldest(before=_kept_since(node), limit=SWEEP_PAGE):
         for file in page:
             node.stores.files.remove(file.id)
             if file.hash is not None:
                 _drop(node, file.account, file.hash)
         gone += len(page)
     return gone
+
+
+def _is_over(node: Node, file: UploadedFile) -> bool:
+    """Kept for long enough, whether or not it was cleared away already."""
+    return file.created_at < _kept_since(node)
+
+
+def _kept_since(node: Node) -> Instant:
+    return Instant(node.clock().ns - node.settings.upload_keep_s * NANOS)
 
 
 def _key(account: AccountId, content: Multihash) -> ObjectKey:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,10 +12,12 @@ from click.testing import CliRunner
 from service import seeded, serving
 
 from app.cli.main import main
+from app.settings import Settings
 from app.usecases.cron import InvalidSchedule, check_times, next_time
 from app.usecases.variables import reseal
+from app.wiring import open_node
 from protocol.codec.manifests import load_event
-from protocol.instant import Instant
+from protocol.instant import NANOS, Instant
 from storage.sealing import open_keys
 from storage.values import Schedule, Scope, Succeeded, Visibility
 
@@ -129,6 +132,36 @@ def test_a_schedule_begins_runs_by_itself_until_it_is_paused(service, client):
     assert runs[-1]["result"] == {"outcome": "up-to-date"}
     assert client.delete(f"/city/schedules/{name}").status_code == 204
     assert client.get(f"/city/schedules/{name}").status_code == 404
+
+
+def test_runs_that_came_due_while_the_node_was_down_are_made_up_for_once(tmp_path):
+    with serving(tmp_path, schedule_tick_s=0.05) as service:
+        entry = service.keep(seeded().add(load_event(SOURCE)), "kamu/city")
+        schedules = service.node.stores.schedules
+        with service.http(service.token()) as client:
+            added = [
+                client.post("/city/schedules", json=body).json()["id"]
+                for body in ({"everySeconds": 3600}, {"cron": "30 4 * * *"})
+            ]
+            paused = {"everySeconds": 3600, "paused": True}
+            client.post("/city/schedules", json=paused)
+        beats = schedules.find(added[0]).next_at
+    # As it stands when the node was stopped a year ago.
+    down = open_node(Settings(data=tmp_path))
+    for name in added:
+        kept = down.stores.schedules.find(name)
+        long_ago = Instant(kept.next_at.ns - 365 * 86_400 * NANOS)
+        down.stores.schedules.put(replace(kept, next_at=long_ago))
+    down.stores.close()
+    with serving(tmp_path, schedule_tick_s=0.05) as service:
+        schedules, jobs = service.node.stores.schedules, service.node.stores.jobs
+        _until(lambda: all(schedules.find(name).last_at for name in added))
+        waiting = jobs.page(dataset=entry.id)
+        assert [job.spec.kind for job in waiting] == ["poll"]  # both schedules share the run
+        now = service.node.clock()
+        every, cron = (schedules.find(name).next_at for name in added)
+        assert every == beats
+        assert now < cron < Instant(now.ns + 86_400 * NANOS)
 
 
 @pytest.mark.parametrize(

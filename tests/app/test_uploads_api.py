@@ -249,6 +249,23 @@ def test_a_token_is_read_with_its_padding_or_without():
     assert UploadToken.parse(str(token).rstrip("=")) == token
 
 
+def test_a_file_is_gone_when_its_time_is_over_though_nobody_cleared_it_away(
+    node, alice, nobody, dataset
+):
+    kept, waiting, real = uploaded(alice), prepare(alice).json(), node.node.clock
+    entry = dataset()
+    object.__setattr__(node.node, "clock", lambda: Instant(real().ns + 86_401 * NANOS))
+    try:
+        assert nobody.get(kept["uploadUrl"]).status_code == 404
+        over = "Uploaded file not found on the server"
+        assert message(ingest(alice, entry, kept["uploadToken"]), 404) == over
+        assert send(alice, waiting, SIXTEEN).status_code == 404
+    finally:
+        object.__setattr__(node.node, "clock", real)
+    assert nobody.get(kept["uploadUrl"]).status_code == 200
+    assert state(node, entry).push_sources == {}
+
+
 def test_files_are_cleared_away_once_they_are_old(node, alice, nobody):
     kept, real = [uploaded(alice, b"same"), uploaded(alice, b"same")], node.node.clock
     owner = node.node.stores.accounts.find_account("alice").id
