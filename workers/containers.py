@@ -79,15 +79,24 @@ class Runtime:
     """The commands both runtimes take, in the spelling both understand."""
 
     def __init__(
-        self, rules: ContainerRules, command: str, alive: Callable[[], None] = lambda: None
+        self,
+        rules: ContainerRules,
+        command: str,
+        alive: Callable[[], None] = lambda: None,
+        folder: Path | None = None,
     ) -> None:
-        """`alive` is called while a command takes its time; what it raises ends the command."""
+        """`alive` is called while a command takes its time; what it raises ends the command.
+
+        Podman's monitor leaves notes in the folder it is called in: a file `oom`, for one.
+        """
         self.command, self._environment, self._alive = command, dict(rules.environment), alive
+        self._folder = folder
 
     def ask(self, *arguments: str, seconds: float = COMMAND_SECONDS) -> Said:
         try:
             process = subprocess.Popen(
                 [self.command, *arguments],
+                cwd=self._folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -120,7 +121,7 @@ class ContainerEngine:
         return result
 
     def _ask(self, mounts: Mounts, listener: Listener, ask: Callable[[RemoteEngine], Any]) -> Any:
-        runtime = self._runtime(listener)
+        runtime = self._runtime(listener, mounts.base)
         image = self._pin(runtime, listener)
         with self._running(runtime, image, mounts, listener) as (container, address):
             answer = ask(RemoteEngine(self.name, address, seconds=self._seconds))
@@ -138,7 +139,7 @@ class ContainerEngine:
                 "has to make them readable, or an option `--user` of the node's containers"
             ) from None
 
-    def _runtime(self, listener: Listener) -> Runtime:
+    def _runtime(self, listener: Listener, folder: Path | None = None) -> Runtime:
         """Raises `EngineNotStarted`."""
         rules = self._rules.containers
         if rules.runtime is None:
@@ -151,7 +152,7 @@ class ContainerEngine:
                 f"the engine {self.name} is a container image, and the runtime {rules.runtime} "
                 "is not installed"
             )
-        return Runtime(rules, command, alive=listener.progress)
+        return Runtime(rules, command, listener.progress, folder)
 
     def _pin(self, runtime: Runtime, listener: Listener) -> str:
         """The image as it is run from now on, here on this machine. Raises `EngineNotStarted`."""
@@ -182,6 +183,7 @@ class ContainerEngine:
                 raise self._failed(started.text)
             yield name, self._answering(runtime, name, listener)
         finally:
+            # Not by what may raise once more that the job is lost.
             Runtime(self._rules.containers, runtime.command).remove(name)
 
     def _options(self, mounts: Mounts) -> list[str]:
