@@ -122,19 +122,20 @@ def beside(stream: Feeds, steps: Steps[T]) -> Steps[T]:
     """A piece of work, and one stream more along with its first."""
     waiting = [stream]
     failure: BaseException | None = None
-    while True:
-        try:
-            streams = next(steps) if failure is None else steps.throw(failure)
-        except StopIteration as end:
-            if waiting:
-                yield waiting
-            return end.value  # type: ignore[no-any-return]
-        try:
-            yield [*waiting, *streams]
-            failure = None
-        except Exception as error:
-            failure = error
-        waiting = []
+    with closing(steps):
+        while True:
+            try:
+                streams = next(steps) if failure is None else steps.throw(failure)
+            except StopIteration as end:
+                if waiting:
+                    yield waiting
+                return end.value  # type: ignore[no-any-return]
+            try:
+                yield [*waiting, *streams]
+                failure = None
+            except Exception as error:
+                failure = error
+            waiting = []
 
 
 def does(act: Callable[[], object]) -> Feeds:
