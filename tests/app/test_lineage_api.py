@@ -345,6 +345,40 @@ def test_columns_of_queries_are_followed(
         assert sorted(f"{name}.{part}" for name, part in found[column]) == sorted(origins)
 
 
+LEFT = {"l": ["id", "ID", "x"], "r": ["ID", "y"]}
+
+
+@pytest.mark.parametrize(
+    ("engine", "inputs", "sql", "expected"),
+    [
+        ("spark", {"l": ["ID", "x"], "r": ["id", "y"]},
+         "select Id, x as X, y from l join r using (id)",
+         {"Id": ["l.ID", "r.id"], "X": ["l.x"], "y": ["r.y"]}),
+        ("spark", {"l": ["ID", "x"], "R": ["id", "Y"]}, "select * from L join r using (Id)",
+         {"ID": ["R.id", "l.ID"], "x": ["l.x"], "Y": ["R.Y"]}),
+        ("spark", LEFT, "select id, ID, y from l join r using (ID)",
+         {"id": ["l.id"], "ID": ["l.ID", "r.ID"], "y": ["r.y"]}),
+        ("datafusion", LEFT, "select id, ID, y from l join r using (ID)",
+         {"id": ["l.id"], "ID": ["l.ID", "r.ID"], "y": ["r.y"]}),
+        ("datafusion", LEFT, 'select "ID" as A, x from l', {"A": ["l.ID"], "x": ["l.x"]}),
+    ],
+)  # fmt: skip
+def test_columns_whose_names_differ_by_case_are_followed(
+    engine: str, inputs: dict[str, list[str]], sql: str, expected: dict[str, list[str]]
+) -> None:
+    transform = TransformSql(engine=engine, queries=(SqlQueryStep(query=sql),))
+    found = column_origins(transform, inputs)
+    assert found is not None
+    told = {name: sorted(".".join(part) for part in parts) for name, parts in found.items()}
+    assert told == expected
+
+
+def test_columns_that_may_be_one_or_another_have_no_answer() -> None:
+    sql = "select x, y from l join r using (iD)"
+    transform = TransformSql(engine="spark", queries=(SqlQueryStep(query=sql),))
+    assert column_origins(transform, LEFT) is None
+
+
 @pytest.mark.parametrize(
     ("engine", "sql"),
     [("spark", "select from where"), ("flink", "select 1"), ("spark", "select x from nobody")],
