@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace as replace_fields
 from web_server import Answer, Asked, web_server
 
 from protocol.chain.author import author
@@ -41,6 +42,7 @@ from protocol.metadata.sources import (
     FetchStepMqtt,
     FetchStepUrl,
     MqttTopicSubscription,
+    PrepStepPipe,
 )
 from storage.config import memory_stores
 from storage.contracts import poll_job
@@ -48,7 +50,7 @@ from storage.contracts.poll_job import PollPayload, PollReceipt
 from storage.dataset import Dataset
 from storage.stores import Stores
 from storage.values import JobSpec, Succeeded
-from tests.workers.datasets import created, now, upload
+from tests.workers.datasets import bench_without_engine, created, now, upload
 from workers.ingest.receipts import added_up
 from workers.plan.poll import NothingToPoll, PollPlan, plan_poll
 
@@ -103,6 +105,19 @@ def test_a_poll_starts_where_the_source_left_off() -> None:
     foreign = plan_poll(chain(source(WEB), data_block("other")))
     assert isinstance(foreign, PollPlan)
     assert foreign.state is None
+
+
+def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+    from workers.ingest.poll import run_poll
+    from workers.prepare.limits import PipeRefused
+
+    stores = memory_stores()
+    piped = replace_fields(source(WEB), prepare=(PrepStepPipe(command=("sort",)),))
+    dataset = created(stores, source=piped)
+    bench = bench_without_engine(stores, tmp_path)  # nor may it fetch from anywhere
+    with pytest.raises(PipeRefused) as refused:
+        run_poll(dataset, PollPayload(), bench, now=now())
+    assert refused.value.facts["setting"] == "ODF_NODE_PIPE_COMMANDS"
 
 
 @pytest.mark.spark

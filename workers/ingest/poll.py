@@ -27,6 +27,7 @@ from ..fetch.run import fetch
 from ..fetch.values import Fetched, FetchRequest
 from ..plan.ingest import plan_source
 from ..plan.poll import NothingToPoll, PollPlan, plan_poll
+from ..prepare.run import check_steps
 from ..prepare.run import prepare as prepare_steps
 from .bench import Bench
 from .outcome import Extras
@@ -113,12 +114,13 @@ def _attempt(
         return up_to_date(
             state.head, uncacheable=plan.uncacheable, no_source_defined=plan.no_source_defined
         )
+    source = plan.source
+    check_steps(source.prepare or (), bench.preparation)
     found = fetches.of(plan, bench, now)
     if found is None:
         return up_to_date(state.head)
     with tempfile.TemporaryDirectory(prefix="attempt-", dir=fetches.folder) as name:
         scratch = Path(name)
-        source = plan.source
         path = prepare_steps(source.prepare or (), found.path, scratch, bench.preparation)
         ingest = plan_source(
             state,

@@ -17,6 +17,17 @@ from .limits import PipeFailed, PipeRefused, PrepareLimits, check_size
 ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 
 
+def check_allowed(arguments: tuple[str, ...], limits: PrepareLimits) -> None:
+    """Raises `PipeRefused` if the command is not on the list."""
+    if not arguments or arguments[0] not in limits.commands:
+        raise PipeRefused(
+            "the source pipes its data through a command that this node does not run: "
+            "its administrator can allow it by name",
+            command=arguments[0] if arguments else None,
+            setting="ODF_NODE_PIPE_COMMANDS",
+        )
+
+
 def pipe(source: Path, arguments: tuple[str, ...], limits: PrepareLimits) -> Iterator[bytes]:
     """What the command writes when it is given the file.
 
@@ -25,13 +36,7 @@ def pipe(source: Path, arguments: tuple[str, ...], limits: PrepareLimits) -> Ite
         PipeFailed: it cannot be started, exits with another code than 0, or takes too long.
         DecompressionTooLarge: it writes more than is taken.
     """
-    if not arguments or arguments[0] not in limits.commands:
-        raise PipeRefused(
-            "the source pipes its data through a command that this node does not run: "
-            "its administrator can allow it by name",
-            command=arguments[0] if arguments else None,
-            setting="ODF_NODE_PIPE_COMMANDS",
-        )
+    check_allowed(arguments, limits)
     written = 0
     with tempfile.TemporaryDirectory(prefix="pipe-", dir=source.parent) as folder:
         command = Command(

@@ -15,8 +15,15 @@ from protocol.metadata.sources import (
 
 from .gzip import gunzip
 from .limits import CHUNK_BYTES, PrepareLimits, check_size
-from .pipe import pipe
+from .pipe import check_allowed, pipe
 from .zip import unzip
+
+
+def check_steps(steps: Iterable[PrepStep], limits: PrepareLimits) -> None:
+    """What is known before there are bytes. Raises `PipeRefused`."""
+    for step in steps:
+        if isinstance(step, PrepStepPipe):
+            check_allowed(step.command, limits)
 
 
 def prepare(steps: Iterable[PrepStep], source: Path, folder: Path, limits: PrepareLimits) -> Path:
