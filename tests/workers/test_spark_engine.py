@@ -20,3 +20,10 @@ class TestSparkEngine(EngineContract, TransformContract):
         from workers.engine.spark_engine import SparkEngine
 
         return SparkEngine(spark)
+
+    def test_its_version_names_the_java_that_numbers_become_text_by(self, engine: Any) -> None:
+        from pyspark import __version__ as spark_version
+
+        spark, _, java = engine.version.partition("+java")
+        assert spark == spark_version
+        assert int(java) >= 17

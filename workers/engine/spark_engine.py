@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 
 from py4j.protocol import Py4JJavaError
@@ -36,7 +36,6 @@ class SparkEngine:
     """Spark in this process. `seconds` is how long one query may take; `settings` are Spark's."""
 
     name = "spark"
-    version = spark_version
 
     def __init__(
         self,
@@ -46,6 +45,12 @@ class SparkEngine:
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._spark, self._seconds, self._settings = session, seconds, settings
+
+    @cached_property
+    def version(self) -> str:
+        """Of Spark and of the Java it runs on, which decides how some numbers look as text."""
+        java = self._spark.sparkContext._jvm.System.getProperty("java.specification.version")
+        return f"{spark_version}+java{java}"
 
     def execute_raw_query(
         self, request: RawQueryRequest, listener: Listener = QUIET
