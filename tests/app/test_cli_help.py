@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 
 import click
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 
 from app.cli.help import EXAMPLES
 from app.cli.main import main
+from workers.cli import COMMANDS
 from workers.cli import main as worker
 
 
@@ -60,12 +63,15 @@ def test_every_command_but_serve_takes_json(path):
     assert any("--json" in parameter.opts for parameter in command.params)
 
 
-@pytest.mark.parametrize("name", sorted(worker.commands))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_commands_of_the_worker_show_an_example_that_is_taken(name):
     text = CliRunner().invoke(worker, [name, "--help"]).stdout
     words = shlex.split(text[text.rindex("odf-worker ") :])
     assert words[1] == name
-    worker.commands[name].make_context(name, words[2:], **worker.context_settings)
+    command = worker.get_command(click.Context(worker), name)
+    assert command is not None
+    assert command.get_short_help_str(limit=100) == COMMANDS[name][1]
+    command.make_context(name, words[2:], **worker.context_settings)
     assert "..." not in CliRunner().invoke(worker, ["--help"]).stdout.partition("Commands:")[2]
 
 
@@ -78,3 +84,13 @@ def _words(example: str) -> list[str]:
         if sign in words:
             words = words[: words.index(sign)]
     return words
+
+
+def test_the_help_of_the_worker_waits_for_nothing_it_does_not_need():
+    code = (
+        "import sys; from click.testing import CliRunner; from workers.cli import main; "
+        "CliRunner().invoke(main, ['--help'], catch_exceptions=False); "
+        "print({'sqlalchemy', 'pydantic', 'pyarrow', 'pyspark', 'msgspec'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "set()\n"

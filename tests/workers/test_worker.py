@@ -125,15 +125,15 @@ def test_a_worker_warms_up_unless_it_is_told_not_to(
 ) -> None:
     from click.testing import CliRunner
 
-    from workers import cli
+    from workers import cli, lifetime
 
     did: list[str] = []
     worker = mock.Mock()
     worker.work.side_effect = lambda *, once: did.append("work")
-    monkeypatch.setattr(cli, "worker_of", lambda *_: worker)
-    monkeypatch.setattr(cli, "_warm_up", lambda _: did.append("warm up"))
+    monkeypatch.setattr(lifetime, "worker_of", lambda *_: worker)
+    monkeypatch.setattr(lifetime, "_warm_up", lambda _: did.append("warm up"))
     for name in ("_stop_on_signals", "set_up"):
-        monkeypatch.setattr(cli, name, lambda *_: None)
+        monkeypatch.setattr(lifetime, name, lambda *_: None)
     done = CliRunner().invoke(
         cli.main, ["--data", str(tmp_path), *words], env=environment, catch_exceptions=False
     )

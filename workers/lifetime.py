@@ -1,0 +1,91 @@
+"""A worker as a process: settings, scratch folder, stores, Spark, the loop, and its end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from storage.config import StoreSettings, open_stores
+from storage.tracing import start_tracing, stop_tracing
+
+from .log import LOGGER, line, set_up
+from .scratch import scratch_folder
+from .settings import WorkerSettings, load_settings
+from .start import worker_of
+
+
+def run(given: Mapping[str, Any], *, once: bool, parent_pid: int | None) -> int:
+    """Work until told to stop, or with `once` until nothing waits; the exit code.
+
+    Raises:
+        NodeError: settings that are wrong, stores that cannot be opened, no Java.
+    """
+    settings = load_settings(given)
+    set_up(settings.log_level, settings.log_format)
+    with scratch_folder(settings) as scratch:
+        return _run_in(scratch, settings, once=once, parent_pid=parent_pid)
+
+
+def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int:
+    # Spark is imported late: wrong settings need none.
+    from .main import EngineGone, Worker, watch_parent
+
+    began = time.monotonic()
+    start_tracing("odf-worker", version("odf-node"))
+    stores = open_stores(
+        StoreSettings(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+        ),
+        repair=False,
+    )
+    try:
+        worker = worker_of(settings, stores, scratch, Worker)
+        _stop_on_signals(worker.stop.set)
+        if parent_pid is not None:
+            watch_parent(parent_pid, worker.stop)
+        if settings.warm_up and not once:
+            _warm_up(worker)
+        _count(worker, settings.metrics_port)
+        LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
+        worker.work(once=once)
+        LOGGER.info(line("worker ends", worker=worker.name))
+        worker.bench.session.stop()
+    except EngineGone as gone:
+        LOGGER.error(line("worker ends", reason=gone))
+        return 1
+    finally:
+        stores.close()
+        stop_tracing()
+    return 0
+
+
+def _count(worker: Any, port: int) -> None:
+    """Have ended jobs counted, for Prometheus."""
+    if port:
+        from .metrics import WorkerMetrics
+
+        metrics = WorkerMetrics()
+        metrics.serve(port)
+        worker.on_end = metrics.ended
+
+
+def _warm_up(worker: Any) -> None:
+    from .main import now
+    from .warmup import warm_up
+
+    worker.bench.session.newSession()  # without a Spark that starts, there is no worker
+    try:
+        warm_up(worker.bench, now=now())
+    except Exception:  # a slow first job is better than no worker
+        LOGGER.exception("warm-up failed")
+
+
+def _stop_on_signals(stop: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
