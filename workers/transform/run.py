@@ -67,6 +67,7 @@ class Run:
     bench: Bench
     now: Instant
     may_reset: bool
+    """Once an iteration: whoever rewrites the input meanwhile is met by the next one."""
     was_reset: bool = False
     warnings: list[str] = field(default_factory=list)
 
@@ -79,15 +80,16 @@ class Run:
         """
         limits = self.bench.transforms.limits
         lost = 0
+        may_reset = self.may_reset
         while True:
             state = self.dataset.state()
-            plan = self._plan(state, limits)
+            plan = self._plan(state, limits, may_reset=may_reset)
             match plan:
                 case UpToDate(reason=reason):
                     return up_to_date(state.head, reason)
                 case ResetFirst():
                     reset(self.stores, self.dataset)
-                    self.may_reset, self.was_reset = False, True
+                    may_reset, self.was_reset = False, True
                     continue
             try:
                 receipt = self._attempt(state, plan)
@@ -103,7 +105,7 @@ class Run:
             limits = limits.wider()
 
     def _plan(
-        self, state: ChainState, limits: IterationLimits
+        self, state: ChainState, limits: IterationLimits, *, may_reset: bool
     ) -> TransformPlan | UpToDate | ResetFirst:
         definition = require_transform(state)
         inputs = input_datasets(self.stores, definition)
@@ -113,7 +115,7 @@ class Run:
             input_chains(inputs, state, limits),
             now=self.now,
             limits=limits,
-            reset_on_diverged=self.may_reset,
+            reset_on_diverged=may_reset,
         )
 
     def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
