@@ -41,6 +41,12 @@ def after_lease(now: Instant, lease: timedelta) -> Instant:
     return Instant(now.ns + int(lease / timedelta(microseconds=1)) * 1000)
 
 
+def go_together(*jobs: tuple[str, bytes | None]) -> bool:
+    """Whether jobs of several locks, told by kind and body, are claimed together: of one kind, all
+    small."""
+    return len({kind for kind, _ in jobs}) == 1 and all(body is not None for _, body in jobs)
+
+
 class MemoryJobQueue:
     """`JobQueue` in memory."""
 
@@ -115,7 +121,9 @@ class MemoryJobQueue:
             if not free:
                 return []
             most = (together or {}).get(free[0].spec.kind, 1)
-            leaders = [job for job in free[1:] if most > 1 and _goes_with(free[0], job)]
+            leaders = [
+                job for job in free[1:] if most > 1 and go_together(_sort(free[0]), _sort(job))
+            ]
             found = [
                 [job, *self._following(job, most, now, small=bool(leaders))]
                 for job in (free[0], *leaders)
@@ -143,7 +151,9 @@ class MemoryJobQueue:
         for job in self._where(lambda job: job.spec.lock == first.spec.lock and job.id > first.id):
             if not _is_free(job, now):
                 continue
-            fits = _goes_with(first, job) if small else job.spec.kind == first.spec.kind
+            fits = (
+                go_together(_sort(first), _sort(job)) if small else job.spec.kind == first.spec.kind
+            )
             if not fits or len(found) + 1 >= most:
                 break
             found.append(job)
@@ -300,10 +310,8 @@ def _name(request: RequestKey) -> tuple[object, ...]:
     return request.dataset, request.account, request.key
 
 
-def _goes_with(first: Job, other: Job) -> bool:
-    """Whether jobs of two locks are claimed together: of one kind, both small."""
-    bodies = first.spec.body is not None and other.spec.body is not None
-    return other.spec.kind == first.spec.kind and bodies
+def _sort(job: Job) -> tuple[str, bytes | None]:
+    return job.spec.kind, job.spec.body
 
 
 def _is_free(job: Job, now: Instant) -> bool:

@@ -16,7 +16,7 @@ from protocol.instant import Instant
 
 from ..sql.tables import jobs
 from ..values import Job, JobStatus
-from .memory import after_lease
+from .memory import after_lease, go_together
 from .sql_rows import OPEN, job_of
 
 READ_AHEAD = 4
@@ -91,7 +91,10 @@ def claim_rows(
     if not first:
         return []
     most = together.get(first[0]["kind"], 1)
-    leaders = [first[0], *(row for row in first[1:] if most > 1 and _goes_with(first[0], row))]
+    leaders = [
+        first[0],
+        *(row for row in first[1:] if most > 1 and go_together(_sort(first[0]), _sort(row))),
+    ]
     claimed = [[row] for row in leaders]
     if most > 1:
         _add_followers(db, claimed, most, now)
@@ -110,10 +113,8 @@ def claim_rows(
     return [[_held(row, worker, until) for row in group] for group in claimed]
 
 
-def _goes_with(first: _Row, other: _Row) -> bool:
-    """Whether jobs of two locks are claimed together: of one kind, both small."""
-    same = other["kind"] == first["kind"]
-    return bool(same and first["body"] is not None and other["body"] is not None)
+def _sort(row: _Row) -> tuple[str, bytes | None]:
+    return row["kind"], row["body"]
 
 
 def _add_followers(db: sa.Connection, claimed: list[list[_Row]], most: int, now: Instant) -> None:
@@ -130,7 +131,9 @@ def _add_followers(db: sa.Connection, claimed: list[list[_Row]], most: int, now:
         group = open_groups.get(row["lock"])
         if group is None or row["number"] <= group[0]["number"]:
             continue
-        fits = _goes_with(group[0], row) if several else row["kind"] == group[0]["kind"]
+        fits = (
+            go_together(_sort(group[0]), _sort(row)) if several else row["kind"] == group[0]["kind"]
+        )
         if not fits or len(group) >= most:
             del open_groups[row["lock"]]
         else:
