@@ -3,7 +3,7 @@
 One lane of a vector belongs to one hash. Rows are made one after the other, as χ needs them, so
 that few vectors are in hand at a time: processors have registers for 16 or 32.
 
-Source: FIPS 202, sections 3.2 (θ, ρ, π, χ, ι) and 4 (sponge); rate of 6.1 (SHA3-256).
+Source: FIPS 202, sections 3.2 (θ, ρ, π, χ, ι) and 4 (sponge).
 """
 
 from __future__ import annotations
@@ -13,20 +13,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from .keccak import BLOCK_BYTES, WORDS
+from .keccak import BLOCK_BYTES, ROTATIONS, ROUNDS, WORDS, round_constants
 
 NAME = "absorb"
-ROUNDS = 24
 _ROUNDS_A_TURN = 2
 """Rounds written down behind each other: words need not come back to where they were."""
-_ROTATIONS = [
-    *(0, 1, 62, 28, 27),
-    *(36, 44, 6, 55, 20),
-    *(3, 10, 43, 25, 39),
-    *(41, 45, 15, 21, 8),
-    *(18, 2, 61, 56, 14),
-]
-"""By how many bits ρ turns each word, at x + 5y."""
 _BLOCK_WORDS = BLOCK_BYTES // 8
 _WORD = ir.IntType(64)
 _ADDRESS = _WORD.as_pointer()
@@ -39,18 +30,6 @@ def module(lanes: int) -> Any:
     """A module with `absorb(states, streams, blocks)`: addresses of as many states and streams as
     there are lanes, and how many blocks of each are taken in."""
     return _Code(lanes).module
-
-
-def round_constants() -> list[int]:
-    """What ι adds in each round, by the shift register of its definition."""
-    found, register = [], 1
-    for _ in range(ROUNDS):
-        constant = 0
-        for bit in range(7):
-            constant |= (register & 1) << ((1 << bit) - 1)
-            register = register << 1 ^ (0x171 if register & 0x80 else 0)
-        found.append(constant)
-    return found
 
 
 def _number(value: int) -> Any:
@@ -137,7 +116,7 @@ class _Code:
             for x in range(5):
                 source = (x + 3 * y) % 5 + 5 * x  # from where π takes it
                 mixed = build.xor(words[source], theta[source % 5])
-                row.append(self._turned(build, mixed, _ROTATIONS[source]))
+                row.append(self._turned(build, mixed, ROTATIONS[source]))
             for x in range(5):
                 others = build.and_(build.xor(row[(x + 1) % 5], ones), row[(x + 2) % 5])
                 result.append(build.xor(row[x], others))

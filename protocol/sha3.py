@@ -4,7 +4,7 @@ Whoever has streams to hash writes each as feeds, a generator of (state, bytes),
 to `side_by_side`. It asks for the bytes of as many streams as the processor hashes at once.
 
 `hashlib` serves as long as there is little to hash. Once much is expected, code is made for this
-processor in some tenths of a second, if it can go side by side at all (`protocol.keccak`), and new
+processor in some tenths of a second, if it can go side by side at all (`protocol.kernel`), and new
 states are such that do. A digest is the same either way.
 """
 
@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from .keccak import BLOCK_BYTES, WORDS, Kernel, compiled, digest_of, padded
+from .keccak import BLOCK_BYTES, WORDS, digest_of, padded
+from .kernel import Kernel, compiled
 
 HELD_BYTES = 1 << 15
 """Bytes of a stream that are collected before they are mixed in: each time costs some calls."""

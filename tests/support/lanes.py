@@ -6,13 +6,14 @@ from functools import lru_cache
 
 import pytest
 
-from protocol import keccak, sha3
+from protocol import kernel as kernels
+from protocol import sha3
 
 LANES = 4
 HELD_BYTES = 300
 """No multiple of a block: what is held and what comes may be too little for one more."""
 
-kernel = lru_cache(keccak.kernel)
+kernel = lru_cache(kernels.kernel)
 
 
 def lay_open(monkeypatch: pytest.MonkeyPatch, lanes: int = LANES) -> None:

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 from lanes import kernel
 
-from protocol import keccak, keccak_code
-from protocol.keccak import WORDS, Kernel, compiled, is_right, lanes_of, padded
+from protocol import kernel as kernels
+from protocol.keccak import WORDS, padded, round_constants
+from protocol.kernel import Kernel, compiled, is_right, lanes_of
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8])
@@ -28,7 +29,7 @@ def test_states_stay_as_they_are_where_no_block_is_taken_in() -> None:
 
 
 def test_constants_of_the_rounds_are_those_of_the_standard() -> None:
-    constants = keccak_code.round_constants()
+    constants = round_constants()
     assert constants[:3] == [1, 0x8082, 0x800000000000808A]
     assert (constants[-1], len(constants)) == (0x8000000080008008, 24)
 
@@ -68,14 +69,14 @@ def test_where_no_code_can_be_made_there_is_none(
     def refused(lanes: int) -> Kernel:
         raise failure
 
-    monkeypatch.setattr(keccak, "lanes_of", lambda features: 4)
-    monkeypatch.setattr(keccak, "kernel", refused)
+    monkeypatch.setattr(kernels, "lanes_of", lambda features: 4)
+    monkeypatch.setattr(kernels, "kernel", refused)
     assert compiled() == (None, None)
 
 
 def test_a_process_that_may_not_run_what_it_wrote_goes_on_without() -> None:
     deny = "import ctypes; print(ctypes.CDLL(None).prctl(65, 1, 0, 0, 0))"
-    ask = "from protocol.keccak import compiled; print(compiled())"
+    ask = "from protocol.kernel import compiled; print(compiled())"
     ended = subprocess.run(
         [sys.executable, "-c", f"{deny}; {ask}"], capture_output=True, text=True, check=False
     )
@@ -92,8 +93,8 @@ def test_code_that_hashes_wrongly_is_not_used(monkeypatch: pytest.MonkeyPatch) -
         right.absorb(states, streams, blocks - 1)
 
     wrong = SimpleNamespace(lanes=4, absorb=one_block_less)
-    monkeypatch.setattr(keccak, "lanes_of", lambda features: 4)
-    monkeypatch.setattr(keccak, "kernel", {1: kernel(1), 4: wrong}.__getitem__)
+    monkeypatch.setattr(kernels, "lanes_of", lambda features: 4)
+    monkeypatch.setattr(kernels, "kernel", {1: kernel(1), 4: wrong}.__getitem__)
     assert compiled() == (None, None)
-    monkeypatch.setattr(keccak, "kernel", kernel)
+    monkeypatch.setattr(kernels, "kernel", kernel)
     assert compiled() == (kernel(1), right)
