@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,12 @@ from protocol.errors import NodeError
 from .log import LOGGER, line, set_up
 from .settings import WorkerSettings, load_settings
 
+if TYPE_CHECKING:
+    from .engine.spark import SparkWhenNeeded
+
 STOP_SECONDS = 5.0
+LOOK_S = 1.0
+"""Between looks whether Spark is still there."""
 
 
 @click.command(
@@ -75,9 +80,9 @@ def _serve(
         raise click.BadParameter(f"there is no engine {name!r}; one of {', '.join(IN_PROCESS)}")
     session = None
     if name == "spark":
-        from .engine.spark import SparkOptions, start_spark
+        from .engine.spark import SparkOptions, SparkWhenNeeded
 
-        session = start_spark(
+        session = SparkWhenNeeded(
             SparkOptions(
                 master=settings.spark_master,
                 memory=settings.spark_driver_memory,
@@ -85,6 +90,7 @@ def _serve(
                 log_format=settings.log_format,
             )
         )
+        session.start()
     made = IN_PROCESS[name](settings, session)
     if made is None:
         raise click.ClickException(f"the engine {name} is not installed")
@@ -93,8 +99,20 @@ def _serve(
         signal.signal(number, lambda *_: stop.set())
     server, port = serve(made, address, at_once=at_once, roots=folders)
     LOGGER.info(line("engine ready", engine=name, version=made.version, port=port))
-    stop.wait()
+    while not stop.wait(LOOK_S):
+        if session is not None:
+            _renew_if_gone(session)
     server.stop(STOP_SECONDS).wait()
     LOGGER.info(line("engine ends", engine=name))
     if session is not None:
         session.stop()
+
+
+def _renew_if_gone(session: SparkWhenNeeded) -> None:
+    """A query beyond Spark's memory ends Spark: its caller is told that the engine failed, the
+    next one finds another. Raises `ConnectionError`."""
+    from .engine import jvm
+
+    if (reason := jvm.how_it_ended(0)) is not None:
+        LOGGER.error(line("Spark is gone", reason=reason))
+        session.renew()
