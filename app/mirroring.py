@@ -152,3 +152,6 @@ class _Beating:
 
     def object_done(self) -> None:
         self._go_on()
+
+    def committing(self) -> None:
+        self._go_on()

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class _Shown:
-    """Two bars: blocks by count, objects by bytes. Bars are safe to move from any thread."""
+    """Bars: blocks by count, objects by bytes, and one that moves while the other side commits.
+    They are safe to move from any thread."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -42,6 +43,9 @@ class _Shown:
             self._bars.advance(self._objects, size)
 
     def object_done(self) -> None: ...
+
+    def committing(self) -> None:
+        self._bars.add_task("commit", total=None)
 
     def _block_bar(self) -> TaskID:
         if self._blocks is None:

@@ -202,6 +202,7 @@ class _Exchange:
         self._upload_all(talk, uploads)
         talk.send(DatasetPushObjectsUploadProgressResponse(details="Complete"))
         talk.send(DatasetPushComplete())
+        self._progress.committing()
         self._await_commit(talk, new[-1])
         talk.close(PUSH_SUCCEEDED)
         return [one for one, _ in uploads]

@@ -33,6 +33,23 @@ def test_phases_of_a_job_follow_each_other(bars):
     assert shown == [("read", 30, 30), ("merge", 0, None)]
 
 
+def test_executions_that_are_made_again_are_counted(bars):
+    progress = {"phase": "execute", "rows": 7, "done": 3, "total": 40}
+    with watch.stepwise(quiet=False) as step:
+        job_progress(step)({"status": "running", "progress": progress})
+        shown = [(task.description, task.completed, task.total) for task in bars.tasks]
+    assert shown == [("execute", 3, 40)]
+
+
+def test_a_push_shows_that_the_node_commits(bars):
+    with watch.watched(quiet=False) as progress:
+        progress.expect_objects(1, 10)
+        progress.object_bytes(10)
+        progress.committing()
+        shown = [(task.description, task.completed, task.total) for task in bars.tasks]
+    assert shown == [("objects", 10, 10), ("commit", 0, None)]
+
+
 def test_nobody_looks_at_json():
     with watch.stepwise(quiet=True) as step:
         assert step is None

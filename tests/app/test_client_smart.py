@@ -14,6 +14,7 @@ from app.client import smart_pull, sync
 from app.client.folder import FolderRepository
 from app.client.http import DatasetMissing, Unauthenticated, Unauthorized
 from app.client.limits import ClientLimits
+from app.client.progress import Unwatched
 from app.client.receive import (
     DestinationAhead,
     Diverged,
@@ -98,6 +99,20 @@ def test_what_is_pushed_is_pulled_byte_for_byte_by_both_protocols(place, ours, t
         assert (pulled.old_head, pulled.new_head) == (None, ours.head)
         assert (pulled.blocks, pulled.objects) == (3, 2)
         assert files_of(tmp_path / folder) == ours.files()
+
+
+def test_who_watches_a_push_is_told_that_the_node_commits(place, ours):
+    told = []
+
+    class Watching(Unwatched):
+        def object_bytes(self, size):
+            told.append(size)
+
+        def committing(self):
+            told.append("committing")
+
+    place.push(ours, progress=Watching())
+    assert told.index("committing") == len(told) - 1 > 0
 
 
 def test_a_seed_alone_travels_without_objects(place, tmp_path):
