@@ -200,6 +200,11 @@ def test_our_services_are_reachable_from_this_machine_only_and_cannot_write_them
         assert service["cap_drop"] == ["ALL"]
 
 
+def test_the_worker_may_start_java_from_its_temporary_files(composed: dict[str, Any]) -> None:
+    # Docker mounts such places `noexec` by default; Spark starts and loads programs from there.
+    assert composed["services"]["worker"]["tmpfs"] == ["/tmp:exec"]
+
+
 def test_the_compose_file_sets_only_settings_that_exist(composed: dict[str, Any]) -> None:
     names = [
         name

@@ -7,7 +7,9 @@ import stat
 import subprocess
 from pathlib import Path
 
-from workers.engine.java import MODULE, java_home
+import pytest
+
+from workers.engine.java import MODULE, JavaNotFound, java_home
 
 
 def fake_java(home: Path, modules: str) -> Path:
@@ -42,3 +44,12 @@ def test_without_a_fitting_jdk_the_packaged_one_serves_behind_a_shim(tmp_path: P
     )
     assert "openjdk" in said.stderr
     assert java_home({}, tmp_path / "cache") == home
+
+
+def test_a_folder_that_runs_no_programs_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.X_OK)
+    with pytest.raises(JavaNotFound, match="noexec") as refused:
+        java_home({}, tmp_path)
+    assert refused.value.facts == {"folder": str(tmp_path)}

@@ -240,7 +240,7 @@ class ContainerEngine:
 
 def pinned(image: str, inspected: dict[str, Any]) -> str:
     """The name of an image that stays the same: with a digest, or its id if it was made here."""
-    if "@" in image:
+    if "@" in image or image.startswith("sha256:"):
         return image
     digests: list[str] = inspected.get("RepoDigests") or []
     repository = re.sub(r":[^/:]*$", "", image)

