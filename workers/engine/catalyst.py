@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
+
+from .gateway import known_class
 
 CATALYST = "org.apache.spark.sql.catalyst"
 LOGICAL, EXPRESSIONS = f"{CATALYST}.plans.logical", f"{CATALYST}.expressions"
@@ -116,8 +117,8 @@ class Catalyst:
         self._client = session._jvm._gateway_client
 
     def class_of(self, package: str, name: str) -> Any:
-        """A class of the JVM. By its whole name: each step of a path would be a question."""
-        return JavaClass(f"{package}.{name}", self._client)
+        """A class of the JVM."""
+        return known_class(self._client, f"{package}.{name}")
 
     def parsed(self, text: str) -> Node:
         return self.session._jsparkSession.sessionState().sqlParser().parseQuery(text)

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from . import class_archive, jvm
 from .exchange import SETTING
+from .gateway import remember_classes
 from .java import java_home
 
 LOCAL_JVM_FLAGS = (
@@ -191,7 +192,9 @@ def start_spark(options: SparkOptions) -> SparkSession:
     builder = SparkSession.builder.master(options.master).appName("odf-worker")
     for key, value in _settings(options, scratch).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    remember_classes(session._jvm)
+    return session
 
 
 def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:

@@ -28,6 +28,7 @@ from .raw_query import run_raw_query
 from .spark import Spark
 from .spark_errors import is_of_the_query, reason
 from .spark_limit import limited
+from .spark_state import Plans
 from .spark_transform import compute
 from .transform import execute
 
@@ -45,6 +46,7 @@ class SparkEngine:
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._spark, self._seconds, self._settings = session, seconds, settings
+        self._plans = Plans()
 
     @cached_property
     def version(self) -> str:
@@ -70,7 +72,7 @@ class SparkEngine:
     ) -> TransformResponse:
         try:
             with limited(self._spark, self._seconds, listener):
-                work = partial(compute, session=self._session())
+                work = partial(compute, session=self._session(), plans=self._plans)
                 return execute(request, work, listener, carried=True)
         except InvalidQuery as bad:
             return TransformResponseInvalidQuery(message=said(bad))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from .inputs import BATCH_ROWS, EngineInput
-from .stateful import Dropped, NewRows, StatefulInput, run, stateful_plan
+from .stateful import Dropped, NewRows, Plan, StatefulInput, run, stateful_plan
 from .transform import Computed, Work
 
+KEPT_PLANS = 16
+"""As many queries with state as are likely to take turns on a worker."""
 _DROPPED = {
     "late": "{} rows were older than the allowed lateness and came to nothing",
     "late_changes": "{} changes of rows older than the allowed lateness came to nothing",
@@ -16,19 +22,44 @@ _DROPPED = {
 }
 
 
-def compute_with_state(work: Work, session: SparkSession) -> Computed | None:
-    """Rows of the query, which was checked, and its state; None if it needs none.
+class Plans:
+    """Plans of queries that ran here, for their next run. A plan is lent to one run at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, Plan] = OrderedDict()
+
+    def taken(self, work: Work, session: SparkSession) -> Plan | None:
+        """The plan of a query, if it ran before, on this Spark, and nobody else runs it."""
+        with self._lock:
+            plan = self._kept.pop(_key(work), None)
+        if plan is None or plan.catalyst.session.sparkContext is not session.sparkContext:
+            return None
+        return plan
+
+    def put_back(self, work: Work, plan: Plan) -> None:
+        """After a run in which nothing went wrong."""
+        with self._lock:
+            self._kept[_key(work)] = plan
+            while len(self._kept) > KEPT_PLANS:
+                self._kept.popitem(last=False)
+
+
+def plan_with_state(work: Work, session: SparkSession) -> Plan | None:
+    """The plan of a query, which was checked; None if it needs no state.
 
     Raises:
         InvalidQuery: the query is wrong, or cannot be kept up to date.
     """
-    inputs = [
-        StatefulInput(alias=item.alias, schema=item.schema, vocab=item.vocab)
-        for item in work.inputs
-    ]
-    plan = stateful_plan(session, work.transform, inputs, work.vocab)
-    if plan is None:
-        return None
+    return stateful_plan(session, work.transform, _inputs(work), work.vocab)
+
+
+def compute_with_state(work: Work, plan: Plan) -> Computed:
+    """Rows of the query and its state.
+
+    Raises:
+        InvalidQuery: the query cannot be computed over these rows.
+    """
     state, rows = work.scratch / "new-state", work.scratch / "rows"
     result = run(
         plan,
@@ -46,6 +77,18 @@ def compute_with_state(work: Work, session: SparkSession) -> Computed | None:
         delays=True,
         watermark=result.watermark,
         keeps_corrections=True,
+    )
+
+
+def _key(work: Work) -> Hashable:
+    """All that decides what a plan is."""
+    return work.transform, _inputs(work), work.vocab
+
+
+def _inputs(work: Work) -> tuple[StatefulInput, ...]:
+    return tuple(
+        StatefulInput(alias=item.alias, schema=item.schema, vocab=item.vocab)
+        for item in work.inputs
     )
 
 

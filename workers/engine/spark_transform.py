@@ -24,7 +24,8 @@ from .result import ROW, ROW_BITS
 from .spark_errors import is_of_the_query, reason
 from .spark_plan import check_repeatable, check_row_by_row, not_repeatable, parts_of
 from .spark_rows import analysed, in_total_order, with_rows
-from .spark_state import compute_with_state
+from .spark_state import Plans, compute_with_state, plan_with_state
+from .stateful import Plan
 from .stateful.text import as_of_joins
 from .transform import ORDER_OF_CHANGES, Computed, Work
 
@@ -32,16 +33,19 @@ SMALL_ROWS = 200_000
 """Up to so many input rows the result is collected; more pass through files."""
 
 
-def compute(work: Work, session: SparkSession) -> Computed:
-    """Rows of the query. `session` is of this request alone.
+def compute(work: Work, session: SparkSession, plans: Plans) -> Computed:
+    """Rows of the query. `session` is of this request alone; `plans` are of the engine.
 
     Raises:
         InvalidQuery: the query is wrong, or may not run.
     """
+    steps = steps_of(work.transform)
+    if (known := plans.taken(work, session)) is not None:
+        with blamed_on(steps):
+            return _with_state(work, known, plans)
     changes = any(item.has_changes for item in work.inputs)
     for at, item in enumerate(work.inputs):
         register(session, item, at if changes else None)
-    steps = steps_of(work.transform)
     result = _last(session, work, steps)
     parts = parts_of(result)
     catalyst = Catalyst(session)
@@ -53,9 +57,9 @@ def compute(work: Work, session: SparkSession) -> Computed:
         check_row_by_row(parts)
     except NotIncremental:
         with blamed_on(steps):
-            if (computed := compute_with_state(work, session)) is None:
+            if (plan := plan_with_state(work, session)) is None:
                 raise
-        return computed
+            return _with_state(work, plan, plans)
     if "ToTimestamp" in parts:
         with blamed_on(steps):
             plan = without_today(catalyst, catalyst.plan(result), steps)
@@ -67,6 +71,12 @@ def compute(work: Work, session: SparkSession) -> Computed:
         schema=to_arrow_schema(result.schema, timezone="UTC"),
         batches=_rows(result, work, grows="Generate" in parts),
     )
+
+
+def _with_state(work: Work, plan: Plan, plans: Plans) -> Computed:
+    computed = compute_with_state(work, plan)
+    plans.put_back(work, plan)
+    return computed
 
 
 def register(session: SparkSession, item: EngineInput, number: int | None = None) -> None:

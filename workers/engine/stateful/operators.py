@@ -3,7 +3,7 @@
 Each side of an operator is a changelog of rows with a time (`odf at`, microseconds). All that
 depends on watermarks is said by four bounds on that time (None: no bound yet):
 
-    late(prev)        changes before it come to nothing: what they would change is final
+    late              changes before it come to nothing: what they would change is final
     wakes(prev, new)  kept rows in [from, to) whose results are due, or that can be let go
     keeps(new)        rows from it on stay; older ones go, also of groups nobody touched
 
@@ -24,7 +24,7 @@ Late is what lies before H of its own side, for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -122,10 +122,6 @@ class AsOfJoin:
 Operator = Window | Ranking | IntervalJoin | AsOfJoin
 
 
-def late(operator: Operator, side: int, prev: Moment) -> int | None:
-    return prev.horizon(operator.sides[side].clock)
-
-
 def wakes(operator: Operator, side: int, prev: Moment, new: Moment) -> Bounds:
     clock = operator.sides[side].clock
     match operator:
@@ -146,6 +142,22 @@ def wakes(operator: Operator, side: int, prev: Moment, new: Moment) -> Bounds:
             return _moved(prev.promise(both), 1), _moved(new.promise(both), 1)
         case AsOfJoin():
             return prev.horizon(operator.both), new.horizon(operator.both)
+
+
+def since(operator: Operator, first: Sequence[int | None], prev: Moment, new: Moment) -> int | None:
+    """Left rows of a join before it meet what they met before; None: any may meet something else.
+
+    `first` is the time of the first change of each side, None where there is none.
+    """
+    if not isinstance(operator, IntervalJoin | AsOfJoin):
+        return None
+    upper = operator.upper if isinstance(operator, IntervalJoin) else 0
+    start, end = wakes(operator, 0, prev, new)
+    if start is None and end is not None:
+        return None
+    due = None if end is None or (start, end) == NOTHING else start
+    known = [at for at in (first[0], _moved(first[1], -upper), due) if at is not None]
+    return min(known, default=None)
 
 
 def keeps(operator: Operator, side: int, new: Moment) -> int | None:

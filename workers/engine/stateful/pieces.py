@@ -61,6 +61,8 @@ class Part:
     """Offsets of an input: different for every row of it."""
     source: str | None = None
     """The input this is nothing but rows of."""
+    passes: bool = False
+    """Rows of an input go through, of which some may be taken back."""
 
     def ids(self) -> set[int]:
         return {expr_id(attribute) for attribute in self.output}

@@ -99,6 +99,7 @@ class Query:
             ledger=frozenset(at for at, e in listed.items() if references(e) & part.ledger),
             operation=frozenset(at for at, of in passed.items() if of in part.operation),
             fixed=frozenset(at for at, of in passed.items() if of in part.fixed),
+            passes=part.passes,
         )
 
     def filtered(self, part: Part, tests: list[Node]) -> Part:

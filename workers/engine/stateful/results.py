@@ -14,13 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ...merge.columns import col
 from .fold import BUCKET, COUNT, THERE
-from .operators import AsOfJoin, IntervalJoin, Moment, Operator, Ranking, Window
+from .held import Marks
+from .operators import AsOfJoin, IntervalJoin, Operator, Ranking, Window
 from .pieces import AT, GROUP, SEQ
 
 PLACE = "odf place"
 
 
-def result(operator: Operator, rows: list[DataFrame], moment: Moment) -> DataFrame:
+def result(operator: Operator, rows: list[DataFrame], moment: Marks) -> DataFrame:
     """The result over the kept rows of each side, as far as it is due at a moment."""
     match operator:
         case Window():
@@ -35,7 +36,7 @@ def result(operator: Operator, rows: list[DataFrame], moment: Moment) -> DataFra
             assert_never(operator)
 
 
-def stays(operator: Operator, side: int, rows: DataFrame, new: Moment) -> Column:
+def stays(operator: Operator, side: int, rows: DataFrame, new: Marks) -> Column:
     """SQL: whether a row can still matter, as far as more than its time decides."""
     match operator:
         case Ranking() if not operator.by_time:
@@ -54,11 +55,11 @@ def stays(operator: Operator, side: int, rows: DataFrame, new: Moment) -> Column
     return (col(AT) >= horizon) | (F.row_number().over(old) <= limit)
 
 
-def _before(at: int | None) -> Column:
+def _before(at: Column | None) -> Column:
     return F.lit(False) if at is None else col(AT) < at
 
 
-def _window(operator: Window, rows: DataFrame, moment: Moment) -> DataFrame:
+def _window(operator: Window, rows: DataFrame, moment: Marks) -> DataFrame:
     due = rows.where(_before(moment.promise(operator.sides[0].clock)))
     keys = [col(name) for name in operator.keys]
     if operator.from_sums:
@@ -87,21 +88,24 @@ def _ranking(operator: Ranking, rows: DataFrame) -> DataFrame:
 
 
 def _interval(
-    operator: IntervalJoin, left: DataFrame, right: DataFrame, moment: Moment
+    operator: IntervalJoin, left: DataFrame, right: DataFrame, moment: Marks
 ) -> DataFrame:
+    left = _from(left, moment.since())
+    right = _from(right, moment.since(operator.lower))
     apart = col("r.at") - col("l.at")
     near = (apart >= operator.lower) & (apart <= operator.upper)
     pairs = _paired(operator, left, right, near)
     if operator.outer:
-        seen = moment.promise(operator.sides[1].clock)
-        alone = F.lit(False) if seen is None else col("l.at") < seen - operator.upper
+        seen = moment.promise(operator.sides[1].clock, -operator.upper)
+        alone = F.lit(False) if seen is None else col("l.at") < seen
         pairs = pairs.where(col("r.at").isNotNull() | alone)
     return _both_sides(operator, pairs)
 
 
-def _as_of(operator: AsOfJoin, left: DataFrame, right: DataFrame, moment: Moment) -> DataFrame:
+def _as_of(operator: AsOfJoin, left: DataFrame, right: DataFrame, moment: Marks) -> DataFrame:
     both = moment.promise(operator.both)
-    due = left.where(F.lit(False) if both is None else col(AT) <= both)
+    due = _from(left, moment.since())
+    due = due.where(F.lit(False) if both is None else col(AT) <= both)
     copies = Over.partitionBy(*[col(name) for name in left.columns]).orderBy(F.lit(0))
     due = due.withColumn("odf copy", F.row_number().over(copies))
     pairs = _paired(operator, due, right, col("r.at") <= col("l.at"), "odf copy")
@@ -111,6 +115,11 @@ def _as_of(operator: AsOfJoin, left: DataFrame, right: DataFrame, moment: Moment
     newest += [col(name).asc_nulls_first() for name in _columns(operator, 1)]
     place = F.row_number().over(Over.partitionBy(*mine, col("l.seq")).orderBy(*newest))
     return _both_sides(operator, pairs.withColumn(PLACE, place).where(col(PLACE) == 1))
+
+
+def _from(rows: DataFrame, at: Column | None) -> DataFrame:
+    """Those that may say something else than before."""
+    return rows if at is None else rows.where(col(AT) >= at)
 
 
 def _paired(

@@ -43,6 +43,7 @@ def read_view(query: Query, node: Node, wanted: set[int], limits: Limits) -> Par
         operation=ids(vocab.operation_type_column),
         fixed=ids(vocab.offset_column),
         source=given.alias,
+        passes=True,
     )
 
 
@@ -125,6 +126,7 @@ def read_union(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
         base=least([part.base for part in parts]),
         ledger=everywhere("ledger", every=False),
         operation=everywhere("operation", every=True),
+        passes=any(part.passes for part in parts),
     )
 
 
@@ -172,6 +174,7 @@ def read_expand(query: Query, node: Node, _wanted: set[int], _limits: Limits) ->
         base=part.base,
         ledger=frozenset(ledger),
         operation=operation,
+        passes=part.passes,
     )
 
 

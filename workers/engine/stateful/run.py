@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -25,7 +26,7 @@ from ..port import InvalidQuery
 from ..spark_errors import reason
 from .clock import Moments, back
 from .emit import ORDER, arrow_schema, told, write
-from .held import Shared
+from .held import Build, Shared
 from .operators import Moment
 from .pieces import GROUP, SEQ, SIGN, framed
 from .plan import Plan
@@ -78,11 +79,10 @@ class _Run:
         before = {given.alias: kept.watermarks.get(given.alias) for given in plan.inputs}
         after = {alias: _newer(at, self._new.get(alias)) for alias, at in before.items()}
         self._watermarks = after
-        self._made: list[DataFrame] = []
-        self._passes_on = False
-        """Rows of an input are looked at, of which some may go."""
+        self._made: list[Build] = []
         self._shared = Shared(
             catalyst=plan.catalyst,
+            prepared=plan.prepared,
             changes=self,
             state=kept,
             scratch=scratch,
@@ -91,6 +91,12 @@ class _Run:
             rows=sum(_row_count(given) for given in new_rows),
             partitions=partitions,
         )
+        self._inputs = {
+            alias: self._shared.given(f"input {alias}", schema, partial(self._read, alias))
+            for alias, schema in plan.schemas.items()
+        }
+        # Where nothing is promised, other things are computed.
+        self._shared.decided(tuple(at is None for at in (*before.values(), *after.values())))
 
     def finish(self, new_state: Path, output: Path) -> Result:
         plan, shared = self._plan, self._shared
@@ -98,17 +104,9 @@ class _Run:
             self._made.append(advance(shared, place, operator))
         names = [name for name, _ in plan.columns]
         operation = plan.vocab.operation_type_column
-        self._passes_on = False
-        changes = framed(plan.catalyst, plan.part, self, plan.columns)
-        rows = told(
-            changes,
-            names,
-            operation=operation,
-            event_time=plan.vocab.event_time_column,
-            only_come=shared.only_come and not self._passes_on,
-        )
-        schema = arrow_schema(T.StructType([rows.schema[name] for name in (operation, *names)]))
-        count = write(shared.ordered(rows, ORDER), schema, output)
+        found, batches = shared.ordered(self._told, ORDER)
+        schema = arrow_schema(T.StructType([found[name] for name in (operation, *names)]))
+        count = write(batches, schema, output)
         write_state(new_state, plan.fingerprint, self._watermarks, shared.sections)
         return Result(
             rows=count,
@@ -118,22 +116,20 @@ class _Run:
             state_rows=shared.state_rows,
         )
 
+    def _told(self) -> DataFrame:
+        plan = self._plan
+        return told(
+            framed(plan.catalyst, plan.part, self, plan.columns),
+            [name for name, _ in plan.columns],
+            operation=plan.vocab.operation_type_column,
+            event_time=plan.vocab.event_time_column,
+            only_come=self._shared.only_come and not plan.part.passes,
+        )
+
     def input(self, alias: str) -> DataFrame:
-        self._passes_on = True
-        given = self._new.get(alias)
         schema = self._plan.schemas[alias]
         vocab = next(each.vocab for each in self._plan.inputs if each.alias == alias)
-        if given is None or given.interval is None or not given.paths:
-            frame = self._plan.catalyst.empty(schema)
-        else:
-            arrow = next(each.schema for each in self._plan.inputs if each.alias == alias)
-            frame = read_parquet(self._plan.catalyst.session, given.paths, arrow)
-            offset = col(vocab.offset_column)
-            frame = frame.where(offset.between(given.interval.start, given.interval.end))
-            if self._shared.cut() == 1:
-                frame = frame.coalesce(1)
-            elif self._shared.partitions is not None:
-                frame = frame.repartition(self._shared.partitions)
+        frame = self._inputs[alias].frame()
         code, offset = col(vocab.operation_type_column), col(vocab.offset_column).cast("bigint")
         undoing = code.isin(int(Operation.RETRACT), int(Operation.CORRECT_FROM))
         # Both rows of a correction belong together wherever rows are passed on as they came.
@@ -146,7 +142,19 @@ class _Run:
         )
 
     def made(self, operator: int) -> DataFrame:
-        return self._made[operator]
+        return self._made[operator]()
+
+    def _read(self, alias: str) -> DataFrame:
+        given, shared = self._new.get(alias), self._shared
+        if given is None or given.interval is None or not given.paths:
+            return shared.catalyst.empty(self._plan.schemas[alias])
+        known = next(each for each in self._plan.inputs if each.alias == alias)
+        frame = read_parquet(shared.catalyst.session, given.paths, known.schema)
+        offset = col(known.vocab.offset_column)
+        frame = frame.where(offset.between(given.interval.start, given.interval.end))
+        if shared.cut() == 1:
+            return frame.coalesce(1)
+        return frame if shared.partitions is None else frame.repartition(shared.partitions)
 
     def _moment(self, watermarks: Moments) -> Moment:
         return Moment(watermarks=watermarks, horizons=back(watermarks, self._plan.lateness))

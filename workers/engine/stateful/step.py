@@ -10,11 +10,13 @@ computed twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -33,55 +35,62 @@ from .fold import (
     folded_rows,
     merely_added,
 )
-from .held import Held, Shared
-from .operators import Operator, Side, Window, keeps, late, wakes
+from .held import Build, Held, Rows, Shared
+from .operators import Operator, Side, Window, keeps, since, wakes
 from .pieces import AT, GROUP, SEQ, SIGN
 from .results import result, stays
 from .state import Buckets, extract, waking, write_section
 
 _TIMELY, _STAYS = "odf timely", "odf stays"
-Fold = Callable[[DataFrame, DataFrame], DataFrame]
+_FLAGS = (THERE, UNMATCHED, _STAYS)
 
 
-def advance(shared: Shared, place: int, operator: Operator) -> DataFrame:
+def advance(shared: Shared, place: int, operator: Operator) -> Build:
     """Takes the run's changes into the state; the changes of the result."""
     names = [f"{place}-{at}.parquet" for at in range(len(operator.sides))]
     incoming, retracting, buckets = [], [], []
+    first: list[int | None] = []
     for at, name in enumerate(names):
-        held = shared.hold(_incoming(shared, operator, place, at), f"new-{name}")
-        touched, goes = _count(shared, held)
+        held = shared.hold(partial(_incoming, shared, operator, place, at), f"new-{name}")
+        touched, goes, start = _count(shared, held)
+        first.append(start)
         incoming.append(held.where(_TIMELY))
         retracting.append(goes)
         bounds = wakes(operator, at, shared.prev, shared.new)
         buckets += [touched, waking(shared.state.path(name), bounds)]
     touched = np.unique(np.concatenate(buckets))
+    shared.since[place] = since(operator, first, shared.prev, shared.new)
     before, after, kept = [], [], 0
     for at, name in enumerate(names):
-        shaped, fold = _shaped(operator, operator.sides[at], incoming[at])
-        old, count = _old(shared, name, touched, shaped)
+        shaped = partial(_shaped, operator, operator.sides[at], incoming[at])
+        old, count = _old(shared, name, touched, shared.schema(shaped, f"shaped-{name}"))
         kept += count
-        if not retracting[at] and SIGN in shaped.schema.names:
-            rows = merely_added(old, shaped)
-        elif not count and _is_summed(operator):
-            rows = counted(shaped)
-        else:
-            rows = fold(old, shaped)
+        added = not retracting[at] and not isinstance(operator, Window)
+        counts = not count and _is_summed(operator)
+        shared.decided((added, counts))
+        rows = partial(_left, operator, at, old, shaped, added=added, counts=counts)
         before.append(old)
-        after.append(_keep(shared, operator, at, rows, name, touched))
-    come = result(operator, after, shared.new)
-    if kept:
-        shared.only_come = False
-        changes = difference(result(operator, before, shared.prev), come)
-    else:
-        changes = all_come(come)
-    return changes.withColumn(SEQ, F.lit(None).cast("bigint"))
+        after.append(_keep(shared, operator, place, at, rows, touched))
+    shared.decided((bool(kept), shared.since[place] is None))
+    shared.only_come = shared.only_come and not kept
+
+    def changes() -> DataFrame:
+        come = result(operator, [rows.frame() for rows in after], shared.now(place))
+        if kept:
+            went = result(operator, [rows.frame() for rows in before], shared.before(place))
+            found = difference(went, come)
+        else:
+            found = all_come(come)
+        return found.withColumn(SEQ, F.lit(None).cast("bigint"))
+
+    return changes
 
 
 def _incoming(shared: Shared, operator: Operator, place: int, at: int) -> DataFrame:
     side = operator.sides[at]
     frame = side.rows(shared.changes)
     keys = [_hashable(frame, name) for name in side.bucket]
-    bound = late(operator, at, shared.prev)
+    bound = shared.before(place).horizon(side.clock)
     # Rows without a time belong nowhere.
     timely = col(AT).isNotNull() if bound is None else F.coalesce(col(AT) >= bound, F.lit(False))
     return frame.select(
@@ -97,10 +106,11 @@ def _hashable(frame: DataFrame, name: str) -> Column:
     return col(name) + F.lit(0.0) if floating else col(name)
 
 
-def _count(shared: Shared, held: Held) -> tuple[Buckets, bool]:
-    """Buckets that changes touch, whether any takes back; late ones are counted and left out."""
-    found, goes = [np.empty(0, np.int64)], False
-    for batch in held.batches([BUCKET, _TIMELY, SIGN]):
+def _count(shared: Shared, held: Held) -> tuple[Buckets, bool, int | None]:
+    """Buckets that changes touch, whether any takes back, the time of the first; late ones are
+    counted and left out."""
+    found, goes, first = [np.empty(0, np.int64)], False, []
+    for batch in held.batches([BUCKET, AT, _TIMELY, SIGN]):
         is_late = ~batch.column(_TIMELY).to_numpy(zero_copy_only=False).astype(np.bool_)
         back = batch.column(SIGN).to_numpy() < 0
         goes = goes or bool((back & ~is_late).any())
@@ -110,19 +120,20 @@ def _count(shared: Shared, held: Held) -> tuple[Buckets, bool]:
             late_changes=shared.dropped.late_changes + int((is_late & back).sum()),
         )
         found.append(np.unique(batch.column(BUCKET).to_numpy()[~is_late]))
-    return np.unique(np.concatenate(found)), goes
+        if not is_late.all():
+            first.append(pc.min(batch.column(AT).filter(pa.array(~is_late))).as_py())
+    return np.unique(np.concatenate(found)), goes, min(first, default=None)
 
 
-def _shaped(operator: Operator, side: Side, changes: DataFrame) -> tuple[DataFrame, Fold]:
-    """Changes in the form they are kept in, and how they are folded onto what is kept."""
+def _shaped(operator: Operator, side: Side, rows: Rows) -> DataFrame:
+    """Changes in the form they are kept in."""
+    changes = rows.frame()
     if not isinstance(operator, Window):
-        kept = [col(name) for name in (BUCKET, AT, SEQ, *side.columns, SIGN)]
-        return changes.select(*kept), lambda old, new: folded_rows(old, new, side.matched)
+        return changes.select(*[col(name) for name in (BUCKET, AT, SEQ, *side.columns, SIGN)])
     by = [col(BUCKET), col(AT)]
     if not _is_summed(operator):
         columns = [col(name) for name in side.columns]
-        often = changes.select(*by, *columns, col(SIGN).cast("bigint").alias(COUNT))
-        return often, lambda old, new: folded_counts(old, new, side.columns, ())
+        return changes.select(*by, *columns, col(SIGN).cast("bigint").alias(COUNT))
     totals = {COUNT: F.sum(col(SIGN))}
     for at, call in enumerate(operator.calls):
         counts = F.expr(call.counted())
@@ -133,11 +144,28 @@ def _shaped(operator: Operator, side: Side, changes: DataFrame) -> tuple[DataFra
             signed = F.when(col(SIGN) > 0, value).otherwise(-value)
             total = F.sum(F.when(counts, signed).otherwise(F.lit(0).cast(exact)))
             totals[f"s{at}"] = total.cast(exact)
-    summed = changes.groupBy(*by, *[col(name) for name in operator.keys]).agg(
+    return changes.groupBy(*by, *[col(name) for name in operator.keys]).agg(
         *[total.alias(name) for name, total in totals.items()]
     )
-    sums = [name for name in totals if name != COUNT]
-    return summed, lambda old, new: folded_counts(old, new, operator.keys, sums)
+
+
+def _left(
+    operator: Operator, at: int, old: Rows, shaped: Build, *, added: bool, counts: bool
+) -> DataFrame:
+    """Rows left when changes are folded onto what is kept: `added` ones take nothing back,
+    `counts` are there of new rows alone."""
+    side = operator.sides[at]
+    if added:
+        return merely_added(old.frame(), shaped())
+    if counts:
+        return counted(shaped())
+    if not isinstance(operator, Window):
+        return folded_rows(old.frame(), shaped(), side.matched)
+    if not _is_summed(operator):
+        return folded_counts(old.frame(), shaped(), side.columns, ())
+    new = shaped()
+    sums = [name for name in new.schema.names if name not in (BUCKET, AT, COUNT, *operator.keys)]
+    return folded_counts(old.frame(), new, operator.keys, sums)
 
 
 def _is_summed(operator: Operator) -> bool:
@@ -145,39 +173,40 @@ def _is_summed(operator: Operator) -> bool:
     return isinstance(operator, Window) and operator.from_sums
 
 
-def _old(shared: Shared, name: str, touched: Buckets, like: DataFrame) -> tuple[DataFrame, int]:
+def _old(shared: Shared, name: str, touched: Buckets, like: T.StructType) -> tuple[Rows, int]:
     """Kept rows of the touched buckets, and how many."""
-    schema = T.StructType([f for f in like.schema.fields if f.name != SIGN])
-    section = shared.state.path(name)
-    if section is None or not len(touched):
-        return shared.catalyst.empty(schema), 0
-    part = shared.scratch / f"before-{name}"
-    count = extract(section, touched, part)
-    shared.rows = max(shared.rows, count)
-    if count == 0:
-        return shared.catalyst.empty(schema), 0
-    return shared.read(part, schema), count
+    schema = T.StructType([f for f in like.fields if f.name != SIGN])
+    section, part, count = shared.state.path(name), shared.scratch / f"before-{name}", 0
+    if section is not None and len(touched):
+        count = extract(section, touched, part)
+        shared.rows = max(shared.rows, count)
+    return shared.lying(part.name, schema, part if count else None), count
 
 
 def _keep(
-    shared: Shared, operator: Operator, at: int, rows: DataFrame, name: str, touched: Buckets
-) -> DataFrame:
+    shared: Shared, operator: Operator, place: int, at: int, rows: Build, touched: Buckets
+) -> Rows:
     """Takes the touched rows into the state as far as they matter; those that are there now."""
-    flags = (THERE, UNMATCHED, _STAYS)
-    columns = [BUCKET, AT, *[n for n in rows.schema.names if n not in (BUCKET, AT, *flags)]]
-    marked = rows.select(
-        *[col(name) for name in columns],
-        *[col(name) for name in flags[:2]],
-        (col(THERE) & stays(operator, at, rows, shared.new)).alias(_STAYS),
-    )
-    schema = T.StructType(marked.schema.fields[: len(columns)])
+    name = f"{place}-{at}.parquet"
+
+    def marked() -> DataFrame:
+        frame = rows()
+        stay = col(THERE) & stays(operator, at, frame, shared.now(place))
+        columns = [BUCKET, AT, *[n for n in frame.schema.names if n not in (BUCKET, AT, *_FLAGS)]]
+        named = [col(name) for name in (*columns, THERE, UNMATCHED)]
+        return frame.select(*named, stay.alias(_STAYS))
+
     bound = keeps(operator, at, shared.new)
     fresh: Iterator[pa.RecordBatch] = iter(())
-    there = shared.catalyst.empty(schema)
     if len(touched):
-        held = shared.hold(marked, f"after-{name}", columns)
-        fresh = _staying(shared, held, columns, bound)
-        there = held.where(THERE, *flags[1:])
+        held = shared.hold(marked, f"after-{name}", _data)
+        schema = T.StructType([f for f in held.schema.fields if f.name not in _FLAGS])
+        fresh = _staying(shared, held, schema.names, bound)
+        there = held.where(THERE, UNMATCHED, _STAYS)
+    else:
+        found = shared.schema(marked, f"after-{name}")
+        schema = T.StructType([f for f in found.fields if f.name not in _FLAGS])
+        there = shared.lying(f"after-{name}", schema, None)
     section = shared.scratch / "state" / name
     section.parent.mkdir(exist_ok=True)
     shared.state_rows += write_section(
@@ -190,6 +219,10 @@ def _keep(
     )
     shared.sections.append(section)
     return there
+
+
+def _data(columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name not in _FLAGS]
 
 
 def _staying(
