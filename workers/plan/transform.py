@@ -42,7 +42,7 @@ class InvalidInputInterval(Conflict):
     def __init__(self, name: str, dataset: DatasetId, head: Multihash, missing: Multihash) -> None:
         super().__init__(
             f"block {missing} of input {name!r} was consumed, but is not in its history any "
-            f"more (head {head}); reset the derivative to compute it anew",
+            f"more (head {head}); refresh it with --reset-on-diverged-input to compute it anew",
             input=name,
             dataset_id=str(dataset),
             head=str(head),

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from protocol.chain.state import ChainState
-from protocol.errors import BadInput, Damaged
+from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import ExecuteTransformInput
@@ -26,29 +26,30 @@ from protocol.metadata.schema import DataSchema
 from protocol.multihash import Multihash
 from storage.dataset import Dataset, InvalidInterval
 from storage.engines import EngineRun, read_note
-from storage.errors import BlockNotFound, DatasetNotFound, ObjectNotFound
 from storage.stores import Stores
 from storage.trouble import StorageFull, StorageReadOnly, Unavailable
 
-from ..engine.port import UnsupportedEngine
+from ..conform import UnexpectedNulls
+from ..engine.port import InvalidQuery
 from ..ingest.bench import Bench
-from ..ingest.run import EngineFailed
 from ..meter import JobLost
 from ..plan.transform import (
     Consumed,
     InputBlock,
     InputChain,
     InputPlan,
+    TransformNotDefined,
     TransformPlan,
     first_schema,
     input_block,
     input_plan,
     require_transform,
 )
+from ..slice_schema import IncompatibleSchema
 from .chains import newest_watermark
 from .engines import engine_of
 from .files import work_folder
-from .iteration import execute
+from .iteration import SchemaNotKnown, execute
 from .run import engines_of, input_files
 
 
@@ -56,10 +57,9 @@ class NotVerifiable(BadInput):
     """What a replay needs is not here or does not work: an input, its history, or the engine."""
 
 
-ABSENT = (DatasetNotFound, BlockNotFound, ObjectNotFound, UnsupportedEngine)
-BROKEN = (EngineFailed, Damaged)
-"""An engine that fails for reasons of its own, or an input that is damaged, tells nothing of
-what was recorded."""
+FAILS = (InvalidQuery, IncompatibleSchema, UnexpectedNulls, SchemaNotKnown, TransformNotDefined)
+"""What says that the query cannot have given what was recorded. Other errors are those of this
+node: something is absent, damaged, or an engine fails for reasons of its own."""
 CUT_SHORT = (JobLost, Unavailable, StorageFull, StorageReadOnly)
 """What ends the work without a verdict."""
 
@@ -98,9 +98,7 @@ def replay(
     Raises:
         NotVerifiable: an input is not here, was rewritten since, lacks a slice or is damaged;
             or no engine here runs the query, or it fails for reasons of its own.
-        InvalidQuery, IncompatibleSchema, UnexpectedNulls: the query does not give what was
-            recorded, but fails.
-        JobLost, …: what is in `CUT_SHORT`.
+        InvalidQuery, …: what is in `FAILS`. JobLost, …: what is in `CUT_SHORT`.
     """
     event = block.event
     if not isinstance(event, ExecuteTransform) or block.prev is None:
@@ -116,7 +114,9 @@ def replay(
             files = input_files(Path(name), bench)
             done = execute(dataset, plan, inputs, engine, files, Path(name) / "out", bench.meter)
             files.trim()
-    except (*ABSENT, *BROKEN) as reason:
+    except (NotVerifiable, *FAILS, *CUT_SHORT):
+        raise
+    except NodeError as reason:
         raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
     made = plan.event(
         data=done.made.data,

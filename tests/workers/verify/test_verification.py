@@ -15,7 +15,10 @@ from msgspec.structs import replace
 
 from protocol.chain.author import author
 from protocol.metadata.block import HashedBlock
-from protocol.metadata.engine import TransformResponseInternalError
+from protocol.metadata.engine import (
+    TransformResponseInternalError,
+    TransformResponseInvalidQuery,
+)
 from protocol.metadata.events import AddData, ExecuteTransform, SetInfo
 from storage.config import memory_stores
 from storage.contracts.compact_job import CompactPayload
@@ -364,6 +367,16 @@ def test_an_engine_that_fails_proves_nothing_against_a_block(
     [found] = verified(stores, made, replaced(bench, engine=Failing())).datasets
     assert (found.ok, found.replayed, found.not_verifiable) == (True, 0, 2)
     assert "out of memory" in found.report["notes"][0]["message"]
+
+
+def test_a_query_that_fails_cannot_have_given_what_was_recorded(
+    stores: Stores, made: Dataset, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = TransformResponseInvalidQuery(message="no column n")
+    monkeypatch.setattr(bench.engine, "execute_transform", lambda *_: wrong, raising=False)
+    answer = verified(stores, made, bench)
+    assert [kind for _, kind, _ in problems(answer)] == ["DataNotReproducible"] * 2
+    assert "no column n" in answer.datasets[0].report["problems"][0]["message"]
 
 
 def test_a_verification_that_is_cancelled_ends_without_a_verdict(
