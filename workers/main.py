@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JNetworkError
 
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
@@ -83,8 +83,8 @@ class EngineGone(Exception):
 
 def abandoned(tries: int, ended: str) -> JobAbandoned:
     return JobAbandoned(
-        f"the job was given up after {tries} tries, each of which ended {ended}: most often it "
-        f"needs more memory than it may take ({MEMORY_SETTING})",
+        f"the job was given up after {tries} {'try' if tries == 1 else 'tries'}, each of which "
+        f"ended {ended}: most often it needs more memory than it may take ({MEMORY_SETTING})",
         attempts=tries,
         setting=MEMORY_SETTING,
     )
@@ -104,6 +104,7 @@ class Worker:
     lease: timedelta
     longest_pause_s: float
     attempts: int = MAX_ATTEMPTS
+    """How often a job is begun without coming to an end."""
     renew_spark: Callable[[], None] | None = None
     """Starts another Spark for one that is gone. None: this process is to be started anew, which
     waits for a cluster that is away before it takes jobs."""
@@ -213,6 +214,8 @@ class Worker:
         self._put_off([job for job in group if job.attempt < self.attempts], gone)
         if self.renew_spark is None:
             raise gone
+        if self.stop.is_set():
+            return
         try:
             self.renew_spark()
         except ConnectionError as error:
@@ -308,7 +311,7 @@ class Worker:
             raise Interrupted(error.message) from error
         if isinstance(error, NodeError):
             return Failed(type(error).__name__, error.message, dict(error.facts))
-        if isinstance(error, Py4JError | OSError) and (reason := jvm.how_it_ended()) is not None:
+        if (reason := jvm.how_it_ended()) is not None:  # which shows in errors of many kinds
             raise EngineGone(reason) from error
         if isinstance(error, Py4JNetworkError | ConnectionError):
             raise EngineGone(f"it does not answer: {error}") from error

@@ -128,7 +128,8 @@ def test_a_job_whose_workers_were_killed_is_given_up_with_a_reason(hungry: Any) 
         taken = hungry.stores.jobs.claim(
             "killed", [transform_job.KIND], lease=timedelta(microseconds=1)
         )
-        assert taken is not None and taken.id == hungry.large
+        assert taken is not None
+        assert taken.id == hungry.large
         time.sleep(0.001)
     hungry.worker.work(once=True)
     given_up = hungry.stores.jobs.get(hungry.large).outcome
@@ -166,7 +167,7 @@ def test_a_query_beyond_the_heap_ends_its_job_and_the_next_one_has_another_spark
     failed, done = (stores.jobs.get(job).outcome for job in jobs)
     assert isinstance(failed, Failed), failed
     assert failed.error == "JobAbandoned"
-    assert "after 1 tries, each of which ended Spark (it ran out of memory)" in failed.message
+    assert "after 1 try, each of which ended Spark (it ran out of memory)" in failed.message
     assert isinstance(done, Succeeded), done
     stores.close()
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-END_S = 1.0
+END_S = 0.5
 """A JVM that stopped answering is given so long to be gone."""
 EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 """Else a thread that is out of memory ends alone, and whoever waits for it waits for ever."""
