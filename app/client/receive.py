@@ -115,7 +115,8 @@ def while_at(source: Repository, head: Multihash) -> Iterator[None]:
     try:
         yield
     except (BlockMissing, SourceObjectMissing) as missing:
-        now = source.find_head()
+        is_ours = missing.facts.get("at", source.name) != source.name
+        now = None if is_ours else source.find_head()
         if now is None or now == head:
             raise
         raise SourceRewritten(head, now) from missing

@@ -35,8 +35,8 @@ def engine_of(
     newest = engine_for(transform, engines)
     if is_trusted(note, recorded, newest):
         return newest
-    for engine in engines:
-        if recorded and (engine.name, engine.version) == (recorded.engine, recorded.version):
+    for engine in engines:  # one somewhere else is asked for its version, so only if it may be it
+        if recorded and engine.name == recorded.engine and engine.version == recorded.version:
             return engine
     return newest
 
