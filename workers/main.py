@@ -200,7 +200,8 @@ class Worker:
             self._go_on_without(group, gone)
 
     def _go_on_without(self, group: Sequence[Job], gone: EngineGone) -> None:
-        """Have the jobs rest, or give up those that were begun often enough; leave Spark.
+        """Start another Spark, then have the jobs rest, so that others that need it come first;
+        those that were begun often enough are given up.
 
         Raises `EngineGone` if there can be no other in this process.
         """
@@ -211,7 +212,12 @@ class Worker:
                 with suppress(LeaseLost, Unavailable):
                     self.stores.jobs.finish(job.id, self.name, outcome)
                     self._log(job, outcome, 0.0)
-        self._put_off([job for job in group if job.attempt < self.attempts], gone)
+        try:
+            self._renew_spark(gone)
+        finally:
+            self._put_off([job for job in group if job.attempt < self.attempts], gone)
+
+    def _renew_spark(self, gone: EngineGone) -> None:
         if self.renew_spark is None:
             raise gone
         if self.stop.is_set():

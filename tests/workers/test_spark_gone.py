@@ -28,6 +28,8 @@ from tests.workers.datasets import bench_without_engine, created, ndjson, submit
 from workers.engine import jvm
 from workers.main import EngineGone, Worker
 
+LEASE = timedelta(seconds=30)
+
 
 class Child:
     """A process of Spark that ended with a code, or not at all."""
@@ -89,7 +91,7 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         stores=stores,
         bench=bench_without_engine(stores, tmp_path),
         name="here",
-        lease=timedelta(seconds=30),
+        lease=LEASE,
         longest_pause_s=0.01,
         attempts=2,
         renew_spark=mock.Mock(),
@@ -114,6 +116,23 @@ def test_a_job_that_ends_spark_lets_others_go_first_and_is_given_up_with_a_reaso
     assert "after 2 tries, each of which ended Spark (it ran out of memory)" in given_up.message
     assert given_up.facts == {"attempts": 2, "setting": "ODF_NODE_SPARK_DRIVER_MEMORY"}
     assert hungry.worker.renew_spark.call_count == 2
+
+
+def test_a_job_rests_when_there_is_another_spark_so_that_its_start_does_not_count(
+    hungry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    extend = hungry.stores.jobs.extend
+
+    def rest(*given: Any, **named: Any) -> None:
+        did.append("rest")
+        extend(*given, **named)
+
+    monkeypatch.setattr(hungry.stores.jobs, "extend", rest)
+    hungry.worker.renew_spark.side_effect = lambda: did.append("another Spark")
+    (job,) = hungry.stores.jobs.claim_groups("here", [transform_job.KIND], lease=LEASE)[0]
+    hungry.worker.run([job])
+    assert did == ["another Spark", "rest"]
 
 
 def test_where_there_can_be_no_other_spark_the_worker_ends_and_the_job_rests(hungry: Any) -> None:
