@@ -132,14 +132,14 @@ def _final(call: Call, answers: Any, to: Listener) -> Any:
 
 def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
     """What an engine says. Where it says nothing the listener is asked whether to go on."""
-    said: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
+    said: queue.SimpleQueue[bytes | Exception | None] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
             for message in answers:
                 said.put(message)
             said.put(None)
-        except grpc.RpcError as failed:  # the call ended, or its reader left
+        except Exception as failed:  # the call ended, or its reader left
             said.put(failed)
 
     threading.Thread(target=listen, name="engine answers", daemon=True).start()
@@ -151,7 +151,7 @@ def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
             continue
         if message is None:
             return
-        if isinstance(message, BaseException):
+        if isinstance(message, Exception):
             raise message
         yield message
 

@@ -28,11 +28,14 @@ from tests.conformance.engine import EngineContract
 from tests.conformance.engine_transforms import ALL, Heard, TransformContract
 from tests.workers.engine.changes import APPEND, CITIES, RETRACT, cities
 from tests.workers.engine.requests import Derivative, sql
+from workers.engine import remote
 from workers.engine import server as serving
 from workers.engine.datafusion import DataFusionEngine
+from workers.engine.port import Listener
 from workers.engine.remote import UNKNOWN_VERSION, RemoteEngine
 from workers.engine.rpc import RAW_QUERY, SERVICE, TRANSFORM, unwrapped, wrapped
 from workers.engine.server import serve
+from workers.meter import JobLost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,6 +112,35 @@ class Scripted:
 def request_of(name: str) -> Any:
     vector = next(v for v in VECTORS if v["name"] == name)
     return decode_message(vector["message"], bytes.fromhex(vector["bytes"]))
+
+
+# --- waiting ------------------------------------------------------------------------------
+
+
+class Lost(Listener):
+    """Of a job that is not ours any more."""
+
+    def progress(self) -> None:
+        raise JobLost
+
+
+def test_an_engine_that_says_nothing_is_left_once_the_job_is_lost(
+    served: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "PROGRESS_SECONDS", 60.0)
+    left = threading.Event()
+
+    class Silent(Scripted):
+        def execute_transform(self, request: Any, listener: Any) -> Any:
+            listener.stops(left.set)
+            left.wait(60)
+            return self.answer
+
+    engine = served(Silent(RawQueryResponseSuccess(num_records=0)))
+    with pytest.raises(JobLost):
+        engine.execute_raw_query(request_of("raw-query-request"), Lost())
+    assert left.wait(60)
 
 
 # --- messages -----------------------------------------------------------------------------
