@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from protocol.chain.errors import ChainRuleBroken
 from protocol.chain.rules import report as broken_rules
-from protocol.codec.blocks import decode_block
+from protocol.codec.blocks import decode_block, peek_block
 from protocol.errors import BadInput, NotFound
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, Seed, SetVocab
@@ -158,11 +158,20 @@ def _read_block(
         block = decode_block(raw)
         number = block.sequence_number if number is None else number  # of a head: what it says
     except BadInput as error:
+        number = _said_number(raw) if number is None else number
         unreadable = _block_problem(block_hash, number, type(error).__name__, error.message)
     if actual != block_hash:
         message = f"the block's bytes hash to {actual}"
         return block, _block_problem(block_hash, number, "HashMismatch", message)
     return block, unreadable
+
+
+def _said_number(raw: bytes) -> int | None:
+    """What a head whose event cannot be read says of its place, if that can be."""
+    try:
+        return peek_block(raw).sequence_number
+    except BadInput:
+        return None
 
 
 def _within(newest_first: list[Multihash], interval: Interval, *, whole: bool) -> set[Multihash]:

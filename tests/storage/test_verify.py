@@ -15,6 +15,7 @@ from known import document
 from lanes import lay_open
 from msgspec.structs import replace
 
+from protocol.codec.blocks import MalformedBlock, decode_block
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import OffsetInterval
@@ -150,6 +151,19 @@ def test_a_changed_head_that_can_still_be_read_is_numbered_as_it_says() -> None:
     content = made.source.objects[ObjectKind.BLOCK, made.blocks[1].hash]
     made.source.objects[ObjectKind.BLOCK, made.blocks[1].hash] = content.replace(b"descr", b"DESCR")
     assert reasons(verify_chain(made.source)) == [("HashMismatch", 1)]
+
+
+def test_a_head_whose_event_cannot_be_read_is_numbered_as_it_says() -> None:
+    made = root()
+    change_block(made, 3, flip)
+    [first, *_] = verify_chain(made.source).problems
+    assert (first.kind, first.reason, first.sequence_number) == (
+        "BlockMalformed",
+        "HashMismatch",
+        3,
+    )
+    with pytest.raises(MalformedBlock):
+        decode_block(made.source.block_bytes(made.blocks[3].hash))
 
 
 def test_a_missing_block_is_reported_and_what_lies_behind_it_is_still_checked() -> None:
