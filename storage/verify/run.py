@@ -10,6 +10,7 @@ Rules need the whole chain, so an interval of blocks narrows down the last pass 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -127,21 +128,27 @@ def _walk_back(findings: _Findings, head: Multihash) -> tuple[list[Multihash], b
     """Hashes from head to the first block, newest first; whether all bytes are right; and
     whether the first block was reached."""
     path: dict[Multihash, None] = {}
+    newest_first: deque[list[Problem]] = deque(maxlen=MAX_PROBLEMS)
     following: Multihash | None = head
     number: int | None = None
-    sound = True
+    damaged = False
     while following is not None and following not in path:
         block, problem = _read_block(findings.source, following, number)
         if problem is not None:
-            sound = False
-            findings.add(problem)
+            if damaged and problem.kind == BLOCK_NOT_FOUND:  # a name out of damaged bytes
+                newest_first[-1].append(problem)
+            else:
+                newest_first.append([problem])
+        damaged = problem is not None
         if block is None:
             break
         path[following] = None
         findings.step("blocks", len(path))
         following, number = block.prev, block.sequence_number - 1
+    for problems in reversed(newest_first):
+        findings.add(*problems)
     findings.blocks = len(path)
-    return list(path), sound, following is None
+    return list(path), not newest_first, following is None
 
 
 def _read_block(

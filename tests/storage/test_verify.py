@@ -166,6 +166,18 @@ def test_a_head_whose_event_cannot_be_read_is_numbered_as_it_says() -> None:
         decode_block(made.source.block_bytes(made.blocks[3].hash))
 
 
+def test_damaged_blocks_are_reported_oldest_first() -> None:
+    made = DatasetMaker().play(["Seed"])
+    for number in (1, 2, 3):
+        made.add(infos(f"description {number}")[0])
+    for number in (1, 3):
+        change_block(made, number, lambda content: content.replace(b"descr", b"DESCR"))
+    assert reasons(verify_chain(made.source)) == [("HashMismatch", 1), ("HashMismatch", 3)]
+    del made.source.objects[ObjectKind.BLOCK, made.blocks[0].hash]
+    found = reasons(verify_chain(made.source))
+    assert found == [("HashMismatch", 1), ("BlockNotFound", 0), ("HashMismatch", 3)]
+
+
 def test_a_missing_block_is_reported_and_what_lies_behind_it_is_still_checked() -> None:
     made = root()
     del made.source.objects[ObjectKind.BLOCK, made.blocks[1].hash]
