@@ -1,8 +1,8 @@
 """Classes of the JVM that are asked for at every call, looked up once.
 
 PySpark asks the JVM anew for the class of its functions, and for the method, whenever a column is
-made; and the JVM looks through all of its jars for each package it is told to try. A query of a
-hundred columns took a tenth of a second of processor time for that.
+made; and the JVM looks through all of its jars for each package it is told to try. An iteration
+with state asked six hundred times, which took a sixth of what planning it did.
 """
 
 from __future__ import annotations
