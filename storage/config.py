@@ -106,6 +106,7 @@ def open_stores(
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
         locks=locks_of(engine),
+        release=getattr(objects, "close", lambda: None),
     )
     if repair:
         stores.repair_mirrors()

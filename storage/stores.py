@@ -6,7 +6,7 @@ alias, so that a folder or bucket is a complete ODF dataset on its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -87,6 +87,8 @@ class Stores:
     """None when nothing is in a database."""
     states: StateCache = field(default_factory=StateCache)
     locks: Locks = field(default_factory=ProcessLocks)
+    release: Callable[[], None] = lambda: None
+    """Gives back what the object store keeps between calls."""
 
     def dataset(self, ref: DatasetRef) -> Dataset:
         """A dataset of this node. Raises `DatasetNotFound`."""
@@ -215,7 +217,8 @@ class Stores:
         return next((trouble for trouble in found if trouble is not None), None)
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Give back all connections and threads."""
+        self.release()
         if self.engine is not None:
             self.engine.dispose()
 

@@ -21,12 +21,11 @@ import builtins
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from protocol.errors import BadInput, LimitExceeded, NodeError
 from protocol.identity import DatasetAlias, DatasetId
@@ -52,8 +51,8 @@ from .s3_age import CONDEMNED, RENEWED, Ages
 from .s3_bucket import Bucket, KeyMissing, PreconditionLost, StoreUnavailable, UploadGone
 from .s3_stream import READ_BYTES, open_stream
 from .s3_swift import Found
+from .side_by_side import SideBySide
 
-T = TypeVar("T")
 UPLOADS = ".spooled"
 """Not `.uploads`: SeaweedFS keeps its own multipart uploads there and hides it in listings."""
 STAGING = ".staging"
@@ -91,6 +90,11 @@ class S3ObjectStore:
         self.bucket = bucket
         self.ages = Ages(bucket, clock=clock)
         self._clock = clock
+        self._beside = SideBySide(PARALLEL_PUTS, "s3-put")
+
+    def close(self) -> None:
+        """End the threads that put; whoever puts more begins others."""
+        self._beside.close()
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
         try:
@@ -122,11 +126,11 @@ class S3ObjectStore:
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
         keyed = ((ObjectKey(dataset, ObjectKind.BLOCK, name), raw) for name, raw in blocks)
         while some := list(islice(keyed, PUTS_AT_A_TIME)):
-            _side_by_side(lambda one: self.put(one[0], (one[1],)), some)
+            self._beside.do(lambda one: self.put(one[0], (one[1],)), some)
 
     def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
         for _, alike in groupby(objects, lambda one: one[0].kind):
-            _side_by_side(lambda one: self.put(one[0], (one[1],)), alike)
+            self._beside.do(lambda one: self.put(one[0], (one[1],)), alike)
 
     def delete(self, key: ObjectKey) -> None:
         self.bucket.call("delete_object", _name(key))
@@ -210,7 +214,7 @@ class S3ObjectStore:
         self._write_text(f"{dataset_folder(dataset)}/{ref_path(ref)}", str(head))
 
     def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
-        _side_by_side(lambda one: self.write_ref(one[0], ref, one[1]), heads.items())
+        self._beside.do(lambda one: self.write_ref(one[0], ref, one[1]), heads.items())
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         """None if absent or not the text of a hash."""
@@ -400,13 +404,6 @@ class _Hashing:
         actual = Multihash(SHA3_256, self._state.digest())
         if actual != expected:
             raise HashMismatch(expected, actual)
-
-
-def _side_by_side(work: Callable[[T], object], items: Iterable[T]) -> None:
-    """Do it for all, some at a time; raises what the first of them raised."""
-    with ThreadPoolExecutor(PARALLEL_PUTS) as pool:
-        for _ in pool.map(work, items):
-            pass
 
 
 def _parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
