@@ -100,9 +100,10 @@ async def look(node: Node, spec: JobSpec | None) -> Looked:
     match ended.outcome:
         case Succeeded(result=result):
             return Looked(transform_job.checked_of(result))
-        case Failed() as failed if status_of_name(failed.error) < 500:
-            if not is_passing(failed.error):
+        case Failed() as failed:
+            if status_of_name(failed.error) < 500 and not is_passing(failed.error):
                 raise TransformRefused(failed)
+            return Looked(reason=f"no worker could look at the transform: {failed.message}")
     return Looked(reason=UNSEEN)
 
 

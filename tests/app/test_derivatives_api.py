@@ -172,6 +172,21 @@ def test_without_a_worker_a_transform_is_taken_unseen(service, stores, cities, t
             assert answer.json()["transform"]["outcome"] == "unknown"
 
 
+def test_an_engine_that_fails_leaves_a_transform_unseen_and_is_named(
+    client, cities, working, monkeypatch
+):
+    from protocol.metadata.engine import TransformResponseInternalError
+    from workers.engine.datafusion import DataFusionEngine
+
+    failed = TransformResponseInternalError(message="no memory")
+    monkeypatch.setattr(DataFusionEngine, "execute_transform", lambda *_: failed)
+    answer = create(client, "tens", TENS, "cities")
+    assert answer.status_code == 201
+    transform = answer.json()["transform"]
+    assert transform["outcome"] == "unknown"
+    assert "no memory" in transform["reason"]
+
+
 def test_a_renamed_input_is_still_followed(client, stores, cities, working, tmp_path):
     from protocol.identity import DatasetAlias
 
