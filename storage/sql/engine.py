@@ -58,8 +58,10 @@ def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
     if backend == "sqlite":
         engine = _open_sqlite(parsed, durable=durable)
     elif backend in ("postgresql", "postgres"):
+        address, arguments = _unprepared(parsed.set(drivername="postgresql+psycopg"))
         engine = sa.create_engine(
-            parsed.set(drivername="postgresql+psycopg"),
+            address,
+            connect_args=arguments,
             pool_pre_ping=True,
             pool_size=POOL_SIZE,
             max_overflow=POOL_OVERFLOW,
@@ -69,6 +71,19 @@ def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
     # errors of a database that is full, read-only or gone become ours
     sa.event.listen(engine, "handle_error", _translate, retval=True)
     return engine
+
+
+def _unprepared(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
+    """The URL without `prepare_threshold`, which the driver does not take as the text it is there.
+
+    Poolers that hand each transaction to another server may not know prepared statements.
+    """
+    wanted = url.query.get("prepare_threshold")
+    if wanted is None:
+        return url, {}
+    if wanted != "none":
+        raise UnknownDatabase("prepare_threshold of the database URL can be none, or left out")
+    return url.difference_update_query(["prepare_threshold"]), {"prepare_threshold": None}
 
 
 def _translate(context: Any) -> NodeError | None:

@@ -208,3 +208,18 @@ def test_kept_instants_sort_by_time() -> None:
 )
 def test_text_no_database_can_hold_is_told_apart(text: str, fits: bool) -> None:
     assert storable(text) is fits
+
+
+def test_statements_are_not_prepared_where_the_address_says_so(empty_postgres_url: str) -> None:
+    engine = open_engine(f"{empty_postgres_url}?prepare_threshold=none")
+    with engine.connect() as connection:
+        for _ in range(8):  # the driver would begin with the sixth
+            connection.execute(sa.text("SELECT 1"))
+        names = sa.text("SELECT count(*) FROM pg_prepared_statements")
+        assert connection.scalar(names) == 0
+    engine.dispose()
+
+
+def test_no_other_number_of_uses_can_be_given() -> None:
+    with pytest.raises(UnknownDatabase, match="prepare_threshold"):
+        open_engine("postgresql://host/name?prepare_threshold=x")
