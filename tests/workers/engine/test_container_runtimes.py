@@ -26,10 +26,12 @@ ENDLESS = [sys.executable, "-m", "tests.workers.engine.endless"]
 @pytest.fixture(scope="module", params=images.RUNTIMES)
 def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
     name: str = request.param
-    if reason := images.missing(name):
-        pytest.skip(reason)
-    yield name
-    images.forget(name)
+    try:
+        if reason := images.missing(name):
+            pytest.skip(reason)
+        yield name
+    finally:
+        images.forget(name)
 
 
 @pytest.fixture
