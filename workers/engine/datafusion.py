@@ -49,6 +49,7 @@ from .port import (
     QUIET,
     InvalidQuery,
     Listener,
+    QueryTooSlow,
     check_begins_as_query,
     not_incremental,
     steps_of,
@@ -82,9 +83,9 @@ class _Limit:
         listener.stops(self._stopped.set)
 
     def check(self) -> None:
-        """Raises `InvalidQuery`."""
+        """Raises `QueryTooSlow`."""
         if self._stopped.is_set() or time.monotonic() > self._end:
-            raise InvalidQuery(f"the query did not end within {self._seconds:g} seconds")
+            raise QueryTooSlow(self._seconds)
 
 
 class DataFusionEngine:

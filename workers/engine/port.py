@@ -30,6 +30,21 @@ class InvalidQuery(BadInput):
     """A query that cannot be run; the message says what is wrong with it."""
 
 
+class QueryTooSlow(InvalidQuery):
+    """A query that did not end in its time. Engines have no answer of their own for that."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"{_TOO_SLOW} {seconds:g} seconds", seconds=seconds)
+
+
+_TOO_SLOW = "the query did not end within"
+
+
+def is_too_slow(answer: InvalidQuery) -> bool:
+    """Whether this says so, and another machine may not; answers are messages, maybe from afar."""
+    return answer.message.startswith(_TOO_SLOW)
+
+
 class UnsupportedEngine(BadInput):
     """A query asks for an engine this node does not run."""
 

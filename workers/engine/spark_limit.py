@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError
 
-from .port import QUIET, InvalidQuery, Listener
+from .port import QUIET, Listener, QueryTooSlow
 from .spark import Spark
 
 
@@ -18,7 +18,7 @@ def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Itera
     """Jobs this thread starts inside are cancelled after so many seconds, or by the listener.
 
     Raises:
-        InvalidQuery: instead of what a cancelled job raises.
+        QueryTooSlow: instead of what a cancelled job raises.
     """
     spark = session.sparkContext
     group = f"odf-{uuid.uuid4()}"
@@ -38,7 +38,7 @@ def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Itera
         yield
     except Exception as failed:
         if expired.is_set():
-            raise InvalidQuery(f"the query did not end within {seconds:g} seconds") from failed
+            raise QueryTooSlow(seconds) from failed
         raise
     finally:
         timer.cancel()

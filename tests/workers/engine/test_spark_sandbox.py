@@ -305,12 +305,13 @@ def test_rows_that_java_takes_exception_to_are_told_by_what_it_says(
 
 
 def test_a_query_that_takes_too_long_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
-    endless = "select event_time, explode(sequence(1, 100000000)) as x from cities"
+    many = "select event_time, explode(sequence(1, 100000)) as x from cities"
+    endless = f"select event_time, x, explode(sequence(1, 100000)) as y from ({many})"
     began = time.monotonic()
     response = answer(
         spark,
         tmp_path / "long",
-        f"select event_time, x from ({endless}) where length(sha2(cast(x as string), 512)) < 0",
+        f"select event_time, x from ({endless}) where length(sha2(cast(x * y as string), 512)) < 0",
         seconds=3.0,
     )
     assert isinstance(response, TransformResponseInvalidQuery), response
@@ -327,12 +328,13 @@ def test_a_query_nobody_waits_for_any_more_is_stopped(spark: SparkSession, tmp_p
         def stops(self, stop: Callable[[], None]) -> None:
             stop()
 
-    endless = "select event_time, explode(sequence(1, 100000000)) as x from cities"
+    many = "select event_time, explode(sequence(1, 100000)) as x from cities"
+    endless = f"select event_time, x, explode(sequence(1, 100000)) as y from ({many})"
     derivative = Derivative(
         engine=SparkEngine(spark),
         folder=tmp_path,
         transform=sql(
-            f"select event_time, x from ({endless}) where length(sha2(cast(x as string), 512)) < 0"
+            f"select event_time, x from ({endless}) where length(sha2(cast(x * y as string), 512)) < 0"
         ),
         schemas={"cities": CITIES},
     )

@@ -42,6 +42,7 @@ from tests.workers.derivatives import (
     transform,
 )
 from workers.compact.run import run_compaction
+from workers.engine.port import QueryTooSlow
 from workers.meter import JobLost, Meter
 from workers.transform.deprecate import deprecate
 from workers.transform.run import run_transform
@@ -377,6 +378,16 @@ def test_a_query_that_fails_cannot_have_given_what_was_recorded(
     answer = verified(stores, made, bench)
     assert [kind for _, kind, _ in problems(answer)] == ["DataNotReproducible"] * 2
     assert "no column n" in answer.datasets[0].report["problems"][0]["message"]
+
+
+def test_a_query_that_did_not_end_in_its_time_proves_nothing(
+    stores: Stores, made: Dataset, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = TransformResponseInvalidQuery(message=QueryTooSlow(0.5).message)
+    monkeypatch.setattr(bench.engine, "execute_transform", lambda *_: slow, raising=False)
+    [found] = verified(stores, made, bench).datasets
+    assert (found.ok, found.replayed, found.not_verifiable) == (True, 0, 2)
+    assert "did not end within 0.5 seconds" in found.report["notes"][0]["message"]
 
 
 def test_a_verification_that_is_cancelled_ends_without_a_verdict(
