@@ -56,6 +56,7 @@ STATUS: dict[str, HTTPStatus] = {
     "IncompatibleSchema": HTTPStatus.BAD_REQUEST,
     "InvalidInputInterval": HTTPStatus.CONFLICT,
     "InvalidQuery": HTTPStatus.BAD_REQUEST,
+    "QueryTooSlow": HTTPStatus.BAD_REQUEST,
     "InvalidSetting": HTTPStatus.BAD_REQUEST,
     "NotIncremental": HTTPStatus.BAD_REQUEST,
     "BrokenInput": HTTPStatus.INTERNAL_SERVER_ERROR,
