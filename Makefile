@@ -59,7 +59,7 @@ bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured i
 
 torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/torment.py --spark --seconds $(SECONDS)
-	ODF_TORTURE=1 $(BIN)/python -m pytest -q --timeout 1800 tests/torture/test_crash_points.py tests/workers/test_spark_gone.py
+	ODF_TORTURE=1 $(BIN)/python -m pytest -q --timeout 1800 tests/torture/test_crash_points.py
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/exactly_once.py --rows 100000 --spark
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200 --spark --replay-every 5

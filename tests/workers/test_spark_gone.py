@@ -159,7 +159,6 @@ def test_a_job_whose_workers_were_killed_is_given_up_with_a_reason(hungry: Any) 
 
 
 @pytest.mark.spark
-@pytest.mark.skipif("ODF_TORTURE" not in os.environ, reason="starts Java twice; `make torture`")
 def test_a_query_beyond_the_heap_ends_its_job_and_the_next_one_has_another_spark(
     tmp_path: Path,
 ) -> None:
