@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -49,6 +50,17 @@ class UnknownObjectStore(BadInput):
     """An objects URL of a kind this version does not know."""
 
 
+class NamesStores(Protocol):
+    """Settings of a program that opens stores."""
+
+    @property
+    def data(self) -> Path: ...
+    @property
+    def database_url(self) -> str | None: ...
+    @property
+    def objects_url(self) -> str | None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
     """Where a node keeps its state."""
@@ -65,6 +77,15 @@ class StoreSettings:
     """Where clients reach the server of the bucket, `https://host[:port]`; absent: where we do."""
     durable: bool = True
     """Sync to disk before saying it is done. Off only for tests."""
+
+    @classmethod
+    def of(cls, settings: NamesStores) -> StoreSettings:
+        """Of a program that hands out no URLs of the bucket."""
+        return cls(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+        )
 
 
 def open_stores(

@@ -36,14 +36,7 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
 
     began = time.monotonic()
     start_tracing("odf-worker", version("odf-node"))
-    stores = open_stores(
-        StoreSettings(
-            data=settings.data,
-            database_url=settings.database_url,
-            objects_url=settings.objects_url,
-        ),
-        repair=False,
-    )
+    stores = open_stores(StoreSettings.of(settings), repair=False)
     try:
         worker = worker_of(settings, stores, scratch, Worker)
         _stop_on_signals(worker.stop.set)

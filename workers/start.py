@@ -137,14 +137,7 @@ def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[],
 
     made: list[Bench] = []
     with scratch_folder(settings) as scratch:
-        stores = open_stores(
-            StoreSettings(
-                data=settings.data,
-                database_url=settings.database_url,
-                objects_url=settings.objects_url,
-            ),
-            repair=False,
-        )
+        stores = open_stores(StoreSettings.of(settings), repair=False)
 
         def bench() -> Bench:
             made.append(worker_of(settings, stores, scratch, Worker).bench)

@@ -69,15 +69,7 @@ def _stores(
 
     settings = load_settings(**where)
     expected(settings)
-    opened = open_stores(
-        StoreSettings(
-            data=settings.data,
-            database_url=settings.database_url,
-            objects_url=settings.objects_url,
-        ),
-        repair=False,
-        **more,
-    )
+    opened = open_stores(StoreSettings.of(settings), repair=False, **more)
     try:
         yield opened
     finally:
