@@ -17,13 +17,13 @@ unexport PYTHONDONTWRITEBYTECODE
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help run test dev demo check fmt test-fast test-spark examples bench torture pipeline fuzz lock clean
+.PHONY: help run test dev demo check fmt test-fast test-spark examples bench torture mutations pipeline fuzz lock lock-images images sbom clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 run: $(V)/.run-ok ## set up and serve a node on http://127.0.0.1:8080 (SQLite, local files, one Spark worker)
-	$(BIN)/odf-node serve --host $(HOST) --port $(PORT) --data $(DATA)
+	ODF_NODE_ANONYMOUS_READS=$${ODF_NODE_ANONYMOUS_READS:-all} $(BIN)/odf-node serve --host $(HOST) --port $(PORT) --data $(DATA)
 
 test: $(V)/.dev-ok ## set up and run all tests (real PostgreSQL, S3 server and Spark), JOBS=3 at a time
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
@@ -57,12 +57,17 @@ examples: $(V)/.dev-ok ## take the examples' manifests through whole files; DATA
 bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
 	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
 
-torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step
+torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step; flip 1000 bits
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/torment.py --spark --seconds $(SECONDS)
+	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/hostile.py
 	ODF_TORTURE=1 $(BIN)/python -m pytest -q --timeout 1800 tests/torture/test_crash_points.py
+	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/rotting.py --flips 1000
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/exactly_once.py --rows 100000 --spark
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200 --spark --replay-every 5
+
+mutations: $(V)/.dev-ok ## take each protection of the threat model out and see that a test notices; M names some
+	$(BIN)/python tests/mutations/run.py $(M)
 
 pipeline: $(V)/.dev-ok ## the flights of the examples in full, a late correction, and all of it computed again by a second node
 	PYTHONPATH=.:tests/support $(BIN)/python tests/workers/transform/flights.py
@@ -78,6 +83,21 @@ lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
 	$(COMPILE) --extra spark --extra datafusion --extra hashing --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
 	  pyproject.toml -o requirements/worker.txt
 	$(COMPILE) -c requirements/test.txt requirements/build.in -o requirements/build.txt
+
+lock-images: ## print the base images of compose.env.example with their digests of today (needs docker with buildx)
+	@sed -n 's/^\([A-Z0-9_]*_IMAGE\)=\([^@]*\).*/\1 \2/p' compose.env.example | while read -r name image; do \
+	  digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}') || exit 1; \
+	  echo "$$name=$$image@$$digest"; done
+
+images: ## build odf-node and odf-worker on the base image that PYTHON_IMAGE names by its digest
+	@case '$(PYTHON_IMAGE)' in *@sha256:*) ;; *) \
+	  echo 'name the base image by its digest: make images PYTHON_IMAGE=...@sha256:... (make lock-images prints it)'; exit 2;; esac
+	docker build --build-arg PYTHON_IMAGE='$(PYTHON_IMAGE)' -f Dockerfile.node -t odf-node .
+	docker build --build-arg PYTHON_IMAGE='$(PYTHON_IMAGE)' -f Dockerfile.worker -t odf-worker .
+
+sbom: $(V)/.dev-ok ## write build/sbom.json, what this installation is made of (CycloneDX); images hold theirs in /opt/odf/sbom.json
+	@mkdir -p build
+	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON -o build/sbom.json $(V)
 
 clean: ## remove the virtual environment and caches, keep data
 	rm -rf $(V) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info

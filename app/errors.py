@@ -2,7 +2,8 @@
 
 Errors are looked up by class name along their line of ancestors, so a branch of
 `protocol/errors.py` answers for its leaves unless a line of its own says otherwise. By name,
-because a failed job brings its error as a name from a process this one does not import.
+because a failed job brings its error as the names of leaf and branch, from a process this one
+does not import: leaves of workers have the status of their branch.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Any
 
 from protocol.errors import NodeError
 from storage.context import current_trace, trace_id
+from storage.values import Failed
+
+from .older_outcomes import older_branch
 
 STATUS: dict[str, HTTPStatus] = {
     # the branches
@@ -22,90 +26,39 @@ STATUS: dict[str, HTTPStatus] = {
     "Refused": HTTPStatus.FORBIDDEN,
     "LimitExceeded": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "Damaged": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "Unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "RemoteFailed": HTTPStatus.BAD_GATEWAY,
+    "NodeFault": HTTPStatus.INTERNAL_SERVER_ERROR,
     # leaves that differ from their branch
+    "AccessTokenRejected": HTTPStatus.UNAUTHORIZED,
     "AnonymousRestricted": HTTPStatus.UNAUTHORIZED,
     "TokenExpired": HTTPStatus.UNAUTHORIZED,
     "TokenInvalid": HTTPStatus.UNAUTHORIZED,
     "TokenRefused": HTTPStatus.UNAUTHORIZED,
     "CredentialsRejected": HTTPStatus.UNAUTHORIZED,
+    "ShareTaken": HTTPStatus.TOO_MANY_REQUESTS,
+    "AllTaken": HTTPStatus.SERVICE_UNAVAILABLE,
     "QueueFull": HTTPStatus.TOO_MANY_REQUESTS,
     "NodeBusy": HTTPStatus.SERVICE_UNAVAILABLE,
     "RequestKeyReused": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "BodyTooSlow": HTTPStatus.REQUEST_TIMEOUT,
     "UnsupportedEncoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "TooManyAttempts": HTTPStatus.TOO_MANY_REQUESTS,
     "TooManyDeviceLogins": HTTPStatus.TOO_MANY_REQUESTS,
-    "TooManyReads": HTTPStatus.TOO_MANY_REQUESTS,
+    "ReaderBrokeProtocol": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "ReaderGone": HTTPStatus.SERVICE_UNAVAILABLE,
+    "ReadTooSlow": HTTPStatus.SERVICE_UNAVAILABLE,
+    "TooManyBegun": HTTPStatus.TOO_MANY_REQUESTS,
     "TooManyUploads": HTTPStatus.TOO_MANY_REQUESTS,
     "Unauthenticated": HTTPStatus.UNAUTHORIZED,
     "UnsupportedMediaType": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "HeaderTooLong": HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "UrlTooLong": HTTPStatus.REQUEST_URI_TOO_LONG,
     "UpgradeRequired": HTTPStatus.UPGRADE_REQUIRED,
-    # another node did not do its part
-    "TransferFailed": HTTPStatus.BAD_GATEWAY,
-    # the node's own object store does not do its part
-    "Unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
-    "DatabaseUnavailable": HTTPStatus.SERVICE_UNAVAILABLE,
-    "StoreUnavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "StorageFull": HTTPStatus.INSUFFICIENT_STORAGE,
     "StorageReadOnly": HTTPStatus.INSUFFICIENT_STORAGE,
-    "StoreMisconfigured": HTTPStatus.INTERNAL_SERVER_ERROR,
-    # what a worker refuses, by name: its classes are not imported here
-    "BadInputSchema": HTTPStatus.BAD_REQUEST,
-    "BadRow": HTTPStatus.BAD_REQUEST,
-    "CannotMerge": HTTPStatus.BAD_REQUEST,
-    "EngineFailed": HTTPStatus.BAD_REQUEST,
-    "IncompatibleSchema": HTTPStatus.BAD_REQUEST,
-    "InvalidInputInterval": HTTPStatus.CONFLICT,
-    "InvalidQuery": HTTPStatus.BAD_REQUEST,
-    "QueryTooSlow": HTTPStatus.BAD_REQUEST,
-    "InvalidSetting": HTTPStatus.BAD_REQUEST,
-    "NotIncremental": HTTPStatus.BAD_REQUEST,
-    "BrokenInput": HTTPStatus.INTERNAL_SERVER_ERROR,
-    "UnreadableCheckpoint": HTTPStatus.INTERNAL_SERVER_ERROR,
-    "ForeignState": HTTPStatus.BAD_REQUEST,
-    "EngineNotStarted": HTTPStatus.BAD_GATEWAY,
-    "MalformedJob": HTTPStatus.BAD_REQUEST,
-    "MalformedParquet": HTTPStatus.BAD_REQUEST,
-    "MalformedShapefile": HTTPStatus.BAD_REQUEST,
-    "NotARootDataset": HTTPStatus.BAD_REQUEST,
-    "NotVerifiable": HTTPStatus.BAD_REQUEST,
-    "SnapshotNotWhole": HTTPStatus.BAD_REQUEST,
-    "SourceNotFound": HTTPStatus.BAD_REQUEST,
-    "TooManyBadRows": HTTPStatus.BAD_REQUEST,
-    "SubPathNotFound": HTTPStatus.BAD_REQUEST,
-    "RowsVanished": HTTPStatus.BAD_REQUEST,
-    "SchemaNotKnown": HTTPStatus.BAD_REQUEST,
-    "TransformNotDefined": HTTPStatus.BAD_REQUEST,
-    "UnexpectedNulls": HTTPStatus.BAD_REQUEST,
-    "Unsupported": HTTPStatus.BAD_REQUEST,
-    "UnsupportedByEngine": HTTPStatus.BAD_REQUEST,
-    "UnsupportedEngine": HTTPStatus.BAD_REQUEST,
-    "InputTooLarge": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    "ClassesNotKept": HTTPStatus.INTERNAL_SERVER_ERROR,
-    "JavaNotFound": HTTPStatus.INTERNAL_SERVER_ERROR,
-    "JobAbandoned": HTTPStatus.INTERNAL_SERVER_ERROR,
-    "NotValidated": HTTPStatus.CONFLICT,
-    "SliceDamaged": HTTPStatus.INTERNAL_SERVER_ERROR,
-    "JobLost": HTTPStatus.CONFLICT,
-    # what keeps a worker from fetching a source; a refusal concerns the source, not the caller
-    "EntryNotFound": HTTPStatus.BAD_REQUEST,
-    "EventTimeNotFound": HTTPStatus.BAD_REQUEST,
-    "ExpansionTooLong": HTTPStatus.BAD_REQUEST,
-    "InvalidParameterFormat": HTTPStatus.BAD_REQUEST,
-    "InvalidPattern": HTTPStatus.BAD_REQUEST,
-    "MalformedArchive": HTTPStatus.BAD_REQUEST,
-    "MalformedSource": HTTPStatus.BAD_REQUEST,
-    "PipeFailed": HTTPStatus.BAD_REQUEST,
-    "PipeRefused": HTTPStatus.BAD_REQUEST,
-    "SourceRefused": HTTPStatus.BAD_REQUEST,
-    "ValueNotFound": HTTPStatus.BAD_REQUEST,
-    "DecompressionTooLarge": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    "FetchedTooLarge": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    "ContainerBrokeProtocol": HTTPStatus.BAD_GATEWAY,
-    "ContainerFailed": HTTPStatus.BAD_GATEWAY,
-    "SourceMissing": HTTPStatus.BAD_GATEWAY,
-    "SourceUnreachable": HTTPStatus.BAD_GATEWAY,
-    # faults of this process, never an answer to a request
-    "AddressInUse": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "MethodNotServed": HTTPStatus.METHOD_NOT_ALLOWED,
+    # never an answer to a request
     "PeerSilent": HTTPStatus.REQUEST_TIMEOUT,
 }
 
@@ -136,12 +89,18 @@ def status_of(error: NodeError | type[NodeError]) -> HTTPStatus:
     return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def status_of_name(name: str) -> HTTPStatus:
-    """The same for the class name a failed job reports."""
-    if name in STATUS:
-        return STATUS[name]
-    known = next((kind for kind in descendants(NodeError) if kind.__name__ == name), None)
-    return HTTPStatus.INTERNAL_SERVER_ERROR if known is None else status_of(known)
+def status_of_failed(failed: Failed) -> HTTPStatus:
+    """The status that answers the error of a failed job."""
+    return status_of_name(failed.error, failed.branch)
+
+
+def status_of_name(name: str, branch: str = "") -> HTTPStatus:
+    """The same for class name and branch; without a branch, for a job of a version before."""
+    for known in (name, branch or older_branch(name)):
+        if known in STATUS:
+            return STATUS[known]
+    here = next((kind for kind in descendants(NodeError) if kind.__name__ == name), None)
+    return HTTPStatus.INTERNAL_SERVER_ERROR if here is None or branch else status_of(here)
 
 
 def descendants(kind: type[NodeError]) -> Iterator[type[NodeError]]:

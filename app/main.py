@@ -1,9 +1,9 @@
 """Builds the ASGI application out of its parts; nothing else.
 
 From the outside in: `QuickReads` (what is answered at once), `Watched` (counts, log, deeds),
-what pages of other sites may ask (CORS), `Pages` (what browsers see), `Gate` (who asks),
-`ObjectPaths` (bytes, without a framework), `QuickPosts` (small posts, likewise), `Transfers`
-(WebSockets), FastAPI (everything else).
+`PlainPaths` (no encoded slashes), what pages of other sites may ask (CORS), `Pages` (what browsers
+see), `Gate` (who asks), `ObjectPaths` (bytes, without a framework), `QuickPosts` (small posts,
+likewise), `Transfers` (WebSockets), FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from threading import Semaphore
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI, Request
@@ -51,20 +50,21 @@ from .http.ingest import add_ingest
 from .http.jobs import add_job_routes
 from .http.lineage import add_lineage_routes
 from .http.mirrors import add_mirror_routes
-from .http.object_uploads import MAX_UPLOADS
 from .http.objects import ObjectPaths
 from .http.parameters import KNOWN_PARAMETERS
+from .http.plain_paths import PlainPaths
 from .http.quick_posts import QuickPosts
 from .http.quick_reads import QuickReads
-from .http.read import MAX_READS, add_read_routes
+from .http.read import add_read_routes
 from .http.refresh import add_refresh
 from .http.schedules import add_schedule_routes
-from .http.transfer import add_transfer_routes
+from .http.transfer import TRANSFER_TAGS, add_transfer_routes
 from .http.variables import add_variable_routes
 from .http.verify import add_verify_routes
 from .mirroring import MirrorRunner
 from .observe.watched import Watched
 from .settings import Tenancy
+from .shares import Turns
 from .ticking import Ticker
 from .usecases.audit import forget_old_deeds
 from .usecases.objects import AtHand
@@ -97,6 +97,8 @@ CORS_EXPOSED = (
     "Idempotent-Replayed",
     "X-Trace-Id",
 )
+MAX_POSTS = 16
+"""Small posts with a key that are queued at once: their bodies are here, and wait for nobody."""
 MAX_PASSWORDS = 4
 """Passwords checked at once; each takes memory and a core."""
 SWEEP_PAUSE_S = 3600.0
@@ -105,6 +107,13 @@ SWEEPS_A_DAY = 24
 
 class InvalidRequest(BadInput):
     """A parameter that does not have the form it must have."""
+
+
+class MethodNotServed(BadInput):
+    """The path is served, but not with the method of the request."""
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"{path} takes no {method}; /docs lists what it takes", method=method)
 
 
 def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
@@ -122,7 +131,7 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
         allow_headers=["*"],
         expose_headers=CORS_EXPOSED,
     )
-    watched = Watched(guarded, node, node.tally, node.scribe)
+    watched = Watched(PlainPaths(guarded), node, node.tally, node.scribe)
     return watched if node.settings.access_log else QuickReads(watched, node, at_hand)
 
 
@@ -131,9 +140,12 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
-        api.state.uploads = CapacityLimiter(MAX_UPLOADS)
+        settings = node.settings
+        api.state.bodies = Turns(
+            "bodies", most=settings.max_bodies, each=settings.max_bodies_caller
+        )
+        api.state.posts = CapacityLimiter(MAX_POSTS)
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
-        api.state.reads = Semaphore(MAX_READS)
         api.state.watchers = set()
         node.watch.start()
         ticker = Ticker(node)
@@ -220,10 +232,11 @@ async def _try_to(sweep: Callable[..., int], of: object) -> None:
         _log.exception("%s did not work", getattr(sweep, "__name__", sweep))
 
 
-async def _node_error(_: Request, error: Exception) -> Response:
+async def _node_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, NodeError):
         raise error
-    return error_answer(error)
+    tags = getattr(request.scope.get("route"), "tags", ())
+    return error_answer(error, explained=TRANSFER_TAGS.isdisjoint(tags))
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
@@ -233,13 +246,18 @@ async def _invalid(_: Request, error: Exception) -> Response:
     return error_answer(InvalidRequest(f"{where}: {first['msg']}", parameter=where))
 
 
-async def _no_route(_: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    if status == 404:
-        return not_found_answer()
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    detail = str(error.detail) if isinstance(error, HTTPException) else ""
-    return PlainTextResponse(detail, status, headers)
+async def _no_route(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    match error.status_code:
+        case 404:
+            return not_found_answer()
+        case 405:
+            answer = error_answer(MethodNotServed(request.method, request.url.path))
+        case status:
+            answer = PlainTextResponse(str(error.detail), status)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 _HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {

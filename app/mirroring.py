@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from protocol.errors import BadInput, NodeError
 from protocol.identity import DatasetRef
-from storage.contracts import mirror_job
+from storage.contracts import heal_job, mirror_job
 from storage.errors import LeaseLost
 from storage.values import Failed, Job, JobOutcome, Succeeded
 
@@ -23,6 +23,7 @@ from .wiring import Node
 
 LEASE = timedelta(seconds=60)
 BEAT_S = 15.0
+KINDS = (mirror_job.KIND, heal_job.FETCH)
 _log = logging.getLogger("odf.mirror")
 
 
@@ -62,7 +63,7 @@ class MirrorRunner:
         while not self._stop.is_set():
             try:
                 bell.clear()
-                job = self._node.stores.jobs.claim(worker, [mirror_job.KIND], lease=LEASE)
+                job = self._node.stores.jobs.claim(worker, KINDS, lease=LEASE)
                 if job is not None:
                     self._run(job, worker)
                     continue
@@ -86,9 +87,9 @@ class MirrorRunner:
             _log.warning("mirror %s: %s: %s", job.spec.dataset, outcome.error, outcome.message)
 
     def _outcome(self, job: Job, progress: _Beating) -> JobOutcome:
-        from .usecases.mirror_pull import pull_mirror  # the client takes long to import
-
         try:
+            if job.spec.kind == heal_job.FETCH:
+                return Succeeded(heal_job.to_json(self._fetch(job)))
             if job.spec.dataset is None:
                 raise MalformedMirrorJob("a mirror job names no dataset")
             try:
@@ -96,15 +97,27 @@ class MirrorRunner:
             except ValueError as bad:
                 raise MalformedMirrorJob(f"a mirror job cannot be read: {bad}") from None
             entry = self._node.stores.registry.get(DatasetRef(id=job.spec.dataset))
+            from .usecases.mirror_pull import pull_mirror  # the client takes long to import
+
             receipt = pull_mirror(self._node, entry, force=payload.force, progress=progress)
             return Succeeded(mirror_job.to_json(receipt))
         except Stopping:
             raise
         except NodeError as error:
-            return Failed(type(error).__name__, error.message, dict(error.facts))
+            return Failed.of(error)
         except Exception:
             _log.exception("mirror %s failed inside", job.spec.dataset)
             return Failed(INTERNAL, INTERNAL_MESSAGE)
+
+    def _fetch(self, job: Job) -> heal_job.HealReceipt:
+        """An object that is not whole here. Raises as `fetch_object`."""
+        from .usecases.mirror_pull import fetch_object
+
+        try:
+            key = heal_job.key_of(job.spec)
+        except ValueError as bad:
+            raise MalformedMirrorJob(f"a healing job cannot be read: {bad}") from None
+        return fetch_object(self._node, key)
 
 
 class _Beating:

@@ -1,8 +1,7 @@
 """How the application is put on a socket: uvicorn with exactly the options the protocols need.
 
-Smart transfer forbids WebSocket pings and compression, takes messages of 64 MiB, and gives a
-peer five seconds to close; peers take frames below 16 MiB only, so larger messages leave in
-fragments.
+Smart transfer forbids WebSocket pings and compression. How long headers and messages may be is
+in the two protocols (`slow_headers.py`, `ws/server_socket.py`), with the limits of the settings.
 """
 
 from __future__ import annotations
@@ -11,82 +10,30 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.utils import ClientDisconnected
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.exceptions import InvalidState
 
 from .settings import Settings
 from .slow_headers import PatientHttp
-from .ws.handshake import SUBPROTOCOL
+from .ws.server_socket import TransferSocket
 
-FRAME_BYTES = 8 * 1024 * 1024
-"""Longest frame sent; the reference peer takes up to 16 MiB."""
-SWITCHING_PROTOCOLS = 101
 KEEP_ALIVE_S = 30
 BACKLOG = 2048
-DENIED = "websocket.http.response.body"
-
-
-class FragmentingWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, with long messages cut into frames and a shorter goodbye."""
-
-    close_wait_s = 5.0
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.close_timeout = self.close_wait_s
-        self._in_parts = False
-
-    def handle_connect(self, event: Any) -> None:
-        """The subprotocol of the specification is no token by RFC 6455; it is let through."""
-        offered = event.headers.get_all("Sec-WebSocket-Protocol") == [SUBPROTOCOL]
-        if offered:
-            del event.headers["Sec-WebSocket-Protocol"]
-        super().handle_connect(event)
-        if offered and self.response.status_code == SWITCHING_PROTOCOLS:
-            self.scope["subprotocols"] = [SUBPROTOCOL]
-
-    async def send(self, message: Any) -> None:
-        """As ASGI has it; a text with `more` is continued by the next one."""
-        text = message.get("text") if message["type"] == "websocket.send" else None
-        more = message.get("more", False)
-        short = text is None or (len(text) <= FRAME_BYTES and not more and not self._in_parts)
-        if text is None or short or not self._is_open:
-            await super().send(message)
-            if message["type"] == DENIED and not message.get("more_body", False):
-                # An answer, too; uvicorn would log an application that gave none.
-                self.handshake_complete = True
-            return
-        content = text.encode()
-        for start in range(0, max(1, len(content)), FRAME_BYTES):
-            piece = content[start : start + FRAME_BYTES]
-            await self._send_fragment(piece, last=not more and start + FRAME_BYTES >= len(content))
-
-    @property
-    def _is_open(self) -> bool:
-        return self.handshake_complete and not self.close_sent and self.initial_response is None
-
-    async def _send_fragment(self, piece: bytes, *, last: bool) -> None:
-        await self.writable.wait()
-        if self.disconnected or self.close_sent:
-            raise ClientDisconnected
-        try:
-            if self._in_parts:
-                self.conn.send_continuation(piece, fin=last)
-            else:
-                self.conn.send_text(piece, fin=last)
-        except InvalidState:
-            raise ClientDisconnected from None
-        self._in_parts = not last
-        self.transport.write(b"".join(self.conn.data_to_send()))
 
 
 def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     """uvicorn's options. Pings are off only by None, which its command line cannot say."""
     websocket = type(
-        "NodeWebSocket", (FragmentingWebSocket,), {"close_wait_s": settings.close_wait_s}
+        "NodeWebSocket",
+        (TransferSocket,),
+        {
+            "close_wait_s": settings.close_wait_s,
+            "first_message_bytes": settings.ws_first_message_bytes,
+            "pull_message_bytes": settings.ws_max_pull_message_bytes,
+            "push_message_bytes": settings.ws_max_message_bytes,
+            "max_frames": settings.ws_max_frames,
+        },
     )
-    http = type("NodeHttp", (PatientHttp,), {"header_wait_s": settings.header_wait_s})
+    limits = ("header_wait_s", "max_url_bytes", "max_header_bytes", "max_headers")
+    http = type("NodeHttp", (PatientHttp,), {name: getattr(settings, name) for name in limits})
     return uvicorn.Config(
         app,
         host=settings.host,

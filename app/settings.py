@@ -25,14 +25,24 @@ FOREIGN = frozenset(
     for name in (
         "CONFIG",
         "TOKEN",
+        "URL",
         "SPARK_MASTER",
         "SPARK_DRIVER_MEMORY",
         "QUERY_S",
+        "QUERY_CPU_S",
+        "MAX_QUERY_BYTES",
+        "MAX_QUERY_TERMS",
+        "MAX_QUERY_DEPTH",
+        "DATAFUSION_PROCESS_BYTES",
         "ENGINES",
+        "ENGINE_CONFINEMENT",
         "WARM_UP",
         "SCRATCH",
         "LEASE_S",
         "JOB_ATTEMPTS",
+        "JOB_DEATHS",
+        "JOB_MEMORY_BYTES",
+        "JOB_S",
         "POLL_MS",
         "MAX_COLUMNS",
         "MAX_CELL_BYTES",
@@ -70,8 +80,7 @@ FOREIGN = frozenset(
 )
 """Variables that the command line and the worker read; they mean nothing here."""
 MIB = 1024 * 1024
-MIN_MESSAGE_BYTES = 64 * MIB
-"""What the reference peer may send as one message."""
+MIN_MESSAGE_BYTES = 64 * 1024
 
 
 class UnknownSetting(BadInput):
@@ -83,6 +92,13 @@ class Tenancy(StrEnum):
 
     SINGLE = "single"
     MULTI = "multi"
+
+
+class AnonymousReads(StrEnum):
+    """Which datasets callers read who have no right of their own."""
+
+    PUBLIC = "public"
+    ALL = "all"
 
 
 class Settings(BaseSettings):
@@ -101,10 +117,14 @@ class Settings(BaseSettings):
     data: Path = Field(
         Path(".odf-node/data"), description="Folder of the local database, objects and spool files."
     )
+    private_files: bool = Field(
+        True,
+        description="Whether other accounts of this machine are kept out of the data folder and of "
+        "new files in it.",
+    )
     tenancy: Tenancy = Field(
         Tenancy.SINGLE,
-        description="`single`: datasets at /name, owned by kamu, read by whoever may use the node. "
-        "`multi`: at /account/name, private ones for those with a role.",
+        description="`single`: datasets at /name, owned by kamu; `multi`: at /account/name.",
     )
     database_url: str | None = Field(
         None, description="SQLAlchemy URL of the database; none means SQLite in the data folder."
@@ -118,12 +138,28 @@ class Settings(BaseSettings):
         description="Address clients reach the bucket's server at, such as https://s3.example.com; "
         "none means the one the node uses.",
     )
+    object_copies: tuple[str, ...] = Field(
+        (),
+        description="Copies of the objects, as JSON: URLs as of `objects_url`, such as "
+        "file:///backup. Damaged objects are healed from them; nothing is written there.",
+    )
+    rehash_s: float = Field(
+        3600.0,
+        ge=0,
+        description="Seconds for which an object that was hashed counts as whole while its size, "
+        "time and inode (in a bucket its ETag) stay the same; 0 hashes it at every read.",
+    )
     public_url: str | None = Field(
         None,
         description="Address clients reach the node at; none means the Host header of the request.",
     )
     allow_anonymous: bool = Field(
         True, description="Whether callers without a token may read public datasets."
+    )
+    anonymous_reads: AnonymousReads = Field(
+        AnonymousReads.PUBLIC,
+        description="Which datasets everybody reads who is let in: `public` ones, or `all`, "
+        "private ones, too (for a private workshop).",
     )
     workers: int = Field(
         1, ge=0, le=64, description="Worker processes the service starts and keeps alive; 0 = none."
@@ -146,11 +182,31 @@ class Settings(BaseSettings):
     device_login_ttl_s: int = Field(
         300, gt=0, description="Seconds a command line waits for its user to log in on a page."
     )
+    device_logins_per_address: int = Field(
+        100,
+        gt=0,
+        description="Logins of command lines one address may begin within login_window_s.",
+    )
+    max_device_logins: int = Field(
+        2_000, gt=0, description="Most command lines that may wait for their users at a time."
+    )
     max_upload_bytes: int = Field(
         50 * MIB, gt=0, description="Largest file uploaded to be ingested later, in bytes."
     )
     max_uploads: int = Field(
         1000, gt=0, description="Most files one account may have uploaded at a time."
+    )
+    max_begun_uploads: int = Field(
+        100,
+        gt=0,
+        description="Most objects of one dataset, slices and checkpoints apart, of which a part "
+        "was uploaded and not the rest; more are answered 429. After a day without a further part "
+        "one is cleared away.",
+    )
+    min_free_bytes: int = Field(
+        256 * MIB,
+        ge=0,
+        description="Free space of the data folder below which readiness says `degraded`.",
     )
     upload_keep_s: int = Field(
         86_400, gt=0, description="Seconds an uploaded file is kept before it is cleared away."
@@ -166,11 +222,39 @@ class Settings(BaseSettings):
     body_idle_s: float = Field(
         60.0, gt=0, description="Seconds a request body may pause before the request is given up."
     )
+    body_min_bytes_s: int = Field(
+        1024,
+        ge=0,
+        description="Slowest pace of a request body, in bytes a second; below it, 408.",
+    )
+    body_pace_s: float = Field(
+        30.0, gt=0, description="Seconds of waiting for a body over which its pace is measured."
+    )
+    max_bodies: int = Field(
+        32,
+        gt=0,
+        description="Longer bodies received at once, those of posts and those of objects apart; "
+        "others wait for their turn.",
+    )
+    max_bodies_caller: int = Field(
+        8, gt=0, description="Of these, bodies of one account; its others wait for their turn."
+    )
     header_wait_s: float = Field(
         30.0,
         gt=0,
         description="Seconds until the header of a request has to be here: from its first byte, "
         "or for the first one from the connection on.",
+    )
+    max_url_bytes: int = Field(
+        64 * 1024, ge=1024, description="Longest address of a request, in bytes; more: 414."
+    )
+    max_header_bytes: int = Field(
+        64 * 1024,
+        ge=1024,
+        description="Most bytes of the header lines of a request, trailers included; more: 431.",
+    )
+    max_headers: int = Field(
+        128, ge=16, description="Most header lines of a request, trailers included; more: 431."
     )
     max_manifest_bytes: int = Field(
         2 * MIB, gt=0, description="Largest manifest of a dataset or an event, in bytes."
@@ -178,7 +262,34 @@ class Settings(BaseSettings):
     ws_max_message_bytes: int = Field(
         64 * MIB,
         ge=MIN_MESSAGE_BYTES,
-        description="Largest WebSocket message taken, in bytes; peers send up to 64 MiB.",
+        description="Largest message of a push, in bytes; the reference peer sends up to 64 MiB, "
+        "all blocks of a push in one.",
+    )
+    ws_max_pull_message_bytes: int = Field(
+        16 * MIB,
+        ge=MIN_MESSAGE_BYTES,
+        description="Largest message of a client that pulls, in bytes; it names the objects it "
+        "lacks, in some 130 bytes each.",
+    )
+    ws_first_message_bytes: int = Field(
+        MIB,
+        ge=1024,
+        description="Largest first message of a smart transfer, in bytes; until it is here nobody "
+        "knows that the peer means it.",
+    )
+    ws_max_frames: int = Field(
+        16_384,
+        ge=16,
+        description="Most frames of one WebSocket message, and most pings of a peer in a minute.",
+    )
+    max_transfers: int = Field(
+        512, gt=0, description="Most smart transfers open at a time; more are answered 503."
+    )
+    max_transfers_caller: int = Field(
+        32,
+        gt=0,
+        description="Most smart transfers one account, or one address without an account, may "
+        "have open; more are answered 429.",
     )
     max_batch_blocks: int = Field(
         1_000_000, gt=0, description="Most blocks taken in one smart transfer."
@@ -193,7 +304,15 @@ class Settings(BaseSettings):
         5.0, gt=0, description="Seconds the node waits for a peer to close its WebSocket."
     )
     transfer_idle_s: float = Field(
-        86_400.0, gt=0, description="Seconds a smart transfer may stay silent before it is ended."
+        86_400.0,
+        gt=0,
+        description="Seconds a push may stay silent before it is ended, while it uploads.",
+    )
+    transfer_first_s: float = Field(
+        60.0, gt=0, description="Seconds within which a smart transfer has to begin to speak."
+    )
+    pull_idle_s: float = Field(
+        600.0, gt=0, description="Seconds a client that pulls may stay silent before it is ended."
     )
     transfer_url_ttl_s: int = Field(
         3600, gt=0, description="Seconds a presigned transfer URL stays valid."
@@ -269,6 +388,70 @@ class Settings(BaseSettings):
         10_000,
         gt=0,
         description="Most records answered (skipped ones included) by one tail request.",
+    )
+    slice_memory_bytes: int = Field(
+        2048 * MIB,
+        ge=256 * MIB,
+        description="Memory of a process that looks at received slices, in bytes.",
+    )
+    slice_check_s: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds looking at received slices may take, for each GiB of them begun.",
+    )
+    max_slice_ratio: int = Field(
+        1000,
+        gt=0,
+        description="How often larger than its file the values of a received slice may be; "
+        "64 MiB are always taken.",
+    )
+    rows_hashed_at_once_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="Largest slices of one push or pull, in bytes, whose rows are hashed before "
+        "they count; of larger ones a job hashes them afterwards. None: rows are always hashed "
+        "before.",
+    )
+    max_tail_bytes: int = Field(
+        32 * MIB,
+        ge=1024,
+        description="Most bytes of records answered by one tail request; more: 413.",
+    )
+    max_read_bytes: int = Field(
+        64 * 1024 * MIB,
+        ge=1024,
+        description="Most bytes answered by one read of rows; at that point the answer breaks off.",
+    )
+    readers: int = Field(
+        8,
+        gt=0,
+        description="Processes that read rows at a time for reads, and as many for tails; they "
+        "are there only while they do. More wait a moment, then 503.",
+    )
+    readers_caller: int = Field(
+        4,
+        gt=0,
+        description="Of these, for one account, or one address without an account; more wait a "
+        "moment, then 429.",
+    )
+    reader_wait_s: float = Field(
+        5.0, ge=0, description="Seconds a request waits until a process can read for it."
+    )
+    reader_memory_bytes: int = Field(
+        1024 * MIB,
+        ge=64 * MIB,
+        description="Memory of a process that reads rows, beyond what it starts with; more: 413.",
+    )
+    reader_silent_s: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds a process that reads rows may take until the next piece of its "
+        "answer; more: 503, or the answer breaks off.",
+    )
+    reader_idle_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds a client may take nothing of the rows it reads before they break off.",
     )
     validate_pushed_derivatives: bool = Field(
         False,

@@ -1,4 +1,5 @@
-"""The clock of the service: schedules that are due are started, what is old is cleared away."""
+"""The clock of the service: schedules that are due are started, damaged objects looked after, what
+is old is cleared away."""
 
 from __future__ import annotations
 
@@ -6,12 +7,17 @@ import logging
 import threading
 
 from protocol.instant import NANOS, Instant
+from storage.integrity.healing import look_again
 
 from .usecases.schedules import start_due
 from .wiring import Node
 
 STOP_S = 5.0
 PRUNE_S = 3600.0
+LOOK_S = 15.0
+"""Seconds between two looks at objects that are not whole."""
+HEALED_KEPT_S = 90 * 86_400
+"""Seconds for which it is remembered that an object was damaged once."""
 _log = logging.getLogger("odf.node")
 
 
@@ -33,22 +39,29 @@ class Ticker:
 
     def _work(self) -> None:
         tick_s = self._node.settings.schedule_tick_s
-        left = 0.0
+        left = look = 0.0
         while not self._stop.is_set():
             try:
                 start_due(self._node)
+                if look <= 0:
+                    look_again(self._node.stores)
+                    look = LOOK_S
                 if left <= 0:
                     prune(self._node)
                     left = PRUNE_S
             except Exception:  # a busy or restarting database: the next tick may get through
                 _log.exception("schedules were not looked at")
             left -= tick_s
+            look -= tick_s
             self._stop.wait(tick_s)
 
 
 def prune(node: Node) -> int:
-    """Forget jobs that ended long ago, request keys that have expired, old rejected rows."""
+    """Forget jobs that ended long ago, request keys that have expired, old rejected rows, what was
+    healed long ago, and command lines whose users never came."""
     now, settings = node.clock().ns, node.settings
+    node.stores.damages.prune(before=Instant(now - HEALED_KEPT_S * NANOS))
+    node.stores.devices.remove_expired(Instant(now))
     return node.stores.jobs.prune(
         before=Instant(now - settings.job_keep_s * NANOS),
         rejected_before=Instant(now - settings.rejected_rows_keep_s * NANOS),

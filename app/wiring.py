@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from protocol.errors import NodeError
-from protocol.identity import DatasetAlias, DatasetRef
+from protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
 from storage.accounts.sql_attempts import SqlAttempts
 from storage.clock import Clock, system_clock
 from storage.config import StoreSettings, open_stores
 from storage.context import add_facts
-from storage.naming import SINGLE_OWNER
+from storage.gate.gate import SliceGate
+from storage.gate.limits import GateLimits
+from storage.naming import RESERVED, SINGLE_OWNER
 from storage.sealing import SecretKeys, open_keys
 from storage.stores import Stores
 from storage.values import DatasetEntry
 
-from .auth.access import Action, DatasetHidden, address, authorize
+from .auth.access import Action, DatasetHidden, address, authorize, grants
 from .auth.actors import Actor, identify
 from .auth.passwords import Cost
 from .auth.roles import RoleMemory
-from .auth.sessions import SECRET_BYTES, SECRET_NAME
+from .auth.sessions import SECRET_BYTES, SECRET_NAME, signing_secrets
 from .auth.throttle import SharedThrottle, Throttle
 from .entries import EntryMemory
 from .job_watch import JobWatch
 from .observe.scribe import Scribe
 from .observe.tally import Tally
+from .readers.pool import Readers
 from .settings import Settings, Tenancy
 from .usecases.accounts import ensure_account
 from .usecases.pressure import Pressure
 from .usecases.uploads import Uploads
 
+_log = logging.getLogger("odf.node")
 Random = Callable[[int], bytes]
 """Gives that many bytes nobody can guess."""
 
@@ -47,12 +52,15 @@ class Node:
     entries: EntryMemory
     roles: RoleMemory
     throttle: Throttle | SharedThrottle
-    session_secret: bytes = field(repr=False)
+    session_secrets: tuple[bytes, ...] = field(repr=False)
+    """The first signs, all are taken."""
     secret_keys: SecretKeys = field(repr=False)
     watch: JobWatch
     pressure: Pressure
+    gate: SliceGate
     tally: Tally
     scribe: Scribe
+    readers: Readers
     clock: Clock = system_clock
     random: Random = os.urandom
     mirror_bell: threading.Event = field(default_factory=threading.Event)
@@ -70,7 +78,7 @@ class Node:
                 bearer,
                 self.stores.accounts,
                 self.clock(),
-                secret=self.session_secret,
+                secrets=self.session_secrets,
                 roles_of=self.roles.of,
             )
 
@@ -96,19 +104,27 @@ class Node:
             raise DatasetHidden
         return entry
 
+    def visible(self, actor: Actor, dataset: DatasetId) -> DatasetEntry | None:
+        """A dataset of this node that the actor may see; None for others, and for none."""
+        found = self.stores.registry.find(DatasetRef(id=dataset))
+        if found is None or Action.READ not in grants(actor, found, self.settings.anonymous_reads):
+            return None
+        return found
+
     def find(
         self, actor: Actor, account: str | None, name: str, action: Action, *, creates: bool
     ) -> tuple[DatasetAlias, DatasetEntry | None]:
         """As `resolve`; with `creates` a missing dataset is no error."""
-        tenancy = self.settings.tenancy
-        alias = address(tenancy, account, name)
+        alias = address(self.settings.tenancy, account, name)
         if action is Action.READ:
             entry = self.entries.find(alias)
         else:
             entry = self.stores.registry.find(DatasetRef(alias=alias))
         if entry is not None:
             add_facts(dataset=str(entry.id))
-        return alias, authorize(actor, entry, action, tenancy, creates=creates)
+        return alias, authorize(
+            actor, entry, action, self.settings.anonymous_reads, creates=creates
+        )
 
 
 def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
@@ -119,11 +135,14 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
             database_url=settings.database_url,
             objects_url=settings.objects_url,
             objects_public_url=settings.objects_public_url,
+            object_copies=settings.object_copies,
+            rehash_s=settings.rehash_s,
         )
     )
     if settings.tenancy is Tenancy.SINGLE:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
-    tally = Tally()
+        _tell_of_reserved_names(stores)
+    tally, keys = Tally(), open_keys(settings.secrets_keys, settings.data)
     return Node(
         settings=settings,
         stores=stores,
@@ -131,8 +150,8 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         entries=EntryMemory(stores.registry),
         roles=RoleMemory(stores.roles),
         throttle=_throttle(settings, stores, clock),
-        session_secret=stores.accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES)),
-        secret_keys=open_keys(settings.secrets_keys, settings.data),
+        session_secrets=_session_secrets(settings, stores, keys),
+        secret_keys=keys,
         watch=JobWatch(stores.jobs, stores.bell, pause_s=settings.ingest_poll_s),
         pressure=Pressure(
             stores.jobs,
@@ -140,15 +159,55 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
             account=settings.max_waiting_account,
             node=settings.max_waiting_node,
         ),
+        gate=_gate(settings),
         tally=tally,
         scribe=Scribe(stores.audit, tally),
+        readers=Readers(settings),
         clock=clock,
     )
 
 
+def _gate(settings: Settings) -> SliceGate:
+    return SliceGate(
+        GateLimits(
+            memory=settings.slice_memory_bytes,
+            seconds=settings.slice_check_s,
+            ratio=settings.max_slice_ratio,
+            hashed_at_once=settings.rows_hashed_at_once_bytes,
+        )
+    )
+
+
+def _tell_of_reserved_names(stores: Stores) -> None:
+    """Datasets from before their names were the node's."""
+    named = [DatasetAlias(Name(word), Name(SINGLE_OWNER)) for word in sorted(RESERVED)]
+    for entry in stores.registry.find_named(named).values():
+        _log.warning(
+            "the name of the dataset %s is reserved, some of its addresses are the node's own: "
+            "odf-node dataset rename",
+            entry.alias.name,
+        )
+
+
+def _session_secrets(settings: Settings, stores: Stores, keys: SecretKeys) -> tuple[bytes, ...]:
+    """What signs sessions. Services on one PostgreSQL need a key that they share for that."""
+    stored = stores.accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES))
+    if settings.secrets_keys is None and _is_shared(stores):
+        _log.warning(
+            "sessions are signed by a secret that lies open in the database: set "
+            "ODF_NODE_SECRETS_KEYS, the same for all services, to seal it"
+        )
+        return (stored,)
+    return signing_secrets(stored, keys.keys.values())
+
+
+def _is_shared(stores: Stores) -> bool:
+    return stores.engine is not None and stores.engine.dialect.name == "postgresql"
+
+
 def _throttle(settings: Settings, stores: Stores, clock: Clock) -> Throttle | SharedThrottle:
     """Services on one PostgreSQL count together; on SQLite there is one service."""
-    if stores.engine is not None and stores.engine.dialect.name == "postgresql":
+    if stores.engine is not None and _is_shared(stores):
         counted = SqlAttempts(stores.engine)
         return SharedThrottle(counted, settings.login_attempts, settings.login_window_s, clock)
     return Throttle(settings.login_attempts, settings.login_window_s)

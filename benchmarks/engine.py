@@ -79,7 +79,7 @@ def bare(spark: SparkSession, folder: Path) -> Callable[[int], None]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         base = Path(name)
-        spark = start_spark(SparkOptions(scratch=base / "spark"))
+        spark = start_spark(SparkOptions(scratch=base / "spark", folders=(base,)))
         ours = SparkEngine(spark)
         server, port = serve(ours, "127.0.0.1:0")
         remote = RemoteEngine("spark", f"127.0.0.1:{port}")

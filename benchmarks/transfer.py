@@ -54,7 +54,7 @@ from protocol.metadata.events import AddData, DatasetKind, Seed, SetInfo
 from protocol.multihash import Multihash
 from storage.objects.folder import FolderObjects
 from storage.objects.local import LocalObjectStore
-from storage.values import ObjectKey, ObjectKind
+from storage.values import ObjectKey, ObjectKind, Visibility
 
 ROOT = Path(__file__).parents[1]
 MIB = 1 << 20
@@ -337,7 +337,7 @@ def token(data: Path) -> str:
 
 def publish(folder: Path, url: str, bearer: str, name: str = "foo"):
     target = Location.parse(f"odf+{url}/{name}")
-    return push(Location.parse(str(folder)), target, token=bearer)
+    return push(Location.parse(str(folder)), target, token=bearer, visibility=Visibility.PUBLIC)
 
 
 # --- what is measured -------------------------------------------------------------------------

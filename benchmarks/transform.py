@@ -225,7 +225,7 @@ def iterations(sizes: Sizes) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         stores = open_stores(StoreSettings(data=folder / "node"))
-        session = start_spark(SparkOptions(scratch=folder / "spark"))
+        session = start_spark(SparkOptions(scratch=folder / "spark", folders=(folder,)))
         scratch = folder / "scratch"
         scratch.mkdir()
         bench = Bench(

@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def play(folder: Path, keys: int, count: int, step: int, memory: str) -> None:
-    spark = start_spark(SparkOptions(scratch=folder / "spark", memory=memory))
+    spark = start_spark(SparkOptions(scratch=folder / "spark", folders=(folder,), memory=memory))
     transform = TransformSql(engine="spark", queries=(SqlQueryStep(query=QUERY),))
     given = [StatefulInput(alias="x", schema=SCHEMA, vocab=Vocab())]
     plan = stateful_plan(spark, transform, given, Vocab())

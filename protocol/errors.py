@@ -12,7 +12,13 @@ needs to act. HTTP statuses and close codes are decided once, in `app/errors.py`
     ├── Conflict            somebody else was first
     ├── Refused             the actor may not do this
     ├── LimitExceeded       a configured limit; names the limit and its value
-    └── Damaged             stored or received bytes do not match their hash
+    ├── Damaged             stored or received bytes do not match their hash
+    ├── Unavailable         a part of the node is away; later the same may work
+    ├── RemoteFailed        another party, or the way to it, did not do its part
+    └── NodeFault           the node is not set up or built as it must be
+
+A job that fails tells its submitter the name of its error and of the branch: the submitter's
+process knows the branches, not each leaf.
 """
 
 from __future__ import annotations
@@ -55,3 +61,23 @@ class LimitExceeded(NodeError):
 
 class Damaged(NodeError):
     """Stored or received bytes are not what their hash says."""
+
+
+class Unavailable(NodeError):
+    """A part of the node does not answer just now; the same request may work later."""
+
+
+class RemoteFailed(NodeError):
+    """Another party, or the way to it, did not do its part; nothing was changed here."""
+
+
+class NodeFault(NodeError):
+    """The node itself is not as it has to be; its administrator has to look."""
+
+
+def branch_of(kind: type[NodeError]) -> str:
+    """The name of the branch that an error class belongs to; empty for one of none."""
+    for ancestor in kind.__mro__:
+        if ancestor.__module__ == __name__ and ancestor is not NodeError:
+            return ancestor.__name__
+    return ""

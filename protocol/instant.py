@@ -16,6 +16,7 @@ from .errors import BadInput
 NANOS = 1_000_000_000
 DAY_SECONDS = 86_400
 _EPOCH = date(1970, 1, 1)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)",
     re.ASCII,
@@ -157,3 +158,20 @@ def _fraction(nanos: int) -> str:
         if nanos % unit == 0:
             return f".{nanos // unit:0{digits}}"
     return f".{nanos:09}"
+
+
+def day_or_instant(text: str) -> Instant:
+    """What a person writes for a moment: RFC 3339, or a date, which is its midnight in UTC.
+
+    Raises:
+        MalformedInstant.
+    """
+    text = text.strip()
+    if _DAY.fullmatch(text):
+        return Instant.parse(f"{text}T00:00:00Z")
+    try:
+        return Instant.parse(text)
+    except MalformedInstant as bad:
+        raise MalformedInstant(
+            f"{bad.message} (write 2026-11-23T10:00:00Z, or 2026-11-23 for its midnight in UTC)"
+        ) from None

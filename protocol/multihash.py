@@ -32,6 +32,9 @@ MAX_TEXT_CHARS = 512
 
 FINAL_BASES = frozenset("fFbBzmuU")
 """Prefixes of the encodings that are final in the multibase registry."""
+PADDED_BASE = "U"
+PAD, PADDED_TO = "=", 4
+"""The one of them with padding, which fills up to a multiple of four characters."""
 
 
 class MalformedHash(BadInput):
@@ -57,6 +60,8 @@ class HashMismatch(BadInput):
 def decode_multibase(text: str) -> bytes:
     """Bytes of a multibase text. Base16 takes digits of either case behind either prefix.
 
+    Padding belongs to one base, and is no part of the others.
+
     Raises:
         MalformedMultibase: empty, over-long, of an unknown base, or with foreign characters.
     """
@@ -73,10 +78,19 @@ def decode_multibase(text: str) -> bytes:
             raise MalformedMultibase(f"not base16: {text!r}") from None
     if text[0] not in FINAL_BASES:
         raise MalformedMultibase(f"unknown multibase prefix {text[0]!r}")
+    if not _is_padded_as_due(text):
+        raise MalformedMultibase(f"wrong padding for multibase {text[0]!r}: {text!r}")
     try:
         return bytes(multibase.decode(text))
     except Exception:  # the library raises many kinds on foreign characters
         raise MalformedMultibase(f"not valid in multibase {text[0]!r}: {text!r}") from None
+
+
+def _is_padded_as_due(text: str) -> bool:
+    """Whether padding is at the end of the one base that has it, as much as fills it up."""
+    digits = text[1:].rstrip(PAD)
+    due = -len(digits) % PADDED_TO if text[0] == PADDED_BASE else 0
+    return len(text) - 1 - len(digits) == due and PAD not in digits
 
 
 def encode_varint(value: int) -> bytes:

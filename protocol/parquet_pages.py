@@ -11,14 +11,18 @@ from typing import Any
 
 from .errors import Damaged
 
-DATA, DICTIONARY = 0, 2
+DATA, INDEX, DICTIONARY, DATA_2 = 0, 1, 2, 3
 """Kinds of pages."""
-PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
+PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 3, 7, 8
 """Encodings."""
 _HEADER_BYTES = 1 << 14
 _SHORT, _INT, _LONG, _BYTES, _STRUCT = 4, 5, 6, 8, 12
 _HEADER_OF = {DATA: 5, DICTIONARY: 7}
 """In which field of its header a page tells what it holds."""
+
+
+_SAID_IN = {DATA: (5, 1, 2), DICTIONARY: (7, 1, 2), DATA_2: (8, 1, 4)}
+"""In which fields a header of each kind tells of what it holds: values, and their encoding."""
 
 
 class Unclear(Damaged):
@@ -54,6 +58,46 @@ def pages_of(content: memoryview, chunk: Any) -> list[Page]:
     if sum(page.values for page in pages if page.kind == DATA) != chunk.num_values:
         raise Unclear("the pages have more or fewer values than their chunk")
     return pages
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the header of a page of any kind claims."""
+
+    kind: int
+    content_size: int
+    values: int
+    encoding: int
+
+
+def page_headers(content: memoryview, chunk: Any) -> Iterator[Header]:
+    """Of all pages of a chunk, whichever they are; a reader takes no more than they claim.
+
+    Raises:
+        Unclear: they do not follow each other, or cannot be read.
+    """
+    at = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        at = min(at, chunk.dictionary_page_offset)
+    end = at + chunk.total_compressed_size
+    if at < 0 or end > len(content):
+        raise Unclear("the chunk lies outside of the file")
+    while at < end:
+        try:
+            head, length = _struct(bytes(content[at : min(at + _HEADER_BYTES, end)]), 0)
+        except IndexError:
+            raise Unclear("a page header without an end") from None
+        kind, content_size, size = head.get(1, -1), head.get(2, -1), head.get(3, -1)
+        at += length + size
+        if size < 0 or content_size < 0 or at > end:
+            raise Unclear("a page lies outside of its chunk")
+        if kind == INDEX:
+            continue
+        field, counts, encodes = _SAID_IN.get(kind, (0, 0, 0))
+        said = head.get(field)
+        if not isinstance(said, dict) or said.get(counts, -1) < 0:
+            raise Unclear("a page without a number of values")
+        yield Header(kind, content_size, said[counts], said.get(encodes, -1))
 
 
 def _pages(content: memoryview, chunk: Any) -> Iterator[Page]:

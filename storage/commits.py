@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocol.chain.state import ChainState
-from protocol.errors import NodeError
+from protocol.errors import NodeError, Unavailable
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
@@ -18,7 +18,6 @@ from .dataset import Dataset
 from .named import NamedObject
 from .ports import ObjectStore
 from .stores import Stores
-from .trouble import Unavailable
 from .values import HeadMove, JobEnd, ObjectKey, ObjectKind
 
 

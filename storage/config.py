@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -21,12 +21,16 @@ from .bells.pipes import PipeBell
 from .bells.port import Bell, MemoryBell
 from .bells.postgres import PostgresBell
 from .clock import Clock, system_clock
+from .damages.sql import SqlDamageLog
+from .definitions.memory import MemoryDefinitionAuthors
+from .definitions.sql import SqlDefinitionAuthors
 from .derivations.memory import MemoryDerivationStore
 from .derivations.sql import SqlDerivationStore
 from .index.memory import IndexTables, MemoryBlockIndex, MemoryDatasetRegistry, MemoryRefIndex
 from .index.sql import SqlDatasetRegistry, SqlRefIndex
 from .index.sql_blocks import SqlBlockIndex
 from .index.sql_states import SqlStates
+from .integrity.memory import REHASH_S, Hashed
 from .jobs.memory import MemoryJobQueue
 from .jobs.sql import SqlJobQueue
 from .locks import locks_of
@@ -35,6 +39,7 @@ from .mirrors.sql import SqlMirrorStore
 from .objects.local import LocalObjectStore
 from .objects.memory import MemoryObjectStore
 from .ports import ObjectStore
+from .private import make_private, touch_private
 from .publishing.memory import MemorySchedules, MemoryVariables
 from .publishing.sql import SqlSchedules, SqlVariables
 from .sql.engine import open_engine, sqlite_url
@@ -59,6 +64,10 @@ class NamesStores(Protocol):
     def database_url(self) -> str | None: ...
     @property
     def objects_url(self) -> str | None: ...
+    @property
+    def object_copies(self) -> tuple[str, ...]: ...
+    @property
+    def rehash_s(self) -> float: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +84,10 @@ class StoreSettings:
     come from where boto3 finds them: `AWS_ACCESS_KEY_ID`, profiles, roles."""
     objects_public_url: str | None = None
     """Where clients reach the server of the bucket, `https://host[:port]`; absent: where we do."""
+    object_copies: tuple[str, ...] = ()
+    """Objects URLs of copies, such as backups, which damaged objects are healed from; read only."""
+    rehash_s: float = REHASH_S
+    """Seconds for which an object that was hashed counts as whole while it looks untouched."""
     durable: bool = True
     """Sync to disk before saying it is done. Off only for tests."""
 
@@ -85,6 +98,8 @@ class StoreSettings:
             data=settings.data,
             database_url=settings.database_url,
             objects_url=settings.objects_url,
+            object_copies=settings.object_copies,
+            rehash_s=settings.rehash_s,
         )
 
 
@@ -102,7 +117,9 @@ def open_stores(
         StoreMisconfigured, StoreUnavailable: the bucket is not there, not ours, or not answering.
     """
     objects = _open_objects(settings)
-    settings.data.mkdir(parents=True, exist_ok=True)
+    make_private(settings.data)
+    if settings.database_url is None:
+        touch_private(settings.data / DATABASE_FILE)
     url = settings.database_url or sqlite_url(settings.data / DATABASE_FILE)
     engine = open_engine(url, durable=settings.durable)
     if migrate:
@@ -120,6 +137,7 @@ def open_stores(
         files=SqlUploadedFiles(engine),
         mirrors=SqlMirrorStore(engine),
         derivations=SqlDerivationStore(engine),
+        definitions=SqlDefinitionAuthors(engine),
         audit=SqlAuditLog(engine),
         schedules=SqlSchedules(engine, bell),
         variables=SqlVariables(engine),
@@ -127,6 +145,9 @@ def open_stores(
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
         locks=locks_of(engine),
+        damages=SqlDamageLog(engine),
+        hashed=Hashed(seconds=settings.rehash_s),
+        copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
         release=getattr(objects, "close", lambda: None),
     )
     if repair:
@@ -151,6 +172,7 @@ def memory_stores(*, clock: Clock = system_clock) -> Stores:
         files=MemoryUploadedFiles(accounts),
         mirrors=MemoryMirrorStore(tables),
         derivations=MemoryDerivationStore(tables),
+        definitions=MemoryDefinitionAuthors(tables),
         audit=MemoryAuditLog(),
         schedules=MemorySchedules(jobs),
         variables=MemoryVariables(),
@@ -165,22 +187,28 @@ def _bell(engine: sa.Engine, data: Path) -> Bell:
     return PipeBell(data / BELLS)
 
 
-def _open_objects(settings: StoreSettings) -> ObjectStore:
+def _open_objects(settings: StoreSettings, *, check: bool = True) -> ObjectStore:
+    """With `check`, a bucket that is away is an error now."""
     if settings.objects_url is None:
         return LocalObjectStore(settings.data, durable=settings.durable)
     scheme = settings.objects_url.partition("://")[0]
     if scheme not in _OBJECT_STORES:
         known = ", ".join(sorted(_OBJECT_STORES))
         raise UnknownObjectStore(f"object stores are {known}; not {scheme[:50]!r}")
-    return _OBJECT_STORES[scheme](settings)
+    return _OBJECT_STORES[scheme](settings, check)
 
 
-def _open_folder(settings: StoreSettings) -> ObjectStore:
+def _open_copy(settings: StoreSettings, url: str) -> ObjectStore:
+    """Whether a bucket answers shows when it is used. Raises as `_open_objects`."""
+    return _open_objects(replace(settings, objects_url=url, objects_public_url=None), check=False)
+
+
+def _open_folder(settings: StoreSettings, check: bool) -> ObjectStore:  # noqa: ARG001
     path = Path(str(settings.objects_url).removeprefix("file://"))
     return LocalObjectStore(path, durable=settings.durable)
 
 
-def _open_bucket(settings: StoreSettings) -> ObjectStore:
+def _open_bucket(settings: StoreSettings, check: bool) -> ObjectStore:
     try:
         from .objects.s3 import S3ObjectStore  # boto3 is an extra, and slow to import
         from .objects.s3_bucket import Bucket, S3Location
@@ -190,11 +218,12 @@ def _open_bucket(settings: StoreSettings) -> ObjectStore:
         ) from None
     location = S3Location.parse(str(settings.objects_url))
     bucket = Bucket(location, public_endpoint=settings.objects_public_url)
-    bucket.check()
+    if check:
+        bucket.check()
     return S3ObjectStore(bucket)
 
 
-_OBJECT_STORES: dict[str, Callable[[StoreSettings], ObjectStore]] = {
+_OBJECT_STORES: dict[str, Callable[[StoreSettings, bool], ObjectStore]] = {
     "file": _open_folder,
     "s3": _open_bucket,
     "s3+http": _open_bucket,

@@ -8,9 +8,10 @@ the old head or the new one; what was written too early is unreferenced and harm
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from protocol.chain.rules import fold
+from protocol.chain.rules import fold_received as fold
 from protocol.chain.state import EMPTY, ChainState
 from protocol.errors import BadInput, Conflict
 from protocol.identity import DatasetId
@@ -21,8 +22,11 @@ from protocol.multihash import Multihash
 from .blocks_ahead import BlocksAhead
 from .errors import BlockNotFound as BlockNotFound
 from .errors import RefConflict
+from .gate.claims import SliceClaim, slice_claims
+from .integrity.healing import HealingStores
+from .integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
 from .named import NamedObject, named_objects
-from .ports import BlockIndex, ObjectStore, RefIndex
+from .ports import ObjectStore, RefIndex
 from .states import StateCache
 from .values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
 
@@ -82,18 +86,20 @@ class SeedBlockOverwriteRestricted(Conflict):
         )
 
 
-class DatasetStores(Protocol):
+class DatasetStores(HealingStores, Protocol):
     """What a dataset needs of `storage.stores.Stores`."""
 
     @property
-    def objects(self) -> ObjectStore: ...
-    @property
     def refs(self) -> RefIndex: ...
-    @property
-    def blocks(self) -> BlockIndex: ...
     @property
     def states(self) -> StateCache: ...
     def mirror_head(self, dataset: DatasetId) -> None: ...
+
+
+class Gate(Protocol):
+    """What received slices have to pass: `storage.gate.gate.SliceGate`."""
+
+    def hold(self, dataset: Dataset, claims: Sequence[SliceClaim], /) -> None: ...
 
 
 class Dataset:
@@ -191,8 +197,31 @@ class Dataset:
         self._stores.states.put(self.id, blocks[-1].hash, state)
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
-        """Bytes of an object of this dataset. Raises `ObjectNotFound`."""
+        """Bytes of an object of this dataset, for whoever hashes them. Raises `ObjectNotFound`."""
         return self._stores.objects.open(ObjectKey(self.id, kind, object_hash))
+
+    def open_whole(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        """An object of this dataset whose bytes were hashed. Raises as `open_hashed`."""
+        return open_hashed(self._stores, ObjectKey(self.id, kind, object_hash))
+
+    def whole_file(self, kind: ObjectKind, object_hash: Multihash, copy: Path) -> Path:
+        """As `open_whole`: the file of the store if it keeps files, else `copy`, which may be
+        there already."""
+        if copy.exists() and is_whole_file(self._stores, copy, object_hash):
+            return copy
+        return copy_hashed(self._stores, ObjectKey(self.id, kind, object_hash), copy)
+
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
+        """Objects that blocks name are here, of their size; nothing is read.
+
+        Raises:
+            ObjectDamaged, ObjectHealing: for the first that is not.
+        """
+        for object_hash, size in wanted:
+            key = ObjectKey(self.id, kind, object_hash)
+            info = self._stores.objects.stat(key)
+            if info is None or info.size != size:
+                ensure_hashed(self._stores, key)
 
     def commit(
         self,
@@ -202,11 +231,13 @@ class Dataset:
         force: bool = False,
         ended: Sequence[JobEnd] = (),
         ahead: BlocksAhead | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """Append blocks (oldest first) to `expected`; with `force`, replace whatever is head.
 
         `ended` are jobs whose work this is: they end with the commit, or not at all. `ahead`
-        was given all of the blocks.
+        was given all of the blocks. What was received has to pass the `gate`; what a worker
+        of this node made has not.
 
         Forced blocks either begin with a Seed of this dataset's id and kind, or continue a
         block that is here. No blocks, or blocks that are head already: nothing happens.
@@ -215,6 +246,7 @@ class Dataset:
             RefConflict: the head is not `expected` any more.
             ChainRuleBroken: the first broken rule.
             ObjectMissing, SizeMismatch: a named object is absent or of another size.
+            DataDoesNotMatchMetadata: a slice is not what its block declares.
             BlockNotFound: forced blocks continue one that was cleared away.
             SeedBlockOverwriteRestricted: forced blocks of another dataset.
             DatasetNotFound: it was forgotten, even if it was made again since.
@@ -228,7 +260,7 @@ class Dataset:
             return
         if not force and head != expected:
             raise RefConflict(expected, head)
-        state = self.prepare(blocks, None if force else expected, ahead)
+        state = self.prepare(blocks, None if force else expected, ahead, gate)
         self._move(blocks, head if force else expected, force=force, ended=ended)
         self._stores.states.keep(self.id, state, folded=len(blocks))
         self._stores.mirror_head(self.id)
@@ -238,12 +270,13 @@ class Dataset:
         blocks: Sequence[HashedBlock],
         expected: Multihash | None,
         ahead: BlocksAhead | None = None,
+        gate: Gate | None = None,
     ) -> ChainState:
         """All of a commit but the move of the head; the state it will have.
 
         `expected` is None where the commit is forced. Raises as `commit`.
         """
-        state = self.judge(blocks, expected)
+        state = self.judge(blocks, expected, gate=gate)
         if ahead is None or not ahead.put(self.id):
             put_blocks(self._stores.objects, self.id, blocks)
         return state
@@ -254,12 +287,23 @@ class Dataset:
         expected: Multihash | None,
         *,
         coming: Container[NamedObject] = (),
+        gate: Gate | None = None,
     ) -> ChainState:
         """As `prepare`, but nothing is written. `coming` are objects the caller puts before
         the head moves."""
         state = self._state_after(blocks, expected)
         check_objects(self._stores.objects, self.id, blocks, coming=coming)
+        if gate is not None and (claims := self.claims(blocks, expected)):
+            gate.hold(self, claims)
         return state
+
+    def claims(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> list[SliceClaim]:
+        """What the slices of the blocks have to be, on `expected` or where they begin."""
+        if not any(
+            named.kind is ObjectKind.DATA for one in blocks for named in named_objects(one.event)
+        ):
+            return []
+        return list(slice_claims(blocks, self._base(blocks, expected)))
 
     def _state_after(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
         """The state with all blocks on `expected`, or where they begin. Raises as `commit`."""
@@ -267,9 +311,10 @@ class Dataset:
             known = self._stores.states.find(self.id, blocks[-1].hash)
             if known is not None:  # whoever pushes has had them checked already
                 return known
-        return fold(
-            blocks, self._forced_base(blocks[0]) if expected is None else self.state(expected)
-        )
+        return fold(blocks, self._base(blocks, expected))
+
+    def _base(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
+        return self._forced_base(blocks[0]) if expected is None else self.state(expected)
 
     def _move(
         self,

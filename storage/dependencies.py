@@ -23,12 +23,12 @@ class DependencyCycle(Conflict):
 
 
 class InputsNotHere(BadInput):
-    """Inputs that are not on this node, or hidden from the owner of the derivative."""
+    """Inputs that are not on this node, or hidden from the author of the definition."""
 
     def __init__(self, missing: Sequence[str]) -> None:
         super().__init__(
             f"inputs that are not here: {', '.join(missing)}; create or pull them first, or have "
-            "them shown to the owner of the derivative",
+            "them shown to who defined the derivative",
             missing=list(missing),
         )
 

@@ -7,20 +7,27 @@ version, and one for each version that was shown to give the same results as an 
     112 spark 4.1.0
     = spark 4.0.1 4.1.0
 
-The first word is the sequence number of the first block that was computed so.
+The first word is the sequence number of the first block that was computed so. Blocks that were
+received behind those of ours have the engine `?`: nobody here knows it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from protocol.errors import NodeError
 from protocol.identity import DatasetId
+from protocol.metadata.block import HashedBlock
+from protocol.metadata.events import ExecuteTransform
 
 from .layout import MAX_INFO_BYTES
 from .ports import ObjectStore
 
 NOTE = "engines"
 _SAME = "="
+UNKNOWN = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,14 @@ class EngineNote:
     def at(self, number: int) -> EngineRun | None:
         """The engine of the block of that number, None for one that others computed."""
         found = [run for run in self.runs if run.since <= number]
-        return found[-1] if found else None
+        return found[-1] if found and found[-1].engine != UNKNOWN else None
+
+    def with_received(self, number: int) -> EngineNote:
+        """With blocks of others from that number on."""
+        known = EngineNote(tuple(run for run in self.runs if run.since < number), self.compatible)
+        if known.at(number) is None:
+            return known
+        return EngineNote((*known.runs, EngineRun(number, UNKNOWN, UNKNOWN)), self.compatible)
 
     def with_run(self, run: EngineRun) -> EngineNote:
         """With a block that is computed now; what the chain had beyond it before is gone."""
@@ -93,3 +107,23 @@ def read_note(objects: ObjectStore, dataset: DatasetId) -> EngineNote:
 
 def write_note(objects: ObjectStore, dataset: DatasetId, note: EngineNote) -> None:
     objects.write_info(dataset, NOTE, note.dump())
+
+
+@contextmanager
+def noted_as_received(
+    objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]
+) -> Iterator[None]:
+    """Executions among blocks from elsewhere are no work of the engines here: noted before they
+    count, and taken back if they do not."""
+    executed = [block for block in blocks if isinstance(block.event, ExecuteTransform)]
+    known = read_note(objects, dataset) if executed else EngineNote()
+    note = known.with_received(executed[0].sequence_number) if executed else known
+    if note == known:
+        yield
+        return
+    write_note(objects, dataset, note)
+    try:
+        yield
+    except NodeError:
+        write_note(objects, dataset, known)
+        raise

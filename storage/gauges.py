@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from protocol.instant import Instant
 
+from .sql.damage_tables import damages
 from .sql.engine import reading
 from .sql.tables import datasets, jobs, moves
 from .values import JobStatus
@@ -25,6 +26,8 @@ class Gauges:
     waiting_since: Mapping[str, Instant] = field(default_factory=dict)
     """When the job was submitted that waits for the longest, by kind."""
     last_move: int = 0
+    damaged: int = 0
+    """Objects that are damaged or missing."""
 
 
 def read_gauges(engine: sa.Engine) -> Gauges:
@@ -41,5 +44,9 @@ def read_gauges(engine: sa.Engine) -> Gauges:
             datasets=db.scalar(sa.select(amount).select_from(datasets)) or 0,
             jobs={(kind, status): count for kind, status, count, _ in rows},
             waiting_since={kind: since for kind, status, _, since in rows if status == _OPEN[0]},
+            damaged=db.scalar(
+                sa.select(amount).select_from(damages).where(damages.c.healed_at.is_(None))
+            )
+            or 0,
             last_move=db.scalar(sa.select(sa.func.max(moves.c.number))) or 0,
         )

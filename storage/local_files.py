@@ -1,4 +1,4 @@
-"""Objects as files: in place where the store keeps files, else copied; files as parts."""
+"""Objects as files, hashed: in place where the store keeps files, else copied; files as parts."""
 
 from __future__ import annotations
 
@@ -20,24 +20,14 @@ SPOOL_BYTES = 16 << 20
 
 
 def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:
-    """The object as a file: in place if the store keeps files, else a copy in `folder`.
+    """The object as a file: in place if the store keeps files, else a copy in `folder`. Its bytes
+    were hashed, also those of a copy that was there.
 
     Raises:
-        ObjectNotFound: the dataset has no such object.
+        ObjectNotFound: the dataset has no such upload.
+        ObjectDamaged, ObjectHealing: a slice or checkpoint is damaged or missing.
     """
-    copy = folder / str(content)
-    if copy.exists():
-        return copy
-    with dataset.open_object(kind, content) as stream:
-        place = _place(stream)
-        if place is not None:
-            return place
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = copy.with_suffix(".part")
-        with partial.open("wb") as out:
-            shutil.copyfileobj(stream, out, COPY_BYTES)
-        partial.replace(copy)
-    return copy
+    return dataset.whole_file(kind, content, folder / str(content))
 
 
 def chunks(path: Path) -> Iterator[bytes]:
@@ -57,10 +47,3 @@ def read_anywhere(stream: BinaryIO) -> Iterator[BinaryIO]:
         shutil.copyfileobj(stream, copy, COPY_BYTES)
         copy.seek(0)
         yield copy  # type: ignore[misc]
-
-
-def _place(stream: BinaryIO) -> Path | None:
-    name = getattr(stream, "name", None)
-    if isinstance(name, str) and Path(name).is_file():
-        return Path(name).absolute()
-    return None

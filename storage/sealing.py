@@ -20,6 +20,7 @@ from typing import Any
 from protocol.errors import BadInput, Damaged
 from protocol.instant import Instant
 
+from .private import make_private
 from .values import Variable
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
@@ -107,7 +108,7 @@ def _key_of(data: Path) -> bytes:
     """Made at the first use, all at once: of several processes that try, one succeeds."""
     path = data / KEY_FILE
     if not path.exists():
-        data.mkdir(parents=True, exist_ok=True)
+        make_private(data)
         pending = data / f".{KEY_FILE}.{os.urandom(6).hex()}"
         handle = os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

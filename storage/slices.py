@@ -41,7 +41,7 @@ def checking_slice(
     """
     try:
         file = pq.ParquetFile(stream)
-        offsets = _Offsets(file.schema_arrow, offset_column, declared)
+        offsets = Offsets(file.schema_arrow, offset_column, declared)
         wrong_count = _check_count(file, declared)
         logical = yield from _checking_logical_hash(file, stream, declared, offsets)
         return [*(wrong_count or offsets.found()), *logical]
@@ -65,7 +65,7 @@ def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
     return [Finding(reason="RowCountMismatch", message=message)]
 
 
-class _Offsets:
+class Offsets:
     """What is wrong with the offsets of rows that pass: they should count up the interval."""
 
     def __init__(self, schema: pa.Schema, column: str | None, declared: DataSlice) -> None:
@@ -115,7 +115,7 @@ class _Offsets:
 
 
 def _checking_logical_hash(
-    file: Any, stream: Any, declared: DataSlice, offsets: _Offsets
+    file: Any, stream: Any, declared: DataSlice, offsets: Offsets
 ) -> Steps[list[Finding]]:
     """Rows are read once: `offsets` are shown them on the way."""
     content = stream if isinstance(stream, pa.Buffer) else None  # has any number of readers

@@ -6,6 +6,7 @@ alias, so that a folder or bucket is a complete ODF dataset on its own.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from protocol.chain.rules import fold
+from protocol.chain.rules import fold_received
 from protocol.errors import BadInput
 from protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef
 from protocol.instant import Instant
@@ -22,9 +23,11 @@ from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from .bells.port import Bell, MemoryBell
+from .damages.memory import MemoryDamageLog
 from .dataset import Dataset, check_objects, put_blocks
 from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound, NameTooLong, RefConflict
 from .info import read_info, write_info
+from .integrity.memory import Hashed
 from .layout import HEAD
 from .locks import Locks, ProcessLocks
 from .objects.local import LocalObjectStore
@@ -32,7 +35,9 @@ from .ports import (
     AccountStore,
     AuditLog,
     BlockIndex,
+    DamageLog,
     DatasetRegistry,
+    DefinitionAuthors,
     DerivationStore,
     DeviceLogins,
     JobQueue,
@@ -78,6 +83,7 @@ class Stores:
     files: UploadedFiles
     mirrors: MirrorStore
     derivations: DerivationStore
+    definitions: DefinitionAuthors
     audit: AuditLog
     schedules: Schedules
     variables: Variables
@@ -87,6 +93,11 @@ class Stores:
     """None when nothing is in a database."""
     states: StateCache = field(default_factory=StateCache)
     locks: Locks = field(default_factory=ProcessLocks)
+    damages: DamageLog = field(default_factory=MemoryDamageLog)
+    hashed: Hashed = field(default_factory=Hashed)
+    """What this process hashed of late."""
+    copies: Sequence[ObjectStore] = ()
+    """Other stores with the same objects, which damaged ones are healed from."""
     release: Callable[[], None] = lambda: None
     """Gives back what the object store keeps between calls."""
 
@@ -110,7 +121,7 @@ class Stores:
         """
         refuse_long(entry.alias)
         self._refuse_taken(entry)
-        state = fold(blocks)
+        state = fold_received(blocks)
         if (state.dataset_id, state.kind) != (entry.id, entry.kind):
             raise SeedMismatch(entry.id)
         with self.locks.hold(entry.id):
@@ -210,11 +221,18 @@ class Stores:
 
     def write_trouble(self) -> str | None:
         """Why nothing can be stored in the folders of this node; None when it can."""
+        found = (folder_trouble(folder) for folder in self._folders())
+        return next((trouble for trouble in found if trouble is not None), None)
+
+    def free_bytes(self) -> int | None:
+        """What is free in the fullest of the folders of this node; None if it has none."""
+        return min((shutil.disk_usage(folder).free for folder in self._folders()), default=None)
+
+    def _folders(self) -> list[Path]:
         folders = [self.objects.root] if isinstance(self.objects, LocalObjectStore) else []
         if self.engine is not None and self.engine.dialect.name == "sqlite":
             folders.append(Path(str(self.engine.url.database)).parent)
-        found = (folder_trouble(folder) for folder in dict.fromkeys(folders))
-        return next((trouble for trouble in found if trouble is not None), None)
+        return list(dict.fromkeys(folders))
 
     def close(self) -> None:
         """Give back all connections and threads."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from protocol.errors import NodeError
+from protocol.errors import NodeError, Unavailable
 
 from .layout import PENDING_PREFIX
 
@@ -23,10 +23,6 @@ SQLITE_FULL, SQLITE_READONLY, SQLITE_IOERR = 13, 8, 10
 POSTGRES_FULL = frozenset({"53100"})
 POSTGRES_READ_ONLY = frozenset({"25006"})
 PROBE_BYTES = 64 * 1024
-
-
-class Unavailable(NodeError):
-    """A part of the node does not answer just now; the same request may work later."""
 
 
 class DatabaseUnavailable(Unavailable):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NewType
 
+from protocol.errors import NodeError, branch_of
 from protocol.identity import DatasetAlias, DatasetId
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
@@ -159,11 +160,21 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A job that ended in an error. `error` is the class name of a `NodeError`, or `Internal`."""
+    """A job that ended in an error. `error` is the class name of a `NodeError`, or `Internal`.
+
+    `branch` is that of the error (`protocol/errors.py`), by which a process knows the status of an
+    error whose class it does not import; empty for none, and from versions that told none.
+    """
 
     error: str
     message: str
     facts: dict[str, Any] = field(default_factory=dict)
+    branch: str = ""
+
+    @classmethod
+    def of(cls, error: NodeError) -> Failed:
+        kind = type(error)
+        return cls(kind.__name__, error.message, dict(error.facts), branch_of(kind))
 
 
 JobOutcome = Succeeded | Failed
@@ -184,6 +195,8 @@ class Job:
     outcome: JobOutcome | None = None
     progress: dict[str, Any] | None = None
     """How far it is, JSON; may be a little old."""
+    deaths: int = 0
+    """How many of the attempts ended with their worker."""
 
 
 @dataclass(frozen=True, slots=True)

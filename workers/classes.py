@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from protocol.errors import NodeError
+from protocol.errors import NodeError, NodeFault
 
 from .engine import class_archive
 
@@ -18,7 +18,7 @@ MOST_SECONDS = 300
 """How long a JVM may take to write what it has."""
 
 
-class ClassesNotKept(NodeError):
+class ClassesNotKept(NodeFault):
     """The Java at hand does not keep its classes."""
 
 
@@ -84,8 +84,8 @@ def _keep_spark(folder: Path) -> None:
 
     from .engine.spark import SparkOptions, SparkWhenNeeded
     from .engine.spark_engine import SparkEngine
+    from .handlers import now
     from .ingest.bench import Bench
-    from .main import now
     from .warmup import warm_up
 
     with tempfile.TemporaryDirectory(prefix="odf-classes-") as scratch:

@@ -7,7 +7,10 @@ microseconds, every nested part optional. No value changes on the way.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -89,10 +92,48 @@ def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return _rebuild(array, wanted, [values])
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
         members = [wanted.field(at) for at in range(wanted.num_fields)]
-        parts = [conform(array.field(f.name), f.type) for f in members]
+        parts = [_member(array, conform(array.field(f.name), f.type), f) for f in members]
         mask = pc.is_null(array) if array.null_count else None
         return pa.StructArray.from_arrays(parts, fields=members, mask=mask)
     return pc.cast(array, wanted)
+
+
+def _member(parent: pa.Array, part: pa.Array, field: pa.Field) -> pa.Array:
+    """A required member has some value also where its struct is absent: writers look at each
+    member by itself."""
+    if field.nullable or not part.null_count or not parent.null_count:
+        return part
+    hidden = pc.and_(pc.is_null(part), pc.is_null(parent)).to_numpy(zero_copy_only=False)
+    places = np.where(hidden, len(part), np.arange(len(part)))
+    return pa.concat_arrays([part, pa.array([_some(field.type)], field.type)]).take(
+        pa.array(places)
+    )
+
+
+def _some(kind: pa.DataType) -> Any:
+    """Any value of a type, for `pa.array`."""
+    if pa.types.is_struct(kind):
+        return {kind.field(at).name: _some(kind.field(at).type) for at in range(kind.num_fields)}
+    if pa.types.is_map(kind):
+        return []
+    if pa.types.is_nested(kind):
+        return [_some(kind.value_type)] * getattr(kind, "list_size", 0)
+    for matches, value in _VALUES:
+        if matches(kind):
+            return value
+    if pa.types.is_fixed_size_binary(kind):
+        return bytes(kind.byte_width)
+    return 0
+
+
+_VALUES: tuple[tuple[Any, Any], ...] = (
+    (pa.types.is_string, ""),
+    (pa.types.is_large_string, ""),
+    (pa.types.is_binary, b""),
+    (pa.types.is_large_binary, b""),
+    (pa.types.is_boolean, False),
+    (pa.types.is_decimal, Decimal(0)),
+)
 
 
 def _rebuild(array: pa.Array, wanted: pa.DataType, children: list[pa.Array]) -> pa.Array:

@@ -47,8 +47,7 @@ class SliceLists:
 def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:
     """As `storage.local_files.local_file`; executors elsewhere find the object of a copy.
 
-    Raises:
-        ObjectNotFound: the dataset has no such object.
+    Raises: as that.
     """
     path = local_files.local_file(dataset, kind, content, folder)
     if path.parent == folder and kind in KIND_FOLDERS:

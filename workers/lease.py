@@ -10,29 +10,43 @@ from datetime import timedelta
 
 from storage.errors import LeaseLost
 from storage.ports import JobQueue
-from storage.values import Job
+from storage.values import Job, JobStatus
 
+from .budget import BudgetWatch, Watching
 from .log import LOGGER, line
 from .meter import Meter
 
 BEATS_PER_LEASE = 3
+LOOK_S = 0.1
+"""Seconds between two looks at what the jobs take."""
+UNBOUNDED = Watching()
 TELL_S = 0.5
 """Seconds between two reports of progress."""
+CANCELLED_S = 1.0
+"""Seconds between two looks whether somebody cancelled what runs for longer."""
 TELL_SMALL_S = 5.0
 """Seconds after which jobs that carry their input report as well."""
 
 
 @contextmanager
 def held(
-    jobs: JobQueue, group: Sequence[Job], worker: str, *, lease: timedelta
+    jobs: JobQueue,
+    group: Sequence[Job],
+    worker: str,
+    *,
+    lease: timedelta,
+    watching: Watching = UNBOUNDED,
 ) -> Iterator[dict[str, Meter]]:
     """Extend the leases until the block ends; gives the meter of each job, by its id.
 
-    A job that is lost is told so by its meter; it could not commit any more.
+    A job that is lost is told so by its meter; it could not commit any more. So is one that is
+    beyond its budget.
     """
     meters = {str(job.id): Meter() for job in group}
     done = threading.Event()
-    keeper = _Keeper(jobs, list(group), worker, lease, meters)
+    watch = BudgetWatch(watching, jobs, list(group), worker, meters)
+    watch.look()  # code that keeps the interpreter to itself may come before the thread does
+    keeper = _Keeper(jobs, list(group), worker, lease, meters, watch)
     thread = threading.Thread(target=keeper.run, args=(done,), name="lease", daemon=True)
     thread.start()
     try:
@@ -40,6 +54,7 @@ def held(
     finally:
         done.set()
         thread.join()
+        watch.end()
 
 
 class _Keeper:
@@ -50,16 +65,24 @@ class _Keeper:
         worker: str,
         lease: timedelta,
         meters: dict[str, Meter],
+        watch: BudgetWatch,
     ) -> None:
         self._jobs, self._group, self._worker, self._lease = jobs, group, worker, lease
-        self._meters = meters
+        self._meters, self._watch = meters, watch
         self._told: dict[str, object] = {}
         self._pause = lease.total_seconds() / BEATS_PER_LEASE
         self._began = time.monotonic()
         self._due = self._began + self._pause
+        self._next_look = self._began + CANCELLED_S
 
     def run(self, done: threading.Event) -> None:
-        while self._group and not done.wait(min(TELL_S, self._pause)):
+        tells_at = self._began + min(TELL_S, self._pause)
+        while self._group and not done.wait(min(LOOK_S, self._pause)):
+            self._watch.look()
+            if time.monotonic() < tells_at:
+                continue
+            tells_at = time.monotonic() + min(TELL_S, self._pause)
+            self._look_for_cancelled()
             is_due = time.monotonic() >= self._due
             if is_due:
                 self._due = time.monotonic() + self._pause
@@ -68,6 +91,22 @@ class _Keeper:
                 news = told if told != self._told.get(job.id) else None
                 if is_due or news is not None:
                     self._extend(job, news)
+
+    def _look_for_cancelled(self) -> None:
+        """A lease is extended every few seconds; who cancels a job waits for its end."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + CANCELLED_S
+        try:
+            ended = self._jobs.get_all([job.id for job in self._group], ended=True)
+        except Exception:  # a busy or restarting database: the next look may get through
+            LOGGER.exception("jobs not looked at")
+            return
+        for job in list(self._group):
+            if job.id in ended and ended[job.id].status is JobStatus.CANCELLED:
+                LOGGER.info(line("job cancelled", job=job.id))
+                self._group.remove(job)
+                self._meters[job.id].lose()
 
     def _tells(self, job: Job) -> bool:
         """How far a small job is, is told when it takes unexpectedly long: there may be many."""

@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from storage.config import StoreSettings, open_stores
+from storage.environment import InvalidSetting
+from storage.private import keep_private
 from storage.tracing import start_tracing, stop_tracing
 
+from .confine import SETTING as CONFINEMENT_SETTING
+from .confine import Mode, close_own_memory
+from .confine import told as confinement_lacks
 from .log import LOGGER, line, set_up
 from .scratch import scratch_folder
 from .settings import WorkerSettings, load_settings
@@ -26,13 +31,17 @@ def run(given: Mapping[str, Any], *, once: bool, parent_pid: int | None) -> int:
     """
     settings = load_settings(given)
     set_up(settings.log_level, settings.log_format)
+    check_confinement(settings.engine_confinement)
+    if settings.private_files:
+        keep_private(settings.data)
     with scratch_folder(settings) as scratch:
         return _run_in(scratch, settings, once=once, parent_pid=parent_pid)
 
 
 def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int:
     # Spark is imported late: wrong settings need none.
-    from .main import EngineGone, Worker, watch_parent
+    from .main import EngineGone, Worker
+    from .parent import watch_parent
 
     began = time.monotonic()
     start_tracing("odf-worker", version("odf-node"))
@@ -44,7 +53,7 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
             watch_parent(parent_pid, worker.stop)
         if settings.warm_up and not once:
             _warm_up(worker)
-        _count(worker, settings.metrics_port)
+        _count(worker, settings)
         LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
         worker.work(once=once)
         LOGGER.info(line("worker ends", worker=worker.name))
@@ -58,18 +67,33 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
     return 0
 
 
-def _count(worker: Any, port: int) -> None:
+def check_confinement(mode: Mode) -> None:
+    """Say once what code of strangers could reach here; and close what is in our memory to it.
+
+    Raises:
+        InvalidSetting: a setting requires what this kernel cannot do.
+    """
+    close_own_memory()
+    if (lacking := confinement_lacks(mode)) is None:
+        return
+    if mode == "require":
+        raise InvalidSetting(lacking, setting=CONFINEMENT_SETTING)
+    LOGGER.warning(line("engines are not wholly confined", message=lacking))
+
+
+def _count(worker: Any, settings: WorkerSettings) -> None:
     """Have ended jobs counted, for Prometheus."""
-    if port:
+    if settings.metrics_port:
         from .metrics import WorkerMetrics
 
         metrics = WorkerMetrics()
-        metrics.serve(port)
+        metrics.confinement(settings.engine_confinement)
+        metrics.serve(settings.metrics_port)
         worker.on_end = metrics.ended
 
 
 def _warm_up(worker: Any) -> None:
-    from .main import now
+    from .handlers import now
     from .warmup import warm_up
 
     worker.bench.session.newSession()  # without a Spark that starts, there is no worker

@@ -7,69 +7,55 @@ and others are run with another Spark; a job that ends it again and again is giv
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, TypeVar
 
 from py4j.protocol import Py4JNetworkError
 
-from protocol.errors import BadInput, NodeError
+from protocol.errors import NodeError, NodeFault, Unavailable
 from protocol.identity import DatasetRef
-from protocol.instant import Instant
+from protocol.metadata.events import SetPollingSource
+from protocol.multihash import HashMismatch, Multihash
 from storage.bells.port import Topic
 from storage.context import part_of
-from storage.contracts import compact_job, ingest_job, poll_job, transform_job, verify_job
-from storage.dataset import Dataset
+from storage.contracts import ingest_job
 from storage.errors import LeaseLost
-from storage.history import receipt as history_receipt
 from storage.stores import Stores
 from storage.tracing import span
-from storage.trouble import Unavailable
 from storage.values import DatasetEntry, Failed, Job, JobEnd, JobId, JobOutcome, Succeeded
 
-from .compact.run import run_compaction
-from .engine import exchange, jvm
+from .budget import Budget, Watching
+from .engine import exchange, jvm, shown
+from .handlers import HANDLERS, payload_of
 from .ingest.bench import Bench
 from .ingest.group import Batch, IngestGroup
-from .ingest.poll import run_poll
 from .ingest.several import run_several
 from .lease import held
 from .log import LOGGER, line
 from .meter import Meter
-from .transform.check import run_check
-from .transform.run import run_transform
-from .verify.candidate import run_candidate
-from .verify.run import run_verification
 
-P = TypeVar("P")
-
+KINDS = (ingest_job.KIND, *HANDLERS)
 TOGETHER = {ingest_job.KIND: 128}
 """Jobs of one dataset that are run together, by kind."""
 DATASETS_AT_ONCE = 16
 """Datasets whose small posts are taken together. The service answers those while the worker is
 at others that wait; were all of them taken at once, each would wait for the other's part."""
-MAX_ATTEMPTS = 5
-"""Unless a setting says so: a job that took down so many workers, or as often met a part of the
-node that was away, is given up."""
+MAX_ATTEMPTS, MAX_DEATHS = 5, 3
+"""Unless a setting says so: a job that as often met a part of the node that was away, or that took
+down so many workers or Sparks, is given up."""
 FIRST_PAUSE_S, PAUSE_GROWTH = 2.0, 4
 """How long a job rests whose database, object store or Spark was away, and how much longer each
 time: others are run meanwhile."""
 MEMORY_SETTING = "ODF_NODE_SPARK_DRIVER_MEMORY"
-PARENT_CHECK_S = 1.0
 INTERNAL = "Internal"
 INTERNAL_MESSAGE = "the job failed for a reason inside of the node; its log says more"
 
 
-class MalformedJob(BadInput):
-    """A job whose payload or dataset this worker cannot make sense of."""
-
-
-class JobAbandoned(NodeError):
+class JobAbandoned(NodeFault):
     """The job ended its worker, or its Spark, too often."""
 
 
@@ -105,14 +91,19 @@ class Worker:
     longest_pause_s: float
     attempts: int = MAX_ATTEMPTS
     """How often a job is begun without coming to an end."""
+    deaths: int = MAX_DEATHS
+    """How many workers or Sparks a job may end."""
+    budget: Budget = field(default_factory=Budget)
+    stuck_s: float = 0.0
+    """Seconds after which the process ends if no thread gets to run; 0: never."""
     renew_spark: Callable[[], None] | None = None
     """Starts another Spark for one that is gone. None: this process is to be started anew, which
     waits for a cluster that is away before it takes jobs."""
     on_end: Callable[[Job, JobOutcome, float], None] = _nothing
     """Told of every job that ended, and how long it took in seconds."""
     stop: threading.Event = field(default_factory=threading.Event)
-    secrets: Callable[[DatasetEntry], Mapping[str, str]] = lambda _: {}
-    """What templates of a dataset's sources may read, beside what the administrator allows."""
+    secrets: Callable[[DatasetEntry, SetPollingSource], Mapping[str, str]] = lambda *_: {}
+    """What templates of a source may read, beside what the administrator allows."""
 
     def work(self, *, once: bool = False) -> None:
         """Run jobs until asked to stop; with `once`, until none is left."""
@@ -127,6 +118,9 @@ class Worker:
                     return
                 else:
                     bell.wait(self.longest_pause_s)
+                if groups and not self.budget.has_room():
+                    LOGGER.warning(line("worker ends: it keeps the memory of its jobs"))
+                    self.stop.set()
 
     def _claim(self) -> Sequence[Sequence[Job]]:
         try:
@@ -140,10 +134,13 @@ class Worker:
 
     def run_several(self, groups: Sequence[Sequence[Job]]) -> None:
         """Run small claimed jobs of several datasets together, what cannot be one by one."""
+        self.stores.hashed.clear()
         every = [job for group in groups for job in group]
         try:
-            with held(self.stores.jobs, every, self.name, lease=self.lease) as meters:
+            with self._held(every) as meters:
                 ended = self._run_together(groups, meters)
+                for meter in meters.values():
+                    meter.rest()
                 for group in groups:
                     if left := [job for job in group if job.id not in ended]:
                         self.run(left)
@@ -175,6 +172,7 @@ class Worker:
     def run(self, group: Sequence[Job]) -> None:
         """Run claimed jobs of one dataset and report their outcome. Raises `EngineGone` only."""
         first = group[0]
+        self.stores.hashed.clear()  # rot shows in no time of a file: each job hashes for itself
         with (
             span(f"job {first.spec.kind}", "consumer", first.spec.trace) as trace,
             part_of(trace or first.spec.trace, dataset=str(first.spec.dataset), job=first.id),
@@ -183,9 +181,12 @@ class Worker:
                 self._run(group)
             finally:
                 self._clear()
+                if jvm.was_ended():  # its query did not end; the next one is of somebody else
+                    self._renew_spark(EngineGone("it was ended with a query that did not end"))
 
     def _clear(self) -> None:
-        """What executors were sent is needed no more; what stays is collected as abandoned."""
+        """What Spark was shown and sent is needed no more; what stays is collected as abandoned."""
+        shown.clear()
         try:
             exchange.clear()
         except NodeError:
@@ -207,7 +208,7 @@ class Worker:
         """
         LOGGER.error(line("Spark is gone", reason=gone))
         for job in group:
-            if job.attempt >= self.attempts:
+            if self._is_last(job):
                 outcome = self._failure(job, abandoned(job.attempt, f"Spark ({gone})"))
                 with suppress(LeaseLost, Unavailable):
                     self.stores.jobs.finish(job.id, self.name, outcome)
@@ -215,7 +216,11 @@ class Worker:
         try:
             self._renew_spark(gone)
         finally:
-            self._put_off([job for job in group if job.attempt < self.attempts], gone)
+            self._put_off([job for job in group if not self._is_last(job)], gone)
+
+    def _is_last(self, job: Job) -> bool:
+        """Whether a job whose Spark has gone is not begun again."""
+        return job.attempt >= self.attempts or job.deaths + 1 >= self.deaths
 
     def _renew_spark(self, gone: EngineGone) -> None:
         if self.renew_spark is None:
@@ -229,7 +234,7 @@ class Worker:
 
     def _run_held(self, group: Sequence[Job]) -> None:
         began = time.monotonic()
-        with held(self.stores.jobs, group, self.name, lease=self.lease) as meters:
+        with self._held(group) as meters:
             ends: Iterable[JobEnd]
             if group[0].spec.kind == ingest_job.KIND:
                 ends = self._ingest(group, meters)
@@ -239,17 +244,34 @@ class Worker:
                 job = next(job for job in group if job.id == end.job)
                 self._log(job, end.outcome, time.monotonic() - began)
 
-    def _put_off(self, group: Sequence[Job], trouble: Exception) -> None:
-        """Let the jobs rest under our lease: nobody has them before it ends, then anybody.
+    def _held(self, group: Sequence[Job]) -> AbstractContextManager[dict[str, Meter]]:
+        return held(
+            self.stores.jobs,
+            group,
+            self.name,
+            lease=self.lease,
+            watching=Watching(self.budget, self.stuck_s),
+        )
 
-        Those whose end was written before their worker could hear of it stay as they are.
+    def _give_back(self, job: Job) -> None:
+        with suppress(LeaseLost, Unavailable):  # the lease we have ends by itself
+            self.stores.jobs.put_back(job.id, self.name)
+
+    def _put_off(self, group: Sequence[Job], trouble: Exception) -> None:
+        """Let the jobs rest: nobody has them for some time, then anybody.
+
+        Those whose end was written before their worker could hear of it stay as they are. Those
+        that ended their Spark rest under our lease, which counts as if they had ended us.
         """
         for job in group:
             pause = FIRST_PAUSE_S * PAUSE_GROWTH ** (job.attempt - 1)
             facts = {"job": job.id, "attempt": job.attempt, "seconds": pause}
             LOGGER.warning(line("job put off", **facts, message=str(trouble)))
             with suppress(LeaseLost, Unavailable):  # the lease we have ends by itself
-                self.stores.jobs.extend(job.id, self.name, lease=timedelta(seconds=pause))
+                if isinstance(trouble, EngineGone):
+                    self.stores.jobs.extend(job.id, self.name, lease=timedelta(seconds=pause))
+                else:
+                    self.stores.jobs.put_back(job.id, self.name, pause=timedelta(seconds=pause))
 
     def _single(self, job: Job, meter: Meter) -> JobEnd:
         end = JobEnd(job.id, self.name, self._outcome(job, meter))
@@ -259,6 +281,7 @@ class Worker:
     def _outcome(self, job: Job, meter: Meter) -> JobOutcome:
         try:
             self._check_attempts(job)
+            meter.begin()
             metered = replace(self, bench=replace(self.bench, meter=meter))
             return Succeeded(HANDLERS[job.spec.kind](metered, job))
         except Exception as error:
@@ -284,6 +307,8 @@ class Worker:
                 worker=self.name,
                 finish=self._finish,
                 failure=self._failure,
+                give_back=self._give_back,
+                is_over=self.stop.is_set,
             )
             yield from ingest.run(batches)
         except (EngineGone, Interrupted):
@@ -296,9 +321,12 @@ class Worker:
                     yield JobEnd(batch.job.id, self.name, outcome)
 
     def _batch(self, job: Job, meters: Mapping[str, Meter]) -> Batch:
-        """Raises `JobAbandoned`, `MalformedJob`."""
+        """Raises `JobAbandoned`, `MalformedJob`, `HashMismatch`."""
         self._check_attempts(job)
-        payload = self._payload(job, ingest_job.payload_of)
+        payload = payload_of(job, ingest_job.payload_of)
+        body = job.spec.body
+        if body is not None and str(found := Multihash.of(body)) != payload.upload:
+            raise HashMismatch(Multihash.parse(payload.upload), found)
         return Batch(job=job, payload=payload, meter=meters[job.id])
 
     def _finish(self, end: JobEnd) -> None:
@@ -308,7 +336,7 @@ class Worker:
             LOGGER.warning(line("outcome of a job that was lost", job=end.job))
 
     def _check_attempts(self, job: Job) -> None:
-        if job.attempt > self.attempts:
+        if job.attempt > self.attempts or job.deaths >= self.deaths:
             raise abandoned(job.attempt - 1, "its worker")
 
     def _failure(self, job: Job, error: Exception) -> Failed:
@@ -316,7 +344,7 @@ class Worker:
         if isinstance(error, Unavailable) and job.attempt < self.attempts:
             raise Interrupted(error.message) from error
         if isinstance(error, NodeError):
-            return Failed(type(error).__name__, error.message, dict(error.facts))
+            return Failed.of(error)
         if (reason := jvm.how_it_ended()) is not None:  # which shows in errors of many kinds
             raise EngineGone(reason) from error
         if isinstance(error, Py4JNetworkError | ConnectionError):
@@ -325,16 +353,6 @@ class Worker:
             line("job failed inside", job=job.id, dataset=job.spec.dataset), exc_info=error
         )
         return Failed(INTERNAL, INTERNAL_MESSAGE)
-
-    def _payload(self, job: Job, read: Callable[[dict[str, Any]], P]) -> P:
-        """The payload of a job on a dataset. Raises `MalformedJob`."""
-        kind = job.spec.kind
-        if job.spec.dataset is None:
-            raise MalformedJob(f"the {kind} job names no dataset")
-        try:
-            return read(job.spec.payload)
-        except ValueError as bad:
-            raise MalformedJob(f"the payload of the {kind} job cannot be read: {bad}") from None
 
     def _log(self, job: Job, outcome: JobOutcome, seconds: float) -> None:
         self.on_end(job, outcome, seconds)
@@ -350,98 +368,3 @@ class Worker:
             LOGGER.warning(
                 line("job failed", **facts, error=outcome.error, message=outcome.message)
             )
-
-    def poll(self, job: Job) -> dict[str, Any]:
-        """Fetches of a polling source; the job's submission is the time of all its blocks."""
-        dataset, payload = self._subject(job, poll_job.payload_of)
-        self.bench.meter.phase("fetch")
-        variables = {**self.bench.fetch.variables, **self.secrets(dataset.entry)}
-        fetch = replace(self.bench.fetch, variables=variables)
-        receipt = run_poll(
-            dataset,
-            payload,
-            replace(self.bench, fetch=fetch),
-            now=job.submitted_at,
-            repeated=job.attempt > 1,
-        )
-        return poll_job.to_json(receipt)
-
-    def compact(self, job: Job) -> dict[str, Any]:
-        """Slices of a root become fewer; a repeated job finds nothing left to do."""
-        dataset, payload = self._subject(job, compact_job.payload_of)
-        receipt = run_compaction(
-            dataset,
-            payload,
-            self.stores,
-            self.bench.scratch,
-            attempts=self.bench.commit_attempts,
-        )
-        return history_receipt.to_json(receipt)
-
-    def verify(self, job: Job) -> dict[str, Any]:
-        """Everything looked at, executions made again; or pushed blocks let in."""
-        dataset, payload = self._subject(job, verify_job.payload_of)
-        run = run_candidate if payload.candidate is not None else run_verification
-        answer = run(self.stores, dataset, payload, self.bench, now=now())
-        return verify_job.to_json(answer)
-
-    def transform(self, job: Job) -> dict[str, Any]:
-        """What the inputs of a derivative have that is new. A job that takes long leaves the
-        rest to another one, behind those of other datasets."""
-        dataset, payload = self._subject(job, transform_job.payload_of)
-        receipt = run_transform(
-            self.stores,
-            dataset,
-            payload,
-            self.bench,
-            now=job.submitted_at,
-            repeated=job.attempt > 1,
-        )
-        if receipt.has_more:
-            self.stores.jobs.submit(transform_job.job_of(dataset.id, payload))
-        return transform_job.to_json(receipt)
-
-    def check(self, job: Job) -> dict[str, Any]:
-        """What a transform would give; nothing is committed."""
-        try:
-            payload = transform_job.check_of(job.spec.payload)
-        except ValueError as bad:
-            raise MalformedJob(f"the payload of the check job cannot be read: {bad}") from None
-        receipt = run_check(self.stores, payload, self.bench, now=job.submitted_at)
-        return transform_job.to_json(receipt)
-
-    def _subject(self, job: Job, read: Callable[[dict[str, Any]], P]) -> tuple[Dataset, P]:
-        """What a job is about, and its payload. Raises `MalformedJob`."""
-        payload = self._payload(job, read)
-        return self.stores.dataset(DatasetRef.parse(str(job.spec.dataset))), payload
-
-
-HANDLERS: Mapping[str, Callable[[Worker, Job], dict[str, Any]]] = {
-    poll_job.KIND: Worker.poll,
-    compact_job.KIND: Worker.compact,
-    verify_job.KIND: Worker.verify,
-    transform_job.KIND: Worker.transform,
-    transform_job.CHECK: Worker.check,
-}
-"""What a worker does, by kind of job; pushed batches, which it runs in groups, aside."""
-KINDS = (ingest_job.KIND, *HANDLERS)
-
-
-def watch_parent(parent: int, stop: threading.Event) -> None:
-    """Set `stop` once the process `parent` is gone."""
-
-    def watch() -> None:
-        while not stop.wait(PARENT_CHECK_S):
-            try:
-                os.kill(parent, 0)
-            except ProcessLookupError:
-                LOGGER.warning(line("parent is gone", parent=parent))
-                stop.set()
-            except PermissionError:
-                continue
-
-    threading.Thread(target=watch, name="parent", daemon=True).start()
-
-
-def now() -> Instant:
-    return Instant(time.time_ns())

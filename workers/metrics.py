@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
     PlatformCollector,
@@ -13,6 +14,8 @@ from prometheus_client import (
 )
 
 from storage.values import Job, JobOutcome, Succeeded
+
+from .confine import PARTS, Mode, missing
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 DONE, FAILED = "done", "failed"
@@ -38,6 +41,18 @@ class WorkerMetrics:
             buckets=SECONDS,
             registry=self.registry,
         )
+
+    def confinement(self, mode: Mode) -> None:
+        """What the processes that run queries are kept from."""
+        lacking = missing(mode)
+        gauge = Gauge(
+            "odf_worker_engines_confined",
+            "Whether the kernel keeps processes that run queries from it.",
+            ["what"],
+            registry=self.registry,
+        )
+        for what in PARTS:
+            gauge.labels(what).set(what not in lacking)
 
     def ended(self, job: Job, outcome: JobOutcome, seconds: float) -> None:
         kind, done = job.spec.kind, isinstance(outcome, Succeeded)

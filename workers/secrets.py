@@ -1,10 +1,13 @@
-"""Variables and secrets of a dataset and of the account that owns it, for its templates."""
+"""Variables and secrets for the templates of a source: of its dataset, and of the account that owns
+the dataset where the source is by that account."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from protocol.metadata.events import SetPollingSource
+from storage.definitions.rights import has_account_secrets
 from storage.sealing import SecretKeys
 from storage.stores import Stores
 from storage.values import DatasetEntry
@@ -17,11 +20,12 @@ class Secrets:
     stores: Stores
     keys: SecretKeys
 
-    def of(self, entry: DatasetEntry) -> Mapping[str, str]:
+    def of(self, entry: DatasetEntry, source: SetPollingSource) -> Mapping[str, str]:
         """By name; those of the dataset go before. Raises `SecretUnreadable`."""
         owner = entry.alias.account
         account = self.stores.accounts.find_account(str(owner)) if owner is not None else None
-        owners = [str(account.id)] if account is not None else []
+        its_own = account is not None and has_account_secrets(self.stores, entry, source)
+        owners = [str(account.id)] if account is not None and its_own else []
         return {
             name: self.keys.opened(one, variable)
             for one in (*owners, str(entry.id))

@@ -13,6 +13,7 @@ import click
 
 from protocol.errors import NodeError
 
+from .lifetime import check_confinement
 from .log import LOGGER, line, set_up
 from .settings import WorkerSettings, load_settings
 
@@ -54,6 +55,10 @@ def engine(
     except NodeError as error:
         raise click.ClickException(error.message) from None
     set_up(settings.log_level, settings.log_format)
+    try:
+        check_confinement(settings.engine_confinement)
+    except NodeError as error:
+        raise click.ClickException(error.message) from None
     if settings.scratch is not None:
         settings.scratch.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="odf-engine-", dir=settings.scratch))
@@ -74,6 +79,7 @@ def _serve(
     scratch: Path,
 ) -> None:
     from .engine.available import IN_PROCESS
+    from .engine.port import Prepared
     from .engine.server import serve
 
     if name not in IN_PROCESS:
@@ -88,12 +94,16 @@ def _serve(
                 memory=settings.spark_driver_memory,
                 scratch=scratch,
                 log_format=settings.log_format,
+                folders=folders or (Path("/"),),  # any that a request names
+                confinement=settings.engine_confinement,
             )
         )
         session.start()
     made = IN_PROCESS[name](settings, session)
     if made is None:
         raise click.ClickException(f"the engine {name} is not installed")
+    if isinstance(made, Prepared):
+        made.prepare()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from storage import environment as shared
 from storage.environment import PREFIX, read_settings
 
+from .confine import Mode
 from .containers import ContainerRules
 
 CONTAINER_ENVIRONMENT = (
@@ -51,21 +52,60 @@ class WorkerSettings(BaseSettings):
     data: Path = Field(
         Path(".odf-node/data"), description="Directory of the local database and objects."
     )
+    private_files: bool = Field(
+        True,
+        description="Whether other accounts of this machine are kept out of the data folder and of "
+        "new files in it.",
+    )
     database_url: str | None = Field(None, description="Database; default SQLite under `data`.")
     objects_url: str | None = Field(
         None, description="Object store (`s3://bucket/prefix`); default files under `data`."
+    )
+    object_copies: tuple[str, ...] = Field(
+        (),
+        description="Copies of the objects, as JSON: URLs as of `objects_url`, such as "
+        "file:///backup. Damaged objects are healed from them; nothing is written there.",
+    )
+    rehash_s: float = Field(
+        3600.0,
+        ge=0,
+        description="Seconds for which an object that was hashed counts as whole while its size, "
+        "time and inode (in a bucket its ETag) stay the same; 0 hashes it at every read.",
     )
     spark_master: str = Field("local[2]", description="Spark master URL.")
     spark_driver_memory: str = Field("1g", description="Heap of the Spark driver.")
     datafusion_memory_bytes: int = Field(
         512 << 20, gt=0, description="Memory of a query on DataFusion; more spills to disk."
     )
+    datafusion_process_bytes: int = Field(
+        2 << 30,
+        gt=0,
+        description="All the memory of the process of a query on DataFusion; more ends the query.",
+    )
     query_s: float = Field(3600.0, gt=0, description="How long one query may take.")
+    query_cpu_s: int = Field(
+        3600, gt=0, description="Seconds of processor time of a query on DataFusion."
+    )
+    max_query_bytes: int = Field(
+        256 << 10, gt=0, description="Longest text of the queries of a transform or a preprocess."
+    )
+    max_query_terms: int = Field(
+        3_000,
+        gt=0,
+        description="Most operators, joins, subqueries and calls in the queries of a transform.",
+    )
+    max_query_depth: int = Field(100, gt=0, description="Deepest nesting of brackets in a query.")
     engines: dict[str, str] = Field(
         {},
         description="More query engines by name, as JSON: an address (`host:port`) that sees the "
         "same files, or `image:` and the name of an image that `container_runtime` runs. One of "
         "another version (`spark@3.5`) only repeats what that version computed.",
+    )
+    engine_confinement: Mode = Field(
+        "auto",
+        description="Whether the processes that run queries are kept by the kernel from files, "
+        "addresses and processes other than their own: `auto`, as far as it can; `require`, or "
+        "the worker does not start; `off`.",
     )
     warm_up: bool = Field(
         True,
@@ -80,9 +120,23 @@ class WorkerSettings(BaseSettings):
     job_attempts: int = Field(
         5,
         gt=0,
-        description="How often a job is begun that ends its worker or its Spark each time, or "
-        "meets a database or an object store that is away; then it is given up, and a derivative "
-        "paused.",
+        description="How often a job is begun that meets a database or an object store that is "
+        "away each time; then it is given up, and a derivative paused.",
+    )
+    job_deaths: int = Field(
+        3,
+        gt=0,
+        description="How many workers or Sparks a job may end; then it is given up. It is begun "
+        "again after the jobs of others.",
+    )
+    job_s: float = Field(
+        3600.0, gt=0, description="How long one job may take its worker; a longer one is ended."
+    )
+    job_memory_bytes: int = Field(
+        4 << 30,
+        gt=0,
+        description="Memory the worker itself may take for a job, engines aside; a job that takes "
+        "more is ended. Never more than 80 % of what the control group of the worker may take.",
     )
     poll_ms: int = Field(
         1000,

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.config import StoreSettings, open_stores
+from storage.objects.local import LocalObjectStore
+from storage.ports import ObjectStore
 from storage.sealing import open_keys
 from storage.stores import Stores
 
@@ -20,24 +22,20 @@ from .settings import WorkerSettings, container_rules, environment
 
 if TYPE_CHECKING:
     from .ingest.bench import Bench
+    from .prepare.limits import PrepareLimits
+    from .readers.frame import Limits
 
 
 def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
+    from .budget import STUCK_LEASES, bounded
     from .engine.available import engines
-    from .engine.spark import SparkOptions, SparkWhenNeeded
+    from .engine.spark import SparkWhenNeeded
     from .ingest.bench import Bench
     from .prepare.limits import PrepareLimits
-    from .readers.frame import Limits
     from .secrets import Secrets
     from .slices import Cut
 
-    options = SparkOptions(
-        master=settings.spark_master,
-        memory=settings.spark_driver_memory,
-        scratch=scratch,
-        exchange=_exchange(settings),
-        log_format=settings.log_format,
-    )
+    options = _spark_options(settings, stores, scratch)
     session = SparkWhenNeeded(options)
     if not options.is_local:
         session.start()  # while a cluster is away, no job is taken and tried in vain
@@ -55,12 +53,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         more_engines=tuple(others),
         objects=stores.objects,
         scratch=scratch,
-        limits=Limits(
-            columns=settings.max_columns,
-            cell_bytes=settings.max_cell_bytes,
-            row_bytes=settings.max_row_bytes,
-            archives=archives,
-        ),
+        limits=_limits(settings, archives),
         cut=Cut(
             rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
         ),
@@ -79,9 +72,37 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
         lease=timedelta(seconds=settings.lease_s),
         attempts=settings.job_attempts,
+        deaths=settings.job_deaths,
+        stuck_s=STUCK_LEASES * settings.lease_s,
+        budget=bounded(settings.job_s, settings.job_memory_bytes),
         renew_spark=session.renew if options.is_local else None,
         longest_pause_s=settings.poll_ms / 1000,
         secrets=Secrets(stores, open_keys(settings.secrets_keys, settings.data)).of,
+    )
+
+
+def _limits(settings: WorkerSettings, archives: PrepareLimits) -> Limits:
+    from .readers.frame import Limits
+
+    return Limits(
+        columns=settings.max_columns,
+        cell_bytes=settings.max_cell_bytes,
+        row_bytes=settings.max_row_bytes,
+        archives=archives,
+    )
+
+
+def _spark_options(settings: WorkerSettings, stores: Stores, scratch: Path) -> Any:
+    from .engine.spark import SparkOptions
+
+    return SparkOptions(
+        master=settings.spark_master,
+        memory=settings.spark_driver_memory,
+        scratch=scratch,
+        exchange=_exchange(settings),
+        log_format=settings.log_format,
+        reads=_read_in_place(stores.objects, scratch),
+        confinement=settings.engine_confinement,
     )
 
 
@@ -104,7 +125,11 @@ def _merge_states(settings: WorkerSettings) -> Any:
 
     if settings.merge_state_bytes == 0:
         return None
-    return MergeStates(states_folder(settings.data), max_bytes=settings.merge_state_bytes)
+    return MergeStates(
+        states_folder(settings.data),
+        max_bytes=settings.merge_state_bytes,
+        rehash_s=settings.rehash_s,
+    )
 
 
 def _exchange(settings: WorkerSettings) -> str | None:
@@ -112,6 +137,15 @@ def _exchange(settings: WorkerSettings) -> str | None:
     in_bucket = settings.objects_url is not None and settings.objects_url.startswith("s3")
     remote = not settings.spark_master.startswith("local[") and settings.spark_master != "local"
     return settings.objects_url if in_bucket and remote else None
+
+
+def _read_in_place(objects: ObjectStore, scratch: Path) -> tuple[Path, ...]:
+    """The folder of the objects, if Spark has to see it to read slices of it."""
+    from .engine.shown import can_link
+
+    if not isinstance(objects, LocalObjectStore) or can_link(objects.root, scratch):
+        return ()
+    return (objects.root,)
 
 
 def _fetch_rules(settings: WorkerSettings) -> Any:

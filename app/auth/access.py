@@ -6,11 +6,16 @@ The order of checks is part of the protocol, because every answer tells somethin
     2  anonymous not allowed      401 text     `admit`
     3  address is no name         400 empty    `address`
     4  no such dataset, no push   404 empty    `authorize` from here on
-    5  token was invalid          401 text
-    6  token was expired          401 text
-    7  may not read               404 empty    existence is hidden
-    8  may read, may not do this  403 empty
-    9  no such dataset, push      None: the push may create it
+    5  bad token, push            401 text     whether there is a dataset or not
+    6  bad token, not for all     404 empty    existence is hidden
+    7  bad token, read by all     401 text
+    8  may not read               404 empty    existence is hidden
+    9  may read, may not do this  403 empty
+    10 no such dataset, push      None: the push may create it
+
+The reference answers a bad token before it asks whether the dataset is hidden (so 401 in line 6),
+by which anybody finds out what exists; the header `WWW-Authenticate` of lines 4 and 6 tells those
+whose token has expired.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from protocol.identity import DatasetAlias, MalformedName, Name
 from storage.naming import SINGLE_OWNER
 from storage.values import DatasetEntry, Reach, Role, Scope, Visibility
 
-from ..settings import Tenancy
+from ..settings import AnonymousReads, Tenancy
 from .actors import Actor, Reason
 
 
@@ -48,6 +53,8 @@ SCOPE_FOR: dict[Action, Scope] = {
     Action.OWN: Scope.MANAGE,
 }
 """What a token must allow before its account's rights count."""
+INVALID_CHALLENGE = 'Bearer error="invalid_token"'
+"""The challenge of RFC 6750 to those whose token is unknown, revoked or expired."""
 
 
 class AnonymousRestricted(Refused):
@@ -62,10 +69,11 @@ class MalformedAddress(BadInput):
 
 
 class DatasetHidden(NotFound):
-    """No such dataset, or none that this actor may know of."""
+    """No such dataset, or none that this actor may know of. The fact `challenge`: a bad token."""
 
-    def __init__(self) -> None:
-        super().__init__("Not Found")
+    def __init__(self, reason: Reason = Reason.NONE_PROVIDED) -> None:
+        bad = {"challenge": INVALID_CHALLENGE} if reason in _REFUSED_TOKEN else {}
+        super().__init__("no dataset has this name, or none that you may read", **bad)
 
 
 class TokenInvalid(Refused):
@@ -82,7 +90,7 @@ class ActionForbidden(Refused):
     """The actor may read the dataset, but not do this."""
 
     def __init__(self) -> None:
-        super().__init__("Unauthorized")
+        super().__init__("this account may not do this, or no token was sent")
 
 
 class Unauthenticated(Refused):
@@ -124,10 +132,15 @@ def address(tenancy: Tenancy, account: str | None, name: str) -> DatasetAlias:
         raise MalformedAddress(broken.message) from None
 
 
-def grants(actor: Actor, entry: DatasetEntry, tenancy: Tenancy) -> frozenset[Action]:
+def is_for_all(entry: DatasetEntry, reads: AnonymousReads) -> bool:
+    """Whether it takes no right to read the dataset."""
+    return reads is AnonymousReads.ALL or entry.visibility is Visibility.PUBLIC
+
+
+def grants(actor: Actor, entry: DatasetEntry, reads: AnonymousReads) -> frozenset[Action]:
     """Everything the actor may do with the dataset."""
     allowed: set[Action] = set()
-    if tenancy is Tenancy.SINGLE or entry.visibility is Visibility.PUBLIC:
+    if is_for_all(entry, reads):
         allowed.add(Action.READ)
     if reaches(actor, entry):
         allowed |= {held for held in _held(actor, entry) if actor.may(SCOPE_FOR[held])}
@@ -157,11 +170,17 @@ def owns(actor: Actor, alias: DatasetAlias) -> bool:
     return actor.account is not None and Name(actor.account.name) == alias.account
 
 
+def refuse_bad_token(actor: Actor) -> None:
+    """For what anybody may read: a token that is none is told. `TokenInvalid`, `TokenExpired`."""
+    if actor.reason in _REFUSED_TOKEN:
+        raise _REFUSED_TOKEN[actor.reason]()
+
+
 def authorize(
     actor: Actor,
     entry: DatasetEntry | None,
     action: Action,
-    tenancy: Tenancy,
+    reads: AnonymousReads,
     *,
     creates: bool = False,
 ) -> DatasetEntry | None:
@@ -170,15 +189,16 @@ def authorize(
     Raises:
         DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden: in the order above.
     """
-    if entry is None and not creates:
-        raise DatasetHidden
-    if actor.reason in _REFUSED_TOKEN:
-        raise _REFUSED_TOKEN[actor.reason]()
+    if creates:
+        refuse_bad_token(actor)
     if entry is None:
-        return None
-    allowed = grants(actor, entry, tenancy)
+        if creates:
+            return None
+        raise DatasetHidden(actor.reason)
+    allowed = grants(actor, entry, reads)
     if Action.READ not in allowed:
-        raise DatasetHidden
+        raise DatasetHidden(actor.reason)
+    refuse_bad_token(actor)
     if action not in allowed:
         raise ActionForbidden
     return entry

@@ -96,18 +96,18 @@ def identify(
     accounts: AccountStore,
     now: Instant,
     *,
-    secret: bytes | None = None,
+    secrets: Sequence[bytes] = (),
     roles_of: RolesOf = _no_roles,
 ) -> Actor:
     """The actor behind a bearer token; never fails for the token's sake.
 
-    `secret` is what sessions are signed with; without one there are none.
+    `secrets` are what sessions are signed with; without one there are none.
     """
     if bearer is None:
         return ANONYMOUS
-    if bearer.startswith(PREFIX) or secret is None:
+    if bearer.startswith(PREFIX) or not secrets:
         return _by_token(bearer, accounts, now, roles_of)
-    return _by_session(bearer, accounts, now, secret, roles_of)
+    return _by_session(bearer, accounts, now, secrets, roles_of)
 
 
 def _by_token(bearer: str, accounts: AccountStore, now: Instant, roles_of: RolesOf) -> Actor:
@@ -131,11 +131,11 @@ def _by_token(bearer: str, accounts: AccountStore, now: Instant, roles_of: Roles
 
 
 def _by_session(
-    bearer: str, accounts: AccountStore, now: Instant, secret: bytes, roles_of: RolesOf
+    bearer: str, accounts: AccountStore, now: Instant, secrets: Sequence[bytes], roles_of: RolesOf
 ) -> Actor:
     """Sessions begun before the password was last changed are over."""
     try:
-        session = read_session(bearer, secret)
+        session = read_session(bearer, secrets)
     except MalformedSession:
         return Actor(reason=Reason.INVALID, bearer=bearer)
     if session.is_expired(now):

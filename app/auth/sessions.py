@@ -1,5 +1,8 @@
 """Session tokens: JSON Web Tokens (RFC 7519) signed with HMAC-SHA256 by a secret of the node.
 
+The secret is made of one in the database and of the node's key, which is not in there: who has a
+copy of the database signs nothing.
+
 Written by hand, because that is all there is to it: one algorithm, one issuer, four claims. A
 library would bring the choice of algorithms that forgeries of such tokens live on.
 """
@@ -11,6 +14,7 @@ import binascii
 import hashlib
 import hmac
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from protocol.errors import BadInput
@@ -20,6 +24,8 @@ from storage.values import AccountId
 ISSUER = "odf-node"
 SECRET_NAME = "session"  # noqa: S105
 SECRET_BYTES = 32
+_USE = b"odf-node session "
+"""What the node's key is used for here; other uses have other texts."""
 MAX_CHARS = 4096
 _HEADER: dict[str, object] = {"alg": "HS256", "typ": "JWT"}
 
@@ -56,16 +62,21 @@ class Session:
         return f"{signed}.{_text(_signature(signed, secret))}"
 
 
-def read_session(text: str, secret: bytes) -> Session:
+def signing_secrets(stored: bytes, keys: Iterable[bytes]) -> tuple[bytes, ...]:
+    """What signs sessions, for each of the node's keys; the first signs, all are taken."""
+    return tuple(hmac.digest(key, _USE + stored, hashlib.sha256) for key in keys)
+
+
+def read_session(text: str, secrets: Iterable[bytes]) -> Session:
     """The session of a token, expired or not.
 
     Raises:
-        MalformedSession: not signed with this secret, or not what `Session.sign` writes.
+        MalformedSession: signed with none of these, or not what `Session.sign` writes.
     """
     signed, _, signature = text.rpartition(".")
     if len(text) > MAX_CHARS or not text.isascii() or signed.count(".") != 1:
         raise MalformedSession("not a session token of this node")
-    if not hmac.compare_digest(_text(_signature(signed, secret)), signature):
+    if not any(hmac.compare_digest(_text(_signature(signed, one)), signature) for one in secrets):
         raise MalformedSession("the session token is not signed by this node")
     header, claims = (_decoded(part) for part in signed.split("."))
     issued, expires, account = claims.get("iat"), claims.get("exp"), claims.get("sub")

@@ -1,4 +1,5 @@
-"""How often a password may be guessed: so many failures per account and address, then a pause.
+"""How often a password may be guessed: so many failures per account and address, then a pause; and
+how often else an address may ask for what costs the node something.
 
 Counted in the memory of one process, bounded in size; by services on one PostgreSQL, in there.
 A guess counts before it is checked, so that guesses made at the same moment do not slip through.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -56,7 +57,12 @@ class Throttle:
 
     def enter(self, account: str, address: str) -> None:
         """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
-        limits = self._limits(account, address)
+        wait = self.count(self._limits(account, address))
+        if wait is not None:
+            raise TooManyAttempts(wait)
+
+    def count(self, limits: Mapping[Key, int]) -> int | None:
+        """Count one more for each key: None. Or count nothing: seconds to wait."""
         with self._lock:
             now = self.now()
             windows = [self._window(key, now) for key in limits]
@@ -66,9 +72,10 @@ class Throttle:
                 if window.count >= limit
             ]
             if waits:
-                raise TooManyAttempts(max(1, round(max(waits) + 0.5)))
+                return max(1, round(max(waits) + 0.5))
             for window in windows:
                 window.count += 1
+        return None
 
     def succeeded(self, account: str, address: str) -> None:
         """The guess was right: it and those before it count no more."""
@@ -103,10 +110,15 @@ class SharedThrottle:
 
     def enter(self, account: str, address: str) -> None:
         """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
-        limits = {_hashed(key): most for key, most in self._limits(account, address).items()}
-        wait = self.counted.count(limits, self.now(), timedelta(seconds=self.window_s))
+        wait = self.count(self._limits(account, address))
         if wait is not None:
-            raise TooManyAttempts(max(1, round(wait + 0.5)))
+            raise TooManyAttempts(wait)
+
+    def count(self, limits: Mapping[Key, int]) -> int | None:
+        """Count one more for each key: None. Or count nothing: seconds to wait."""
+        hashed = {_hashed(key): most for key, most in limits.items()}
+        wait = self.counted.count(hashed, self.now(), timedelta(seconds=self.window_s))
+        return None if wait is None else max(1, round(wait + 0.5))
 
     def succeeded(self, account: str, address: str) -> None:
         """The guess was right: it and those before it count no more."""

@@ -8,14 +8,15 @@ import click
 
 from ..conformance.report import data_of, junit_of, line_of, page_of, verdict
 from ..conformance.run import CHECKS, GROUPS, Outcome, account_of, bench_of, run_checks
-from .output import FAILED, json_option, print_json, token_option
+from .output import FAILED, json_option, print_json
+from .tokens import token_of_node
 
 FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.command()
 @click.argument("url")
-@token_option
+@token_of_node
 @click.option("--account", metavar="NAME", help="Account of the token; default: the node is asked.")
 @click.option("--password", metavar="TEXT", help="Password of that account, to check logins.")
 @click.option("--other-token", metavar="TOKEN", help="Token of another, unprivileged account.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
@@ -11,11 +12,13 @@ from protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to_yaml
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi
-from ..client.text import one_line
+from ..client.text import age_text, in_columns, one_line, size_text
 from ..client.urls import node_base
 from .blocks import read_file
 from .ingest import dataset_base
-from .output import json_option, print_json, token_option
+from .neighbours import suggesting
+from .output import json_option, print_json
+from .tokens import token_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,25 +81,51 @@ def create(
         click.echo(to_yaml(created), nl=False)
     else:
         click.echo(f"created {created.get('alias')} at {created.get('url')}\n{created.get('id')}")
+        say_looked_at(created)
 
 
 @dataset.command("list")
 @_node_option(required=True)
 @click.option("--account", metavar="NAME", help="Only datasets of this account.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the id of each dataset.")
 @token_option
 @json_option
-def list_(node: str, account: str | None, token: str | None, as_json: bool) -> None:
-    """List the datasets of a node that this account may see."""
+def list_(node: str, account: str | None, verbose: bool, token: str | None, as_json: bool) -> None:
+    """List the datasets of a node that this account may see: rows, size, age of the last block."""
     with open_http() as http:
-        found = list(NodeApi(node_base(node), token, http=http).datasets(account=account))
+        api = NodeApi(node_base(node), token, http=http)
+        found = list(api.datasets(account=account, details=True))
     if as_json:
         print_json(found)
         return
-    width = max((len(str(entry.get("alias"))) for entry in found), default=0)
-    for entry in found:
-        kind, visibility = str(entry.get("kind")), str(entry.get("visibility"))
-        line = f"{kind:<10}  {visibility:<7}  {entry.get('alias')!s:<{width}}  {entry.get('id')}"
-        click.echo(one_line(line) if not line.isprintable() else line)
+    now = datetime.now(UTC)
+    for line in in_columns([_listed(entry, now, verbose=verbose) for entry in found], right=(1, 2)):
+        click.echo(line)
+
+
+def say_looked_at(answer: dict[str, Any]) -> None:
+    """What there is to be said of the queries of a definition that was taken."""
+    sources = answer.get("sources") or {}
+    looked = {f"the query of source {name}": found for name, found in sources.items()}
+    for what, found in {"the transform": answer.get("transform"), **looked}.items():
+        if found is None:
+            continue
+        if found.get("outcome") == "unknown":
+            click.echo(f"warning: {what} was not tried: {one_line(str(found.get('reason')))}")
+        for text in found.get("warnings") or ():
+            click.echo(f"warning: {one_line(text, 1000)}")
+
+
+def _listed(entry: dict[str, Any], now: datetime, *, verbose: bool) -> list[str]:
+    cells = [
+        str(entry.get("alias")),
+        f"{entry['records']:,}" if "records" in entry else "",
+        size_text(int(entry["dataSize"])) if "dataSize" in entry else "",
+        age_text(str(entry.get("updatedAt", "")), now),
+        str(entry.get("kind")),
+        str(entry.get("visibility")),
+    ]
+    return [*cells, str(entry.get("id"))] if verbose else cells
 
 
 @dataset.command()
@@ -106,8 +135,9 @@ def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
 
     Names it by URL, or by --node and its name.
     """
-    with open_http() as http:
-        shown = NodeApi(_base(url, node), token, http=http).dataset()
+    base = _base(url, node)
+    with open_http() as http, suggesting(base, token, http):
+        shown = NodeApi(base, token, http=http).dataset()
     if as_json:
         print_json(shown)
     else:
@@ -121,8 +151,9 @@ def dependencies(url: str, node: str | None, token: str | None, as_json: bool) -
 
     Names it by URL, or by --node and its name.
     """
-    with open_http() as http:
-        found = NodeApi(_base(url, node), token, http=http).dependencies()
+    base = _base(url, node)
+    with open_http() as http, suggesting(base, token, http):
+        found = NodeApi(base, token, http=http).dependencies()
     if as_json:
         print_json(found)
         return
@@ -161,6 +192,7 @@ def append(
         click.echo(to_yaml(answer), nl=False)
     else:
         click.echo(f"appended; the head of {answer.get('blocks')} blocks is {answer.get('head')}")
+        say_looked_at(answer)
 
 
 @dataset.command()

@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
-from protocol.instant import Instant
+from protocol.instant import day_or_instant
 from protocol.multihash import Multihash
 
 from ..client import history
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base, job_progress
-from .output import json_option, print_json, token_option
+from .output import json_option, print_json
+from .tokens import token_option
 from .watch import stepwise
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
@@ -105,8 +106,11 @@ def reset(
 def set_watermark(
     url: str, watermark: str, dry_run: bool, token: str | None, as_json: bool
 ) -> None:
-    """Say that the root dataset at URL gets no more events before TIME (RFC 3339)."""
-    when = str(Instant.parse(watermark))
+    """Say that the root dataset at URL gets no more events before TIME.
+
+    TIME is a date, 2026-11-23 (its midnight in UTC), or a date-time, 2026-11-23T10:00:00Z.
+    """
+    when = str(day_or_instant(watermark))
     with open_http() as http:
         api = NodeApi(dataset_base(url), token, http=http)
         receipt = history.set_watermark(api, when, dry_run=dry_run)

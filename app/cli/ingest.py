@@ -15,12 +15,15 @@ from protocol.instant import Instant
 from ..client.files import FILE_TYPES, sized_chunks
 from ..client.http import Unreachable, open_http
 from ..client.node_api import NodeApi, Seen
+from ..client.text import one_line
 from ..client.urls import Location, UnsupportedUrl
 from .blocks import STDIN, opened_file
-from .output import json_option, print_json, token_option
+from .output import json_option, print_json
+from .tokens import token_option
 from .watch import stepwise
 
 Step = Callable[[str, int, int], None]
+PACKED = (".gz", ".zip")
 ATTEMPTS = 4
 PAUSE_S = 1.0
 
@@ -130,7 +133,9 @@ def media_type_of(file: str) -> str | None:
     """
     if file == STDIN:
         return None
-    suffix = PurePath(file).suffix.lower()
+    path = PurePath(file)
+    packed = path.suffix.lower() in PACKED and path.stem  # nodes unpack what they read
+    suffix = PurePath(packed or path).suffix.lower()
     if suffix not in FILE_TYPES:
         known = " ".join(FILE_TYPES)
         raise click.UsageError(
@@ -148,7 +153,7 @@ def dataset_base(url: str) -> str:
 
 
 def receipt_text(receipt: dict[str, Any]) -> str:
-    """The receipt in two lines for a person."""
+    """The receipt in two lines for a person, and a line for each warning."""
     if not receipt:
         return "done (this node gives no receipt)"
     counted = (("added", "rowsAdded"), ("already known", "rowsKnown"))
@@ -162,4 +167,5 @@ def receipt_text(receipt: dict[str, Any]) -> str:
     text = f"{would}{receipt.get('outcome')}: {read}, {', '.join(parts)}"
     if receipt.get("offsetStart") is not None:
         text += f", offsets {receipt['offsetStart']} to {receipt['offsetEnd']}"
-    return f"{text}\nhead {receipt.get('head')}"
+    told = [f"warning: {one_line(warning, 1000)}" for warning in receipt.get("warnings", ())]
+    return "\n".join([text, f"head {receipt.get('head')}", *told])

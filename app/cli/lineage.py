@@ -11,7 +11,9 @@ from ..client.http import open_http
 from ..client.node_api import NodeApi
 from ..client.text import one_line
 from .ingest import dataset_base
-from .output import json_option, print_json, token_option
+from .neighbours import suggesting
+from .output import json_option, print_json
+from .tokens import token_option
 
 _STEPS = click.IntRange(0, 100)
 
@@ -34,8 +36,9 @@ def lineage(
     as_json: bool,
 ) -> None:
     """Print the datasets around the one at URL: inputs above, users below."""
-    with open_http() as http:
-        found = NodeApi(dataset_base(url), token, http=http).lineage(
+    base = dataset_base(url)
+    with open_http() as http, suggesting(base, token, http):
+        found = NodeApi(base, token, http=http).lineage(
             upstream=upstream,
             downstream=downstream,
             columns=columns,

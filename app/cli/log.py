@@ -14,7 +14,8 @@ from ..client.sync import opened
 from ..client.urls import Location
 from ..client.walk import ChainReader
 from ..event_lines import event_name, summary
-from .output import json_option, print_json, token_option
+from .output import json_option, print_json
+from .tokens import token_option
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""What every command shares: the token, `--json`, printing, and the table error → exit code."""
+"""What every command shares: `--json`, printing, and the table error → exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_MESSAGE_CHARS = 2000
 PROBLEM_TYPE = "urn:odf-node:problem:"
-FAILED, USAGE, MISSING, REFUSED, CONFLICT, DAMAGED = 1, 2, 3, 4, 5, 6
+DONE, FAILED, USAGE, MISSING, REFUSED, CONFLICT, DAMAGED = 0, 1, 2, 3, 4, 5, 6
 INTERRUPTED = 130
 """As shells have it for a program that Ctrl-C ended."""
 
@@ -61,9 +61,9 @@ def report_error(error: Exception, *, as_json: bool) -> int:
         interrupted = isinstance(error.__cause__, KeyboardInterrupt)
         click.echo("interrupted" if interrupted else "aborted", err=True)
         return INTERRUPTED if interrupted else FAILED
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, BrokenPipeError):  # the reader, `head` say, has all that it wants
         _silence_stdout()
-        return FAILED
+        return DONE
     if not isinstance(error, NodeError | click.ClickException | OSError):
         raise error
     code = exit_code(error)
@@ -110,16 +110,6 @@ def _silence_stdout() -> None:
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def token_option(command: F) -> F:
-    """`--token`, or the environment."""
-    return click.option(
-        "--token",
-        envvar="ODF_NODE_TOKEN",
-        metavar="TOKEN",
-        help="Access token of the node; default: $ODF_NODE_TOKEN.",
-    )(command)
 
 
 def json_option(command: F) -> F:

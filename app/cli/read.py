@@ -18,7 +18,8 @@ from ..client.sync import opened
 from ..client.urls import Location
 from ..usecases.read import Reading, ReadRequest
 from ..usecases.read_formats import Format
-from .output import json_option, token_option
+from .output import json_option
+from .tokens import token_option
 
 
 class DatasetNotWhole(Damaged):

@@ -9,7 +9,8 @@ import click
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base, job_progress, receipt_text
-from .output import json_option, print_json, token_option
+from .output import json_option, print_json
+from .tokens import token_option
 from .watch import stepwise
 
 
@@ -83,7 +84,6 @@ def refresh_text(receipt: dict[str, Any]) -> str:
         lines.append(str(receipt["reason"]))
     if receipt.get("wasReset"):
         lines.append("an input was rewritten, so everything was computed anew")
-    lines += [f"warning: {text}" for text in receipt.get("warnings", ())]
     if "iterations" in receipt:
         if receipt.get("hasMore"):
             lines.append("more input waits; the node goes on with it")

@@ -9,7 +9,8 @@ import click
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base
-from .output import json_option, print_json, token_option
+from .output import json_option, print_json
+from .tokens import token_option
 
 FIELDS = (
     "cron",
@@ -134,9 +135,13 @@ def run_line(job: dict[str, Any]) -> str:
     """A job in one line: when, what, how it went."""
     result, problem = job.get("result") or {}, job.get("problem") or {}
     told = problem.get("detail") or result.get("outcome") or ""
+    if result.get("warnings"):
+        told += f", {len(result['warnings'])} warning(s)"
     progress = job.get("progress") or {}
     if job.get("status") == "running" and progress:
         told = " ".join(f"{name} {value}" for name, value in progress.items())
+    if job.get("dryRun"):
+        told = f"dry run: {told}" if told else "dry run"
     return (
         f"{job['submittedAt']}  {job['id']}  {job['kind']:<9}  {job['status']:<9}  {told}".rstrip()
     )

@@ -10,16 +10,21 @@ from typing import Any
 
 import click
 
-from protocol.errors import NodeError
+from protocol.errors import NodeFault
 from storage.logs import set_up
+from storage.private import keep_private
 from storage.tracing import start_tracing, stop_tracing
 
-from ..settings import Settings, Tenancy, load_settings
+from ..settings import AnonymousReads, Settings, Tenancy, load_settings
 
+EVERYTHING_IS_READ = (
+    "everybody who reaches this node reads all datasets, private ones, too "
+    "(ODF_NODE_ANONYMOUS_READS=all)"
+)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class AddressInUse(NodeError):
+class AddressInUse(NodeFault):
     """The service could not listen on its address."""
 
 
@@ -52,12 +57,15 @@ def run(settings: Settings) -> None:
 
     set_up(settings.log_level, settings.log_format)
     start_tracing("odf-node", app_version())
+    if settings.private_files:
+        keep_private(settings.data)
     node = open_node(settings)
     workers = Supervisor(worker_command(settings), settings.workers, patience_s=settings.shutdown_s)
     server = NodeServer(server_config(build_app(node), settings))
 
     def listening(port: int) -> None:
         workers.start()
+        node.readers.start()
         click.echo(welcome(settings, port))
 
     server.on_listening = listening
@@ -91,17 +99,22 @@ def welcome(settings: Settings, port: int) -> str:
     odf_node = _command()
     token = f"{odf_node} token create --account {account} --data {settings.data}"
     bearer = '-H "Authorization: Bearer $ODF_NODE_TOKEN"'
+    shows_all = settings.anonymous_reads is AnonymousReads.ALL
+    visibility = "" if shows_all else " --visibility public"
     csv = "-H 'Content-Type: text/csv' --data-binary @-"
-    lines = (
+    lines = [
         f"ODF Node serves {url} ({settings.tenancy}-tenant, {workers})",
         f"  data        {settings.data.resolve()}",
         f"  API         {url}docs",
-        f"  a token     export ODF_NODE_TOKEN=$({token})",
-        f"  a dataset   {odf_node} dataset create examples/weather/weather.yaml --node {url}",
+        f"  a token     export ODF_NODE_TOKEN=$({token}) ODF_NODE_URL={url}",
+        f"  a dataset   {odf_node} dataset create examples/weather/weather.yaml --node {url}"
+        + visibility,
         "  rows        zcat examples/weather/weather.csv.gz | \\",
         f"              curl {bearer} {csv} {url}{dataset}/ingest",
         f"  read        curl {url}{dataset}/tail",
-    )
+    ]
+    if shows_all:
+        lines.insert(1, f"  {EVERYTHING_IS_READ}")
     return "\n".join(lines)
 
 

@@ -26,7 +26,8 @@ from ..client.targets import Place, read_place, write_place
 from ..client.text import one_line
 from ..client.urls import Location, Transfer
 from ..client.walk import ChainReader
-from .output import json_option, print_json, token_option
+from .output import json_option, print_json
+from .tokens import any_token, token_at
 from .watch import watched
 
 
@@ -64,7 +65,7 @@ _visibility_option = click.option(
 )
 @_visibility_option
 @_alias_option
-@token_option
+@any_token
 @json_option
 def pull(
     source: str,
@@ -97,7 +98,7 @@ def pull(
         receipt = mirror_at(  # the token of a repository is for that repository, not for a node
             into,
             place.location,
-            token=token,
+            token=token_at(str(into), token),
             source_token=source_token,
             force=force,
             visibility=visibility,
@@ -121,7 +122,9 @@ def pull(
 def _token_for(place: Place, token: str | None) -> str | None:
     """What the command line says, else the repository's own token, else the environment's."""
     given = click.get_current_context().get_parameter_source("token")
-    return token if given is ParameterSource.COMMANDLINE else place.token or token
+    if given is ParameterSource.COMMANDLINE:
+        return token
+    return place.token or token_at(str(place.location), token, is_named=place.is_named)
 
 
 def _followed(folder: str) -> str:
@@ -174,7 +177,7 @@ def _interruptions() -> Iterator[list[int]]:
 @click.option("--no-create", is_flag=True, help="Fail if the dataset is not there yet.")
 @click.option("--force", is_flag=True, help="Replace the node's history if it has diverged.")
 @_alias_option
-@token_option
+@any_token
 @json_option
 def push(
     source: str,

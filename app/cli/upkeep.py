@@ -172,8 +172,8 @@ def _compare(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
 @click.option(
     "--repair",
     is_flag=True,
-    help="Write again what the index knows: heads and aliases "
-    "beside the objects, blocks that are missing or damaged.",
+    help="Write again what the index knows (heads, aliases, blocks), heal other objects from "
+    "copies, and have those of derivatives and mirrors made or fetched again.",
 )
 @_store_options
 def fsck(

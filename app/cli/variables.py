@@ -12,7 +12,8 @@ import click
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base
-from .output import json_option, print_json, token_option
+from .output import json_option, print_json
+from .tokens import token_option
 
 
 @click.group()

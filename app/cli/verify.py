@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from protocol.multihash import Multihash
 from storage.contracts.verify_job import answer_of
 from storage.contracts.verify_text import answer_text, report_text
+from storage.projection.taken_back import changelog_notes
 from storage.verify.run import Interval, verify_chain
 
 from ..client.http import open_http
@@ -14,7 +17,8 @@ from ..client.node_api import NodeApi
 from ..client.sync import opened
 from ..client.urls import Location
 from .ingest import dataset_base, job_progress
-from .output import DAMAGED, json_option, print_json, token_option
+from .output import DAMAGED, json_option, print_json
+from .tokens import token_option
 from .watch import stepwise
 
 
@@ -24,6 +28,11 @@ from .watch import stepwise
 @click.option("--no-rows", is_flag=True, help="Files by their bytes only, not by their rows.")
 @click.option("--after", metavar="BLOCK", help="Look only at data behind this block.")
 @click.option("--upto", metavar="BLOCK", help="Look only at data up to this block.")
+@click.option(
+    "--changelog",
+    is_flag=True,
+    help="Warn of retractions and corrections of rows that do not stand.",
+)
 @click.option(
     "--replay", is_flag=True, help="Have the node make the executions of a derivative again."
 )
@@ -39,6 +48,7 @@ def verify(
     no_rows: bool,
     after: str | None,
     upto: str | None,
+    changelog: bool,
     replay: bool,
     recursive: bool,
     verbose: bool,
@@ -50,6 +60,8 @@ def verify(
     Ends with exit code 6 when something is wrong; each problem names block, file and reason.
     Nothing is executed unless asked for with --replay, which a node does, for datasets it has.
     """
+    if replay and changelog:
+        raise click.UsageError("--changelog is looked at here, and --replay by the node: ask twice")
     if replay:
         asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
         with open_http() as http, stepwise(quiet=as_json) as step:
@@ -60,6 +72,8 @@ def verify(
         else:
             click.echo(answer_text(answer_of(answer), verbose=verbose))
         ctx.exit(0 if answer.get("ok") else DAMAGED)
+    if changelog and metadata_only:
+        raise click.UsageError("--changelog reads rows; it does not go with --metadata-only")
     if recursive:
         raise click.UsageError("--recursive goes with --replay: a folder does not know its inputs")
     interval = Interval(
@@ -77,6 +91,9 @@ def verify(
             interval=interval,
             progress=progress,
         )
+        if changelog and report.ok and not metadata_only:
+            notes = (*report.notes, *changelog_notes(repository))
+            report = replace(report, notes=notes)
     if as_json:
         print_json(report.to_data())
     else:

@@ -18,6 +18,7 @@ FILE_TYPES: dict[str, str] = {
     ".geojson": "application/geo+json",
     ".ndgeojson": "application/x-ndgeojson",
     ".parquet": "application/vnd.apache.parquet",
+    ".arrows": "application/vnd.apache.arrow.stream",
     ".shp": "application/vnd.shp",
 }
 """Extension → media type, as nodes know them."""

@@ -7,15 +7,16 @@ leaves that origin (a step from http to https of the same host does not).
 from __future__ import annotations
 
 import functools
+import json
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
-from protocol.errors import NodeError, NotFound, Refused
+from protocol.errors import Damaged, NotFound, Refused, RemoteFailed
 
 from .limits import LIMITS, ClientLimits, TooMuch
 from .reach import GuardedTransport
@@ -26,7 +27,7 @@ RETRIED_STATUSES = frozenset({502, 503, 504})
 T = TypeVar("T")
 
 
-class TransferFailed(NodeError):
+class TransferFailed(RemoteFailed):
     """The other side, or the way to it, did not do its part; nothing was changed here."""
 
 
@@ -46,8 +47,17 @@ class DatasetMissing(NotFound):
     """No dataset at that place, or none that may be seen."""
 
 
+class RemoteDamaged(Damaged):
+    """A block or object the chain names is damaged at that place, which says so itself."""
+
+
 class RemoteMissing(NotFound):
     """A block or object the chain names is not at that place."""
+
+
+DAMAGED = ":ObjectDamaged"
+"""How the type of a problem ends that says that an object is not what its name says."""
+PROBLEM_BYTES = 65_536
 
 
 def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
@@ -68,6 +78,12 @@ def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
 def _trusted() -> ssl.SSLContext:
     """Reading the authorities takes tens of milliseconds: once a process, not once a transfer."""
     return httpx.create_ssl_context()
+
+
+def refuse_challenged(headers: Mapping[str, str], status: int) -> None:
+    """Nodes hide datasets from bad tokens, and tell their bearers so. Raises `Unauthenticated`."""
+    if "invalid_token" in headers.get("www-authenticate", ""):
+        raise Unauthenticated("the node does not know this token, or it has expired", status=status)
 
 
 def bearer(token: str | None) -> dict[str, str]:
@@ -132,14 +148,29 @@ def raise_for_object(response: httpx.Response, url: str, what: str) -> None:
     if status == 404:
         raise RemoteMissing(f"{what} is not at {origin(url)}", what=what)
     raise_for_access(status)
+    if _problem_type(response).endswith(DAMAGED):
+        raise RemoteDamaged(f"{what} is damaged at {origin(url)}", what=what)
     raise TransferFailed(f"{origin(url)} answered {status} for {what}", status=status, what=what)
+
+
+def _problem_type(response: httpx.Response) -> str:
+    """What kind of problem a document says it is; nothing if the answer is none."""
+    if "problem+json" not in response.headers.get("content-type", ""):
+        return ""
+    try:
+        said = json.loads(read_bounded(response, PROBLEM_BYTES, "the answer"))
+    except ValueError:
+        return ""
+    return str(said.get("type", "")) if isinstance(said, dict) else ""
 
 
 def raise_for_access(status: int) -> None:
     """401 and 403, wherever they come from."""
     if status == 401:
         raise Unauthenticated(
-            "the node asks for a valid token; pass --token or set ODF_NODE_TOKEN", status=401
+            "the node asks for a valid token; pass --token or set ODF_NODE_TOKEN, and ODF_NODE_URL "
+            "to the node that one is for",
+            status=401,
         )
     if status == 403:
         raise Unauthorized("the node does not allow this for this account", status=403)

@@ -23,6 +23,7 @@ from .http import (
     bearer,
     origin,
     read_bounded,
+    refuse_challenged,
     unreachable,
 )
 from .limits import LIMITS, ClientLimits
@@ -51,6 +52,15 @@ class RequestConflict(Conflict):
     """Somebody else was first: a name is taken, a head has moved."""
 
 
+class NotANode(NotFound):
+    """The address is not that of a node."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"{url} takes no datasets; name the node itself, not an account or a dataset", url=url
+        )
+
+
 class NodeReportsFailure(TransferFailed):
     """The node failed, and says so."""
 
@@ -72,22 +82,33 @@ class NodeApi:
     def create_dataset(
         self, manifest: bytes, *, visibility: str, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Create from one `DatasetSnapshot` manifest, YAML or JSON; or see what would be."""
-        return self._call(
-            "POST",
-            "datasets",
-            query={"visibility": visibility, **({"dryRun": "true"} if dry_run else {})},
-            headers={"content-type": "application/yaml"},
-            content=manifest,
-        )
+        """Create from one `DatasetSnapshot` manifest, YAML or JSON; or see what would be.
+
+        Raises `NotANode`: nothing takes new datasets there.
+        """
+        try:
+            return self._call(
+                "POST",
+                "datasets",
+                query={"visibility": visibility, **({"dryRun": "true"} if dry_run else {})},
+                headers={"content-type": "application/yaml"},
+                content=manifest,
+            )
+        except (RequestRefused, NothingThere) as refused:
+            if refused.facts.get("status") in (404, 405):
+                raise NotANode(self._base) from refused
+            raise
 
     def dependencies(self) -> dict[str, Any]:
         """What the dataset at `base` reads, and who reads it."""
         return self._call("GET", "dependencies")
 
-    def datasets(self, *, account: str | None = None) -> Iterator[dict[str, Any]]:
-        """All visible datasets by alias, page by page."""
-        query: dict[str, str] = {"account": account} if account else {}
+    def datasets(
+        self, *, account: str | None = None, details: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """All visible datasets by alias, page by page; with `details` also their sizes."""
+        query: dict[str, Given] = {"account": account} if account else {}
+        query |= {"details": True} if details else {}
         for _ in range(MAX_PAGES):
             page = self._call("GET", "datasets", query=query)
             yield from page.get("datasets", [])
@@ -306,7 +327,9 @@ class NodeApi:
             raise unreachable(url, error) from error
         if response.is_success:
             return body
-        raise _error(response.status_code, _document(body) or {"message": _text(body)})
+        refuse_challenged(response.headers, response.status_code)
+        given = {} if self._token else {"hint": UNSIGNED}
+        raise _error(response.status_code, _document(body) or {"message": _text(body)}, **given)
 
 
 def _looking(seen: Seen | None) -> dict[str, str]:
@@ -326,10 +349,14 @@ def _text(body: bytes) -> str:
     return one_line(body[:4096].decode("utf-8", "replace"))
 
 
-def _error(status: int, problem: Mapping[str, Any]) -> Exception:
-    """A status and the node's problem document as one of our errors; its facts are kept."""
+def _error(status: int, problem: Mapping[str, Any], *, hint: str = "") -> Exception:
+    """A status and the node's problem document as one of our errors; its facts are kept.
+
+    The `hint` is for a caller that the node does not let do this.
+    """
     said = problem.get("detail") or problem.get("message") or ""
     message = one_line(str(said)) or _UNSAID.get(status) or f"the node answered {status}"
+    message += hint if status in (401, 403) else ""
     facts = {key: value for key, value in problem.items() if key not in _NAMES}
     facts |= {"status": status, "reported": problem.get("type")}
     kind = _KINDS.get(status)
@@ -344,9 +371,14 @@ _KINDS = {
     404: NothingThere,
     409: RequestConflict,
 }
+UNSIGNED = (
+    "; no access token was sent: set ODF_NODE_TOKEN or pass --token"
+    " (that of the environment is for the node at ODF_NODE_URL, or on this machine;"
+    " on the node: odf-node token create --account NAME)"
+)
 _UNSAID = {
-    401: "the node asks for a valid token; pass --token or set ODF_NODE_TOKEN",
-    403: "the node does not allow this for this account, or without a token",
+    401: "the node asks for a valid token",
+    403: "the node does not allow this for this account",
     404: "nothing is there, or nothing that this account may see",
 }
 """Nodes refuse what is addressed by a path without a word, as the reference does."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from protocol.chain.rules import fold
+from protocol.chain.rules import fold_received
 from protocol.errors import Conflict, Damaged
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, ExecuteTransform, Seed
@@ -185,8 +185,8 @@ def check_same_seed(local: HashedBlock, received: HashedBlock) -> None:
 
 
 def check_continues(local: Sequence[HashedBlock], new: Sequence[HashedBlock]) -> None:
-    """The whole chain by all rules. Raises `ChainRuleBroken`."""
-    fold(new, fold(local))
+    """The whole chain by the rules for received ones. Raises `ChainRuleBroken`."""
+    fold_received(new, fold_received(local))
 
 
 def check_follows(

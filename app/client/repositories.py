@@ -31,6 +31,7 @@ from .http import (
     raise_for_access,
     raise_for_object,
     read_bounded,
+    refuse_challenged,
     unreachable,
     with_retries,
 )
@@ -84,6 +85,7 @@ class HttpRepository:
         url = self.base + str(ref_path(HEAD))
         with self._get(url) as response:
             if response.status_code == 404:
+                refuse_challenged(response.headers, 404)
                 return None
             raise_for_access(response.status_code)
             if not response.is_success:

@@ -47,6 +47,7 @@ from .http import (
     Unauthorized,
     Unreachable,
     bearer,
+    refuse_challenged,
 )
 from .limits import LIMITS, ClientLimits
 from .reach import connected
@@ -94,6 +95,12 @@ class HeadMoved(Conflict):
     """Somebody else pushed in the meantime."""
 
 
+_NO_CONNECTION = (
+    *(InvalidHandshake, InvalidURI, WebSocketException, OSError, EOFError),
+    ValueError,  # a redirect of a connection that goes to a checked address
+)
+
+
 @contextmanager
 def conversation(
     location: Location,
@@ -131,7 +138,14 @@ def conversation(
         )
     except InvalidStatus as refused:
         raise refusal(refused.response, location) from refused
-    except (InvalidHandshake, InvalidURI, WebSocketException, OSError, EOFError) as error:
+    except (
+        InvalidHandshake,
+        InvalidURI,
+        WebSocketException,
+        OSError,
+        EOFError,
+        ValueError,
+    ) as error:
         raise Unreachable(
             f"no smart transfer at {location}: {one_line(str(error)) or type(error).__name__}",
             url=str(location),
@@ -157,6 +171,7 @@ def refusal(response: Response, location: Location) -> NodeError:
         case 403:
             return Unauthorized("the node does not allow this for this account", status=403)
         case 404:
+            refuse_challenged(response.headers, 404)
             return DatasetMissing(
                 f"no dataset at {location}, or none that this account may see", at=str(location)
             )

@@ -41,6 +41,8 @@ def opened(
     `whole`: all blocks will be asked for; a node at an `odf+` address sends them in one message.
     """
     if location.path is not None or location.bucket:
+        if limits.networks is not None:
+            raise UnsupportedUrl("a node follows URLs, no folders or buckets", url=str(location))
         yield target_at(location, limits)
         return
     with open_http(limits) as http:

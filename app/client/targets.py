@@ -44,6 +44,8 @@ class Place:
 
     location: Location
     token: str | None = field(default=None, repr=False)
+    is_named: bool = False
+    """By the name of a repository."""
 
 
 def read_place(text: str, repositories: Repositories, *, limits: ClientLimits = LIMITS) -> Place:
@@ -59,7 +61,9 @@ def read_place(text: str, repositories: Repositories, *, limits: ClientLimits = 
     if not path:
         raise NotADataset(f"{text} is a repository; name a dataset of it: {text}/name")
     if not repository.is_smart:
-        return Place(Location.parse(repository.base + _joined(path)), repository.token)
+        return Place(
+            Location.parse(repository.base + _joined(path)), repository.token, is_named=True
+        )
     return _smart(repository, _with_account(repository, path, limits))
 
 
@@ -124,7 +128,8 @@ def _as_it_is(text: str, repositories: Repositories) -> Place:
 
 
 def _smart(repository: Repository, path: list[str]) -> Place:
-    return Place(Location.parse("odf+" + repository.base + _joined(path)), repository.token)
+    location = Location.parse("odf+" + repository.base + _joined(path))
+    return Place(location, repository.token, is_named=True)
 
 
 def _joined(path: list[str]) -> str:

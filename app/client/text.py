@@ -1,6 +1,14 @@
-"""Words of strangers, made fit for a terminal."""
+"""Text for people: words of strangers made fit for a terminal, sizes, ages, columns."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+STEP = 1024
+UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+AGES = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+"""Seconds of a unit, the largest first."""
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -8,3 +16,36 @@ def one_line(text: str, limit: int = 300) -> str:
     line = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])
     line = " ".join(line.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def size_text(size: int) -> str:
+    """Bytes as people say them: `1.5 MiB`."""
+    if size < STEP:
+        return f"{size} B"
+    power = min(len(UNITS), (size.bit_length() - 1) // 10)
+    return f"{size / STEP**power:.1f} {UNITS[power - 1]}"
+
+
+def age_text(instant: str, now: datetime) -> str:
+    """How long ago an RFC 3339 instant was, in its largest unit: `3 h`; nothing if it is none."""
+    try:
+        seconds = (now - datetime.fromisoformat(instant)).total_seconds()
+    except (ValueError, TypeError):
+        return ""
+    for size, unit in AGES:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return "now"
+
+
+def in_columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
+    """One line a row, each cell as wide as the widest of its column; numbers to the right."""
+    lines = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

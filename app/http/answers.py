@@ -11,9 +11,11 @@ from starlette.responses import PlainTextResponse, Response
 from protocol.errors import NodeError
 from storage.values import Failed
 
-from ..errors import BARE, INTERNAL_MESSAGE, problem, problem_of, status_of, status_of_name
+from ..errors import BARE, INTERNAL_MESSAGE, problem, problem_of, status_of, status_of_failed
 
 PROBLEM_JSON = "application/problem+json"
+TRANSFER = "transfer"
+"""Key in the state of requests whose answers the transfer protocols fix."""
 CLIENT_ERRORS = range(400, 500)
 _log = logging.getLogger("odf.node")
 
@@ -31,20 +33,26 @@ class ProblemAnswer(JsonAnswer):
     media_type = PROBLEM_JSON
 
 
-def error_answer(error: NodeError) -> Response:
-    """How the node says that this happened."""
+def error_answer(error: NodeError, *, explained: bool = False) -> Response:
+    """How the node says that this happened.
+
+    The transfer protocols fix some answers to have no body. Everywhere else such an answer is
+    `explained` by a problem document.
+    """
     status = int(status_of(error))
     if status not in CLIENT_ERRORS:
         _log.error("request failed: %s: %s", type(error).__name__, error.message)
     name = type(error).__name__
-    if name in BARE:
-        return PlainTextResponse(error.message, status) if BARE[name] else Response(b"", status)
+    if BARE.get(name):
+        return PlainTextResponse(error.message, status)
+    if name in BARE and not explained:
+        return Response(b"", status, _challenge(error))
     return ProblemAnswer(problem_of(error), status, _headers(error))
 
 
 def failed_answer(failed: Failed) -> Response:
     """The same for an error that reached us as the outcome of a job."""
-    status = status_of_name(failed.error)
+    status = status_of_failed(failed)
     message = failed.message or INTERNAL_MESSAGE
     return ProblemAnswer(problem(failed.error, status, message, failed.facts), status)
 
@@ -55,14 +63,22 @@ def crash_answer() -> Response:
 
 
 def not_found_answer() -> Response:
-    """An address that nothing is served at."""
+    """An address that nothing is served at, in the text that the transfer protocols fix."""
     return PlainTextResponse("Not Found", 404)
+
+
+def _challenge(error: NodeError) -> dict[str, str]:
+    """What to show instead, where the body says nothing."""
+    challenge = error.facts.get("challenge")
+    return {} if challenge is None else {"www-authenticate": str(challenge)}
 
 
 def _headers(error: NodeError) -> dict[str, str]:
     status = int(status_of(error))
     if status in (429, 503) and "retry_after_s" in error.facts:
         return {"retry-after": str(error.facts["retry_after_s"])}
+    if "challenge" in error.facts:
+        return _challenge(error)
     if status == 401:
         return {"www-authenticate": "Bearer"}
     return {"upgrade": "websocket", "connection": "upgrade"} if status == 426 else {}

@@ -1,4 +1,4 @@
-"""Request bodies that arrive piece by piece, bounded in size and in silence."""
+"""Request bodies that arrive piece by piece, bounded in size, in silence and in pace."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from starlette.types import Message, Receive
 
 from protocol.errors import BadInput, LimitExceeded
 
+from ..settings import Settings
+
 PIECES_AHEAD = 8
 """Pieces that wait for the thread; the server makes them some 256 KiB long at most."""
 MAX_FORM_FIELDS = 16
@@ -23,6 +25,17 @@ LIMIT = "ODF_NODE_MAX_BODY_BYTES"
 
 class BodyBrokeOff(BadInput):
     """The client went away, or said nothing for too long, in the middle of a body."""
+
+
+class BodyTooSlow(BodyBrokeOff):
+    """A body that comes in drops: it would hold what it holds for as long as its sender likes."""
+
+    def __init__(self, pace: int) -> None:
+        super().__init__(
+            f"the body came more slowly than {pace} bytes a second",
+            limit=pace,
+            setting="ODF_NODE_BODY_MIN_BYTES_S",
+        )
 
 
 class BodyTooLong(LimitExceeded):
@@ -63,42 +76,75 @@ async def small_form(request: Request, limit: int) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
-class Body:
-    """A request body, read by a thread while the rest of it arrives."""
+class Paced:
+    """What is received of one request, as long as its body keeps moving.
 
-    def __init__(
-        self, receive: Receive, *, limit: int, idle_s: float, setting: str | None = None
-    ) -> None:
+    Waiting for the client is counted alone: a thread, or a turn, may take as long as it likes.
+    """
+
+    def __init__(self, receive: Receive, settings: Settings) -> None:
+        self._receive, self._settings = receive, settings
+        self._ended = False
+        self._waited, self._came = 0.0, 0
+
+    async def __call__(self) -> Message:
+        """The next message. Raises `BodyBrokeOff`, `BodyTooSlow`."""
+        if self._ended:
+            return await self._receive()
+        now = asyncio.get_running_loop().time
+        began = now()
+        try:
+            async with asyncio.timeout(self._settings.body_idle_s):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyBrokeOff("the body stopped arriving") from None
+        self._ended = not message.get("more_body", False)
+        self._waited += now() - began
+        self._came += len(message.get("body", b""))
+        if self._waited >= self._settings.body_pace_s and not self._ended:
+            self._check()
+        return message
+
+    def _check(self) -> None:
+        pace = self._settings.body_min_bytes_s
+        if self._came < pace * self._waited:
+            raise BodyTooSlow(pace)
+        self._waited, self._came = 0.0, 0
+
+
+class Body:
+    """A request body, read by a thread while the rest of it arrives: within `async with`."""
+
+    def __init__(self, receive: Receive, *, limit: int, setting: str | None = None) -> None:
         """`setting` is what the limit is from, for whoever exceeds it."""
-        self._receive, self._limit, self._idle_s = receive, limit, idle_s
-        self._setting = setting
+        self._receive, self._limit, self._setting = receive, limit, setting
+        self._flow: _Flow | None = None
         self.size = 0
+
+    async def __aenter__(self) -> Body:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nobody reads on, whatever became of the thread."""
+        if self._flow is not None:
+            await self._flow.end()
 
     def chunks(self) -> Iterator[bytes]:
         """To be iterated in a thread started from the event loop.
 
         Raises:
-            BodyBrokeOff: the client left or fell silent. BodyTooLong: more than the limit.
+            BodyBrokeOff: the client left, fell silent or was slow. BodyTooLong.
         """
-        flow = from_thread.run_sync(_Flow, self._pieces())
-        try:
-            yield from flow.pieces()
-        finally:
-            flow.stop()
+        self._flow = flow = from_thread.run_sync(_Flow, self._pieces())
+        yield from flow.pieces()
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         """As they arrive: copying them into larger ones costs as much as hashing them."""
-        now, more = asyncio.get_running_loop().time, True
-        try:
-            async with asyncio.timeout(None) as patience:
-                while more:
-                    patience.reschedule(now() + self._idle_s)
-                    message = await self._receive()
-                    patience.reschedule(None)
-                    yield self._piece(message)
-                    more = message.get("more_body", False)
-        except TimeoutError:
-            raise BodyBrokeOff("the body stopped arriving") from None
+        more = True
+        while more:
+            message = await self._receive()
+            yield self._piece(message)
+            more = message.get("more_body", False)
 
     def _piece(self, message: Message) -> bytes:
         if message["type"] == "http.disconnect":
@@ -128,13 +174,13 @@ class _Flow:
             if piece:
                 yield piece
             if not self._task.done():
-                self._loop.call_soon_threadsafe(self._room.release)
+                with suppress(RuntimeError):  # the loop has ended, and the task with it
+                    self._loop.call_soon_threadsafe(self._room.release)
 
-    def stop(self) -> None:
-        """Nothing more is wanted; from any thread."""
-        if not self._task.done():
-            with suppress(RuntimeError):  # the loop has ended, and the task with it
-                self._loop.call_soon_threadsafe(self._task.cancel)
+    async def end(self) -> None:
+        """Nothing more is wanted; in the event loop."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
 
     async def _fill(self, source: AsyncIterator[bytes]) -> None:
         try:

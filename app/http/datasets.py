@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from protocol.codec.manifests import to_data
 from protocol.identity import DatasetRef
-from protocol.metadata.events import SetTransform
 from protocol.multihash import Multihash
 from storage.values import DatasetEntry, JobId, Visibility
 
+from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
+from ..readers.pool import ReadRefused
+from ..shares import caller_of
 from ..usecases import datasets as usecase
 from ..usecases import definition, mirrors
 from ..usecases.access import parse_visibility
@@ -23,13 +27,14 @@ from ..usecases.derivatives import derivation
 from ..usecases.keeping import delete_dataset
 from ..usecases.metadata import Aspect, describe, parse_aspects
 from ..usecases.mirrors import MirrorAsked
-from ..usecases.records import DataFormat, shaped
+from ..usecases.records import DataFormat
 from ..usecases.schema_formats import SchemaFormat, parse_format, written
-from ..usecases.tail import tail as read_tail
+from ..usecases.tail import tail_task
 from ..wiring import Node
 from .answers import JsonAnswer, failed_answer
 from .bodies import small_body
 from .deps import ActorDep, BaseDep, MaintainedDep, NodeDep, OpenDep, ReadableDep
+from .rows import Rows
 
 DEFAULT_TAIL = 100
 MAX_ROWS = 2**53
@@ -56,7 +61,7 @@ async def create(
 ) -> Response:
     """The body is a manifest in YAML or JSON; that of a mirror is answered with a job as well.
 
-    The transform of a derivative is looked at by a worker first; a dry run ends there.
+    Queries of transforms and sources are looked at by a worker first; a dry run ends there.
     """
     asked = parse_visibility(visibility)
     manifest = await small_body(request, node.settings.max_manifest_bytes)
@@ -66,14 +71,10 @@ async def create(
         shown = {**usecase.summary(node, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
         return JsonAnswer(shown, 201, {"location": shown["url"]})
     made = await run_in_threadpool(usecase.prepare_dataset, node, actor, manifest, asked)
-    transform, vocab = definition.transform_among(made.events)
-    checked: dict[str, Any] = {}
-    if transform is not None:
-        spec = await run_in_threadpool(definition.check_job, node, transform, vocab)
-        try:
-            checked = {"transform": (await definition.look(node, spec)).shown()}
-        except definition.TransformRefused as refused:
-            return failed_answer(refused.failed)
+    try:
+        checked = await definition.looked_at(node, made.events)
+    except definition.TransformRefused as refused:
+        return failed_answer(refused.failed)
     if dry_run:
         events = [to_data(event) for event in made.events[1:]]
         alias = usecase.shown_alias(node, made.entry)
@@ -92,19 +93,22 @@ def listing(
     account: Annotated[str | None, Query(max_length=200)] = None,
     after: Annotated[str | None, Query(max_length=400)] = None,
     limit: Annotated[int, Query(ge=1)] = 100,
+    details: bool = False,
 ) -> Response:
     """`next` is the `after` of the next page, null on the last."""
+    refuse_bad_token(actor)
     size = min(limit, node.settings.max_page)
     entries, more = usecase.list_datasets(node, actor, account=account, after=after, limit=size)
-    shown = [usecase.summary(node, entry, base) for entry in entries]
+    shape = usecase.detailed_summary if details else usecase.summary
+    shown = [shape(node, entry, base) for entry in entries]
     return JsonAnswer({"datasets": shown, "next": more})
 
 
-def info(node: NodeDep, entry: ReadableDep, base: BaseDep) -> Response:
+def info(node: NodeDep, actor: ActorDep, entry: ReadableDep, base: BaseDep) -> Response:
     """What the dataset is: identity, head, sizes, schema, sources, watermark."""
     shown = usecase.description(node, entry, base)
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    content = {**shown, "derivation": derivation(node, entry, state)}
+    content = {**shown, "derivation": derivation(node, actor, entry, state)}
     return JsonAnswer(content, headers={"vary": "accept"})
 
 
@@ -114,7 +118,7 @@ def delete(
     entry: MaintainedDep,
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
 ) -> Response:
-    """Refused while derivatives of this node read it. Copies elsewhere stay."""
+    """ReadRefused while derivatives of this node read it. Copies elsewhere stay."""
     expected = None if expected_head is None else Multihash.parse(expected_head)
     delete_dataset(node, actor, entry, expected=expected)
     return Response(status_code=204)
@@ -130,21 +134,18 @@ async def append(
 ) -> Response:
     """The body is one MetadataEvent manifest in YAML or JSON.
 
-    A transform is looked at by a worker first; a dry run says what would be, and appends nothing.
+    A query is looked at by a worker first; a dry run says what would be, and appends nothing.
     """
     expected = None if expected_head is None else Multihash.parse(expected_head)
     manifest = await small_body(request, node.settings.max_manifest_bytes)
     event = await run_in_threadpool(usecase.event_to_append, node, actor, manifest)
-    checked: dict[str, Any] = {}
-    if isinstance(event, SetTransform):
-        before = await run_in_threadpool(node.stores.dataset(DatasetRef(id=entry.id)).state)
-        spec = await run_in_threadpool(definition.check_job, node, event, None, before)
-        try:
-            checked = {"transform": (await definition.look(node, spec)).shown()}
-        except definition.TransformRefused as refused:
-            return failed_answer(refused.failed)
+    before = await run_in_threadpool(node.stores.dataset(DatasetRef(id=entry.id)).state)
+    try:
+        checked = await definition.looked_at(node, [event], before)
+    except definition.TransformRefused as refused:
+        return failed_answer(refused.failed)
     state = await run_in_threadpool(
-        usecase.append_event, node, entry, event, expected=expected, dry_run=dry_run
+        usecase.append_event, node, actor, entry, event, expected=expected, dry_run=dry_run
     )
     if dry_run:
         return JsonAnswer({"dryRun": True, "event": to_data(event), **checked})
@@ -163,7 +164,8 @@ def metadata(
     return JsonAnswer({"output": describe(state, aspects, form)})
 
 
-def tail(
+async def tail(
+    request: Request,
     node: NodeDep,
     entry: ReadableDep,
     skip: Annotated[int, Query(ge=0, le=MAX_ROWS)] = 0,
@@ -174,11 +176,20 @@ def tail(
     """The last records in offset order; `skip` counts from the end."""
     shape = parse_format(data_format, DataFormat)
     form = None if schema_format is None else parse_format(schema_format, SchemaFormat)
-    table, schema = read_tail(node, entry, skip=skip, limit=limit)
-    answer = {"data": shaped(table, shape), "dataFormat": shape.value}
+    plan = partial(tail_task, node, entry, skip=skip, limit=limit, shape=shape)
+    task, source, schema = await run_in_threadpool(plan)
+    facts = {"dataFormat": shape.value}
     if form is not None and schema is not None:
-        answer |= {"schema": written(schema, form), "schemaFormat": form.value}
-    return JsonAnswer(answer)
+        facts |= {"schema": written(schema, form), "schemaFormat": form.value}
+    if not task.slices:
+        return JsonAnswer({"data": [], **facts})
+    try:
+        rows = await node.readers.answer(task, source, caller_of(request.scope))
+    except ReadRefused as refused:
+        return failed_answer(refused.failed)
+    before = b'{"data":'
+    behind = b"," + msgspec.json.encode(facts)[1:]
+    return Rows(rows, before=before, behind=behind, media_type=JsonAnswer.media_type)
 
 
 def add_dataset_routes(routes: APIRouter, prefix: str) -> None:

@@ -19,7 +19,8 @@ from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor, bearer_of
 from ..together import Together
 from ..wiring import Node
-from .answers import crash_answer, error_answer
+from .answers import TRANSFER, crash_answer, error_answer
+from .bodies import Paced
 
 OPEN_TO_ALL = frozenset(
     {
@@ -35,6 +36,8 @@ OPEN_TO_ALL = frozenset(
     }
 )
 """Paths that a node without anonymous access still serves to everybody."""
+BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods of requests whose body nobody reads."""
 OPEN_FOLDER = "/platform/token/"
 
 _log = logging.getLogger("odf.node")
@@ -52,11 +55,17 @@ class Gate:
             await self.inner(scope, receive, send)
             return
         watched = _Watched(send)
+        state = scope.setdefault("state", {})
+        if scope["type"] == "websocket":
+            state[TRANSFER] = True
         try:
-            scope.setdefault("state", {})["actor"] = await self._actor(scope)
+            state["actor"] = await self._actor(scope)
+            if scope["type"] == "http" and scope["method"] not in BODILESS:
+                receive = Paced(receive, self.node.settings)
             await self.inner(scope, receive, watched)
         except NodeError as error:
-            await _refuse(error_answer(error), scope, receive, watched)
+            answer = error_answer(error, explained=TRANSFER not in scope["state"])
+            await _refuse(answer, scope, receive, watched)
         except Exception:
             if watched.started:
                 raise

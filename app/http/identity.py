@@ -9,7 +9,7 @@ from protocol.errors import BadInput, NotFound, Refused
 from protocol.identity import DatasetId, DatasetRef
 from storage.values import DatasetEntry
 
-from ..auth.access import Action, Unauthenticated, grants
+from ..auth.access import Action, Unauthenticated, grants, refuse_bad_token
 from ..auth.actors import Actor
 from ..settings import Tenancy
 from ..usecases.accounts import find_account
@@ -76,11 +76,12 @@ def dataset_by_id(id: str, node: NodeDep, actor: ActorDep) -> Response:  # noqa:
 
 
 def find_by_id(node: Node, actor: Actor, text: str) -> DatasetEntry:
-    """Raises `DatasetIdUnknown`: no id, not here, or hidden from this actor."""
+    """Raises `DatasetIdUnknown`: no id, not here, or hidden from this actor; as `authorize`."""
     try:
         entry = node.stores.registry.find(DatasetRef(id=DatasetId.parse(text)))
     except BadInput:
         entry = None
-    if entry is None or Action.READ not in grants(actor, entry, node.settings.tenancy):
+    if entry is None or Action.READ not in grants(actor, entry, node.settings.anonymous_reads):
         raise DatasetIdUnknown
+    refuse_bad_token(actor)
     return entry

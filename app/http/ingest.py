@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated
+from functools import partial
+from typing import Annotated, cast
 
-import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from storage.contracts.ingest_job import OnBadRows
-from storage.values import Job
+from storage.values import DatasetEntry, Job
 
+from ..auth.actors import Actor
 from ..auth.upload_tokens import MAX_CHARS
+from ..shares import caller_of
 from ..usecases.formats import media_type_of
 from ..usecases.ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
 from ..usecases.ingest_files import post_uploaded
 from ..usecases.request_keys import parse_key
 from ..wiring import Node
-from .bodies import LIMIT, Body, BodyBrokeOff, BodyTooLong, small_body
+from .bodies import LIMIT, Body, BodyTooLong, small_body
 from .deps import ActorDep, BaseDep, NodeDep, OpenDep
 from .encodings import decoded
 from .multipart import OVERHEAD_BYTES, UploadForm
@@ -66,13 +68,7 @@ async def ingest(
         max_bad_rows=max_bad_rows,
         key=parse_key(idempotency_key),
     )
-    limiter = request.app.state.uploads
-    given = (node, actor, entry, asked)
-    if upload_token is None:
-        content = await _content(request, node)
-        posted = await to_thread.run_sync(post, *given, content, limiter=limiter)
-    else:
-        posted = await to_thread.run_sync(post_uploaded, *given, upload_token, limiter=limiter)
+    posted = await _posted(request, (node, actor, entry, asked), upload_token)
     return await answer_of(posted, node, request.app.state.watchers, lambda: base, prefer)
 
 
@@ -109,32 +105,38 @@ def _go_on(watchers: set[asyncio.Task[Job | None]], node: Node, posted: Posted) 
         task.add_done_callback(watchers.discard)
 
 
-async def _content(request: Request, node: Node) -> Content:
-    """The body of the request, unpacked, out of its form; bounded whatever it is packed in."""
+_Asked = tuple[Node, Actor, DatasetEntry, IngestRequest]
+
+
+async def _posted(request: Request, given: _Asked, upload_token: str | None) -> Posted:
+    """The job. What is here already, or is short, waits for no thread that reads a body."""
+    node, state = given[0], request.app.state
     headers, limit = request.headers, node.settings.max_body_bytes
     media_type, encoding = headers.get("content-type"), headers.get("content-encoding", "")
     announced = headers.get("content-length", "")
     is_form = (media_type or "").lower().startswith(FORM)
     sent = limit + OVERHEAD_BYTES if is_form else limit
+    if upload_token is not None:
+        work = partial(post_uploaded, *given, upload_token)
+        return cast("Posted", await state.bodies.run(caller_of(request.scope), work))
     if announced.isdigit() and int(announced) > sent:
         raise BodyTooLong(limit, LIMIT)
     if announced.isdigit() and int(announced) <= INLINE_BYTES and not (is_form or encoding):
-        return Content([await at_once(request, node)], media_type)
-    body = Body(request.receive, limit=sent, idle_s=node.settings.body_idle_s, setting=LIMIT)
-    ratio = node.settings.max_unpacked_ratio
-    chunks = decoded(body.chunks(), encoding, limit=sent, ratio=ratio)
-    if is_form:
-        return _Form(UploadForm(media_type or "", any_name=True), chunks, limit)
-    return Content(chunks, media_type)
+        whole = Content([await at_once(request)], media_type)
+        return await to_thread.run_sync(post, *given, whole, limiter=state.posts)
+    async with Body(request.receive, limit=sent, setting=LIMIT) as body:
+        ratio = node.settings.max_unpacked_ratio
+        chunks = decoded(body.chunks(), encoding, limit=sent, ratio=ratio)
+        content = Content(chunks, media_type)
+        if is_form:
+            content = _Form(UploadForm(media_type or "", any_name=True), chunks, limit)
+        work = partial(post, *given, content)
+        return cast("Posted", await state.bodies.run(caller_of(request.scope), work))
 
 
-async def at_once(request: Request, node: Node) -> bytes:
+async def at_once(request: Request) -> bytes:
     """A body that is small, without a thread in between."""
-    try:
-        with anyio.fail_after(node.settings.body_idle_s):
-            return await small_body(request, INLINE_BYTES)
-    except TimeoutError:
-        raise BodyBrokeOff("the body stopped arriving") from None
+    return await small_body(request, INLINE_BYTES)
 
 
 class _Form(Content):

@@ -61,7 +61,7 @@ async def authorize_device(request: Request, node: NodeDep, base: BaseDep) -> Re
     """Device authorization request of RFC 8628, form-encoded."""
     if not (await small_form(request, MAX_BODY_BYTES)).get("client_id"):
         raise DeviceGrantRefused("invalid_request")
-    code = await to_thread.run_sync(usecase.await_device, node)
+    code = await to_thread.run_sync(usecase.await_device, node, _address(request))
     answer = {
         "device_code": code,
         "user_code": "",

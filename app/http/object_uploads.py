@@ -11,7 +11,9 @@ so nothing has to be created or remembered. Who may not write is told nothing of
 
 from __future__ import annotations
 
-from anyio import CapacityLimiter, to_thread
+from functools import partial
+
+from anyio import to_thread
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
@@ -21,14 +23,13 @@ from storage.values import ObjectKind
 
 from ..auth.access import ActionForbidden, IsRemote
 from ..auth.actors import Actor
+from ..shares import Turns, caller_of
 from ..usecases import objects as usecase
 from ..wiring import Node
 from .answers import error_answer
 from .bodies import Body
 from .object_path import KINDS, ObjectPath
 
-MAX_UPLOADS = 32
-"""Bodies received at once; each holds a thread while it arrives."""
 UPLOADS = frozenset({"PUT", "PATCH"})
 UPLOAD_FOLDERS = frozenset({"data", "checkpoints"})
 OFFSET = "upload-offset"
@@ -44,7 +45,8 @@ class Uploads:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._threads = CapacityLimiter(MAX_UPLOADS)
+        settings = node.settings
+        self._turns = Turns("bodies", most=settings.max_bodies, each=settings.max_bodies_caller)
 
     async def take(self, path: ObjectPath, scope: Scope, receive: Receive) -> Response:
         """A whole object, or the next part of one; the answer to either."""
@@ -52,22 +54,19 @@ class Uploads:
         actor: Actor = scope["state"]["actor"]
         key = await to_thread.run_sync(usecase.upload_target, node, actor, *place)
         size = usecase.announced_size(node, _header(scope, "content-length"))
-        body = Body(receive, limit=size, idle_s=node.settings.body_idle_s)
-        if scope["method"] == "PUT":
-            await to_thread.run_sync(
-                usecase.store_object, node, key, body.chunks(), limiter=self._threads
-            )
-            return Response(b"")
-        offset, total = _number(scope, OFFSET), _number(scope, LENGTH)
-        usecase.announced_size(node, str(total))
-        if offset + size > total:
-            raise UnreadableOffset(f"{size} bytes from {offset} on are more than {total}")
-
-        def append() -> int:
-            return usecase.append_object(node, key, offset, body.chunks(), total=total)
-
-        here = await to_thread.run_sync(append, limiter=self._threads)
-        return Response(b"", 204, {OFFSET: str(here)})
+        async with Body(receive, limit=size) as body:
+            if scope["method"] == "PUT":
+                work = partial(usecase.store_object, node, key, body.chunks())
+                await self._turns.run(caller_of(scope), work)
+                return Response(b"")
+            offset, total = _number(scope, OFFSET), _number(scope, LENGTH)
+            usecase.announced_size(node, str(total))
+            if offset + size > total:
+                raise UnreadableOffset(f"{size} bytes from {offset} on are more than {total}")
+            sizes = {"size": size, "total": total}
+            append = partial(usecase.append_object, node, key, offset, body.chunks(), **sizes)
+            here = await self._turns.run(caller_of(scope), append)
+            return Response(b"", 204, {OFFSET: str(here)})
 
     def how_far(
         self,

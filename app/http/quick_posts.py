@@ -75,7 +75,7 @@ class QuickPosts:
         actor: Actor = scope["state"]["actor"]
         request = Request(scope, receive)
         key = parse_key(told.get(b"idempotency-key"))
-        body, media_type = await at_once(request, node), told.get(b"content-type")
+        body, media_type = await at_once(request), told.get(b"content-type")
         if key is None:
             account, name = address
             asked = SmallPost(
@@ -84,7 +84,7 @@ class QuickPosts:
             posted = await self.together.ask(asked)
         else:
             given = (node, actor, address, IngestRequest(key=key), Content([body], media_type))
-            posted = await to_thread.run_sync(_post, *given, limiter=state.uploads)
+            posted = await to_thread.run_sync(_post, *given, limiter=state.posts)
         base, prefer = partial(public_base_of, node, request), told.get(b"prefer", "")
         answer = await answer_of(posted, node, state.watchers, base, prefer)
         await answer(scope, receive, send)

@@ -14,6 +14,7 @@ from ..wiring import Node
 from .object_answer import Headers, whole_headers
 from .object_path import KINDS, REFS, ObjectPath, route_of_objects
 from .objects import ref_headers
+from .plain_paths import is_plain
 from .source import read_small
 
 _LONG_WAY = frozenset(
@@ -21,6 +22,8 @@ _LONG_WAY = frozenset(
 )
 """Headers that change the answer."""
 _VARY = (b"vary", b"Origin")
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+"""Bytes are what their type says, whatever they look like."""
 Found = tuple[str, Headers, bytes]
 """Folder of an object, headers and body of the answer."""
 
@@ -49,9 +52,8 @@ class QuickReads:
         await self.inner(scope, receive, send)
 
     def _find(self, scope: Scope) -> Found | None:
-        for name, _ in scope["headers"]:
-            if name in _LONG_WAY:
-                return None
+        if any(name in _LONG_WAY for name, _ in scope["headers"]) or not is_plain(scope):
+            return None
         path = ObjectPath.of(scope["path"], self.tenancy)
         place = self.at_hand.for_all(path.account, path.dataset) if path is not None else None
         if path is None or place is None:
@@ -65,13 +67,15 @@ class QuickReads:
         if head is None:
             return None
         body = str(head).encode()
-        return REFS, [*ref_headers(len(body)), _VARY], body
+        return REFS, [*ref_headers(len(body)), _VARY, NOSNIFF], body
 
     def _object(self, place: Place, folder: str, name: str) -> Found | None:
         if not is_usual_hash(name):
             return None
         local = self.at_hand.object(place, KINDS[folder], name)
-        body = read_small(local.path) if local is not None else None
-        if local is None or body is None:
+        found = read_small(local.path) if local is not None else None
+        if local is None or found is None or not self.at_hand.is_right(local.name, *found):
             return None
-        return folder, [*whole_headers(local.name, len(body), public=local.public), _VARY], body
+        body, _ = found
+        headers = whole_headers(local.name, len(body), public=local.public)
+        return folder, [*headers, _VARY, NOSNIFF], body

@@ -13,6 +13,8 @@ from typing import BinaryIO, Protocol
 
 from anyio import to_thread
 
+from storage.integrity.identity import Identity, identity_of_file
+
 CHUNK_BYTES = 1024 * 1024
 SMALL_BYTES = 64 * 1024
 """Files up to this size leave in one piece if the kernel has them in memory."""
@@ -32,10 +34,10 @@ class Source(Protocol):
 class FileSource:
     """An open regular file."""
 
-    __slots__ = ("_handle", "size")
+    __slots__ = ("_handle", "identity", "size")
 
-    def __init__(self, handle: int, size: int) -> None:
-        self._handle, self.size = handle, size
+    def __init__(self, handle: int, found: os.stat_result) -> None:
+        self._handle, self.size, self.identity = handle, found.st_size, identity_of_file(found)
 
     @classmethod
     def open(cls, path: str) -> FileSource | None:
@@ -48,7 +50,7 @@ class FileSource:
         if not stat.S_ISREG(found.st_mode):
             os.close(handle)
             return None
-        return cls(handle, found.st_size)
+        return cls(handle, found)
 
     async def read(self, at: int, count: int) -> bytes | bytearray:
         piece = self.read_now(at, count)
@@ -81,7 +83,7 @@ _small = bytearray(SMALL_BYTES)
 """Where `read_small` reads to: one for all, since only the thread of the event loop uses it."""
 
 
-def read_small(path: str) -> bytes | None:
+def read_small(path: str) -> tuple[bytes, Identity] | None:
     """All of a file of up to `SMALL_BYTES` that is in memory; None if anything is otherwise.
 
     For the thread of the event loop only.
@@ -93,15 +95,16 @@ def read_small(path: str) -> bytes | None:
     except OSError:
         return None
     try:
-        size = os.lseek(handle, 0, os.SEEK_END)
-        if size > SMALL_BYTES:
+        found = os.fstat(handle)
+        size = found.st_size
+        if size > SMALL_BYTES or not stat.S_ISREG(found.st_mode):
             return None
         got = os.preadv(handle, (_small,), 0, _NOWAIT)
     except OSError:  # not in memory, no regular file, or a file system that cannot say
         return None
     finally:
         os.close(handle)
-    return bytes(memoryview(_small)[:got]) if got == size else None
+    return (bytes(memoryview(_small)[:got]), identity_of_file(found)) if got == size else None
 
 
 class StreamSource:

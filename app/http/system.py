@@ -34,7 +34,11 @@ async def health(node: NodeDep, type: Probe = "liveness") -> Response:  # noqa: 
         return JsonAnswer({"ok": False, "reason": type_name(failure)}, 503)
     trouble = await run_in_threadpool(node.stores.write_trouble)
     if trouble is not None:
-        return JsonAnswer({"ok": True, "writable": False, "reason": trouble})
+        return JsonAnswer({"ok": True, "degraded": True, "writable": False, "reason": trouble})
+    free, least = node.stores.free_bytes(), node.settings.min_free_bytes
+    if free is not None and free < least:
+        reason = f"the data folder has {free} bytes free, of {least} it should have"
+        return JsonAnswer({"ok": True, "degraded": True, "writable": True, "reason": reason})
     return JsonAnswer({"ok": True})
 
 

@@ -24,6 +24,8 @@ class UpgradeRequired(BadInput):
         super().__init__("smart transfer speaks WebSocket: ask with an Upgrade header")
 
 
+SIMPLE, SMART = "simple transfer", "smart transfer"
+TRANSFER_TAGS = frozenset({SIMPLE, SMART})
 UPLOADING = {"PUT": "Upload it", "PATCH": "Go on with its upload"}
 
 
@@ -44,7 +46,7 @@ def push(request: Request, node: NodeDep, actor: ActorDep) -> Response:
 
 def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
     """Declare the transfer addresses below the dataset addresses."""
-    simple: list[str | Enum] = ["simple transfer"]
+    simple: list[str | Enum] = [SIMPLE]
     for folder, what, methods in (
         ("refs", "Where a reference points: text, no newline", ("GET", "HEAD")),
         ("blocks", "Bytes of a metadata block", ("GET", "HEAD")),
@@ -61,6 +63,6 @@ def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
                 operation_id=f"{method.lower()}_{folder}",
                 tags=simple,
             )
-    smart: list[str | Enum] = ["smart transfer"]
+    smart: list[str | Enum] = [SMART]
     routes.get(prefix + "/pull", summary="Smart pull (WebSocket)", tags=smart)(pull)
     routes.get(prefix + "/push", summary="Smart push (WebSocket)", tags=smart)(push)

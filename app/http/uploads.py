@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
-from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
@@ -15,6 +15,7 @@ from storage.values import Account
 from ..auth.access import Unauthorized
 from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
+from ..shares import caller_of
 from ..usecases import uploaded_files as usecase
 from ..usecases.formats import MEDIA_TYPES
 from ..usecases.uploaded_files import ContentTooLarge
@@ -67,11 +68,10 @@ async def upload(token: str, request: Request, node: NodeDep, actor: ActorDep) -
     if announced.isdigit() and int(announced) > limit + OVERHEAD_BYTES:
         raise ContentTooLarge(limit)
     form = UploadForm(request.headers.get("content-type", ""))
-    body = Body(request.receive, limit=limit + OVERHEAD_BYTES, idle_s=node.settings.body_idle_s)
-    content = form.file(body.chunks())
-    limiter = request.app.state.uploads
     try:
-        await to_thread.run_sync(usecase.take_in, node, file, claimed, content, limiter=limiter)
+        async with Body(request.receive, limit=limit + OVERHEAD_BYTES) as body:
+            work = partial(usecase.take_in, node, file, claimed, form.file(body.chunks()))
+            await request.app.state.bodies.run(caller_of(request.scope), work)
     except BodyTooLong:
         raise ContentTooLarge(limit) from None
     return Response(b"")

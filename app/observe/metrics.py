@@ -62,6 +62,10 @@ def _of_process(node: Node) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "odf_requests_in_flight", "Requests being answered.", value=tally.in_flight
     )
+    if (free := node.stores.free_bytes()) is not None:
+        yield GaugeMetricFamily(
+            "odf_free_bytes", "Space that is free for objects and database.", value=free
+        )
     yield CounterMetricFamily(
         "odf_deeds_lost", "Deeds that could not be recorded.", value=tally.deeds_lost
     )
@@ -95,6 +99,11 @@ def _of_node(gauges: Gauges, now_s: float) -> Iterator[Metric]:
     yield GaugeMetricFamily("odf_datasets", "Datasets registered.", value=gauges.datasets)
     yield CounterMetricFamily(
         "odf_head_moves", "Moves of heads since the node began.", value=gauges.last_move
+    )
+    yield GaugeMetricFamily(
+        "odf_damaged_objects",
+        "Objects that are damaged or missing, and not healed.",
+        value=gauges.damaged,
     )
     jobs = GaugeMetricFamily("odf_jobs", "Jobs that wait or run.", labels=["kind", "status"])
     for (kind, status), count in gauges.jobs.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +23,7 @@ from storage.tracing import describe_span, span
 
 from ..auth.actors import Actor
 from ..http.object_path import ObjectPath, route_of_objects
+from ..http.quick_reads import NOSNIFF
 from ..http.uploads import ADDRESS
 from ..wiring import Node
 from .scribe import Scribe
@@ -151,7 +152,7 @@ class _Watch:
         kind = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), *self._header()]}
+            message = {**message, "headers": self._headers(message.get("headers", ()))}
         elif kind in ("http.response.body", "websocket.http.response.body"):
             self.body_bytes += len(message.get("body", b""))
         elif kind == "websocket.accept":
@@ -162,8 +163,13 @@ class _Watch:
             self.body_bytes += len(message.get("text") or message.get("bytes") or "")
         await self._send(message)
 
-    def _header(self) -> list[tuple[bytes, bytes]]:
-        return [(TRACE_HEADER, self.trace.encode())] if self.trace else []
+    def _headers(self, given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """As given, with what every answer has: its trace, and that its type is meant."""
+        headers = [header for header in given if header[0].lower() != NOSNIFF[0]]
+        headers.append(NOSNIFF)
+        if self.trace:
+            headers.append((TRACE_HEADER, self.trace.encode()))
+        return headers
 
 
 def route_of(scope: Scope, node: Node) -> str:

@@ -62,7 +62,7 @@ def role_of(node: Node, actor: Actor, entry: DatasetEntry, name: str) -> dict[st
         ActionForbidden, AccountUnknown.
     """
     own = actor.account is not None and actor.account.name.lower() == name.lower()
-    if not own and Action.MAINTAIN not in grants(actor, entry, node.settings.tenancy):
+    if not own and Action.MAINTAIN not in grants(actor, entry, node.settings.anonymous_reads):
         raise ActionForbidden
     account = find_account(node.stores.accounts, name)
     return _entry(account, node.stores.roles.of_dataset(entry.id).get(account.id))

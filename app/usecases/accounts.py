@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from protocol.errors import BadInput, NotFound
+from protocol.errors import NotFound
 from protocol.identity import DatasetId, Name
 from protocol.instant import Instant
 from protocol.keys import SEED_BYTES, key_pair
 from storage.errors import AccountNameTaken
+from storage.naming import refuse_reserved_account
 from storage.ports import AccountStore
 from storage.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 
@@ -16,13 +17,6 @@ from ..auth.passwords import SALT_BYTES, Cost, check_new, hash_password
 from ..auth.tokens import ID_BYTES, SECRET_BYTES, AccessToken
 
 ALL_SCOPES = frozenset(Scope)
-RESERVED = frozenset(
-    {
-        "accounts", "assets", "datasets", "docs", "info", "jobs", "openapi", "openapi.json",
-        "platform", "query", "schemas", "system", "ui-config", "v", "verify",
-    }
-)  # fmt: skip
-"""Names of accounts whose datasets would lie below addresses of the node itself."""
 
 
 class AccountUnknown(NotFound):
@@ -30,13 +24,6 @@ class AccountUnknown(NotFound):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no account {name[:100]}", account=name[:100])
-
-
-class ReservedName(BadInput):
-    """A name that addresses of the node begin with."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is reserved by the node; choose another name", name=name)
 
 
 def find_account(accounts: AccountStore, name: str) -> Account:
@@ -84,8 +71,8 @@ def ensure_account(
         MalformedName: a name outside of the grammar. ReservedName: one of the node's own.
     """
     known = accounts.find_account(str(Name(name)))
-    if known is None and name.lower() in RESERVED:
-        raise ReservedName(name)
+    if known is None:
+        refuse_reserved_account(name)
     if known is not None and (known.is_admin or not is_admin):
         return known
     identity = known.id if known else AccountId(str(key_pair(random(SEED_BYTES)).dataset_id))

@@ -17,7 +17,7 @@ from protocol.metadata.events import DatasetKind, ExecuteTransform
 from protocol.multihash import Multihash
 from storage.contracts import verify_job
 from storage.contracts.verify_job import VerifyPayload
-from storage.dataset import Dataset, check_objects, put_blocks
+from storage.dataset import Dataset, put_blocks
 from storage.values import Failed, Job, JobId, JobSpec, Succeeded
 
 from ..job_watch import FINISHED
@@ -56,9 +56,9 @@ def commit_validated(
 
     Raises:
         PushNotValidated: it did not, and why. PushBeingValidated: it is still at work.
-        ObjectMissing, SizeMismatch: as in a commit.
+        ObjectMissing, SizeMismatch, DataDoesNotMatchMetadata, …: as in a commit.
     """
-    check_objects(node.stores.objects, dataset.id, blocks)
+    dataset.judge(blocks, None if force else expected, gate=node.gate)
     put_blocks(node.stores.objects, dataset.id, blocks)
     head = blocks[-1].hash
     payload = VerifyPayload(candidate=str(head), expected=str(expected), force=force)

@@ -8,7 +8,7 @@ from typing import Any
 
 from protocol.chain.author import author
 from protocol.chain.snapshot import normalize_event, prepare
-from protocol.chain.state import EMPTY, ChainState
+from protocol.chain.state import EMPTY, ChainState, Vocab
 from protocol.codec.manifests import load_event, load_snapshots, to_data
 from protocol.errors import BadInput
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
@@ -21,11 +21,14 @@ from protocol.metadata.events import (
     MetadataEvent,
     Seed,
     SetTransform,
+    SetVocab,
 )
 from protocol.multihash import Multihash
+from protocol.source_rules import check_definition
+from storage.definitions.values import Author
 from storage.dependencies import declared, refuse_cycle
 from storage.errors import AliasTaken, RefConflict
-from storage.naming import SINGLE_OWNER
+from storage.naming import SINGLE_OWNER, refuse_reserved
 from storage.stores import refuse_long
 from storage.values import DatasetEntry, Visibility
 
@@ -33,7 +36,8 @@ from ..auth.access import Action, Unauthenticated, grants, may_create
 from ..auth.actors import Actor
 from ..settings import Tenancy
 from ..wiring import Node
-from .validation import validation_of
+from .authors import InForce, check_definitions, note_author, take_definitions
+from .validation import unverified_of, validation_of
 
 APPEND_ATTEMPTS = 5
 """How often an authored event is put on top of a head that somebody else moved."""
@@ -57,6 +61,7 @@ class Prepared:
     events: tuple[MetadataEvent, ...]
     blocks: list[HashedBlock]
     state: ChainState
+    author: Author
 
 
 def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visibility) -> Prepared:
@@ -64,7 +69,7 @@ def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visib
 
     Raises:
         Unauthenticated, Unauthorized, MalformedManifest, OneSnapshotExpected, InvalidSnapshot,
-        NameTooLong, MissingInputs, ChainRuleBroken.
+        NameTooLong, ReservedName, MissingInputs, ChainRuleBroken.
     """
     if actor.account is None:
         raise Unauthenticated
@@ -75,19 +80,25 @@ def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visib
     alias = new_alias(node, actor, snapshot.name)
     may_create(actor, alias)
     refuse_long(alias)
+    refuse_reserved(alias)
     dataset = key_pair(node.random(SEED_BYTES)).dataset_id
     events = prepare(snapshot, dataset_id=dataset, resolve=visible_inputs(node, actor))
+    vocab = next((event for event in events if isinstance(event, SetVocab)), SetVocab())
+    for event in events:
+        check_definition(event, Vocab.of(vocab).event_time_column)
     now = node.clock()
     blocks, state = author(EMPTY, events, system_time=now)
     entry = DatasetEntry(dataset, alias, snapshot.kind, visibility, now)
     if node.stores.registry.find(DatasetRef(alias=alias)) is not None:
         raise AliasTaken(alias)
-    return Prepared(entry=entry, events=events, blocks=blocks, state=state)
+    by = Author(actor.account.id, actor.reach)
+    return Prepared(entry=entry, events=events, blocks=blocks, state=state, author=by)
 
 
 def create_prepared(node: Node, prepared: Prepared) -> tuple[DatasetEntry, Multihash]:
     """Create it: its entry and head. Raises `AliasTaken`."""
     node.stores.create_dataset(prepared.entry, prepared.blocks)
+    note_author(node.stores, prepared.entry, InForce(), InForce.of(prepared.state), prepared.author)
     remember_inputs(node, prepared.entry.id, prepared.state)
     return prepared.entry, prepared.blocks[-1].hash
 
@@ -113,7 +124,7 @@ def visible_inputs(node: Node, actor: Actor) -> Callable[[DatasetRef], DatasetId
         if ref.alias is not None:
             ref = DatasetRef(alias=new_alias(node, actor, ref.alias))
         entry = node.stores.registry.find(ref)
-        visible = entry and Action.READ in grants(actor, entry, node.settings.tenancy)
+        visible = entry and Action.READ in grants(actor, entry, node.settings.anonymous_reads)
         return entry.id if entry and visible else None
 
     return resolve
@@ -141,6 +152,7 @@ def event_to_append(node: Node, actor: Actor, manifest: bytes) -> MetadataEvent:
 
 def append_event(
     node: Node,
+    actor: Actor,
     entry: DatasetEntry,
     event: MetadataEvent,
     *,
@@ -152,7 +164,7 @@ def append_event(
     A dry run holds it to all rules, and appends nothing.
 
     Raises:
-        ChainRuleBroken, DependencyCycle.
+        ChainRuleBroken, DependencyCycle, DefinitionReadsHidden, AccountSecretsRefused.
         RefConflict: the head is another one than expected, or others kept winning.
     """
     if isinstance(event, SetTransform):
@@ -164,9 +176,13 @@ def append_event(
         if expected is not None and head != expected:
             raise RefConflict(expected, head)
         state = dataset.state(head)
+        check_definition(event, state.vocab.event_time_column)
         blocks, after = author(state, (event,), system_time=_not_before(node.clock(), state))
+        definitions = (InForce.of(state), InForce.of(after))
+        check_definitions(node, actor, entry, *definitions)
         if dry_run:
             return after
+        take_definitions(node, actor, entry, *definitions, said=(event,))
         try:
             dataset.commit(blocks, expected=head)
         except RefConflict:
@@ -191,7 +207,7 @@ def list_datasets(
         page = node.stores.registry.page(account=account, after=after, limit=limit)
         for entry in page:
             after = entry.alias.folded
-            if Action.READ in grants(actor, entry, node.settings.tenancy):
+            if Action.READ in grants(actor, entry, node.settings.anonymous_reads):
                 found.append(entry)
                 if len(found) == limit:
                     return found, after
@@ -219,6 +235,18 @@ def summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
     }
 
 
+def detailed_summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+    """A dataset in a listing, with what its chain counts."""
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    return {
+        **summary(node, entry, base),
+        "records": state.num_records,
+        "dataSize": state.data_size,
+        "blocks": state.num_blocks,
+        "updatedAt": str(state.system_time),
+    }
+
+
 def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
     """A dataset as it stands: its summary and what its chain says."""
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
@@ -242,6 +270,7 @@ def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
         "pollingSource": state.polling_source is not None,
         "schema": None if schema is None else to_data(schema),
         "validation": validation_of(node, entry.id, state.head),
+        "unverified": unverified_of(node, entry.id),
         "isMirror": node.stores.mirrors.find(entry.id) is not None,
     }
 

@@ -15,7 +15,6 @@ from storage.engines import read_note
 from storage.errors import JobNotFound
 from storage.values import DatasetEntry, JobId
 
-from ..auth.access import Action, grants
 from ..auth.actors import Actor
 from ..wiring import Node
 from .datasets import shown_alias
@@ -25,15 +24,17 @@ MAX_COUNTED = 1000
 MIRROR = "it follows a dataset of another node"
 
 
-def derivation(node: Node, entry: DatasetEntry, state: ChainState) -> dict[str, Any] | None:
-    """How a derivative stands; None for a root.
+def derivation(
+    node: Node, actor: Actor, entry: DatasetEntry, state: ChainState
+) -> dict[str, Any] | None:
+    """How a derivative stands, as far as the actor may know; None for a root.
 
     `status` is one of up-to-date, behind, waiting, running, retrying, paused, manual.
     """
     if entry.kind is not DatasetKind.Derivative:
         return None
     row = node.stores.derivations.find(entry.id) or Derivation(dataset=entry.id)
-    behind, absent = _behind(node, state)
+    behind, absent = _behind(node, actor, state)
     engine = None
     if state.sequence_number is not None and state.last_execution is not None:
         engine = read_note(node.stores.objects, entry.id).at(state.sequence_number)
@@ -85,8 +86,8 @@ def _reason(node: Node, row: Derivation) -> str | None:
     return ELSEWHERE if node.stores.mirrors.find(row.dataset) is None else MIRROR
 
 
-def _behind(node: Node, state: ChainState) -> tuple[int, list[str]]:
-    """Blocks of inputs that were not looked at yet, and inputs that are not here."""
+def _behind(node: Node, actor: Actor, state: ChainState) -> tuple[int, list[str]]:
+    """Blocks of inputs that were not looked at yet, and inputs that are not here, or not shown."""
     last = state.last_execution
     consumed = {
         item.dataset_id: item.new_block_hash or item.prev_block_hash
@@ -94,7 +95,7 @@ def _behind(node: Node, state: ChainState) -> tuple[int, list[str]]:
     }
     blocks, absent = 0, list[str]()
     for one in declared(state):
-        if node.stores.registry.find(DatasetRef(id=one)) is None:
+        if node.visible(actor, one) is None:
             absent.append(str(one))
         else:
             blocks += _new_blocks(node, one, consumed.get(one))
@@ -114,19 +115,11 @@ def _new_blocks(node: Node, dataset: DatasetId, consumed: Multihash | None) -> i
     return count
 
 
-def visible_entry(node: Node, actor: Actor, dataset: DatasetId) -> DatasetEntry | None:
-    """A dataset of this node that the actor may see; None for others, and for none."""
-    found = node.stores.registry.find(DatasetRef(id=dataset))
-    if found is None or Action.READ not in grants(actor, found, node.settings.tenancy):
-        return None
-    return found
-
-
 def dependencies(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
     """What a dataset reads and who reads it, near ones first; hidden datasets end the walk."""
 
     def visible(one: DatasetId) -> DatasetEntry | None:
-        return visible_entry(node, actor, one)
+        return node.visible(actor, one)
 
     def seen(step: Callable[[DatasetId], Sequence[DatasetId]]) -> list[dict[str, Any]]:
         found = depths(entry.id, lambda one: [near for near in step(one) if visible(near)])

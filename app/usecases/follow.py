@@ -16,7 +16,6 @@ from protocol.identity import DatasetId, DatasetRef
 from protocol.instant import NANOS, Instant
 from protocol.metadata.events import DatasetKind, SetTransform
 from protocol.multihash import Multihash
-from storage.contracts.transform_job import TransformPayload, job_of
 from storage.dataset import Dataset, InvalidInterval
 from storage.dependencies import remember_inputs
 from storage.derivations.values import Derivation, Problem
@@ -27,7 +26,7 @@ from storage.values import Failed, HeadMoved, Job
 
 from ..errors import status_of_name
 from ..wiring import Node
-from .refresh_derivative import refuse_hidden_inputs
+from .refresh_derivative import refuse_hidden_inputs, transform_spec
 
 _log = logging.getLogger("odf.follow")
 PAGE = 1000
@@ -130,29 +129,30 @@ def _ended(node: Node, row: Derivation, job: Job | None) -> None:
     if job is None:  # forgotten meanwhile, so nobody knows
         store.ended(row.dataset, job=row.job, retry_at=node.clock())
     elif isinstance(failed := job.outcome, Failed):
-        _failed(node, row, Problem(failed.error, failed.message, failed.facts))
+        _failed(node, row, failed)
     else:
         store.ended(row.dataset, job=row.job)
 
 
-def _failed(node: Node, row: Derivation, problem: Problem) -> None:
+def _failed(node: Node, row: Derivation, failed: Failed) -> None:
     """Try again later, wait for an input, or pause."""
     paused, retry_at = False, None
-    if is_passing(problem.error):
+    if is_passing(failed.error, failed.branch):
         pause = min(LONGEST_PAUSE_S, 2 ** min(row.attempts, ATTEMPTS_COUNTED))
         retry_at = _after(node.clock(), pause)
     else:
-        paused = problem.error not in WAITS_FOR_INPUT
+        paused = failed.error not in WAITS_FOR_INPUT
+    problem = Problem(failed.error, failed.message, failed.facts)
     node.stores.derivations.ended(
         row.dataset, job=row.job, problem=problem, paused=paused, retry_at=retry_at
     )
 
 
-def is_passing(error: str) -> bool:
+def is_passing(error: str, branch: str = "") -> bool:
     """Whether trying again may help."""
     if error in WAITS_FOR_INPUT | PERMANENT:
         return False
-    status = status_of_name(error)
+    status = status_of_name(error, branch)
     return status >= 500 or status == 404 or error in PASSING
 
 
@@ -163,11 +163,11 @@ def submit_due(node: Node) -> None:
         try:
             if _is_wanted(node, row):
                 refuse_hidden_inputs(node, node.stores.registry.get(DatasetRef(id=row.dataset)))
-                job = node.stores.jobs.submit(job_of(row.dataset, TransformPayload()))
+                job = node.stores.jobs.submit(transform_spec(node, row.dataset))
                 store.submitted(row.dataset, version=row.version, job=job)
         except NodeError as error:
             store.submitted(row.dataset, version=row.version, job=None)
-            _failed(node, row, Problem(type(error).__name__, error.message, dict(error.facts)))
+            _failed(node, row, Failed.of(error))
 
 
 def _is_wanted(node: Node, row: Derivation) -> bool:

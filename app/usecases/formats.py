@@ -31,6 +31,9 @@ MEDIA_TYPES: dict[str, ReadStep | None] = {
     "application/geo+json": ReadStepGeoJson(),
     "application/x-ndgeojson": ReadStepNdGeoJson(),
     "application/vnd.apache.parquet": ReadStepParquet(),
+    "application/parquet": ReadStepParquet(),
+    "application/x-parquet": ReadStepParquet(),
+    "application/vnd.apache.arrow.stream": ReadStepParquet(),
     "application/vnd.shp": None,
     "x-gis/x-shapefile": None,
 }
@@ -45,6 +48,7 @@ EXTENSIONS: dict[str, str] = {
     "geojson": "application/geo+json",
     "ndgeojson": "application/x-ndgeojson",
     "parquet": "application/vnd.apache.parquet",
+    "arrows": "application/vnd.apache.arrow.stream",
     "shp": "application/vnd.shp",
     "shx": "application/vnd.shp",
 }
@@ -62,7 +66,15 @@ def media_type_of(content_type: str | None, file_name: str) -> str | None:
     plain = (content_type or "").partition(";")[0].strip().lower()
     if plain in MEDIA_TYPES:
         return plain
-    return EXTENSIONS.get(file_name.rpartition(".")[2].lower())
+    name = file_name.lower().removesuffix(".gz").removesuffix(".zip")  # unpacked when it is read
+    return EXTENSIONS.get(name.rpartition(".")[2])
+
+
+def extension_of(read: ReadStep) -> str:
+    """How a file that a source reads is called; shapefiles come in archives."""
+    formats = ((extension, MEDIA_TYPES[media]) for extension, media in EXTENSIONS.items())
+    fitting = (extension for extension, one in formats if type(one) is type(read))
+    return next(fitting, "zip")
 
 
 def takes_first_source(state: ChainState) -> bool:

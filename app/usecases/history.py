@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from protocol.errors import BadInput
 from protocol.identity import DatasetRef
-from protocol.instant import Instant, MalformedInstant
+from protocol.instant import MalformedInstant, day_or_instant
 from protocol.multihash import Multihash
 from storage.contracts import compact_job
 from storage.contracts.compact_job import CompactPayload
@@ -19,6 +19,7 @@ from storage.values import DatasetEntry, JobId, JobSpec
 
 from ..auth.actors import Actor
 from ..wiring import Node
+from .authors import InForce, check_definitions, take_definitions
 from .objects import parse_hash
 from .remote_only import refuse_mirror
 
@@ -90,12 +91,19 @@ def reset_dataset(
 
     Raises:
         UnreadableHash. OldHeadMismatch. BlockNotFound. NotAnAncestor. RefConflict. IsRemote.
+        DefinitionReadsHidden, AccountSecretsRefused: what was in force then.
     """
     refuse_mirror(node, entry)
+    target = _hash(block)
+    if target is not None:  # the Seed defines nothing
+        dataset = node.stores.dataset(DatasetRef(id=entry.id))
+        before, after = InForce.of(dataset.state()), InForce.of(dataset.state(target))
+        take = check_definitions if dry_run else take_definitions
+        take(node, actor, entry, before, after)
     done = reset.reset(
         node.stores,
         entry,
-        target=_hash(block),
+        target=target,
         old_head=_hash(old_head),
         dry_run=dry_run,
     )
@@ -107,7 +115,7 @@ def set_watermark(
 ) -> HistoryReceipt:
     """Raises `InvalidWatermark`, `IsDerivative`, `IsRemote`, `RefConflict`."""
     try:
-        when = Instant.parse(text.strip())
+        when = day_or_instant(text)
     except MalformedInstant as broken:
         raise InvalidWatermark(f"watermark: {broken.message}") from None
     refuse_mirror(node, entry)

@@ -12,9 +12,9 @@ from protocol.identity import DatasetRef
 from storage.errors import JobNotFound
 from storage.values import DatasetEntry, Failed, Job, JobId, JobStatus, Succeeded
 
-from ..auth.access import Action, ActionForbidden, grants
+from ..auth.access import Action, ActionForbidden, grants, refuse_bad_token
 from ..auth.actors import Actor
-from ..errors import problem, status_of_name
+from ..errors import problem, status_of_failed
 from ..wiring import Node
 
 UNTOLD = "why it failed is told to those who may write to the dataset"
@@ -52,9 +52,12 @@ def find_job(node: Node, actor: Actor, job_id: str, action: Action = Action.READ
     """
     job = node.stores.jobs.get(JobId(job_id))
     entry = node.stores.registry.find(DatasetRef(id=job.spec.dataset)) if job.spec.dataset else None
-    allowed = grants(actor, entry, node.settings.tenancy) if entry is not None else frozenset()
+    allowed = (
+        grants(actor, entry, node.settings.anonymous_reads) if entry is not None else frozenset()
+    )
     if Action.READ not in allowed:
         raise JobNotFound(JobId(job_id))
+    refuse_bad_token(actor)
     if action not in allowed:
         raise ActionForbidden
     return Seen(job, Action.WRITE in allowed)
@@ -104,7 +107,7 @@ def list_jobs(
         newest_first=True,
     )
     more = str(found[-1].id) if len(found) == limit else None
-    in_full = Action.WRITE in grants(actor, entry, node.settings.tenancy)
+    in_full = Action.WRITE in grants(actor, entry, node.settings.anonymous_reads)
     return {"jobs": [shown(job, in_full=in_full) for job in found], "next": more}
 
 
@@ -133,10 +136,17 @@ def shown(job: Job, *, in_full: bool = True) -> dict[str, Any]:
         "schedule": job.spec.schedule,
         "progress": job.progress,
     }
+    if job.spec.payload.get("dryRun"):
+        document["dryRun"] = True
     match job.outcome:
         case Succeeded(result=result):
-            document["result"] = result
-        case Failed(error=error, message=message, facts=facts):
+            document["result"] = result if in_full else _without_names(result)
+        case Failed(error=error, message=message, facts=facts) as failed:
             told = (message, facts) if in_full else (UNTOLD, {})
-            document["problem"] = problem(error, status_of_name(error), *told)
+            document["problem"] = problem(error, status_of_failed(failed), *told)
     return document
+
+
+def _without_names(result: dict[str, Any]) -> dict[str, Any]:
+    """A receipt without its warnings: they name what was posted and is not in the dataset."""
+    return {name: value for name, value in result.items() if name != "warnings"}

@@ -7,13 +7,13 @@ import logging
 from protocol.errors import Conflict
 from protocol.identity import DatasetAlias, DatasetRef, Name
 from protocol.multihash import Multihash
+from storage.naming import refuse_reserved
 from storage.values import DatasetEntry
 
 from ..auth.access import ActionForbidden, owns
 from ..auth.actors import Actor
 from ..wiring import Node
 from .datasets import shown_alias
-from .derivatives import visible_entry
 
 _log = logging.getLogger("odf.node")
 
@@ -26,9 +26,11 @@ def rename_dataset(node: Node, entry: DatasetEntry, name: str) -> DatasetEntry:
     """From now on it is called so; its id, its blocks and who reads it stay as they are.
 
     Raises:
-        MalformedName: no name of a dataset. AliasTaken.
+        MalformedName: no name of a dataset. ReservedName, AliasTaken.
     """
     alias = DatasetAlias(Name(name), entry.alias.account)
+    if alias.name != entry.alias.name:
+        refuse_reserved(alias)
     node.stores.rename_dataset(entry.id, alias)
     node.entries.forget(entry.alias)
     _log.info("dataset renamed id=%s from=%s to=%s", entry.id, entry.alias, alias)
@@ -51,7 +53,7 @@ def delete_dataset(
         raise ActionForbidden
     readers = node.stores.registry.dependants(entry.id)
     if readers:
-        seen = [visible_entry(node, actor, one) for one in readers]
+        seen = [node.visible(actor, one) for one in readers]
         names = sorted(shown_alias(node, one) for one in seen if one is not None)
         shown = ", ".join(names) or f"{len(readers)} that you may not see"
         raise StillRead(f"derivatives read it: {shown}; delete those first", derivatives=names)

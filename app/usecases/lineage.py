@@ -102,7 +102,7 @@ def _see(
         return True
     entry = node.stores.registry.find(DatasetRef(id=one))
     try:
-        if entry is not None and Action.READ in grants(actor, entry, node.settings.tenancy):
+        if entry is not None and Action.READ in grants(actor, entry, node.settings.anonymous_reads):
             state = node.stores.dataset(DatasetRef(id=one)).state()
             graph.known[one] = GraphNode(entry, state, shown_alias(node, entry))
             return True

@@ -22,7 +22,6 @@ DEVICE_CODE_BYTES = 32
 DEVICE_INTERVAL_S = 5
 """Seconds a command line is told to wait between two questions."""
 EARLIEST_POLL_S = DEVICE_INTERVAL_S - 1
-MAX_DEVICE_LOGINS = 10_000
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
@@ -52,7 +51,7 @@ class DeviceGrantRefused(BadInput):
 
 
 class TooManyDeviceLogins(LimitExceeded):
-    """More command lines wait for their users than this node keeps in mind."""
+    """More command lines than this node lets wait for their users: from one address, or in sum."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(
@@ -116,15 +115,18 @@ def begin_session(node: Node, account: Account) -> Grant:
     """A new session of the account."""
     lasts = node.settings.session_ttl_s
     session = Session.begin(account.id, node.clock(), lasts)
-    return Grant(session.sign(node.session_secret), lasts)
+    return Grant(session.sign(node.session_secrets[0]), lasts)
 
 
-def await_device(node: Node) -> str:
+def await_device(node: Node, address: str) -> str:
     """The code of a command line that waits for its user. Raises `TooManyDeviceLogins`."""
-    now, devices = node.clock(), node.stores.devices
+    now, devices, settings = node.clock(), node.stores.devices, node.settings
+    wait = node.throttle.count({(f"device:{address}", ""): settings.device_logins_per_address})
+    if wait is not None:
+        raise TooManyDeviceLogins(wait)
     devices.remove_expired(now)
-    if devices.count() >= MAX_DEVICE_LOGINS:
-        raise TooManyDeviceLogins(node.settings.device_login_ttl_s)
+    if devices.count() >= settings.max_device_logins:
+        raise TooManyDeviceLogins(settings.device_login_ttl_s)
     code = node.random(DEVICE_CODE_BYTES).hex()
     expires = Instant(now.ns + node.settings.device_login_ttl_s * NANOS)
     devices.put(DeviceLogin(code_hash=_hash(code), created_at=now, expires_at=expires))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from protocol.identity import DatasetRef
 from storage.errors import AliasTaken, DatasetIdTaken
+from storage.naming import refuse_reserved
 from storage.values import DatasetEntry, JobId, Visibility
 
 from ..auth.access import Unauthenticated, may_create
@@ -23,13 +24,14 @@ def create_mirror(
     """A dataset of one Seed, and the job that fills it.
 
     Raises:
-        Unauthenticated, Unauthorized, AliasTaken, DatasetIdTaken, RemoteUnusable,
+        Unauthenticated, Unauthorized, ReservedName, AliasTaken, DatasetIdTaken, RemoteUnusable,
         TransferFailed, and what else a pull finds wrong with the remote.
     """
     if actor.account is None:
         raise Unauthenticated
     alias = new_alias(node, actor, asked.name)
     may_create(actor, alias)
+    refuse_reserved(alias)
     if node.stores.registry.find(DatasetRef(alias=alias)) is not None:
         raise AliasTaken(alias)
     block, seed = first_look(node, asked)

@@ -9,21 +9,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from protocol.errors import NodeError, Refused
+from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
+from storage.contracts.heal_job import HealReceipt
 from storage.contracts.mirror_job import MirrorReceipt
+from storage.integrity.healing import is_healed
 from storage.mirrors.values import Mirror, MirrorState, MirrorStatus
-from storage.values import DatasetEntry, Variable
+from storage.values import DatasetEntry, ObjectKey, Variable
 
 from ..client.first_block import first_block
 from ..client.http import DatasetMissing
 from ..client.progress import UNWATCHED, Progress
 from ..client.receive import DestinationAhead, Diverged
-from ..client.sync import pull_into
+from ..client.sync import opened, pull_into
 from ..client.urls import Location
 from ..wiring import Node
 from .mirror_target import NodeTarget
-from .mirrors import TOKEN, MirrorAsked, RemoteUnusable, limits_of, mirror_of, owner_of_token
+from .mirrors import (
+    TOKEN,
+    MirrorAsked,
+    RemoteUnusable,
+    limits_of,
+    mirror_of,
+    owner_of_token,
+    parse_remote,
+)
+
+REMOTE = "remote"
+PIECE_BYTES = 1 << 20
 
 
 def first_look(node: Node, asked: MirrorAsked) -> tuple[HashedBlock, Seed]:
@@ -49,7 +63,7 @@ def pull_mirror(
     try:
         with _told_as_ours():
             outcome = pull_into(
-                Location.parse(mirror.remote),
+                parse_remote(mirror.remote),
                 NodeTarget(node, entry),
                 token=_opened(node, mirror),
                 force=force,
@@ -70,6 +84,24 @@ def pull_mirror(
         objects=outcome.objects,
         bytes=outcome.bytes,
     )
+
+
+def fetch_object(node: Node, key: ObjectKey) -> HealReceipt:
+    """An object of a mirror that is not whole here, from the remote; hashed as it comes.
+
+    Raises:
+        NotAMirror, RemoteUnusable, TransferFailed, HashMismatch, …: as a pull.
+    """
+    mirror = mirror_of(node, node.stores.registry.get(DatasetRef(id=key.dataset)))
+    remote, token = Location.parse(mirror.remote), _opened(node, mirror)
+    with (
+        _told_as_ours(),
+        opened(remote, token, limits=limits_of(node)) as repository,
+        repository.open_object(key.kind, key.hash) as stream,
+    ):
+        node.stores.objects.put(key, iter(lambda: stream.read(PIECE_BYTES), b""))
+    is_healed(node.stores, key, REMOTE)
+    return HealReceipt(kind=key.kind.value, hash=str(key.hash), healed_from=REMOTE)
 
 
 def _opened(node: Node, mirror: Mirror) -> str | None:

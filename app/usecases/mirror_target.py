@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import BinaryIO
 
-from protocol.chain.rules import fold
+from protocol.chain.rules import fold_received
 from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
@@ -16,7 +16,9 @@ from storage.values import DatasetEntry, ObjectKey, ObjectKind
 
 from ..client.receive import SeedOverwrite, begins_anew
 from ..wiring import Node
+from .authors import InForce, note_author
 from .datasets import remember_inputs
+from .received import commit_received
 
 
 class NodeTarget:
@@ -61,7 +63,7 @@ class NodeTarget:
         own = (self._entry.id, self._entry.kind)
         if not isinstance(seed, Seed) or (seed.dataset_id, seed.dataset_kind) != own:
             raise SeedOverwrite
-        fold(new)
+        fold_received(new)
 
     @contextmanager
     def writing_ahead(self) -> Iterator[Callable[[HashedBlock], object]]:
@@ -75,7 +77,17 @@ class NodeTarget:
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
         head = expected or self.head()
-        self._dataset.commit(new, expected=head, force=begins_anew(new), ahead=self._ahead)
+        before, first = InForce.of(self._dataset.state(head)), new[0]
+        base = InForce() if first.prev is None else InForce.of(self._dataset.state(first.prev))
+        note_author(self._node.stores, self._entry, before, base.after(new))
+        commit_received(
+            self._node,
+            self._dataset,
+            new,
+            expected=head,
+            force=begins_anew(new),
+            ahead=self._ahead,
+        )
         state = self._dataset.state(new[-1].hash)
         remember_inputs(self._node, self._entry.id, state)
 

@@ -24,6 +24,7 @@ from ..wiring import Node
 
 KIND = "DatasetMirror"
 TOKEN = "token"  # noqa: S105 - the name of a secret, not one
+FOLLOWED = frozenset({Transfer.SMART, Transfer.SIMPLE})
 _ENVELOPE = frozenset({"kind", "version", "content"})
 _FIELDS = frozenset({"name", "remote", "token"})
 
@@ -70,10 +71,15 @@ def mirror_asked(manifest: bytes) -> MirrorAsked | None:
 
 
 def parse_remote(text: str) -> Location:
-    """Raises `UnsupportedUrl`, `RemoteUnusable`."""
+    """Raises `UnsupportedUrl`, `RemoteUnusable`.
+
+    A bucket is none: requests to it would be signed with the credentials of this node.
+    """
     location = Location.parse(text)
-    if location.transfer is Transfer.FOLDER:
-        raise RemoteUnusable("a mirror follows a URL: odf+http(s)://… or http(s)://…")
+    if location.transfer not in FOLLOWED:
+        raise RemoteUnusable(
+            "a mirror follows a URL: odf+http(s)://… or http(s)://…; a public bucket has one, too"
+        )
     return location
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
 
 from protocol.errors import BadInput, LimitExceeded, NotFound
@@ -12,19 +13,26 @@ from protocol.identity import DatasetAlias
 from protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
 from storage.errors import ObjectNotFound
 from storage.index.sqlite_heads import SqliteHeads
+from storage.integrity.healing import DAMAGED, begin_healing, heal_here
+from storage.integrity.identity import Identity
+from storage.integrity.opening import ensure_hashed
 from storage.layout import DATASETS, KIND_FOLDERS, dataset_folder
 from storage.objects.local import LocalObjectStore
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
-from ..auth.access import Action, address, authorize, grants
-from ..auth.actors import ANONYMOUS, Actor
+from ..auth.access import Action, address, authorize, is_for_all
+from ..auth.actors import Actor
 from ..wiring import Node
 from .remote_only import refuse_mirror
 
 HEAD = "head"
+HASHED_AT_ONCE_BYTES = 1024
+"""Up to here hashing takes as long as looking up that it was done."""
+BEGUN_RETRY_S = 3600
 MAX_PLACES = 4096
 """Spellings of addresses that are remembered."""
-_USUAL_HASH = re.compile("f1620[0-9a-f]{64}")
+SHA3_PREFIX = "f1620"
+_USUAL_HASH = re.compile(SHA3_PREFIX + "[0-9a-f]{64}")
 is_usual_hash = _USUAL_HASH.fullmatch
 """Whether a text is a hash of ours as it is written everywhere, and so the name of its file."""
 
@@ -43,6 +51,10 @@ class LengthRequired(BadInput):
 
 class UploadsInOneGo(BadInput):
     """Objects are not kept where parts of them can be."""
+
+
+class TooManyBegun(LimitExceeded):
+    """As many uploads to a dataset are here in part as may be."""
 
 
 class ObjectTooLarge(LimitExceeded):
@@ -87,9 +99,11 @@ class AtHand:
 
     def __init__(self, node: Node) -> None:
         self._entries, self._tenancy = node.entries, node.settings.tenancy
+        self._reads = node.settings.anonymous_reads
         objects = node.stores.objects
         self._root = str(objects.root) if isinstance(objects, LocalObjectStore) else None
         self._heads = SqliteHeads.of(node.stores.engine)
+        self.hashed = node.stores.hashed
         self._places: dict[tuple[str | None, str], Place] = {}
 
     def for_all(self, account: str | None, dataset: str) -> Place | None:
@@ -107,11 +121,10 @@ class AtHand:
         entry = self._entries.recall(folded)
         if entry is None:
             return None
-        authorize(actor, entry, Action.READ, self._tenancy)
+        authorize(actor, entry, Action.READ, self._reads)
         if known is None or known.entry is not entry:
             folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
-            is_for_all = Action.READ in grants(ANONYMOUS, entry, self._tenancy)
-            known = Place(alias, folded, entry, folder, is_for_all)
+            known = Place(alias, folded, entry, folder, is_for_all(entry, self._reads))
             if len(self._places) >= MAX_PLACES:
                 self._places.clear()
             self._places[account, dataset] = known
@@ -124,6 +137,15 @@ class AtHand:
         name = text if is_usual_hash(text) else str(parse_hash(text))
         public = place.entry.visibility is Visibility.PUBLIC
         return LocalObject(name, public, f"{place.folder}/{KIND_FOLDERS[kind]}/{name}")
+
+    def is_right(self, name: str, body: bytes | bytearray, identity: Identity) -> bool:
+        """Whether bytes of a small file are those it is named by, just hashed or of late."""
+        if len(body) > HASHED_AT_ONCE_BYTES and self.hashed.knows(name, identity):
+            return True
+        right = name[len(SHA3_PREFIX) :] == hashlib.sha3_256(body).hexdigest()
+        if right and len(body) > HASHED_AT_ONCE_BYTES:
+            self.hashed.note(name, identity)
+        return right
 
     def head(self, place: Place | None) -> Multihash | None:
         """Where `head` points."""
@@ -155,6 +177,9 @@ def find_object(
     entry = node.resolve(actor, account, dataset, Action.READ)
     key = ObjectKey(entry.id, kind, parse_hash(text))
     info = node.stores.objects.stat(key)
+    if info is None and kind is ObjectKind.BLOCK and node.stores.blocks.find(entry.id, key.hash):
+        ensure_hashed(node.stores, key)  # the index has the block, which heals the store
+        info = node.stores.objects.stat(key)
     if info is None:
         raise ObjectNotFound(kind, key.hash)
     return StoredObject(
@@ -163,6 +188,25 @@ def find_object(
         entry.visibility is Visibility.PUBLIC,
         lambda offset: node.stores.objects.open(key, offset=offset),
     )
+
+
+def made_sure(node: Node, found: StoredObject) -> StoredObject:
+    """An object parts of which are about to be shown, hashed, and healed if need be.
+
+    Raises as `ensure_hashed`.
+    """
+    ensure_hashed(node.stores, found.key, named=False)
+    info = node.stores.objects.stat(found.key)
+    if info is None:
+        raise ObjectNotFound(found.key.kind, found.key.hash)
+    return replace(found, size=info.size)
+
+
+def found_damaged(node: Node, key: ObjectKey) -> None:
+    """Bytes that were shown proved to be others: put aside, tell, and heal what can be healed."""
+    heal_here(node.stores, key, DAMAGED)
+    if key.kind is not ObjectKind.UPLOAD:
+        begin_healing(node.stores, key)
 
 
 def upload_target(
@@ -181,16 +225,27 @@ def received(node: Node, key: ObjectKey) -> int | None:
 
 
 def append_object(
-    node: Node, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int
+    node: Node, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, size: int, total: int
 ) -> int:
-    """Go on with an upload; how many bytes are here then.
+    """Go on with an upload by `size` bytes; how many are here then.
 
     Raises:
+        TooManyBegun: it would be one more that is here in part. It is not begun then.
         UploadsInOneGo, UploadBusy, OffsetMismatch, HashMismatch.
     """
     partial = node.stores.objects.partial
     if partial is None:
         raise UploadsInOneGo("this node takes objects in one go: use PUT")
+    most = node.settings.max_begun_uploads
+    is_new = offset == 0 and size < total and partial.received(key) == 0
+    if is_new and partial.begun(key) >= most:
+        raise TooManyBegun(
+            f"{most} uploads to this dataset have begun and not ended; finish them, or wait until "
+            "they are cleared away",
+            limit=most,
+            setting="ODF_NODE_MAX_BEGUN_UPLOADS",
+            retry_after_s=BEGUN_RETRY_S,
+        )
     return partial.append(key, offset, chunks, total=total)
 
 

@@ -6,7 +6,7 @@ out in a Close frame, as `failure` says; only a head that moved is an ordinary a
 
 from __future__ import annotations
 
-from protocol.chain.rules import fold
+from protocol.chain.rules import fold_received as fold
 from protocol.chain.state import EMPTY, ChainState
 from protocol.errors import BadInput
 from protocol.identity import DatasetAlias, DatasetId, DatasetRef
@@ -43,9 +43,11 @@ from storage.blocks_ahead import BlocksAhead
 from storage.dataset import Dataset, SeedBlockOverwriteRestricted
 from storage.dependencies import refuse_cycle
 from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
+from storage.gate.gate import DataDoesNotMatchMetadata
 from storage.named import named_objects
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
+from ..auth.actors import Actor
 from ..uncollected import uncollected
 from ..wiring import Node
 from .admission import (
@@ -54,9 +56,23 @@ from .admission import (
     commit_validated,
     needs_validation,
 )
+from .authors import (
+    AccountSecretsRefused,
+    DefinitionReadsHidden,
+    InForce,
+    check_definitions,
+    take_definitions,
+)
 from .datasets import remember_inputs
 from .links import Links
+from .received import commit_received
 from .remote_only import refuse_mirror
+
+_DEFINITIONS_REFUSED: dict[type[Exception], str] = {
+    DefinitionReadsHidden: "it reads datasets not shown to you",
+    AccountSecretsRefused: "it uses secrets of the account",
+}
+"""In the few words that a Close frame has room for."""
 
 
 class PlanBroken(BadInput):
@@ -79,9 +95,11 @@ class PushExchange:
         entry: DatasetEntry | None,
         links: Links,
         *,
+        actor: Actor,
         encoding: str = BATCH_ENCODING,
     ) -> None:
         self._node, self._alias, self._links = node, alias, links
+        self._actor = actor
         self._encoding = encoding
         self._entry = entry
         self._granted = None if entry is None else entry.id
@@ -127,10 +145,12 @@ class PushExchange:
         self._unsettled = False
         if self._entry is None:
             self._create(self._blocks[0])
-        elif self._asked().force_update_if_diverged:
+            return
+        if self._asked().force_update_if_diverged:
             fold(self._blocks, self._forced_base())
         elif self._expected is not None:
             self._dataset().check(self._blocks, expected=self._expected)
+        check_definitions(self._node, self._actor, self._entry, *self._definitions())
 
     def close(self) -> None:
         """Blocks of a push that came to nothing go."""
@@ -150,6 +170,12 @@ class PushExchange:
         phase = PHASES[state]
         if isinstance(error, PushNotValidated | PushBeingValidated):
             said = Internal(phase=phase, error_message=error.message)
+            return DatasetPushResponse(result=said)
+        if isinstance(error, DataDoesNotMatchMetadata):
+            told = f"block {error.sequence_number}: {error.reason}"
+            return DatasetPushResponse(result=Internal(phase=phase, error_message=told))
+        if type(error) in _DEFINITIONS_REFUSED:
+            said = Internal(phase=phase, error_message=_DEFINITIONS_REFUSED[type(error)])
             return DatasetPushResponse(result=said)
         if isinstance(error, FirstBlockIsNoSeed):
             phase = TransferPhase(push=PushPhase.ObjectsUploadProgress)
@@ -211,6 +237,12 @@ class PushExchange:
         first = self._blocks[0]
         return EMPTY if first.prev is None else self._dataset().state(first.prev)
 
+    def _definitions(self) -> tuple[InForce, InForce]:
+        """In force now, and with the new blocks."""
+        dataset, first = self._dataset(), self._blocks[0]
+        base = InForce() if first.prev is None else InForce.of(dataset.state(first.prev))
+        return InForce.of(dataset.state()), base.after(self._blocks)
+
     def _dataset(self) -> Dataset:
         return self._node.stores.dataset(DatasetRef(id=self._dataset_id()))
 
@@ -245,12 +277,22 @@ class PushExchange:
             if isinstance(event := block.event, SetTransform):
                 named = (item.dataset_ref.id for item in event.inputs)
                 refuse_cycle(self._node.stores, dataset.id, [one for one in named if one])
+        said = [block.event for block in self._blocks]
+        before, after = self._definitions()
+        take_definitions(self._node, self._actor, dataset.entry, before, after, said=said)
         if needs_validation(self._node, dataset, self._blocks):
             commit_validated(
                 self._node, dataset, self._blocks, expected=self._expected, force=force
             )
         else:
-            dataset.commit(self._blocks, expected=self._expected, force=force, ahead=self._ahead)
+            commit_received(
+                self._node,
+                dataset,
+                self._blocks,
+                expected=self._expected,
+                force=force,
+                ahead=self._ahead,
+            )
         remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))
 
     def _dataset_id(self) -> DatasetId:

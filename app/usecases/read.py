@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from protocol.errors import BadInput
 from protocol.identity import DatasetRef
 from protocol.instant import Instant, MalformedInstant
 from protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from storage.projection.view import outline_of
+from storage.verify.source import DatasetSource
 
+from ..readers.tasks import ReadTask, SliceRef, schema_data
 from .read_formats import Format, encoded
 
 if TYPE_CHECKING:
@@ -123,15 +126,28 @@ class Reading:
         self._open.close()
 
 
-def read_dataset(node: Node, entry: DatasetEntry, request: ReadRequest) -> Reading:
-    """Begin to read a dataset of this node.
+def read_task(
+    node: Node, entry: DatasetEntry, request: ReadRequest
+) -> tuple[ReadTask, DatasetSource]:
+    """What a reader is to do to read a dataset of this node, and where its objects come from.
 
     Raises:
-        InvalidTime, InvalidProjection, UnknownColumn, DatasetHasNoPrimaryKeys, UnusableKey.
-        BlockNotFound: AS AT a block that is not one of the dataset.
-        ObjectNotFound, UnreadableSlice: a stored slice is missing or damaged.
+        InvalidTime. BlockNotFound: AS AT a block that is not one of the dataset.
     """
-    from storage.projection.view import view_of_dataset
-
     dataset = node.stores.dataset(DatasetRef(id=entry.id))
-    return Reading(view_of_dataset(dataset, request.block()), request)
+    outline = outline_of(dataset, request.block())
+    vocab = {
+        name: getattr(outline.vocab, name)
+        for name in outline.vocab.__struct_fields__
+        if name != "event"
+    }
+    task = ReadTask(
+        head=str(outline.head),
+        vocab=vocab,
+        schema=schema_data(outline.schema),
+        slices=[SliceRef.of(data, recorded) for data, recorded in outline.slices],
+        key=outline.key,
+        request=asdict(request),
+        max_bytes=node.settings.max_read_bytes,
+    )
+    return task, DatasetSource(dataset)

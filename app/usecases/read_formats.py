@@ -1,8 +1,7 @@
 """Rows as bytes, batch by batch: CSV, NDJSON, JSON, Parquet, Arrow. Nothing is gathered.
 
-Values in text formats are written as everywhere on this node (`records.py`); lists and members
-are JSON inside of a CSV cell. A null is an empty cell, an empty text is `""`; floats that are no
-numbers are `NaN`, `inf` and `-inf`, as the Csv reader takes them.
+Values in text formats are written as everywhere on this node (`records.py`); cells of CSV are
+told in `csv_cells.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import msgspec
 
 from protocol.errors import BadInput
 
+from . import csv_cells
 from .records import values
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Batches = Iterator["pa.RecordBatch"]
 _JSON = msgspec.json.Encoder(enc_hook=str)
-_QUOTED = frozenset(',"\r\n')
 
 
 class UnwritableColumn(BadInput):
@@ -55,35 +54,9 @@ def encoded(schema: pa.Schema, batches: Batches, form: Format) -> Iterator[bytes
 
 
 def _csv(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
-    yield (",".join(_cell(name) for name in schema.names) + "\r\n").encode()
+    yield csv_cells.header(schema.names)
     for batch in batches:
-        columns = [[_cell(value) for value in _said(column)] for column in batch.columns]
-        lines = [",".join(row) for row in zip(*columns, strict=True)]
-        yield ("\r\n".join(lines) + "\r\n").encode()
-
-
-def _said(column: pa.Array) -> list[Any]:
-    """The values as everywhere, and `NaN`, `inf` and `-inf`, which only JSON cannot say."""
-    shown = values(column)
-    if shown.count(None) == column.null_count:
-        return shown
-    pairs = zip(shown, column.to_pylist(), strict=True)
-    return ["NaN" if v != v else v if s is None else s for s, v in pairs]
-
-
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case list() | dict():
-            text = _JSON.encode(value).decode()
-        case _:
-            text = str(value)
-    if isinstance(value, str) and not text:
-        return '""'
-    return '"' + text.replace('"', '""') + '"' if _QUOTED.intersection(text) else text
+        yield csv_cells.lines(batch)
 
 
 def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _DAY_MILLIS = 86_400_000
-_UNIT_NANOS = {"s": NANOS, "ms": 1_000_000, "us": 1_000, "ns": 1}
+UNIT_NANOS = {"s": NANOS, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _Column = Callable[[Any], list[Any]]
 
 
@@ -95,7 +95,7 @@ def _integers(column: Any) -> list[int | None]:
 
 
 def _timestamps(column: Any) -> list[str | None]:
-    nanos = _UNIT_NANOS[column.type.unit]
+    nanos = UNIT_NANOS[column.type.unit]
     return [None if v is None else _instant_text(v * nanos) for v in _integers(column)]
 
 
@@ -121,7 +121,7 @@ def _date_text(day: int) -> str:
 
 
 def _durations(column: Any) -> list[str | None]:
-    nanos = _UNIT_NANOS[column.type.unit]
+    nanos = UNIT_NANOS[column.type.unit]
     return [None if v is None else _duration_text(v * nanos) for v in _integers(column)]
 
 
@@ -133,7 +133,7 @@ def _duration_text(ns: int) -> str:
 
 
 def _times(column: Any) -> list[str | None]:
-    nanos = _UNIT_NANOS[column.type.unit]
+    nanos = UNIT_NANOS[column.type.unit]
     return [None if v is None else _time_text(v * nanos) for v in _integers(column)]
 
 

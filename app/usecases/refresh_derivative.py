@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from protocol.identity import DatasetRef
+from protocol.identity import DatasetId, DatasetRef
 from protocol.metadata.events import DatasetKind
 from storage.contracts.transform_job import TransformPayload, job_of
-from storage.dependencies import InputsNotHere, inputs_of, upstream
-from storage.values import DatasetEntry, JobId, Scope
+from storage.definitions.rights import hidden_inputs
+from storage.dependencies import InputsNotHere, upstream
+from storage.values import DatasetEntry, JobId, JobSpec
 
 from ..auth.access import Action, grants
 from ..auth.actors import Actor
+from ..settings import AnonymousReads
 from ..wiring import Node
 
 
@@ -19,34 +21,39 @@ def submit_transform(
     """Queue a transform; the derivative follows its inputs from now on, if it was paused.
 
     Raises:
-        InputsNotHere: its owner may not read all of its inputs.
+        InputsNotHere: the author of its definition may not read all of its inputs.
     """
     refuse_hidden_inputs(node, entry)
-    job = node.stores.jobs.submit(
-        job_of(entry.id, TransformPayload(reset_on_diverged=reset_on_diverged))
-    )
+    job = node.stores.jobs.submit(transform_spec(node, entry.id, reset_on_diverged))
     node.stores.derivations.resume(entry.id, job=job)
     return job
 
 
+def transform_spec(
+    node: Node, dataset: DatasetId, reset_on_diverged: bool | None = None
+) -> JobSpec:
+    """The job that computes a derivative, with what the worker has to know of this node."""
+    payload = TransformPayload(
+        reset_on_diverged=reset_on_diverged, everything_is_read=shows_all(node) or None
+    )
+    return job_of(dataset, payload)
+
+
+def shows_all(node: Node) -> bool:
+    return node.settings.anonymous_reads is AnonymousReads.ALL
+
+
 def refuse_hidden_inputs(node: Node, entry: DatasetEntry) -> None:
-    """A derivative reads what its owner may read, whoever wrote its definition.
+    """A derivative reads what the author of its definition may read, whoever owns it.
 
     Otherwise a chain that is pushed could name any dataset whose id is known. What is hidden
-    looks like what is absent.
+    looks like what is absent. The worker looks again: jobs wait, and rights change.
 
     Raises:
         InputsNotHere
     """
-    account = entry.alias.account
-    owner = None if account is None else node.stores.accounts.find_account(str(account))
-    roles = {} if owner is None else node.roles.of(owner.id)
-    actor = Actor(account=owner, scopes=frozenset(Scope), roles=roles)
-    hidden = []
-    for one in inputs_of(node.stores, entry.id):
-        found = node.stores.registry.find(DatasetRef(id=one))
-        if found is None or Action.READ not in grants(actor, found, node.settings.tenancy):
-            hidden.append(str(one))
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    hidden = hidden_inputs(node.stores, entry, state, everything_is_read=shows_all(node))
     if hidden:
         raise InputsNotHere(hidden)
 
@@ -60,7 +67,7 @@ def upstream_levels(node: Node, actor: Actor, entry: DatasetEntry) -> list[list[
     levels = dict[int, list[DatasetEntry]]()
     for one, depth in upstream(node.stores, entry.id).items():
         found = node.stores.registry.find(DatasetRef(id=one))
-        if found is None or Action.WRITE not in grants(actor, found, node.settings.tenancy):
+        if found is None or Action.WRITE not in grants(actor, found, node.settings.anonymous_reads):
             continue
         if found.id != entry.id and _has_something_to_do(node, found):
             levels.setdefault(depth, []).append(found)

@@ -13,15 +13,15 @@ from protocol.identity import DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
 from protocol.typed import convert, decode_json
-from storage.contracts import mirror_job, poll_job, transform_job
+from storage.contracts import mirror_job, poll_job
 from storage.contracts.mirror_job import MirrorPayload
 from storage.contracts.poll_job import PollPayload
-from storage.contracts.transform_job import TransformPayload
 from storage.values import DatasetEntry, JobId, JobSpec, Schedule
 
 from ..auth.actors import Actor
 from ..wiring import Node
 from .cron import check_times, next_time
+from .refresh_derivative import transform_spec
 
 REFRESH = "refresh"
 MAX_SCHEDULES = 50
@@ -169,6 +169,6 @@ def spec_of(node: Node, entry: DatasetEntry, payload: dict[str, Any]) -> JobSpec
     if node.stores.mirrors.find(entry.id) is not None:
         return mirror_job.spec_of(entry.id, MirrorPayload())
     if entry.kind is DatasetKind.Derivative:
-        return transform_job.job_of(entry.id, TransformPayload())
+        return transform_spec(node, entry.id)
     lock = str(entry.id)
     return JobSpec(poll_job.KIND, entry.id, payload, lock=lock, dedup_key=f"scheduled:{lock}")

@@ -104,7 +104,7 @@ class _Look:
         posts: Sequence[SmallPost],
         trouble: Callable[[DatasetEntry], NodeError | None],
     ) -> None:
-        self._tenancy = node.settings.tenancy
+        self._tenancy, self._reads = node.settings.tenancy, node.settings.anonymous_reads
         self._trouble = cache(trouble)
         named = {alias for post in posts if isinstance(alias := self._alias(post), DatasetAlias)}
         self._entries = node.stores.registry.find_named(named)
@@ -118,9 +118,9 @@ class _Look:
         entry = self._entries.get(alias)
         if entry is not None:
             post.work.run(add_facts, dataset=str(entry.id))
-        entry = authorize(post.actor, entry, Action.WRITE, self._tenancy)
+        entry = authorize(post.actor, entry, Action.WRITE, self._reads)
         if entry is None:  # only a creating push may have none
-            raise DatasetHidden
+            raise DatasetHidden(post.actor.reason)
         if entry.id in self._mirrors:
             raise IsRemote
         return entry, self._trouble(entry)

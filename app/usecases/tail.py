@@ -1,45 +1,46 @@
-"""The last records of a dataset, read from its newest slices only."""
+"""The last records of a dataset: planned here, from its newest slices only; read by a reader."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-from protocol.errors import Damaged, LimitExceeded
+from anyio import to_thread
+
+from protocol.errors import LimitExceeded
 from protocol.identity import DatasetRef
 from protocol.metadata.data import DataSlice
 from protocol.metadata.events import AddData, ExecuteTransform
 from protocol.metadata.schema import DataSchema
-from storage.local_files import read_anywhere
-from storage.values import DatasetEntry, ObjectKey, ObjectKind
+from protocol.typed import decode_json
+from storage.values import DatasetEntry
+from storage.verify.source import DatasetSource
 
+from ..readers.tasks import SliceRef, TailTask
 from ..wiring import Node
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from .records import DataFormat
 
 BLOCKS_A_LOOK = 100
-BATCH_ROWS = 8192
 
 
 class TooManyRecords(LimitExceeded):
     """More records asked for than one request may read."""
 
 
-class SliceUnreadable(Damaged):
-    """A stored data slice is no Parquet file, or not of the size its block says."""
-
-
-def tail(
-    node: Node, entry: DatasetEntry, *, skip: int, limit: int
-) -> tuple[pa.Table | None, DataSchema | None]:
-    """The `limit` records before the last `skip`, in offset order, and the schema.
-
-    No table when the dataset has no data.
+def tail_task(
+    node: Node,
+    entry: DatasetEntry,
+    *,
+    skip: int,
+    limit: int,
+    shape: DataFormat,
+    max_bytes: int | None = None,
+) -> tuple[TailTask, DatasetSource, DataSchema | None]:
+    """What a reader is to do for the `limit` records before the last `skip`, in offset order;
+    where their objects come from; and the schema. The answer is JSON of that shape.
 
     Raises:
         TooManyRecords: `skip + limit` above the node's limit.
-        SliceUnreadable: a slice is damaged.
     """
     most = node.settings.max_tail_records
     if skip + limit > most:
@@ -49,20 +50,35 @@ def tail(
             setting="ODF_NODE_MAX_TAIL_RECORDS",
         )
     dataset = node.stores.dataset(DatasetRef(id=entry.id))
-    head = dataset.head()
-    schema = dataset.state(head).data_schema
+    schema = dataset.state(dataset.head()).data_schema
     slices = _newest_slices(node, entry, skip + limit)
-    if not slices:
-        return None, schema
-    tables = [
-        _last_rows(node, entry, piece, skip + limit) for piece in reversed(slices)
-    ]  # oldest first
-    import pyarrow as pa
+    task = TailTask(
+        slices=[SliceRef.of(piece) for piece in reversed(slices)],
+        skip=skip,
+        limit=limit,
+        shape=shape.value,
+        max_bytes=node.settings.max_tail_bytes if max_bytes is None else max_bytes,
+    )
+    return task, DatasetSource(dataset), schema
 
-    whole = pa.concat_tables(tables, promote_options="default")
-    end = max(0, whole.num_rows - skip)
-    start = max(0, end - limit)
-    return whole.slice(start, end - start), schema
+
+async def last_rows(
+    node: Node, entry: DatasetEntry, caller: str, *, limit: int, max_bytes: int
+) -> dict[str, list[Any]]:
+    """The last records as JSON values, column by column.
+
+    Raises:
+        What `Readers.answer` raises.
+    """
+    plan = partial(
+        tail_task, node, entry, skip=0, limit=limit, shape=DataFormat.SOA, max_bytes=max_bytes
+    )
+    task, source, _ = await to_thread.run_sync(plan)
+    if not task.slices:
+        return {}
+    answer = await node.readers.answer(task, source, caller)
+    text = b"".join([piece async for piece in answer])
+    return decode_json(text, dict[str, list[Any]])
 
 
 def _newest_slices(node: Node, entry: DatasetEntry, wanted: int) -> list[DataSlice]:
@@ -88,42 +104,3 @@ def _newest_slices(node: Node, entry: DatasetEntry, wanted: int) -> list[DataSli
 def rows_of(piece: DataSlice) -> int:
     interval = piece.offset_interval
     return interval.end - interval.start + 1
-
-
-def _last_rows(node: Node, entry: DatasetEntry, piece: DataSlice, wanted: int) -> pa.Table:
-    """The last rows of one slice; row groups before them are not read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    key = ObjectKey(entry.id, ObjectKind.DATA, piece.physical_hash)
-    with node.stores.objects.open(key) as stream, read_anywhere(stream) as file:
-        try:
-            parquet = pq.ParquetFile(file, pre_buffer=False)
-            groups, skipped = _needed_groups(parquet.metadata, wanted)
-            batches = _drop_first(
-                parquet.iter_batches(BATCH_ROWS, row_groups=groups, use_threads=False), skipped
-            )
-            return pa.Table.from_batches(batches, parquet.schema_arrow)
-        except (pa.ArrowException, OSError) as broken:
-            raise SliceUnreadable(
-                f"data slice {piece.physical_hash} cannot be read: {str(broken)[:200]}",
-                object=f"data/{piece.physical_hash}",
-            ) from None
-
-
-def _needed_groups(metadata: Any, wanted: int) -> tuple[Sequence[int], int]:
-    """Row groups from the end that hold `wanted` rows, and how many of theirs are too many."""
-    rows, first = 0, metadata.num_row_groups
-    while first > 0 and rows < wanted:
-        first -= 1
-        rows += metadata.row_group(first).num_rows
-    return range(first, metadata.num_row_groups), max(0, rows - wanted)
-
-
-def _drop_first(batches: Iterator[Any], rows: int) -> Iterator[Any]:
-    for batch in batches:
-        if rows >= batch.num_rows:
-            rows -= batch.num_rows
-        else:
-            yield batch.slice(rows)
-            rows = 0

@@ -14,6 +14,7 @@ from protocol.identity import DID_ODF, DatasetId
 from protocol.instant import NANOS, Instant
 from protocol.multihash import Multihash
 from storage.errors import ObjectNotFound
+from storage.integrity.opening import open_hashed
 from storage.values import Account, AccountId, ObjectKey, ObjectKind, Scope, UploadedFile
 
 from ..auth.access import Unauthorized
@@ -188,7 +189,7 @@ def content_of(node: Node, file: UploadedFile) -> Iterator[bytes]:
     if file.hash is None:
         raise UploadNotFound
     try:
-        stream = node.stores.objects.open(_key(file.account, file.hash))
+        stream = open_hashed(node.stores, _key(file.account, file.hash))
     except ObjectNotFound:
         raise UploadNotFound from None
     with stream:

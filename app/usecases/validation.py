@@ -9,6 +9,7 @@ import msgspec
 from protocol.identity import DatasetId
 from protocol.multihash import Multihash
 from storage.verify.note import read_note
+from storage.verify.pending import read_unverified
 
 from ..wiring import Node
 
@@ -21,3 +22,9 @@ def validation_of(node: Node, dataset: DatasetId, head: Multihash | None) -> dic
     shown: dict[str, Any] = msgspec.to_builtins(note)
     shown.pop("version", None)
     return {**shown, "isCurrent": note.block == str(head)}
+
+
+def unverified_of(node: Node, dataset: DatasetId) -> dict[str, Any] | None:
+    """Blocks whose rows count and were not hashed yet; None where there are none."""
+    note = read_unverified(node.stores.objects, dataset)
+    return None if note is None else msgspec.to_builtins(note)

@@ -11,7 +11,6 @@ from storage.contracts.verify_job import VerifyPayload
 from storage.errors import DatasetNotFound
 from storage.values import DatasetEntry, JobId, JobSpec
 
-from ..auth.access import Action, grants
 from ..auth.actors import Actor
 from ..wiring import Node
 from .objects import parse_hash
@@ -61,9 +60,7 @@ def visible_inputs(node: Node, actor: Actor, entry: DatasetEntry) -> list[Datase
 
     def visit(dataset: DatasetId) -> None:
         for one in _inputs(node, dataset):
-            below = node.stores.registry.find(DatasetRef(id=one))
-            may = below is not None and Action.READ in grants(actor, below, node.settings.tenancy)
-            if one in seen or not may or len(seen) > MAX_INPUTS:
+            if one in seen or node.visible(actor, one) is None or len(seen) > MAX_INPUTS:
                 continue
             seen.add(one)
             visit(one)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import HTMLResponse, Response
 
+from ..client.text import size_text
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -22,8 +24,6 @@ HEADERS = {
     "x-content-type-options": "nosniff",
 }
 _CODE = re.compile(r"`([^`]+)`")
-STEP = 1024
-UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def page(name: str, content: dict[str, Any], status: int = 200) -> Response:
@@ -64,14 +64,6 @@ def prose(text: str | None) -> str:
     from markupsafe import Markup, escape
 
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text or ""))))  # noqa: S704 - escaped
-
-
-def size_text(size: int) -> str:
-    """Bytes as people say them: `1.5 MiB`."""
-    if size < STEP:
-        return f"{size} B"
-    power = min(len(UNITS), (size.bit_length() - 1) // 10)
-    return f"{size / STEP**power:.1f} {UNITS[power - 1]}"
 
 
 def count_text(number: int) -> str:

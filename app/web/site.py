@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from protocol.errors import NodeError
+from protocol.errors import NodeError, Refused
 
 from ..auth.access import Action, AnonymousRestricted
 from ..auth.actors import ANONYMOUS, Actor
@@ -26,7 +26,8 @@ from ..errors import status_of
 from ..http.bodies import small_form
 from ..http.contract import contract
 from ..http.deps import base_of, node_of
-from ..usecases.login import CredentialsRejected, begin_session, check_password
+from ..shares import caller_of
+from ..usecases.login import MAX_LOGIN_CHARS, begin_session, check_password
 from ..wiring import Node
 from . import views
 from .reference import reference
@@ -39,6 +40,13 @@ MAX_PASSWORDS = 2
 SEE_OTHER = 303
 OWN = frozenset({"/", "/docs", "/v/sign-in", "/v/sign-out", "/v/style.css", "/v/live.js"})
 STATIC = {"/v/style.css": "text/css", "/v/live.js": "text/javascript"}
+
+
+class AccessTokenRejected(Refused):
+    """The text in the form is no access token of this node."""
+
+    def __init__(self) -> None:
+        super().__init__("this node does not know the access token, or it expired or was revoked")
 
 
 class Pages:
@@ -133,7 +141,8 @@ def _reference(node: Node, actor: Actor, _: Request) -> Response:
 def _dataset(node: Node, actor: Actor, request: Request) -> Response:
     given = request.path_params
     entry = node.resolve(actor, given.get("account"), given["dataset"], Action.READ)
-    content = views.dataset(node, actor, entry, base_of(request))
+    caller = caller_of(request.scope)
+    content = views.dataset(node, actor, entry, base_of(request), caller)
     return page("dataset", {**views.frame(node, actor, request.url.path), **content})
 
 
@@ -143,9 +152,16 @@ def _form(node: Node, actor: Actor, request: Request) -> Response:
 
 
 def _form_page(
-    node: Node, actor: Actor, target: str, problem: str | None = None, status: int = 200
+    node: Node,
+    actor: Actor,
+    target: str,
+    problem: str | None = None,
+    *,
+    login: str = "",
+    status: int = 200,
 ) -> Response:
-    content = {**views.frame(node, actor, "/v/sign-in"), "next": target, "problem": problem}
+    around = views.frame(node, actor, "/v/sign-in")
+    content = {**around, "next": target, "problem": problem, "login": login}
     return page("sign_in", content, status)
 
 
@@ -165,7 +181,9 @@ def _signed_in(node: Node, form: dict[str, str], request: Request) -> Response:
     try:
         token = _token(node, form, request.client.host if request.client else "")
     except NodeError as error:
-        return _form_page(node, ANONYMOUS, target, error.message, int(status_of(error)))
+        login = form.get("login", "")[:MAX_LOGIN_CHARS]
+        status = int(status_of(error))
+        return _form_page(node, ANONYMOUS, target, error.message, login=login, status=status)
     answer = _redirect(node, target)
     sign_in(answer, token, node.settings.session_ttl_s, base_of(request))
     return answer
@@ -175,14 +193,14 @@ def _token(node: Node, form: dict[str, str], address: str) -> str:
     """The access token that was given, or a session for account and password.
 
     Raises:
-        CredentialsRejected, TooManyAttempts.
+        CredentialsRejected, TooManyAttempts, AccessTokenRejected.
     """
     token = form.get("token", "").strip()
     if not token:
         account = check_password(node, form.get("login", ""), form.get("password", ""), address)
         return begin_session(node, account).token
     if node.identify(token).is_anonymous:
-        raise CredentialsRejected
+        raise AccessTokenRejected
     return token
 
 

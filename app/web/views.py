@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+from anyio import from_thread
+
+from protocol.chain.state import ChainState
 from protocol.codec.manifests import to_data
 from protocol.errors import NodeError
 from protocol.identity import DatasetRef
@@ -13,26 +19,32 @@ from protocol.metadata.events import DatasetKind
 from protocol.metadata.schema import DataSchema
 from storage.values import DatasetEntry
 
+from ..auth.access import Action, grants
 from ..auth.actors import Actor
 from ..event_lines import event_detail, event_name
-from ..settings import Tenancy
+from ..settings import AnonymousReads
 from ..usecases import lineage
 from ..usecases.datasets import description, list_datasets
 from ..usecases.derivatives import derivation
+from ..usecases.formats import extension_of
 from ..usecases.parquet_files import list_files
-from ..usecases.records import DataFormat, shaped
-from ..usecases.tail import tail
+from ..usecases.tail import last_rows
 from ..version import app_version
 from ..wiring import Node
+from .markdown import markdown
 
 DATASETS = 50
 """Datasets on one page of the list."""
 ROWS = 20
+ROWS_BYTES = 1024 * 1024
+"""Of the rows of a page; longer ones are for those that ask for rows alone."""
 BLOCKS = 20
 FILES = 10
 STEPS = 3
 """How far lineage is shown up and down."""
 MAX_CELL_CHARS = 120
+MARKDOWN = (".md", ".markdown")
+DEFAULT_SOURCE = "default"
 
 
 def frame(node: Node, actor: Actor, path: str) -> dict[str, Any]:
@@ -40,7 +52,7 @@ def frame(node: Node, actor: Actor, path: str) -> dict[str, Any]:
     return {
         "version": app_version(),
         "account": None if actor.account is None else str(actor.account.name),
-        "is_multi": node.settings.tenancy is Tenancy.MULTI,
+        "shows_all": node.settings.anonymous_reads is AnonymousReads.ALL,
         "path": path,
         "root": root_of(node),
     }
@@ -62,22 +74,27 @@ def home(node: Node, actor: Actor, base: str, after: str | None) -> dict[str, An
     }
 
 
-def dataset(node: Node, actor: Actor, entry: DatasetEntry, base: str) -> dict[str, Any]:
+def dataset(
+    node: Node, actor: Actor, entry: DatasetEntry, base: str, caller: str
+) -> dict[str, Any]:
     """One dataset: what it says of itself, its newest rows, blocks, files, and its lineage."""
     shown = description(node, entry, base)
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
     path = f"{root_of(node)}/{shown['alias']}"
+    allowed = grants(actor, entry, node.settings.anonymous_reads)
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
         "base": base,
         "dataset": shown,
         "at": path,
         "smart": f"odf+{shown['url']}",
-        "derivation": derivation(node, entry, state),
+        "derivation": derivation(node, actor, entry, state),
         "transform": _queries(state.transform),
-        "attachments": [{"path": item.path, "content": item.content} for item in attachments],
+        "attachments": [_document(item.path, item.content) for item in attachments],
+        "license_url": _web_link(state.license.website_url if state.license else None),
+        "posting": _posting(state) if Action.WRITE in allowed else None,
         "columns": _columns(state.data_schema),
-        "rows": _rows(node, entry),
+        "rows": _rows(node, entry, caller),
         "blocks": _blocks(node, entry),
         "files": list_files(node, entry, f"{path}/", at=None, before=None, limit=FILES)["files"],
         **_lineage(node, actor, entry),
@@ -92,9 +109,41 @@ def _queries(definition: Any) -> list[str]:
     return steps or ([transform.query] if transform.query else [])
 
 
+def _document(path: str, content: str) -> dict[str, Any]:
+    """An attachment; Markdown as HTML, everything else as it is."""
+    is_markdown = path.lower().endswith(MARKDOWN)
+    return {"path": path, "content": content, "html": markdown(content) if is_markdown else None}
+
+
+def _web_link(url: str | None) -> str | None:
+    """The address if a browser may be led there; strangers write it."""
+    return url if url and urlsplit(url).scheme in ("http", "https") else None
+
+
+def _posting(state: ChainState) -> dict[str, Any] | None:
+    """A file as the first push source reads it, and the source's name if it has to be said."""
+    if not state.push_sources:
+        return None
+    name = min(state.push_sources)
+    read = state.push_sources[name].read
+    is_named = list(state.push_sources) != [DEFAULT_SOURCE]
+    return {"file": f"rows.{extension_of(read)}", "source": name if is_named else None}
+
+
 def _columns(schema: DataSchema | None) -> list[tuple[str, str]]:
+    """Names and types, members of structs by their path: `address.city`."""
     fields = [] if schema is None else to_data(schema)["fields"]
-    return [(field["name"], type_text(field["type"])) for field in fields]
+    return [line for field in fields for line in _column(field["name"], field["type"])]
+
+
+def _column(path: str, kind: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield path, type_text(kind)
+    inner = kind
+    while "inner" in inner or "itemType" in inner:
+        path += "[]" if "itemType" in inner else ""
+        inner = inner.get("inner") or inner["itemType"]
+    for member in inner.get("fields", ()):
+        yield from _column(f"{path}.{member['name']}", member["type"])
 
 
 def type_text(kind: dict[str, Any]) -> str:
@@ -108,22 +157,23 @@ def type_text(kind: dict[str, Any]) -> str:
     return f"{name} of {type_text(inner)}" if inner else f"{name} ({told})" if told else name
 
 
-def _rows(node: Node, entry: DatasetEntry) -> dict[str, Any]:
+def _rows(node: Node, entry: DatasetEntry, caller: str) -> dict[str, Any]:
     """The newest rows, newest first; `problem` instead when they cannot be read."""
+    asked = partial(last_rows, node, entry, caller, limit=ROWS, max_bytes=ROWS_BYTES)
     try:
-        table, _ = tail(node, entry, skip=0, limit=ROWS)
+        columns = from_thread.run(asked)
     except NodeError as error:
         return {"columns": [], "values": [], "problem": error.message}
-    columns = [] if table is None else list(table.column_names)
-    values = reversed(shaped(table, DataFormat.AOA))
-    cells = [[_cell(value) for value in row] for row in values]
-    return {"columns": columns, "values": cells, "problem": None}
+    rows = reversed(list(zip(*columns.values(), strict=True)))
+    cells = [[_cell(value) for value in row] for row in rows]
+    return {"columns": list(columns), "values": cells, "problem": None}
 
 
 def _cell(value: Any) -> str | None:
     if value is None:
         return None
-    text = str(value)
+    nested = isinstance(value, dict | list | tuple)
+    text = msgspec.json.encode(value, enc_hook=str).decode() if nested else str(value)
     return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
-from anyio import CancelScope, CapacityLimiter, to_thread
+from anyio import CancelScope
 from starlette.types import Receive, Send
 from uvicorn.protocols.utils import ClientDisconnected
 
@@ -32,6 +32,7 @@ from protocol.transfer.messages import (
 from protocol.transfer.phases import (
     MAY_CLOSE,
     Branch,
+    PullState,
     PushState,
     Side,
     State,
@@ -67,10 +68,10 @@ class Conversation:
         receive: Receive,
         send: Send,
         settings: Settings,
-        threads: CapacityLimiter,
+        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
     ) -> None:
         self._exchange, self._send, self._settings = exchange, send, settings
-        self._receive, self._threads = receive, threads
+        self._receive, self._run = receive, in_thread
         self._state: State = exchange.start
         self._incoming: asyncio.Task[Any] | None = None
 
@@ -125,7 +126,7 @@ class Conversation:
     async def _next(self) -> Message:
         """The next message of the client, asked for its progress meanwhile if it uploads."""
         kind = awaited(self._state, Side.CLIENT)
-        deadline = time.monotonic() + self._settings.transfer_idle_s
+        deadline = time.monotonic() + self._patience()
         tick = self._settings.upload_progress_s
         while True:
             uploading = self._state in UPLOADING
@@ -139,6 +140,13 @@ class Conversation:
                 raise PeerSilent("the peer was silent for too long")
             self._state = advance(self._state, _PROGRESS)
             await self._say(iter((encode(_PROGRESS),)))
+
+    def _patience(self) -> float:
+        """Seconds the whole of the next message may take: long where a client uploads meanwhile."""
+        if self._state is self._exchange.start:
+            return self._settings.transfer_first_s
+        is_pull = isinstance(self._state, PullState)
+        return self._settings.pull_idle_s if is_pull else self._settings.transfer_idle_s
 
     async def _event(self, patience: float) -> Any | None:
         """The next event of the socket; None when patience ends first, and nothing is lost."""
@@ -183,7 +191,7 @@ class Conversation:
             piece = following
 
     async def _in_thread(self, work: Any, *arguments: Any) -> Any:
-        return await to_thread.run_sync(work, *arguments, limiter=self._threads)
+        return await self._run(partial(work, *arguments))
 
 
 def _text(event: Any) -> str:

@@ -20,6 +20,7 @@ from protocol.transfer.messages import (
     PROTOCOL_VERSION,
     VERSION_HEADER,
 )
+from storage.naming import refuse_reserved
 
 from ..auth.access import Action, Unauthenticated, may_create
 from ..auth.actors import Actor
@@ -75,7 +76,7 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
 
     Raises:
         MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden,
-        VersionMissing, Unauthenticated, IncompatibleVersion, Unauthorized, IsRemote.
+        VersionMissing, Unauthenticated, IncompatibleVersion, Unauthorized, ReservedName, IsRemote.
     """
     action = Action.WRITE if path.is_push else Action.READ
     alias, entry = node.find(actor, path.account, path.dataset, action, creates=path.is_push)
@@ -94,9 +95,10 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
         return PullExchange(node, entry, links, encoding=encoding(scope))
     if entry is None:
         may_create(actor, alias)
+        refuse_reserved(alias)
     else:
         refuse_mirror(node, entry)
-    return PushExchange(node, alias, entry, links, encoding=encoding(scope))
+    return PushExchange(node, alias, entry, links, actor=actor, encoding=encoding(scope))
 
 
 def encoding(scope: Scope) -> str:

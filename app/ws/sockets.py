@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from anyio import CapacityLimiter, to_thread
+from functools import partial
+
+from anyio import to_thread
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -14,6 +16,7 @@ from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.answers import JsonAnswer, error_answer, not_found_answer
+from ..shares import Slots, Turns, caller_of
 from ..wiring import Node
 from .conversation import Conversation
 from .handshake import (
@@ -27,6 +30,8 @@ from .handshake import (
 
 MAX_THREADS = 16
 """Steps of all transfers that run at once; a large batch takes some 200 MB while it is read."""
+CALLER_THREADS = 4
+"""Of them for one caller: a step that waits for a disk, or a worker, holds up nobody else."""
 PLAIN = (Unauthenticated, Unauthorized, IncompatibleVersion)
 """Refusals whose body is the reference's `{"message": …}` and nothing else."""
 
@@ -36,30 +41,51 @@ class Transfers:
 
     def __init__(self, inner: ASGIApp, node: Node) -> None:
         self.inner, self.node = inner, node
-        self.threads = CapacityLimiter(MAX_THREADS)
+        self.threads = Turns("steps of transfers", most=MAX_THREADS, each=CALLER_THREADS)
+        limits = node.settings
+        self.open = Slots(
+            "smart transfers",
+            most=limits.max_transfers,
+            each=limits.max_transfers_caller,
+            settings=("ODF_NODE_MAX_TRANSFERS", "ODF_NODE_MAX_TRANSFERS_CALLER"),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
             await self.inner(scope, receive, send)
             return
         await receive()  # websocket.connect
+        caller = caller_of(scope)
         try:
             exchange = await self._shake(scope)
+            if not isinstance(exchange, Response):
+                await self._enter(exchange, caller)
         except NodeError as error:
             exchange = _refusal(error)
         if isinstance(exchange, Response):
             # the framework keeps headers and body apart, the server joins them in one write
             await WebSocket(scope, receive, send).send_denial_response(exchange)
             return
-        await send(
-            {
-                "type": "websocket.accept",
-                "subprotocol": _subprotocol(scope),
-                "headers": _agreed(scope),
-            }
-        )
-        settings = self.node.settings
-        await Conversation(exchange, receive, send, settings, self.threads).hold()
+        try:
+            await send(
+                {
+                    "type": "websocket.accept",
+                    "subprotocol": _subprotocol(scope),
+                    "headers": _agreed(scope),
+                }
+            )
+            run = partial(self.threads.run, caller)
+            await Conversation(exchange, receive, send, self.node.settings, run).hold()
+        finally:
+            self.open.give_back(caller)
+
+    async def _enter(self, exchange: Exchange, caller: str) -> None:
+        """Raises `ShareTaken`, `AllTaken`: before the upgrade, where HTTP can still say it."""
+        try:
+            self.open.take(caller)
+        except NodeError:
+            await to_thread.run_sync(exchange.close)
+            raise
 
     async def _shake(self, scope: Scope) -> Exchange | Response:
         path = TransferPath.of(scope["path"], self.node.settings.tenancy)

@@ -1,7 +1,6 @@
 """Writing blocks: events become blocks with number, link, time and hash, rules checked.
 
-What others wrote is judged by the chain's rules alone; what we write must also declare the
-system columns as every reader expects them.
+What we write keeps all rules, those that peers do not have among them.
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ from collections.abc import Iterable
 from ..codec.blocks import encode_block
 from ..instant import Instant
 from ..metadata.block import HashedBlock, MetadataBlock
-from ..metadata.events import MetadataEvent, SetDataSchema
-from .errors import InvalidEvent
-from .rules import append
-from .schema_evolution import odf_schema, unfit_system_columns
+from ..metadata.events import MetadataEvent
+from .rules import append_authored
 from .state import ChainState
 
 
@@ -41,19 +38,6 @@ def author(
                 event=event,
             )
         )
-        after = append(state, block)
-        if isinstance(event, SetDataSchema) and state.schema is None:
-            _check_system_columns(state, block, event)
+        state = append_authored(state, block)
         blocks.append(block)
-        state = after
     return blocks, state
-
-
-def _check_system_columns(state: ChainState, block: HashedBlock, event: SetDataSchema) -> None:
-    """Later schemas cannot lose what the first one has."""
-    schema = odf_schema(event)
-    problems = unfit_system_columns(schema, state.vocab.columns)
-    if len({field.name for field in schema.fields}) < len(schema.fields):
-        problems.append("two columns share one name")
-    if problems:
-        raise InvalidEvent(block, "; ".join(problems)).named("system_columns_are_declared")

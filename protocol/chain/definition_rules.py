@@ -18,10 +18,11 @@ from ..metadata.events import (
     SetTransform,
     SetVocab,
 )
+from ..metadata.schema import DataSchema
 from ..metadata.sources import FetchStepEthereumLogs
 from ..metadata.transforms import Transform
 from .errors import InvalidEvent, NoOpEvent
-from .schema_evolution import incompatibility, is_same
+from .schema_evolution import incompatibility, is_same, odf_schema, unfit_system_columns
 from .state import ChainState, Vocab
 
 MAX_PUSH_SOURCES = 1000
@@ -131,6 +132,7 @@ def disabled_polling_source_is_active(
 
 
 def schema_only_grows(state: ChainState, block: HashedBlock, event: SetDataSchema) -> None:
+    """As peers compare: types only where the columns are the same ones in the same order."""
     if event.schema is None or state.schema is None:
         return
     try:
@@ -143,10 +145,55 @@ def schema_only_grows(state: ChainState, block: HashedBlock, event: SetDataSchem
         return
     if is_same(current, event.schema):
         raise NoOpEvent(block, "the schema is the same as before")
-    forgive = not state.has_odf_schema
-    difference = incompatibility(current, event.schema, forgive_optionality=forgive)
+    _check_compatible(state, block, current, event.schema, only_aligned=True)
+
+
+def common_columns_keep_their_types(
+    state: ChainState, block: HashedBlock, event: SetDataSchema
+) -> None:
+    """Also where columns were added or moved, which peers let pass."""
+    current = _readable(state.schema)
+    if event.schema is not None and current is not None:
+        _check_compatible(state, block, current, event.schema, only_aligned=False)
+
+
+def _check_compatible(
+    state: ChainState,
+    block: HashedBlock,
+    current: DataSchema,
+    new: DataSchema,
+    *,
+    only_aligned: bool,
+) -> None:
+    difference = incompatibility(
+        current, new, forgive_optionality=not state.has_odf_schema, only_aligned=only_aligned
+    )
     if difference is not None:
         raise InvalidEvent(block, f"its schema does not fit the data before it: {difference}")
+
+
+def system_columns_are_declared(
+    state: ChainState, block: HashedBlock, event: SetDataSchema
+) -> None:
+    """As every reader expects them; later schemas cannot lose what the first one has."""
+    if state.schema is not None:
+        return
+    schema = _readable(event)
+    if schema is None:
+        return
+    problems = unfit_system_columns(schema, state.vocab.columns)
+    if len({field.name for field in schema.fields}) < len(schema.fields):
+        problems.append("two columns share one name")
+    if problems:
+        raise InvalidEvent(block, "; ".join(problems))
+
+
+def _readable(event: SetDataSchema | None) -> DataSchema | None:
+    """The schema in ODF form; None if there is none, or only one in a form nobody can read."""
+    try:
+        return None if event is None else odf_schema(event)
+    except BadInput:
+        return None
 
 
 def schema_has_one_form(state: ChainState, block: HashedBlock, event: SetDataSchema) -> None:

@@ -38,12 +38,13 @@ class ChainRuleBroken(BadInput):
             reason=reason,
             **facts,
         )
-        self.block, self.reason, self.rule = block.hash, reason, ""
+        self.block, self.reason, self.rule, self.origin = block.hash, reason, "", ""
         self.sequence_number = block.sequence_number
 
-    def named(self, rule: str) -> ChainRuleBroken:
-        """The same error, knowing which rule raised it."""
+    def named(self, rule: str, origin: str) -> ChainRuleBroken:
+        """The same error, knowing which rule raised it, and where that comes from."""
         self.rule = self.facts["rule"] = rule
+        self.origin = origin
         return self
 
 

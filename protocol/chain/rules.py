@@ -4,12 +4,17 @@ The order is part of the contract, so that a block with several faults is refuse
 same one everywhere: what can be said of the block alone, then what a walk back over the
 chain would meet, then what is known at the end of that walk, and last the rules that other
 nodes do not have. Source: ODF "Metadata chain"; order as reference peers check.
+
+Each rule says where it comes from. What is written here keeps all of them; a chain that was
+received is held to those of the specification and to what this node can hold, and breaks our
+own as it likes: verification says so, as a warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from ..metadata.block import HashedBlock
@@ -35,6 +40,17 @@ REPORT_LIMIT = 10_000
 Check = Callable[[ChainState, HashedBlock, Any], None]
 
 
+class Origin(StrEnum):
+    """Where a rule comes from, and so for which chains it holds."""
+
+    SPEC = "spec"
+    """The specification, as reference peers check it: for every chain."""
+    OURS = "ours"
+    """This project, where peers look away: for what is written here."""
+    LIMIT = "limit"
+    """What this node can hold: for every chain."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A check, the events it is about (none: all), and those whose history it relies on.
@@ -45,6 +61,7 @@ class Rule:
     check: Check
     about: tuple[type, ...] = ()
     relies_on: tuple[type, ...] = ()
+    origin: Origin = Origin.SPEC
 
     @property
     def name(self) -> str:
@@ -97,29 +114,72 @@ _AT_THE_END_OF_THE_WAY = (
     Rule(data_rules.execution_changes_something, EXECUTING, EXECUTING),
     Rule(data_rules.inputs_continue, EXECUTING, EXECUTING),
     Rule(definition_rules.schema_only_grows, (SetDataSchema,), (SetDataSchema,)),
+    Rule(definition_rules.schema_has_one_form, (SetDataSchema,)),
 )
 
 _OF_THIS_NODE = (
-    Rule(data_rules.first_data_has_no_previous_offset, DATA, DATA),
+    Rule(data_rules.first_data_has_no_previous_offset, DATA, DATA, Origin.OURS),
     Rule(data_rules.new_inputs_start_from_nothing, EXECUTING, EXECUTING),
-    Rule(definition_rules.push_sources_stay_few, (AddPushSource,)),
-    Rule(definition_rules.polling_source_changes_something, (SetPollingSource,), ALL_SOURCES),
-    Rule(definition_rules.disabled_push_source_is_active, (DisablePushSource,), ALL_SOURCES),
-    Rule(definition_rules.disabled_polling_source_is_active, (DisablePollingSource,), ALL_SOURCES),
-    Rule(definition_rules.schema_has_one_form, (SetDataSchema,)),
-    Rule(definition_rules.vocabulary_keeps_its_columns, (SetVocab,), (SetVocab, SetDataSchema)),
-    Rule(structure_rules.only_a_root_receives_data, (*ADDING, *SOURCES), (Seed,)),
-    Rule(structure_rules.only_a_derivative_transforms, TRANSFORMING, (Seed,)),
+    Rule(definition_rules.push_sources_stay_few, (AddPushSource,), (), Origin.LIMIT),
+    Rule(
+        definition_rules.polling_source_changes_something,
+        (SetPollingSource,),
+        ALL_SOURCES,
+        Origin.OURS,
+    ),
+    Rule(
+        definition_rules.disabled_push_source_is_active,
+        (DisablePushSource,),
+        ALL_SOURCES,
+        Origin.OURS,
+    ),
+    Rule(
+        definition_rules.disabled_polling_source_is_active,
+        (DisablePollingSource,),
+        ALL_SOURCES,
+        Origin.OURS,
+    ),
+    Rule(
+        definition_rules.common_columns_keep_their_types,
+        (SetDataSchema,),
+        (SetDataSchema,),
+        Origin.OURS,
+    ),
+    Rule(
+        definition_rules.vocabulary_keeps_its_columns,
+        (SetVocab,),
+        (SetVocab, SetDataSchema),
+        Origin.OURS,
+    ),
+    Rule(structure_rules.only_a_root_receives_data, (*ADDING, *SOURCES), (Seed,), Origin.OURS),
+    Rule(structure_rules.only_a_derivative_transforms, TRANSFORMING, (Seed,), Origin.OURS),
 )
+
+_OF_AUTHORS = (
+    Rule(
+        definition_rules.system_columns_are_declared,
+        (SetDataSchema,),
+        (SetVocab, SetDataSchema),
+        Origin.OURS,
+    ),
+)
+"""What only a block is held to that is made here and now: older data may lack these columns."""
 
 RULES = (*_OF_THE_BLOCK_ALONE, *_ON_THE_WAY_BACK, *_AT_THE_END_OF_THE_WAY, *_OF_THIS_NODE)
 
-_BY_EVENT: dict[type, tuple[Rule, ...]] = {
+RulesByEvent = dict[type, tuple[Rule, ...]]
+
+_BY_EVENT: RulesByEvent = {
     event: tuple(rule for rule in RULES if not rule.about or event in rule.about)
     for event in CHANGES
 }
-_CHECKS: dict[type, tuple[Check, ...]] = {
-    event: tuple(rule.check for rule in rules) for event, rules in _BY_EVENT.items()
+_FOR_AUTHORS: RulesByEvent = {
+    event: (*rules, *(rule for rule in _OF_AUTHORS if event in rule.about))
+    for event, rules in _BY_EVENT.items()
+}
+_FOR_RECEIVED: RulesByEvent = {
+    event: tuple(rule for rule in rules if rule.origin is not Origin.OURS)
+    for event, rules in _BY_EVENT.items()
 }
 
 
@@ -129,13 +189,19 @@ def append(state: ChainState, block: HashedBlock) -> ChainState:
     Raises:
         ChainRuleBroken: the block may not follow; the first broken rule, by its leaf.
     """
-    event = block.block.event
-    for check in _applicable(state, type(event)):
-        try:
-            check(state, block, event)
-        except ChainRuleBroken as broken:
-            broken.named(check.__name__)
-            raise
+    _check(_BY_EVENT, state, block)
+    return state.after(block)
+
+
+def append_received(state: ChainState, block: HashedBlock) -> ChainState:
+    """The same for a block from elsewhere, which need not keep our rules."""
+    _check(_FOR_RECEIVED, state, block)
+    return state.after(block)
+
+
+def append_authored(state: ChainState, block: HashedBlock) -> ChainState:
+    """The same for a block that is made here and now."""
+    _check(_FOR_AUTHORS, state, block)
     return state.after(block)
 
 
@@ -146,12 +212,20 @@ def fold(blocks: Iterable[HashedBlock], state: ChainState = EMPTY) -> ChainState
     return state
 
 
+def fold_received(blocks: Iterable[HashedBlock], state: ChainState = EMPTY) -> ChainState:
+    """The same for blocks from elsewhere."""
+    for block in blocks:
+        state = append_received(state, block)
+    return state
+
+
 def report(
     blocks: Iterable[HashedBlock], state: ChainState = EMPTY, *, limit: int = REPORT_LIMIT
 ) -> list[ChainRuleBroken]:
     """Every broken rule, in chain order; blocks that break one count as appended.
 
-    A fault may show again in later blocks that build on it. At most `limit` are listed.
+    A fault may show again in later blocks that build on it. At most `limit` are listed. Each
+    knows the `origin` of its rule.
     """
     broken: list[ChainRuleBroken] = []
     for block in blocks:
@@ -164,18 +238,26 @@ def report(
 
 def _broken(state: ChainState, block: HashedBlock) -> Iterable[ChainRuleBroken]:
     event = block.block.event
-    for check in _applicable(state, type(event)):
+    for rule in _applicable(state, _BY_EVENT[type(event)]):
         try:
-            check(state, block, event)
+            rule.check(state, block, event)
         except ChainRuleBroken as broken:
-            yield broken.named(check.__name__)
+            yield broken.named(rule.name, rule.origin)
 
 
-def _applicable(state: ChainState, event: type) -> tuple[Check, ...]:
+def _check(table: RulesByEvent, state: ChainState, block: HashedBlock) -> None:
+    event = block.block.event
+    for rule in _applicable(state, table[type(event)]):
+        try:
+            rule.check(state, block, event)
+        except ChainRuleBroken as broken:
+            broken.named(rule.name, rule.origin)
+            raise
+
+
+def _applicable(state: ChainState, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     if not state.clouded:
-        return _CHECKS[event]
+        return rules
     return tuple(
-        rule.check
-        for rule in _BY_EVENT[event]
-        if not any(kind.__name__ in state.clouded for kind in rule.relies_on)
+        rule for rule in rules if not any(kind.__name__ in state.clouded for kind in rule.relies_on)
     )

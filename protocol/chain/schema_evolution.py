@@ -9,6 +9,7 @@ optionality, once: Arrow writers were careless about it. Source: ODF "SetDataSch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -95,28 +96,41 @@ def is_same(current: DataSchema, new: DataSchema) -> bool:
 
 
 def incompatibility(
-    current: DataSchema, new: DataSchema, *, forgive_optionality: bool = False
+    current: DataSchema,
+    new: DataSchema,
+    *,
+    forgive_optionality: bool = False,
+    only_aligned: bool = False,
 ) -> str | None:
-    """What forbids `new` after `current`, as half a sentence; None when it may follow."""
-    return _fields_differ(
-        "",
-        with_defaults(current).fields,
-        with_defaults(new).fields,
-        forgiving=forgive_optionality,
-    )
+    """What forbids `new` after `current`, as half a sentence; None when it may follow.
+
+    With `only_aligned`, types are compared as reference peers do: not where columns or members
+    were added or moved.
+    """
+    how = _Comparison(forgiving=forgive_optionality, only_aligned=only_aligned)
+    return _fields_differ("", with_defaults(current).fields, with_defaults(new).fields, how)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    forgiving: bool
+    only_aligned: bool
 
 
 def _fields_differ(
-    path: str, current: Sequence[DataField], new: Sequence[DataField], *, forgiving: bool
+    path: str, current: Sequence[DataField], new: Sequence[DataField], how: _Comparison
 ) -> str | None:
     before = {field.name: field for field in current}
     now = {field.name: field for field in new}
     if len(now) != len(new):
         return f"two columns{f' of {path}' if path else ''} share one name"
+    look_at_types = not how.only_aligned or list(before) == list(now)
     for name, field in before.items():
         if name not in now:
             return f"column {path}{name} was removed"
-        problem = _types_differ(path + name, field.type, now[name].type, forgiving=forgiving)
+        if not look_at_types:
+            continue
+        problem = _types_differ(path + name, field.type, now[name].type, how)
         if problem:
             return problem
     for name, field in now.items():
@@ -125,26 +139,25 @@ def _fields_differ(
     return None
 
 
-def _types_differ(path: str, current: DataType, new: DataType, *, forgiving: bool) -> str | None:
-    if forgiving:
+def _types_differ(path: str, current: DataType, new: DataType, how: _Comparison) -> str | None:
+    if how.forgiving:
         current, new = _required(current), _required(new)
     match current, new:
         case DataTypeOption(), DataTypeOption():
-            return _types_differ(path, current.inner, new.inner, forgiving=forgiving)
+            return _types_differ(path, current.inner, new.inner, how)
         case DataTypeOption(), _:
             return f"column {path} was optional and became required"
         case _, DataTypeOption():
             return f"column {path} was required and became optional"
         case DataTypeStruct(), DataTypeStruct():
-            return _fields_differ(path + ".", current.fields, new.fields, forgiving=forgiving)
+            return _fields_differ(path + ".", current.fields, new.fields, how)
         case DataTypeList(), DataTypeList() if current.fixed_length == new.fixed_length:
-            inside = path + "[]"
-            return _types_differ(inside, current.item_type, new.item_type, forgiving=forgiving)
+            return _types_differ(path + "[]", current.item_type, new.item_type, how)
         case DataTypeMap(), DataTypeMap() if current.keys_sorted == new.keys_sorted:
             keys, values = path + "{key}", path + "{value}"
-            return _types_differ(
-                keys, current.key_type, new.key_type, forgiving=forgiving
-            ) or _types_differ(values, current.value_type, new.value_type, forgiving=forgiving)
+            return _types_differ(keys, current.key_type, new.key_type, how) or _types_differ(
+                values, current.value_type, new.value_type, how
+            )
         case _:
             return None if current == new else f"the type of column {path} changed"
 

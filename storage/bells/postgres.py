@@ -8,7 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ..trouble import Unavailable
+from protocol.errors import Unavailable
+
 from .port import Closing, Listener, Topic
 
 CHANNEL = "odf_node_"

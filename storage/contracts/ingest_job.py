@@ -72,6 +72,8 @@ class RowsReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     """Bytes of the new data slice."""
     slices: tuple[SliceReceipt, ...] = ()
     """All new slices, in order of their rows."""
+    warnings: tuple[str, ...] = ()
+    """What the publisher, or the author of a query, should know, though it went well."""
 
 
 class IngestReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):

@@ -20,6 +20,8 @@ from .ingest_job import RowsReceipt
 
 KIND = "transform"
 CHECK = "check"
+CHECK_SOURCE = "check-source"
+"""A kind of its own: a worker of an earlier version leaves it alone."""
 
 
 class TransformPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -27,6 +29,8 @@ class TransformPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
     reset_on_diverged: bool | None = None
     """Compute anew when an input was rewritten; absent means the setting of the worker."""
+    everything_is_read: bool | None = None
+    """The node shows all datasets to everybody, so to every definition."""
 
 
 class TransformReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
@@ -41,8 +45,6 @@ class TransformReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
     """An input was rewritten, so everything was computed anew."""
     engine: str | None = None
     engine_version: str | None = None
-    warnings: tuple[str, ...] = ()
-    """What the author of the query should know, though it runs."""
 
 
 class CheckPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -60,8 +62,18 @@ class CheckPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """What the last execution kept."""
 
 
+class CheckSourcePayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A source of a root to look at, as manifests spell it."""
+
+    source: dict[str, Any]
+    """The `AddPushSource` or `SetPollingSource`."""
+    vocab: dict[str, Any] | None = None
+    current: dict[str, Any] | None = None
+    """The schema of the dataset, if it has one."""
+
+
 class CheckReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a transform gives."""
+    """What a transform or a source gives."""
 
     outcome: Literal["valid", "unknown"]
     """Unknown: an input has no schema yet, so there is nothing to look at."""
@@ -90,6 +102,10 @@ def payload_of(value: dict[str, Any]) -> TransformPayload:
 
 def check_of(value: dict[str, Any]) -> CheckPayload:
     return convert(value, CheckPayload)
+
+
+def check_source_of(value: dict[str, Any]) -> CheckSourcePayload:
+    return convert(value, CheckSourcePayload)
 
 
 def checked_of(value: dict[str, Any]) -> CheckReceipt:

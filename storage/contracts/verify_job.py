@@ -2,7 +2,7 @@
 
 The job looks at each named dataset, and repeats the executions of derivatives. With a
 `candidate` it looks at blocks that are stored and not in the chain yet, and moves the head
-onto them if they are valid.
+onto them if they are valid. With a `gate` it hashes rows that count already.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from msgspec import Struct
 
 from protocol.typed import convert
 
+from ..gate.limits import GateLimits
 from ..verify.report import VerifyReport
 
 KIND = "verify"
 MAX_LISTED = 1000
-"""Problems, notes and data blocks of a dataset that the answer lists."""
+"""Problems, notes, warnings and data blocks of a dataset that the answer lists, each."""
 
 
 class VerifyPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -37,6 +38,8 @@ class VerifyPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """Head that the candidate was pushed onto."""
     force: bool = False
     """The candidate replaces whatever is head."""
+    gate: GateLimits | None = None
+    """Rows of received slices are hashed within these limits, and nothing else is looked at."""
     requested_by: str | None = None
 
 
@@ -81,6 +84,6 @@ def answer_of(value: dict[str, Any]) -> VerifyAnswer:
 def listed(report: VerifyReport) -> dict[str, Any]:
     """The report as JSON, its lists cut to what a job keeps."""
     data = report.to_data()
-    for name in ("problems", "notes", "dataBlocks"):
+    for name in ("problems", "notes", "warnings", "dataBlocks"):
         data[name] = data[name][:MAX_LISTED]
     return data

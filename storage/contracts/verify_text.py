@@ -13,6 +13,7 @@ def report_text(report: VerifyReport, *, verbose: bool = False) -> str:
     lines = [_block_line(block) for block in reversed(report.data_blocks)] if verbose else []
     lines += [_line(problem) for problem in report.problems]
     lines += ["note: " + _line(note) for note in report.notes]
+    lines += ["warning: " + _line(warning) for warning in report.warnings]
     verdict = "valid" if report.ok else f"NOT VALID, {len(report.problems)} problem(s)"
     lines.append(
         f"{verdict}: {report.blocks} block(s), {report.objects} object(s), "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.chain.rules import append
+from protocol.chain.rules import append_received
 from protocol.chain.state import EMPTY, ChainState
 from protocol.codec.blocks import encode_block
 from protocol.instant import Instant
@@ -57,7 +57,7 @@ def rewritten(
     for step in steps[same:]:
         event, system_time = event_of(step, slices)
         blocks.append(_linked(state, event, system_time))
-        state = append(state, blocks[-1])
+        state = append_received(state, blocks[-1])
     return Rewrite(
         old_head=old[-1].hash,
         base=old[same - 1].hash if same else old[0].hash,

@@ -16,6 +16,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from ..clock import Clock, system_clock
+from ..definitions.values import Author
 from ..errors import (
     AliasTaken,
     BlockNotFound,
@@ -41,6 +42,7 @@ class IndexTables:
     inputs: dict[DatasetId, tuple[DatasetId, ...]] = field(default_factory=dict)
     roles: dict[DatasetId, dict[AccountId, Role]] = field(default_factory=dict)
     mirrors: dict[DatasetId, Mirror] = field(default_factory=dict)
+    authors: dict[DatasetId, dict[Multihash, Author]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     clock: Clock = system_clock
 
@@ -124,6 +126,7 @@ class MemoryDatasetRegistry:
             self._tables.inputs.pop(dataset, None)
             self._tables.roles.pop(dataset, None)
             self._tables.mirrors.pop(dataset, None)
+            self._tables.authors.pop(dataset, None)
             for key in [key for key in self._tables.refs if key[0] == dataset]:
                 del self._tables.refs[key]
 

@@ -28,6 +28,8 @@ from ..values import (
     Submitted,
     Succeeded,
 )
+from .outcomes import told
+from .turns import ALONE_AFTER, NOBODY, Candidate, Turns
 
 _OPEN = (JobStatus.WAITING, JobStatus.RUNNING)
 
@@ -57,6 +59,7 @@ class MemoryJobQueue:
         self._count = 0
         self._lock = threading.RLock()
         self._clock = clock
+        self._turns = Turns()
         self._bell = bell or MemoryBell()
 
     def submit(self, spec: JobSpec) -> JobId:
@@ -113,17 +116,17 @@ class MemoryJobQueue:
         wanted = set(kinds)
         with self._lock:
             now = self._clock()
-            free = [
-                job
-                for job in self._jobs.values()
-                if job.spec.kind in wanted and _is_free(job, now) and not self._is_locked(job, now)
-            ][:groups]
+            free = self._by_turn(wanted, now)[:groups]
             if not free:
                 return []
             most = (together or {}).get(free[0].spec.kind, 1)
+            most = 1 if _is_alone(free[0]) else most
             leaders = [
-                job for job in free[1:] if most > 1 and go_together(_sort(free[0]), _sort(job))
+                job
+                for job in free[1:]
+                if most > 1 and go_together(_sort(free[0]), _sort(job)) and not _is_alone(job)
             ]
+            self._turns.took({_party(job) for job in (free[0], *leaders)})
             found = [
                 [job, *self._following(job, most, now, small=bool(leaders))]
                 for job in (free[0], *leaders)
@@ -131,12 +134,32 @@ class MemoryJobQueue:
             until = after_lease(now, lease)
             return [[self._claim(job, worker, until) for job in group] for group in found]
 
+    def _by_turn(self, wanted: Collection[str], now: Instant) -> list[Job]:
+        """The jobs that may start, one a lock."""
+        candidates = {
+            number: job
+            for number, job in enumerate(self._jobs.values())
+            if job.spec.kind in wanted and _is_free(job, now) and not self._is_locked(job, now)
+        }
+        running = Counter(
+            _party(job)
+            for job in self._where(lambda job: job.status is JobStatus.RUNNING)
+            if not _is_free(job, now)
+        )
+        turns = self._turns.in_order(
+            [Candidate(number, _party(job), job.lease_until) for number, job in candidates.items()],
+            running,
+            now,
+        )
+        return [candidates[each.number] for each in turns]
+
     def _claim(self, job: Job, worker: str, until: Instant) -> Job:
         claimed = replace(
             job,
             status=JobStatus.RUNNING,
             worker=worker,
             attempt=job.attempt + 1,
+            deaths=_deaths(job),
             lease_until=until,
         )
         self._jobs[job.id] = claimed
@@ -154,7 +177,7 @@ class MemoryJobQueue:
             fits = (
                 go_together(_sort(first), _sort(job)) if small else job.spec.kind == first.spec.kind
             )
-            if not fits or len(found) + 1 >= most:
+            if not fits or len(found) + 1 >= most or _is_alone(job):
                 break
             found.append(job)
         return found
@@ -189,6 +212,20 @@ class MemoryJobQueue:
         if ends:
             self._ring_end()
 
+    def put_back(self, job: JobId, worker: str, *, pause: timedelta | None = None) -> None:
+        with self._lock:
+            held = self._held(job, worker)
+            rests = after_lease(self._clock(), pause or timedelta())
+            held = replace(held, worker=None, lease_until=rests)
+            if pause is None:
+                waits = held.spec.dedup_key is None  # else another job may wait under its key
+                status = JobStatus.WAITING if waits else JobStatus.RUNNING
+                held = replace(held, attempt=held.attempt - 1, status=status)
+            if held.status is JobStatus.WAITING:
+                held = replace(held, lease_until=None)
+            self._jobs[job] = held
+        self._bell.ring(Topic.WORK)
+
     def cancel(self, job: JobId) -> None:
         with self._lock:
             current = self._get(job)
@@ -206,7 +243,7 @@ class MemoryJobQueue:
             status=status,
             finished_at=self._clock(),
             lease_until=None,
-            outcome=outcome,
+            outcome=None if outcome is None else told(outcome),
         )
 
     def _ring_end(self) -> None:
@@ -312,6 +349,19 @@ def _name(request: RequestKey) -> tuple[object, ...]:
 
 def _sort(job: Job) -> tuple[str, bytes | None]:
     return job.spec.kind, job.spec.body
+
+
+def _party(job: Job) -> str:
+    return job.spec.account or NOBODY
+
+
+def _deaths(job: Job) -> int:
+    """How many workers ended with the job in hand, if it is claimed now."""
+    return job.deaths + (job.status is JobStatus.RUNNING and job.worker is not None)
+
+
+def _is_alone(job: Job) -> bool:
+    return _deaths(job) >= ALONE_AFTER
 
 
 def _is_free(job: Job, now: Instant) -> bool:

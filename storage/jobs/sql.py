@@ -32,9 +32,10 @@ from ..values import (
     Submitted,
 )
 from .memory import after_lease
-from .sql_claim import claim_rows
+from .sql_claim import RaceLost, claim_rows
 from .sql_rows import OPEN, SHOWN, change_held, end_jobs, get_job, is_job, job_of, parse_id
 from .sql_submit import Submitter, repeated_job
+from .turns import Turns
 
 CLAIM_TRIES = 20
 """Races lost against other workers before a claim comes back empty-handed."""
@@ -51,6 +52,7 @@ class SqlJobQueue:
         self._engine = engine
         self._clock = clock
         self._bell = bell or MemoryBell()
+        self._turns = Turns()
         self._submitter = Submitter(engine, clock, self._bell)
 
     def submit(self, spec: JobSpec) -> JobId:
@@ -88,11 +90,12 @@ class SqlJobQueue:
                         worker,
                         wanted,
                         self._clock(),
+                        self._turns,
                         lease=lease,
                         together=together or {},
                         groups=groups,
                     )
-            except sa.exc.IntegrityError:  # the lock went to another worker meanwhile
+            except (RaceLost, sa.exc.IntegrityError):  # the lock went to another worker meanwhile
                 continue
         return []
 
@@ -118,6 +121,20 @@ class SqlJobQueue:
             end_jobs(db, [JobEnd(job, worker, outcome)], self._clock())
             self._announce_end(db)
         self._ring_end()
+
+    def put_back(self, job: JobId, worker: str, *, pause: timedelta | None = None) -> None:
+        rests = after_lease(self._clock(), pause or timedelta())
+        change: dict[str, Any] = {"lease_until": rests, "worker": None}
+        if pause is None:
+            alone = jobs.c.dedup_key.is_(None)  # else another job may wait under its key by now
+            change["attempt"] = jobs.c.attempt - 1
+            change["status"] = sa.case(
+                (alone, JobStatus.WAITING.value), else_=JobStatus.RUNNING.value
+            )
+        with writing(self._engine) as db:
+            change_held(db, job, worker, **change)
+            self._bell.announce(db, Topic.WORK)
+        self._bell.ring(Topic.WORK)
 
     def cancel(self, job: JobId) -> None:
         change = (

@@ -15,8 +15,9 @@ from ..errors import JobNotFound, LeaseLost
 from ..sql.engine import storable
 from ..sql.publishing import rejected_rows
 from ..sql.tables import KEY_CHARS, jobs
-from ..values import Failed, Job, JobEnd, JobId, JobOutcome, JobSpec, JobStatus, Succeeded
+from ..values import Job, JobEnd, JobId, JobSpec, JobStatus, Succeeded
 from .memory import job_id
+from .outcomes import outcome_of, outcome_to_json
 
 OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
 SHOWN = tuple(column for column in jobs.c if column.name != "body")
@@ -73,7 +74,7 @@ def get_job(db: sa.Connection, job: JobId) -> Job:
     return job_of(row)
 
 
-def change_held(db: sa.Connection, job: JobId, worker: str, **values: Any) -> None:
+def change_held(db: sa.Connection, job: JobId, worker: str, /, **values: Any) -> None:
     """Change a job its worker still has. Raises `LeaseLost`, `JobNotFound`."""
     held = (is_job(job), jobs.c.worker == worker, jobs.c.status == JobStatus.RUNNING.value)
     if db.execute(sa.update(jobs).where(*held).values(**values)).rowcount == 0:
@@ -169,21 +170,10 @@ def job_of(row: Mapping[Any, Any]) -> Job:
         status=JobStatus(row["status"]),
         submitted_at=row["submitted_at"],
         attempt=row["attempt"],
+        deaths=row["deaths"] or 0,
         worker=row["worker"],
         lease_until=row["lease_until"],
         finished_at=row["finished_at"],
         outcome=outcome_of(row["outcome"]),
         progress=row["progress"],
     )
-
-
-def outcome_to_json(outcome: JobOutcome) -> dict[str, Any]:
-    if isinstance(outcome, Succeeded):
-        return {"result": outcome.result}
-    return {"error": outcome.error, "message": outcome.message, "facts": outcome.facts}
-
-
-def outcome_of(value: dict[str, Any] | None) -> JobOutcome | None:
-    if value is None:
-        return None
-    return Succeeded(**value) if "result" in value else Failed(**value)

@@ -112,7 +112,7 @@ def _tidied(
     if not count:
         return runs
     kept, some = runs[:-count], runs[-count:]
-    mapped = [[Segment.map(folder, info, check=False) for info in run] for run in some]
+    mapped = [[Segment.map(folder, info) for info in run] for run in some]
     merged = tuple(merged_runs(mapped, spec, folder, oldest=not kept))
     return [*kept, *([merged] if merged else [])]
 

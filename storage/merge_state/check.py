@@ -37,7 +37,7 @@ def problem_of(folder: Path, dataset: Dataset, *, deep: bool) -> str | None:
     try:
         for run in manifest.runs:
             for info in run:
-                Segment.map(folder, info, check=True)
+                Segment.map(folder, info)
         dataset.path(after=head)
         if deep and _content(folder, manifest) != _made(folder, manifest, dataset):
             return "it holds other rows than the slices"
@@ -89,14 +89,14 @@ def _schema(spec: StateSpec, dataset: Dataset) -> pa.Schema:
 
 def _content(folder: Path, manifest: Manifest) -> Multihash:
     """Hash of the rows the state comes down to."""
-    mapped = [[Segment.map(folder, info, check=False) for info in run] for run in manifest.runs]
+    mapped = [[Segment.map(folder, info) for info in run] for run in manifest.runs]
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".merged-") as name:
         scratch = Path(name)
         infos = list(merged_runs(mapped, manifest.spec, scratch, oldest=True))
 
         def batches() -> Iterator[pa.RecordBatch]:
             for info in infos:
-                yield Segment.map(scratch, info, check=False).batch
+                yield Segment.map(scratch, info).batch
 
         first = next(batches(), None)
         return logical_hash(batches(), first.schema if first is not None else pa.schema([]))

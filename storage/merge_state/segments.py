@@ -1,7 +1,8 @@
 """Segments: rows sorted by the hash of their key, one Arrow file each, mapped into memory.
 
 Rows with equal hashes are oldest first, and never parted between segments of a run. A file is
-written once and known by its digest; whoever maps it for the first time reads it through.
+written once and known by its digest; whoever maps it reads it through, unless that was done of
+late and nobody has touched it since.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import pyarrow.compute as pc
 
 from protocol.errors import Damaged
 
+from ..integrity.identity import identity_of_file
+from ..integrity.memory import Hashed
 from .key_hash import Hashes, canonical
 
 HASH = "odf hash"
@@ -56,12 +59,16 @@ class Segment:
     hashes: Hashes
 
     @classmethod
-    def map(cls, folder: Path, info: SegmentInfo, *, check: bool) -> Segment:
-        """Raises `StateDamaged`."""
+    def map(cls, folder: Path, info: SegmentInfo, *, hashed: Hashed | None = None) -> Segment:
+        """Once its bytes were hashed, now or as `hashed` remembers. Raises `StateDamaged`."""
         path = folder / info.name
         try:
-            if path.stat().st_size != info.size or (check and _digest(path) != info.sha256):
+            identity = identity_of_file(path.stat())
+            known = hashed is not None and hashed.knows(info.sha256, identity)
+            if not known and _digest(path) != info.sha256:
                 raise StateDamaged(f"merge state: {info.name} is not what was written")
+            if hashed is not None:
+                hashed.note(info.sha256, identity)
             with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
                 batch = file.get_batch(0)
         except (OSError, pa.ArrowException) as bad:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -26,7 +27,9 @@ from protocol.multihash import Multihash
 
 from ..dataset import Dataset, InvalidInterval
 from ..errors import BlockNotFound
+from ..integrity.memory import REHASH_S, Hashed
 from ..layout import dataset_folder, parse_folder
+from ..logs import line
 from .build import MANIFEST, grown, load, save
 from .key_hash import check_hashable
 from .segments import Segment, SegmentInfo, StateDamaged
@@ -35,6 +38,7 @@ from .state import Manifest, MergeState, StateSpec
 VERSION = 1
 FOLDER = "merge-state"
 LOCK = "lock"
+_log = logging.getLogger("odf.integrity")
 Local = Callable[[DataSlice], Path]
 """A slice of the dataset as a file."""
 
@@ -47,10 +51,11 @@ def states_folder(data: Path) -> Path:
 class MergeStates:
     """States below a folder, of at most `max_bytes` together; the least used go first."""
 
-    def __init__(self, folder: Path, *, max_bytes: int) -> None:
+    def __init__(self, folder: Path, *, max_bytes: int, rehash_s: float = REHASH_S) -> None:
+        """Segments that nobody touched are hashed again after `rehash_s`, not at every look: a
+        look-up costs by its rows, not by the history."""
         self.folder, self.max_bytes = folder, max_bytes
-        self._checked: set[str] = set()
-        """Segments that were read through by this process; their names never recur."""
+        self._hashed = Hashed(seconds=rehash_s)
 
     def at(
         self, dataset: Dataset, head: Multihash, spec: StateSpec, schema: pa.Schema, local: Local
@@ -69,7 +74,8 @@ class MergeStates:
                 manifest = self._current(folder, dataset, head, spec, schema, local)
                 try:
                     state = MergeState(self._mapped(folder, manifest), schema)
-                except StateDamaged:
+                except StateDamaged as damage:
+                    _log.error(line("merge state damaged", folder=folder, reason=damage))
                     (folder / MANIFEST).unlink(missing_ok=True)
                 else:
                     break
@@ -89,15 +95,23 @@ class MergeStates:
         local: Local,
     ) -> Manifest:
         fresh = Manifest(spec=spec, head=None)
-        known = load(folder) or fresh
+        found = load(folder)
+        if found is None and (folder / MANIFEST).exists():
+            _log.error(line("merge state damaged", folder=folder, reason="its list of files"))
+        known = found or fresh
         if known.head == str(head):
             return known
         for manifest in (known, fresh):
-            with suppress(InvalidInterval, BlockNotFound, StateDamaged, OSError):
+            try:
                 slices = slices_after(dataset, manifest.head, head)
                 paths = (local(each) for each in slices)
                 manifest = grown(folder, manifest, paths, head=str(head), schema=schema)
                 save(folder, manifest)
+            except StateDamaged as damage:
+                _log.error(line("merge state damaged", folder=folder, reason=damage))
+            except (InvalidInterval, BlockNotFound, OSError) as reason:
+                _log.info(line("merge state is made anew", folder=folder, reason=reason))
+            else:
                 return manifest
         raise StateDamaged("merge state: it cannot be made from the chain")
 
@@ -105,9 +119,7 @@ class MergeStates:
         return [self._segment(folder, info) for run in manifest.runs for info in run]
 
     def _segment(self, folder: Path, info: SegmentInfo) -> Segment:
-        segment = Segment.map(folder, info, check=info.name not in self._checked)
-        self._checked.add(info.name)
-        return segment
+        return Segment.map(folder, info, hashed=self._hashed)
 
     def trim(self, *, keep: Path | None = None) -> list[Path]:
         """Remove the least recently used states until the others fit; which ones went."""

@@ -8,6 +8,7 @@ modification; its content never changes, so `renew` may move it.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import secrets
 import shutil
@@ -24,13 +25,16 @@ from protocol.instant import NANOS, Instant
 from protocol.multihash import HashMismatch, Multihash
 
 from ..layout import MAX_INFO_BYTES, PENDING_PREFIX, parse_name
+from ..logs import line
 from ..trouble import storing
 from .hash_beside import HashBeside
 
 ABANDONED_AFTER_S = 24 * 3600
 """Age at which a `.pending-…` file is taken for the remains of a crash."""
+READ_BYTES = 1024 * 1024
 SYNC_BYTES = 16 * 1024 * 1024
 """Long files go to the disk while they arrive: a sync of everything at the end would wait."""
+_log = logging.getLogger("odf.integrity")
 
 
 class FolderRemoved(Conflict):
@@ -131,13 +135,13 @@ def open_at(path: Path | str, offset: int) -> BinaryIO:
 def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, durable: bool) -> int:
     """Write chunks that must hash to `expected`; returns the size in bytes.
 
-    A file that exists already is only renewed, but the chunks have to hash all the same:
-    knowing a hash is not having the content.
+    A file that exists already and is whole is only renewed, but the chunks have to hash all the
+    same: knowing a hash is not having the content. One that is damaged is replaced.
 
     Raises:
         HashMismatch: the chunks are other content; nothing became visible.
     """
-    if (known := renew(path)) is not None:
+    if holds(path, expected) and (known := renew(path)) is not None:
         check(expected, Multihash.of_chunks(chunks))
         return known.size
     size, synced = 0, 0
@@ -153,6 +157,19 @@ def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, dura
                 os.fdatasync(out.fileno())
                 synced = size
     return size
+
+
+def holds(path: Path, expected: Multihash) -> bool:
+    """Whether there is such a file, with the bytes it is named by. Damage, which is about to be
+    written over, is told."""
+    try:
+        with path.open("rb") as stream:
+            actual = Multihash.of_chunks(iter(lambda: stream.read(READ_BYTES), b""))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+    if actual != expected:
+        _log.error(line("damaged object replaced", object=path))
+    return actual == expected
 
 
 def write_text(path: Path, text: str, *, durable: bool) -> None:

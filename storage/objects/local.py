@@ -80,7 +80,7 @@ class LocalObjectStore:
         for key, content in objects:
             files.check(key.hash, Multihash.of(content))
         named = [(self._name(key), content) for key, content in objects]
-        new = [each for each in named if not _renewed(each[0])]
+        new = [each for each in named if not _renewed(*each)]
         write_together(self.root, new, durable=self._durable)
 
     def staged(self, place: str) -> StagedFiles:
@@ -180,10 +180,13 @@ class LocalObjectStore:
         )
 
 
-def _renewed(name: str) -> bool:
-    """Whether there is such a file; it is young again then."""
+def _renewed(name: str, content: bytes) -> bool:
+    """Whether there is such a file, whole; it is young again then. A damaged one is replaced."""
     # mostly there is none, and a Path costs more than the look
-    return os.path.exists(name) and files.renew(Path(name)) is not None  # noqa: PTH110
+    if not os.path.exists(name):  # noqa: PTH110
+        return False
+    path = Path(name)
+    return files.holds(path, Multihash.of(content)) and files.renew(path) is not None
 
 
 def _object(key: ObjectKey, found: files.FileInfo | None) -> ObjectInfo | None:

@@ -23,7 +23,8 @@ Content = tuple[Multihash, bytes]
 
 
 def put_all(folder: Path, contents: Iterable[Content], *, durable: bool) -> None:
-    """Store each content in `folder` under its hash; known ones are only renewed.
+    """Store each content in `folder` under its hash; known ones are only renewed, damaged ones
+    replaced.
 
     Raises:
         HashMismatch: other content; none of them is visible.
@@ -48,7 +49,7 @@ def _put_each(folder: Path, contents: list[Content], *, durable: bool) -> None:
         try:
             for number, (name, content) in enumerate(checked):
                 target = f"{folder}/{name}"
-                if files.renew(Path(target)) is None:
+                if not files.holds(Path(target), name) or files.renew(Path(target)) is None:
                     pending.append((f"{folder}/{PENDING_PREFIX}{token}-{number}", target))
                     write_file(pending[-1][0], content, sync=durable)
             for written, target in pending:

@@ -57,7 +57,7 @@ class MemoryObjectStore:
         if actual != key.hash:
             raise HashMismatch(key.hash, actual)
         with self._lock:
-            self._objects.setdefault(key, content)
+            self._objects[key] = content
             self._modified[key] = self._clock()
             return ObjectInfo(key, len(content), self._modified[key])
 

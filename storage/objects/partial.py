@@ -23,6 +23,7 @@ from ..values import ObjectKey
 from . import files
 
 READ_BYTES = 1024 * 1024
+_UPLOADS = f"{PENDING_PREFIX}upload-"
 
 
 class PartialFiles:
@@ -34,6 +35,13 @@ class PartialFiles:
     def received(self, key: ObjectKey) -> int:
         found = files.info_of(_partial(self._path_of(key), key))
         return 0 if found is None else found.size
+
+    def begun(self, key: ObjectKey) -> int:
+        try:
+            with os.scandir(self._path_of(key).parent) as found:
+                return sum(entry.name.startswith(_UPLOADS) for entry in found)
+        except FileNotFoundError:
+            return 0
 
     def append(self, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int) -> int:
         path = self._path_of(key)
@@ -68,7 +76,7 @@ class PartialFiles:
 
 
 def _partial(path: Path, key: ObjectKey) -> Path:
-    return path.with_name(f"{PENDING_PREFIX}upload-{key.hash}")
+    return path.with_name(f"{_UPLOADS}{key.hash}")
 
 
 def _hashed(stream: BinaryIO) -> hashlib._Hash:

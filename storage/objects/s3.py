@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import logging
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ from ..layout import (
     parse_name,
     ref_path,
 )
+from ..logs import line
 from ..ports import PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from .s3_age import CONDEMNED, RENEWED, Ages
@@ -70,6 +72,9 @@ PARALLEL_PUTS, PUTS_AT_A_TIME = 8, 1000
 """Requests in flight, and blocks in memory, while many blocks are put."""
 CREATE_TRIES, CREATE_PAUSE_S = 5, 0.2
 """How often and after which pause an object is put whose removal is under way."""
+
+
+_log = logging.getLogger("odf.integrity")
 
 
 class ObjectBeyondStore(LimitExceeded):
@@ -117,7 +122,7 @@ class S3ObjectStore:
         if second is None:
             content.check(key.hash)
             self._create(key, first)
-        elif self.renew(key) is not None:
+        elif self._has_whole(key):
             content.exhaust().check(key.hash)
         else:
             self._put_parts(key, content, _chain(first, second, parts))
@@ -284,14 +289,32 @@ class S3ObjectStore:
 
     # --- writing ----------------------------------------------------------------------------
 
+    def _has_whole(self, key: ObjectKey) -> bool:
+        """Whether it is there, with the bytes it is named by, and young from now on.
+
+        A damaged one is put aside, which makes room for the right bytes.
+        """
+        if self.stat(key) is None:
+            return False
+        try:
+            with open_stream(self.bucket, _name(key)) as stream:
+                pieces = iter(lambda: stream.read(READ_BYTES), b"")
+                if key.hash == Multihash.of_chunks(pieces):
+                    return self.renew(key) is not None
+        except KeyMissing:  # removed since
+            return False
+        _log.error(line("damaged object replaced", object=_name(key)))
+        self.quarantine(key)
+        return False
+
     def _create(self, key: ObjectKey, content: bytes) -> None:
-        """Write unless it is there: then it has the same hash, and is renewed."""
+        """Write unless it is there and whole: then it is renewed. A damaged one is put aside."""
         for _ in range(CREATE_TRIES):
             try:
                 self.bucket.create(_name(key), content)
                 return
             except PreconditionLost:
-                if self.renew(key) is not None:
+                if self._has_whole(key):
                     return
             time.sleep(CREATE_PAUSE_S)  # just being removed
         raise StoreUnavailable("put_object", "the object is being removed")

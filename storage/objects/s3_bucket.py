@@ -23,9 +23,9 @@ from botocore.config import Config
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
-from protocol.errors import BadInput, Conflict, NodeError, NotFound
+from protocol.errors import BadInput, Conflict, NodeError, NodeFault, NotFound, Unavailable
 
-from ..trouble import StorageFull, Unavailable
+from ..trouble import StorageFull
 from .s3_swift import BrokeOff, Found, Swift
 
 Answer = dict[str, Any]
@@ -53,7 +53,7 @@ class StoreUnavailable(Unavailable):
         )
 
 
-class StoreMisconfigured(NodeError):
+class StoreMisconfigured(NodeFault):
     """The object store refuses what the node asks of it: keys, rights, bucket, region."""
 
     def __init__(self, operation: str, reason: str) -> None:

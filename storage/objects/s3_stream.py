@@ -37,8 +37,14 @@ class _ObjectStream(io.RawIOBase):
         self._body: Any = None
         self._at = self._body_at = offset
         self._size: int | None = None
+        self._known = _bare(etag)
         self._swift = bucket.swift
         self._request()
+
+    @property
+    def identity(self) -> tuple[object, ...] | None:
+        """Key and ETag of what is read: the same for as long as nobody writes there again."""
+        return None if self._known is None else (self._name, self._known)
 
     def readable(self) -> bool:
         return True
@@ -98,7 +104,7 @@ class _ObjectStream(io.RawIOBase):
         if self._swift is not None:
             quick = self._swift.get(self._name, offset=self._at, etag=self._etag)
         if quick is not None:
-            self._take(quick, quick.start, quick.size)
+            self._take(quick, quick.start, quick.size, quick.etag)
             return
         arguments: dict[str, str] = {} if self._etag is None else {"IfMatch": self._etag}
         if self._at:
@@ -115,16 +121,25 @@ class _ObjectStream(io.RawIOBase):
         start = 0
         if self._at:
             start = int(str(answer.get("ContentRange", "bytes 0")).split()[1].split("-")[0])
-        self._take(answer["Body"], start, start + int(answer["ContentLength"]))
+        size = start + int(answer["ContentLength"])
+        self._take(answer["Body"], start, size, answer.get("ETag"))
 
-    def _take(self, body: Any, start: int, size: int) -> None:
+    def _take(self, body: Any, start: int, size: int, etag: str | None) -> None:
         """Keep what was answered, if it is of the place and the object asked for."""
-        if start != self._at or self._size not in (None, size):
+        found = _bare(etag)
+        others = None not in (found, self._known) and found != self._known
+        if start != self._at or self._size not in (None, size) or others:
             body.close()
             raise StoreUnavailable("get_object", "the answer is to another question")
         self._size, self._body, self._body_at = size, body, self._at
+        self._known = found or self._known
 
     def _drop(self) -> None:
         if self._body is not None:
             self._body.close()
         self._body = None
+
+
+def _bare(etag: str | None) -> str | None:
+    """Without its quotes, which not every way to the server keeps."""
+    return None if etag is None else etag.strip('"')

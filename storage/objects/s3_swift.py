@@ -60,6 +60,7 @@ class Body:
     def __init__(self, answer: Any) -> None:
         self.start, self.stop = answer.range
         self.size: int = answer.meta["size"]
+        self.etag: str | None = answer.meta.get("e_tag")
         self._pieces = iter(answer.stream(CHUNK_BYTES))
         self._piece = memoryview(b"")
 

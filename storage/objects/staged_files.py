@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
 
-from ..layout import PENDING_PREFIX
+from ..layout import PENDING_PREFIX, parse_name
 from . import file_writer, files
 from .file_writer import END, HEAD, OUTCOME, write_file
 
@@ -177,7 +177,7 @@ class StagedFiles:
     def _rename_each(self, names: list[str], folder: Path) -> bool:
         target, known = f"{folder}/", set(os.listdir(folder))  # noqa: PTH208
         for name in names:
-            if name in known and files.renew(folder / name) is not None:
+            if name in known and _is_whole(folder / name) and files.renew(folder / name):
                 continue
             try:
                 os.rename(name, target + name, src_dir_fd=self._folder)
@@ -186,6 +186,12 @@ class StagedFiles:
                     raise files.FolderRemoved from None
                 return False
         return True
+
+
+def _is_whole(path: Path) -> bool:
+    """Files named by their hash; what is damaged is written over."""
+    expected = parse_name(path.name)
+    return expected is None or files.holds(path, expected)
 
 
 class _Writer:

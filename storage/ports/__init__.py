@@ -6,7 +6,8 @@ are declared in `storage/errors.py`.
 """
 
 from .accounts import AccountStore, AuditLog, DeviceLogins, RoleStore
-from .following import DerivationStore, MirrorStore
+from .damages import DamageLog
+from .following import DefinitionAuthors, DerivationStore, MirrorStore
 from .index import BlockIndex, DatasetRegistry, RefIndex
 from .jobs import JobQueue
 from .objects import ObjectStore, PartialUploads
@@ -16,7 +17,9 @@ __all__ = [
     "AccountStore",
     "AuditLog",
     "BlockIndex",
+    "DamageLog",
     "DatasetRegistry",
+    "DefinitionAuthors",
     "DerivationStore",
     "DeviceLogins",
     "JobQueue",

@@ -7,7 +7,9 @@ from typing import Protocol
 
 from protocol.identity import DatasetId
 from protocol.instant import Instant
+from protocol.multihash import Multihash
 
+from ..definitions.values import Author
 from ..derivations.values import Derivation, Problem
 from ..mirrors.values import Mirror, MirrorStatus
 from ..values import JobId
@@ -28,6 +30,17 @@ class MirrorStore(Protocol):
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None: ...
     def remove(self, dataset: DatasetId) -> None:
         """From now on the dataset is one like others."""
+
+
+class DefinitionAuthors(Protocol):
+    """Who defined the transforms and sources of datasets. They go with their dataset.
+
+    `put` adds or replaces; unknown → `DatasetNotFound`.
+    """
+
+    def put(self, dataset: DatasetId, definition: Multihash, author: Author) -> None: ...
+    def of_dataset(self, dataset: DatasetId) -> Mapping[Multihash, Author]:
+        """By the hash of the definition (`definition_hash`); empty where none was ever noted."""
 
 
 class DerivationStore(Protocol):

@@ -19,7 +19,8 @@ class JobQueue(Protocol):
     the request had before, unless that failed, was cancelled, or the key has expired; another
     fingerprint: `RequestKeyReused`. An expired lease makes a job claimable again; once
     another worker claimed it, or it was cancelled or finished, the late worker's `extend` and
-    `finish` raise `LeaseLost`. Jobs of one lock start in the order of their submission. Unknown
+    `finish` raise `LeaseLost`. Jobs of one lock start in the order of their submission; of several
+    locks accounts take turns (`turns.py`), and jobs that were begun before come last. Unknown
     job: `JobNotFound`. Whoever listens to the bell is woken by work and by ends.
     """
 
@@ -51,6 +52,10 @@ class JobQueue(Protocol):
     def extend(
         self, job: JobId, worker: str, *, lease: timedelta, progress: dict[str, Any] | None = None
     ) -> None: ...
+    def put_back(self, job: JobId, worker: str, *, pause: timedelta | None = None) -> None:
+        """Give a claimed job back: it rests so long, then anybody may have it; without a pause it
+        waits as before the claim, which does not count. Raises `LeaseLost`."""
+
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None: ...
     def cancel(self, job: JobId) -> None: ...
     def get(self, job: JobId) -> Job: ...

@@ -109,6 +109,9 @@ class PartialUploads(Protocol):
     def received(self, key: ObjectKey) -> int:
         """How many bytes are here; 0 when there is no upload."""
 
+    def begun(self, key: ObjectKey) -> int:
+        """How many uploads have begun for objects of the dataset and kind of this one."""
+
     def append(self, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int) -> int:
         """Add bytes; how many are here then. With `total` bytes the object appears.
 

@@ -7,7 +7,6 @@ with the read.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,13 +21,14 @@ import pyarrow.parquet as pq
 
 from protocol.errors import BadInput, Damaged
 from protocol.metadata.data import DataSlice
+from protocol.multihash import Multihash
 
+from ..integrity.hashing import hash_of_stream
 from ..values import ObjectKind
-from .rows import WHOLE, Cut, Projection, project
+from ..verify.source import HashingSource
+from .batches import batches_of
+from .rows import WHOLE, Cut, Projection, Scan, project
 from .view import View
-
-BATCH_ROWS = 16_384
-COPY_BYTES = 1 << 20
 
 
 class UnreadableSlice(Damaged):
@@ -55,8 +55,10 @@ def reading(view: View, asked: Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.R
     """Schema and rows, in offset order; temporary files go when the context ends.
 
     Raises:
-        UnknownColumn, DatasetHasNoPrimaryKeys, UnusableKey. NotFound: a slice is missing.
-        UnreadableSlice: while rows are read.
+        UnknownColumn, DatasetHasNoPrimaryKeys, UnusableKey.
+        ObjectDamaged, ObjectHealing: a slice of a dataset of this node is missing; while rows
+            are read, one is damaged.
+        UnreadableSlice: while rows are read. NotFound: a slice elsewhere.
     """
     schema = loosened(view.schema if view.schema is not None else pa.schema([]))
     keyed = asked.projection is Projection.STATE and view.schema is not None
@@ -64,6 +66,7 @@ def reading(view: View, asked: Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.R
         if name not in schema.names:
             raise UnknownColumn(f"the dataset has no column {name[:100]!r}", column=name[:100])
     shown = schema if asked.columns is None else pa.schema([schema.field(n) for n in asked.columns])
+    _require_slices(view, asked)
     with tempfile.TemporaryDirectory(prefix="read-") as folder:
         scan = _Scan(view, schema, asked, Path(folder))
         batches = project(
@@ -75,6 +78,33 @@ def reading(view: View, asked: Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.R
             columns=asked.columns,
         )
         yield shown, _part(batches, asked.skip, asked.limit)
+
+
+@contextmanager
+def scanning(view: View) -> Iterator[Scan]:
+    """All rows, as often as they are asked for; temporary files go when the context ends."""
+    schema = loosened(view.schema if view.schema is not None else pa.schema([]))
+    with tempfile.TemporaryDirectory(prefix="read-") as folder:
+        yield _Scan(view, schema, Asked(projection=Projection.FACTS), Path(folder))
+
+
+def _require_slices(view: View, asked: Asked) -> None:
+    """What is to be read is here, as far as a look tells: said before the first row is shown."""
+    if isinstance(view.source, HashingSource):
+        some = _asked_slices([data for data, _ in view.slices], asked)
+        view.source.require(ObjectKind.DATA, ((data.physical_hash, data.size) for data in some))
+
+
+def _asked_slices(slices: Sequence[DataSlice], asked: Asked) -> Iterator[DataSlice]:
+    """A page of a changelog needs the slices before its end only."""
+    is_page = asked.projection is Projection.CHANGELOG and asked.cut == WHOLE
+    left = None if asked.limit is None or not is_page else asked.skip + asked.limit
+    for data in slices:
+        if left is not None and left <= 0:
+            return
+        yield data
+        if left is not None:
+            left -= data.offset_interval.end - data.offset_interval.start + 1
 
 
 def _part(
@@ -134,13 +164,15 @@ class _Scan:
                 file = pq.ParquetFile(stream, pre_buffer=False)
                 there = [n for n in wanted.names if n in file.schema_arrow.names]
                 extra = [time] if late and time not in there else []
-                for batch in file.iter_batches(BATCH_ROWS, columns=[*there, *extra]):
+                for batch in batches_of(file, columns=[*there, *extra]):
                     rows = batch
                     if late and self._known_until is not None:
                         known = rows.column(time).cast(pa.timestamp("ms"), safe=False)
                         limit = pa.scalar(self._known_until.millis, pa.int64())
                         rows = rows.filter(pc.less_equal(known.cast(pa.int64()), limit))
                     yield fitted(rows, wanted)
+            except MemoryError:  # Arrow's is one of its other errors as well
+                raise
             except (pa.ArrowException, OSError, ValueError) as broken:
                 raise UnreadableSlice(
                     f"data slice {data.physical_hash} cannot be read: {str(broken)[:200]}",
@@ -149,18 +181,33 @@ class _Scan:
 
     @contextmanager
     def _opened(self, data: DataSlice) -> Iterator[BinaryIO]:
+        """The bytes of a slice, hashed."""
+        if isinstance(self._view.source, HashingSource):
+            with self._view.source.open_whole(ObjectKind.DATA, data.physical_hash) as stream:
+                yield stream
+            return
         copy = self._folder / str(data.physical_hash)
         if not copy.exists():
             with self._view.source.open_object(ObjectKind.DATA, data.physical_hash) as stream:
                 if stream.seekable():
+                    _check_hash(data, hash_of_stream(stream))
+                    stream.seek(0)
                     yield stream
                     return
                 with copy.open("wb") as out:
-                    shutil.copyfileobj(stream, out, COPY_BYTES)
+                    _check_hash(data, hash_of_stream(stream, out.write))
         with copy.open("rb") as again:
             yield again
         if self._once:
             copy.unlink()
+
+
+def _check_hash(data: DataSlice, actual: Multihash) -> None:
+    if actual != data.physical_hash:
+        raise UnreadableSlice(
+            f"data slice {data.physical_hash} is damaged: its bytes hash to {actual}",
+            object=f"data/{data.physical_hash}",
+        )
 
 
 def _between(offsets: np.ndarray[Any, Any], data: DataSlice) -> np.ndarray[Any, Any]:

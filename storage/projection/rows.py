@@ -199,7 +199,7 @@ def _facts(scan: Scan, vocab: Vocab, cut: Cut) -> np.ndarray[Any, Any]:
     )
     for batch in scan(needed, None):
         rows = within(batch, vocab, known)
-        added = rows.filter(_is_one_of(rows, vocab, APPEND, CORRECT_TO))
+        added = rows.filter(is_one_of(rows, vocab, APPEND, CORRECT_TO))
         if taken:
             added = _left_of(added, taken, vocab)
         happened = within(added, vocab, Cut(event_time=cut.event_time))
@@ -207,7 +207,8 @@ def _facts(scan: Scan, vocab: Vocab, cut: Cut) -> np.ndarray[Any, Any]:
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _is_one_of(rows: pa.RecordBatch, vocab: Vocab, *operations: int) -> pa.Array:
+def is_one_of(rows: pa.RecordBatch, vocab: Vocab, *operations: int) -> pa.Array:
+    """Which rows have one of the operation codes."""
     column = rows.column(vocab.operation_type_column)
     return pc.is_in(column, value_set=pa.array(operations, column.type))
 
@@ -218,26 +219,27 @@ _Taken = dict[tuple[Any, ...], list[int]]
 def _taken_back(scan: Scan, vocab: Vocab, cut: Cut) -> _Taken:
     """Contents of rows that a later one takes back, with the offsets of those, newest first."""
     taken: _Taken = defaultdict(list)
-    if not any(_is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
+    if not any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
         return taken
     for batch in scan(None, None):
         rows = within(batch, vocab, cut)
-        gone = rows.filter(_is_one_of(rows, vocab, RETRACT, CORRECT_FROM))
-        for offset, content in _contents(gone, vocab):
+        gone = rows.filter(is_one_of(rows, vocab, RETRACT, CORRECT_FROM))
+        for offset, content in contents(gone, vocab):
             taken[content].append(offset)
     for offsets in taken.values():
         offsets.reverse()
     return taken
 
 
-def _is_some_gone(rows: pa.RecordBatch, vocab: Vocab) -> bool:
-    return bool(pc.any(_is_one_of(rows, vocab, RETRACT, CORRECT_FROM)).as_py())
+def is_some_gone(rows: pa.RecordBatch, vocab: Vocab) -> bool:
+    """Whether a row takes another one back."""
+    return bool(pc.any(is_one_of(rows, vocab, RETRACT, CORRECT_FROM)).as_py())
 
 
 def _left_of(added: pa.RecordBatch, taken: _Taken, vocab: Vocab) -> pa.RecordBatch:
     """Rows that no later one takes back; every retraction takes back one row before it."""
     keep = []
-    for offset, content in _contents(added, vocab):
+    for offset, content in contents(added, vocab):
         later = taken.get(content)
         while later and later[-1] < offset:
             later.pop()  # it took back nothing that is here
@@ -247,7 +249,7 @@ def _left_of(added: pa.RecordBatch, taken: _Taken, vocab: Vocab) -> pa.RecordBat
     return added.filter(pa.array(keep, pa.bool_()))
 
 
-def _contents(rows: pa.RecordBatch, vocab: Vocab) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def contents(rows: pa.RecordBatch, vocab: Vocab) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Offset and everything a row says, event time included."""
     ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
     said = [rows.column(name).to_pylist() for name in rows.schema.names if name not in ours]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from protocol.arrow_schema import to_arrow
 from protocol.chain.state import EMPTY, ChainState, Vocab
 from protocol.codec.blocks import decode_block
 from protocol.instant import Instant
@@ -27,6 +24,11 @@ from ..dataset import Dataset
 from ..errors import BlockNotFound
 from ..verify.source import ChainSource, DatasetSource
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from protocol.metadata.schema import DataSchema
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -43,7 +45,31 @@ class View:
     """Primary key of the active source; empty if there is none."""
 
 
-def view_of_dataset(dataset: Dataset, at: Multihash | None = None) -> View:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What a view is made of, but for its source: all that the chain says."""
+
+    head: Multihash
+    vocab: Vocab
+    schema: DataSchema | None
+    slices: tuple[tuple[DataSlice, Instant], ...]
+    key: tuple[str, ...]
+
+    def on(self, source: ChainSource) -> View:
+        """The view, with its schema as Arrow has it."""
+        from protocol.arrow_schema import to_arrow  # who only plans needs no Arrow
+
+        return View(
+            source=source,
+            head=self.head,
+            vocab=self.vocab,
+            schema=None if self.schema is None else to_arrow(self.schema),
+            slices=self.slices,
+            key=self.key,
+        )
+
+
+def outline_of(dataset: Dataset, at: Multihash | None = None) -> Outline:
     """A dataset of this node as of a block, by default the head. Raises `BlockNotFound`."""
     head = at or dataset.head()
     state = dataset.state(head)
@@ -51,7 +77,12 @@ def view_of_dataset(dataset: Dataset, at: Multihash | None = None) -> View:
     for page in dataset.pages(upto=head):
         for block in page:
             found.see(block)
-    return found.view(DatasetSource(dataset), state)
+    return found.outline(head, state)
+
+
+def view_of_dataset(dataset: Dataset, at: Multihash | None = None) -> View:
+    """As `outline_of`, ready to be read in this process."""
+    return outline_of(dataset, at).on(DatasetSource(dataset))
 
 
 def view_of(source: ChainSource, at: Multihash | None = None) -> View:
@@ -79,7 +110,7 @@ def view_of(source: ChainSource, at: Multihash | None = None) -> View:
     for block in reversed(path):
         found.see(block)
         state = state.after(block)
-    return found.view(source, state)
+    return found.outline(state.head or source.head(), state).on(source)
 
 
 class _Found:
@@ -105,14 +136,12 @@ class _Found:
             case _:
                 pass
 
-    def view(self, source: ChainSource, state: ChainState) -> View:
+    def outline(self, head: Multihash, state: ChainState) -> Outline:
         merge = next(reversed(self._sources.values()), None)
-        schema = state.data_schema
-        return View(
-            source=source,
-            head=state.head or source.head(),
+        return Outline(
+            head=state.head or head,
             vocab=state.vocab,
-            schema=None if schema is None else to_arrow(schema),
+            schema=state.data_schema,
             slices=tuple(self._slices),
             key=tuple(getattr(merge, "primary_key", ())),
         )

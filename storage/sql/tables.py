@@ -170,9 +170,11 @@ jobs = sa.Table(
     sa.Column("account", sa.String(KEY_CHARS)),
     sa.Column("schedule", sa.String(KEY_CHARS)),
     sa.Column("trace", sa.String(60)),
+    sa.Column("deaths", sa.Integer),
     sqlite_autoincrement=True,
 )
-"""`leader`: the job it was claimed together with; only leaders hold the lock."""
+"""`leader`: the job it was claimed together with; only leaders hold the lock. A job that runs
+without a worker was put back, and rests until its lease ends."""
 _waiting = jobs.c.status == "waiting"
 _running = sa.and_(jobs.c.status == "running", jobs.c.leader.is_(None))
 sa.Index(
@@ -190,6 +192,15 @@ sa.Index(
     postgresql_where=_running,
 )
 sa.Index("ix_jobs_status", jobs.c.status, jobs.c.number)
+_open = sa.text("status IN ('waiting', 'running')")
+sa.Index(
+    "ix_jobs_lock_open",
+    jobs.c.lock,
+    jobs.c.status,
+    jobs.c.number,
+    sqlite_where=_open,
+    postgresql_where=_open,
+)
 
 accounts = sa.Table(
     "accounts",

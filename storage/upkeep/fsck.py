@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from protocol.chain.errors import ChainRuleBroken
 from protocol.codec.blocks import decode_block
 from protocol.errors import BadInput, NotFound
 from protocol.identity import DatasetId, DatasetRef
@@ -21,10 +22,13 @@ from protocol.multihash import Multihash
 
 from ..errors import BlockDamaged, BlockNotFound, DatasetNotFound
 from ..info import read_info
+from ..integrity.healing import DAMAGED, MISSING, begin_healing, heal_here
 from ..layout import HEAD, dataset_path, store_path
 from ..named import NamedObject, named_objects
+from ..naming import RESERVED, first_word
 from ..stores import Stores
 from ..values import DatasetEntry, ObjectInfo, ObjectKey, ObjectKind
+from .links import Links, LinksUnreadable
 from .marks import Marks
 from .scrub import Throttle, hash_of, read_up_to
 from .walk import entries, is_kept_file, walk_back
@@ -33,6 +37,7 @@ MAX_BLOCK_BYTES = 64 << 20
 MAX_LISTED = 10_000
 """Problems and notes a report lists at most; all are counted."""
 
+REPAIRED = "repaired"
 Progress = Callable[[str, int, int], None]
 """Called with the dataset, objects looked at so far, and bytes read so far."""
 
@@ -50,7 +55,7 @@ class Finding:
     path: str | None = None
     """Of the object, below the store."""
     action: str | None = None
-    """What was done about it: `quarantined`, `repaired`."""
+    """What was done about it: `quarantined`, `repaired`, or `healing` by a job."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +101,8 @@ class FsckOptions:
     quarantine: bool = False
     """Take damaged objects out of sight."""
     repair: bool = False
-    """Write again what the index knows: mirrors, and blocks that are missing or damaged."""
+    """Write again what the index knows, mirrors and blocks, and heal other objects from copies;
+    by jobs those that can be made or fetched again."""
 
 
 def check_stores(
@@ -109,6 +115,8 @@ def check_stores(
     """Look at every dataset, or at `only` these. Changes nothing unless told to."""
     report, options = FsckReport(), options or FsckOptions()
     for entry in entries(stores.registry) if only is None else only:
+        if str(first_word(entry.alias)).lower() in RESERVED:
+            report.note(_reserved(entry))
         try:
             _Check(stores, options, report, entry, progress).run()
         except DatasetNotFound:  # forgotten meanwhile
@@ -146,17 +154,23 @@ class _Check:
     progress: Progress
     marks: Marks = field(default_factory=Marks)
     whole: bool = True
-    """The chain could be followed to its begin."""
+    """The chain could be followed to its begin, and its links read: what is named is known."""
+    linked: set[bytes] = field(default_factory=set)
+    """Digests of objects that rows link to, which are looked at once."""
 
     def run(self) -> None:
         self.report.datasets += 1
         head = self.stores.refs.head(self.entry.id)
+        links = self._links(head)
         for block in self._chain(head):
             self.report.blocks += 1
             self.marks.add_block(block)
             self._check_block(block)
-            for named in named_objects(block.event):
-                self._check_named(block, named)
+            whole = [self._check_named(block, named) for named in named_objects(block.event)]
+            if all(whole):
+                self._check_linked(block, links)
+            else:
+                self.whole = self.whole and (links is None or not links.columns)
         self._check_mirrors(head)
         if self.whole:
             self._note_orphans()
@@ -243,26 +257,60 @@ class _Check:
     def _act_on_block(self, key: ObjectKey, raw: bytes, *, missing: bool) -> str | None:
         """The index has the right bytes, so a block is never lost while it stands."""
         if self.options.repair:
-            if not missing:
-                self.stores.objects.quarantine(key)
-            self.stores.objects.put(key, (raw,))
-            return "repaired"
+            if heal_here(self.stores, key, MISSING if missing else DAMAGED) is None:
+                self.stores.objects.put(key, (raw,))
+            return REPAIRED
         return None if missing else self._quarantine(key)
 
-    def _check_named(self, block: HashedBlock, named: NamedObject) -> None:
-        key = self._key(named.kind, named.hash)
+    def _links(self, head: Multihash) -> Links | None:
+        """None where the chain is too damaged to tell its schema, which is reported."""
+        try:
+            return Links(self.stores, self.entry.id, head, self.stores.objects.open)
+        except (BlockNotFound, BlockDamaged, ChainRuleBroken):
+            self.whole = False
+            return None
+
+    def _check_linked(self, block: HashedBlock, links: Links | None) -> None:
+        """What rows of the block's slice link to; a slice that cannot be read is reported."""
+        try:
+            for linked in links.of(block) if links is not None else ():
+                self.marks.add(ObjectKind.DATA, linked)
+                if linked.digest not in self.linked:
+                    self.linked.add(linked.digest)
+                    self._check_object(block, self._key(ObjectKind.DATA, linked), None)
+        except LinksUnreadable:
+            self.whole = False
+
+    def _check_named(self, block: HashedBlock, named: NamedObject) -> bool:
+        return self._check_object(block, self._key(named.kind, named.hash), named.size)
+
+    def _check_object(self, block: HashedBlock, key: ObjectKey, declared: int | None) -> bool:
+        """Whether it is whole, or healed. `declared` None: no block tells the size, as of an
+        object that rows link to."""
         self._looked()
-        problem = _difference(self._size(key), named.size)
+        size = self._size(key)
+        problem = _difference(size, size or 0 if declared is None else declared)
         if problem is None and self.options.rehash:
             problem = self._hash_problem(key)
         if problem is None:
-            return
-        action = None
-        if problem[0] == "PhysicalHashMismatch" or (
-            problem[0] == "SizeMismatch" and self._is_damaged(key)
-        ):
-            action = self._quarantine(key)
+            return True
+        action = self._act_on_named(key, problem[0])
         self._object_problem(block, key, *problem, action=action)
+        return action == REPAIRED
+
+    def _act_on_named(self, key: ObjectKey, reason: str) -> str | None:
+        """Put aside, and healed as far as that can be done; nothing unless told to."""
+        options = self.options
+        missing = reason == "ObjectMissing"
+        if not (options.repair or (options.quarantine and not missing)):
+            return None
+        if reason == "SizeMismatch" and self._hash_problem(key) is None:
+            return None  # it is the block that is wrong
+        if heal_here(self.stores, key, MISSING if missing else DAMAGED) is not None:
+            return REPAIRED
+        if options.repair and begin_healing(self.stores, key):
+            return "healing"
+        return None if missing or self._size(key) is not None else "quarantined"
 
     def _hash_problem(self, key: ObjectKey) -> tuple[str, str] | None:
         try:
@@ -274,10 +322,6 @@ class _Check:
         if actual == key.hash:
             return None
         return "PhysicalHashMismatch", f"its bytes hash to {actual}"
-
-    def _is_damaged(self, key: ObjectKey) -> bool:
-        """Of a wrong size: is it the object that is wrong, or the block that declares it?"""
-        return self.options.quarantine and self._hash_problem(key) is not None
 
     def _quarantine(self, key: ObjectKey) -> str | None:
         if self.options.quarantine and self.stores.objects.quarantine(key):
@@ -355,6 +399,12 @@ def _difference(actual: int | None, declared: int) -> tuple[str, str] | None:
     if actual != declared:
         return "SizeMismatch", f"{declared} bytes were declared, it has {actual}"
     return None
+
+
+def _reserved(entry: DatasetEntry) -> Finding:
+    """From before its name was the node's."""
+    message = "some of its addresses are the node's own: rename it, or what lies below them"
+    return Finding(dataset=str(entry.alias), reason="ReservedName", message=message)
 
 
 def _orphan(dataset: str, info: ObjectInfo) -> Finding:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from protocol.errors import NotFound
+from protocol.errors import Damaged, NotFound
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
 from protocol.multihash import Multihash
 from protocol.sha3 import Steps, beside, lanes
@@ -117,6 +117,8 @@ def _checking_object(
         stream = checks.source.open_object(named.kind, named.hash)
     except NotFound:
         return [Finding(reason="ObjectMissing", message="the object is not there")]
+    except Damaged as said:  # by the node that has it, which does not hand it out
+        return [Finding(reason="PhysicalHashMismatch", message=said.message)]
     with stream:
         if declared is not None and checks.logical:
             rows = partial(checking_slice, declared=declared, offset_column=block.offset_column)

@@ -31,6 +31,7 @@ class ValidationNote(Struct, frozen=True, kw_only=True, rename="camel"):
     replayed: int = 0
     not_verifiable: int = 0
     problems: int = 0
+    warnings: int = 0
     first_problem: str | None = None
     """Kind and block of the first one."""
 

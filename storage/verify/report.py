@@ -17,6 +17,8 @@ KIND_OF_OBJECT = {
 }
 _KIND_OF_REASON = {"BlockNotFound": BLOCK_NOT_FOUND, "UnsupportedBlockVersion": BLOCK_VERSION}
 
+LISTS = ("problems", "notes", "warnings", "data_blocks")
+"""What a report lists."""
 VALID, DAMAGED, UNCLEAR = "valid", "damaged", "unclear"
 REPRODUCED, NOT_REPRODUCED, CANNOT_TELL = "reproduced", "not-reproduced", "not-verifiable"
 
@@ -68,6 +70,8 @@ class VerifyReport:
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
     """Differences that do not prove damage."""
+    warnings: tuple[Problem, ...] = ()
+    """Rules of this project that the dataset breaks and that its writer need not know."""
     data_blocks: tuple[CheckedBlock, ...] = ()
     """Those of the asked interval, newest first."""
 
@@ -97,7 +101,7 @@ def _camel(value: Any) -> Any:
 def report_of(data: dict[str, Any]) -> VerifyReport:
     """From `VerifyReport.to_data`. Raises `msgspec.ValidationError`."""
     plain = {_snake_key(key): value for key, value in data.items() if key != "ok"}
-    for name in ("problems", "notes", "data_blocks"):
+    for name in LISTS:
         plain[name] = [
             {_snake_key(key): value for key, value in item.items()} for item in plain.get(name, ())
         ]

@@ -1,9 +1,10 @@
 """Is a dataset what it claims to be? Every byte, every rule, every row; nothing executed.
 
 Three passes: back from the head, hashing every block; forward again, holding the chain to
-its rules; then the data blocks, newest first: size, physical hash, logical hash, number of
-rows and offset column of each slice, size and hash of each checkpoint. What is wrong
-becomes a line of the report. Large objects are not held in memory.
+its rules (a broken rule of this project alone is a warning); then the data blocks, newest
+first: size, physical hash, logical hash, number of rows and offset column of each slice, size
+and hash of each checkpoint. What is wrong becomes a line of the report. Large objects are not
+held in memory.
 
 Rules need the whole chain, so an interval of blocks narrows down the last pass only.
 """
@@ -15,11 +16,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from protocol.chain.errors import ChainRuleBroken
+from protocol.chain.rules import Origin
 from protocol.chain.rules import report as broken_rules
 from protocol.codec.blocks import decode_block, peek_block
 from protocol.errors import BadInput, NotFound
+from protocol.linked import link_columns
 from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, Seed, SetVocab
+from protocol.metadata.events import (
+    AddData,
+    DatasetKind,
+    ExecuteTransform,
+    Seed,
+    SetDataSchema,
+    SetVocab,
+)
 from protocol.multihash import Multihash
 from protocol.sha3 import expect
 
@@ -29,6 +39,7 @@ from ..layout import object_path
 from ..named import named_objects
 from ..values import ObjectKind
 from .data import Checks, DataBlock, check_blocks, described
+from .linked import check_linked
 from .report import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
 from .report import Problem as Problem
 from .report import VerifyReport as VerifyReport
@@ -63,8 +74,11 @@ class _Findings:
     progress: Progress | None
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
     data: list[DataBlock] = field(default_factory=list)
     checked: list[CheckedBlock] = field(default_factory=list)
+    links: tuple[str, ...] = ()
+    """Columns whose rows link to objects."""
     seed: Seed | None = None
     blocks: int = 0
     objects: int = 0
@@ -101,7 +115,10 @@ def verify_chain(
     blocks = _forward(findings, path, wanted, sound=sound)
     if sound:
         for broken in broken_rules(blocks, limit=MAX_PROBLEMS):
-            findings.add(_broken_rule(broken))
+            if broken.origin == Origin.OURS:
+                findings.warnings.append(_broken_rule(broken))
+            else:
+                findings.add(_broken_rule(broken))
     for _ in blocks:  # whatever the rules did not ask for
         pass
     if objects:
@@ -117,6 +134,7 @@ def verify_chain(
         records=findings.records,
         problems=tuple(findings.problems),
         notes=tuple(findings.notes),
+        warnings=tuple(findings.warnings),
         data_blocks=tuple(findings.checked),
     )
 
@@ -211,12 +229,21 @@ def _forward(
             findings.seed = event
         elif isinstance(event, SetVocab):
             offset_column = event.offset_column or DEFAULT_OFFSET_COLUMN
+        elif isinstance(event, SetDataSchema):
+            findings.links = _link_columns(event)
         elif isinstance(event, AddData | ExecuteTransform) and block_hash in wanted:
             known = offset_column if sound else None
             entry = DataBlock(block_hash, block.sequence_number, event, known)
             findings.data.append(entry)
         findings.step("rules", done, len(newest_first))
         yield block
+
+
+def _link_columns(event: SetDataSchema) -> tuple[str, ...]:
+    try:
+        return link_columns(event.schema)
+    except BadInput:  # a schema in a form that has no links
+        return ()
 
 
 def _broken_rule(broken: ChainRuleBroken) -> Problem:
@@ -253,3 +280,10 @@ def _check_data(findings: _Findings, *, logical: bool, threads: int) -> None:
         findings.notes += looked.notes
         findings.checked.append(looked.checked)
         findings.step("objects", findings.objects, len(named))
+    linked = check_linked(findings.source, findings.links, newest_first, threads=threads)
+    for size, problem in linked:
+        findings.objects += 1
+        findings.size += size
+        if problem is not None:
+            findings.add(problem)
+        findings.step("objects", findings.objects, 0)

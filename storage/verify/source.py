@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO, Protocol
+from collections.abc import Iterable
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from protocol.multihash import Multihash
 
@@ -27,6 +28,14 @@ class ChainSource(Protocol):
     def open_object(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
 
 
+@runtime_checkable
+class HashingSource(Protocol):
+    """A source that hashes what it opens, and can tell beforehand that something is missing."""
+
+    def open_whole(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
+
+
 class DatasetSource:
     """A dataset of this node: head of the index, blocks and objects of the object store."""
 
@@ -42,6 +51,14 @@ class DatasetSource:
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
         return self._dataset.open_object(kind, object_hash)
+
+    def open_whole(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        """Bytes to compute with; those to look at come by `open_object`. Raises `ObjectDamaged`."""
+        return self._dataset.open_whole(kind, object_hash)
+
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
+        """As `Dataset.require`."""
+        self._dataset.require(kind, wanted)
 
 
 class FolderSource:

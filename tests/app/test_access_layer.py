@@ -8,7 +8,7 @@ from service import ten_rows
 from app.auth import access
 from app.auth.access import Action, DatasetHidden, authorize
 from app.auth.actors import ANONYMOUS
-from app.settings import Tenancy
+from app.settings import AnonymousReads
 from protocol.identity import DatasetAlias
 from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
@@ -30,14 +30,14 @@ def anybody_may_write(monkeypatch):
 
 @pytest.mark.scenario("I08")
 def test_nobody_reads_what_nobody_may_write(entry, anybody_may_write):
-    assert authorize(ANONYMOUS, entry, Action.READ, Tenancy.MULTI) is entry
+    assert authorize(ANONYMOUS, entry, Action.READ, AnonymousReads.PUBLIC) is entry
 
 
 @pytest.mark.scenario("I14")
 def test_nobody_passes_this_layer_where_nobody_may_write(entry, anybody_may_write):
-    assert authorize(ANONYMOUS, entry, Action.WRITE, Tenancy.MULTI) is entry
+    assert authorize(ANONYMOUS, entry, Action.WRITE, AnonymousReads.PUBLIC) is entry
 
 
 def test_without_rights_nobody_sees_it(entry):
     with pytest.raises(DatasetHidden):
-        authorize(ANONYMOUS, entry, Action.READ, Tenancy.MULTI)
+        authorize(ANONYMOUS, entry, Action.READ, AnonymousReads.PUBLIC)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.auth.access import Action, grants, may_create
 from app.auth.actors import ANONYMOUS, Actor, MalformedBearer, Reason, bearer_of, identify
 from app.auth.tokens import AccessToken, MalformedToken
-from app.settings import Tenancy
+from app.settings import AnonymousReads
 from app.usecases.accounts import create_token, ensure_account
 from protocol.errors import Refused
 from protocol.identity import DatasetAlias, DatasetId
@@ -155,12 +155,12 @@ def test_owners_administrators_and_roles_get_their_actions_and_all_read_what_is_
 ):
     letters = {Action.READ: "r", Action.WRITE: "w", Action.MAINTAIN: "m", Action.OWN: "o"}
     for visibility, expected in ((Visibility.PRIVATE, private), (Visibility.PUBLIC, public)):
-        allowed = grants(actor, _entry(visibility), Tenancy.MULTI)
+        allowed = grants(actor, _entry(visibility), AnonymousReads.PUBLIC)
         assert {letters[action] for action in allowed} == set(expected)
 
 
-def test_everything_of_a_single_tenant_node_may_be_read():
-    assert Action.READ in grants(ANONYMOUS, _entry(Visibility.PRIVATE), Tenancy.SINGLE)
+def test_everything_may_be_read_where_the_administrator_says_so():
+    assert grants(ANONYMOUS, _entry(Visibility.PRIVATE), AnonymousReads.ALL) == {Action.READ}
 
 
 @pytest.mark.parametrize(

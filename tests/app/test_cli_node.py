@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -207,7 +209,7 @@ def test_what_a_node_refuses_has_its_exit_code(tmp_path, status, code):
     rows = tmp_path / "rows.csv"
     rows.write_text("a\n1\n")
     with answering(refuse) as server:
-        done = run("ingest", rows, f"{server.url}x", "--json", code=code)
+        done = run("ingest", rows, f"{server.url}x", "--json", code=code, token="known")
         shown = json.loads(done.stderr)
         assert (shown["detail"], shown["line"], shown["status"]) == ("bad row", 7, status)
 
@@ -241,7 +243,57 @@ def test_what_is_not_there_is_told_in_words(node, token, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("a\n1\n")
     absent = run("ingest", rows, f"{node.url}/absent", token=token, code=3)
-    assert "nothing is there" in absent.stderr
+    assert "no dataset has this name" in absent.stderr
     page = run("dataset", "show", node.url, token=token, code=1)
     assert "is a page, not a dataset" in page.stderr
     run("dataset", "show", "somewhere", token=token, code=2)
+
+
+def test_a_mistyped_dataset_is_answered_with_the_nearest_names(node, token, tmp_path):
+    manifest = tmp_path / "m.yaml"
+    manifest.write_text(MANIFEST.replace("\x1b", "\\e").format(name="weather"))
+    words = ("--node", node.url, "--visibility", "public")
+    run("dataset", "create", manifest, *words, token=token)
+    for command in (("dataset", "show"), ("dataset", "dependencies"), ("lineage",)):
+        said = run(*command, f"{node.url}/wether", code=3).stderr
+        assert f"{node.url}/wether: no dataset has this name" in said
+        assert "did you mean weather?" in said
+
+
+def test_what_is_no_node_is_named_when_a_dataset_shall_be_made_there(node, token, tmp_path):
+    manifest = tmp_path / "m.yaml"
+    manifest.write_text(MANIFEST.replace("\x1b", "\\e").format(name="nowhere"))
+    said = run("dataset", "create", manifest, "--node", f"{node.url}/anna", token=token, code=3)
+    assert "name the node itself, not an account or a dataset" in said.stderr
+
+
+def test_who_sends_no_token_is_told_how_to(node, token, tmp_path):
+    manifest = tmp_path / "m.yaml"
+    manifest.write_text(MANIFEST.replace("\x1b", "\\e").format(name="guarded"))
+    words = ("--node", node.url, "--visibility", "public")
+    run("dataset", "create", manifest, *words, token=token)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a\n1\n")
+    said = run("ingest", rows, f"{node.url}/guarded", code=4).stderr
+    assert "set ODF_NODE_TOKEN or pass --token" in said
+
+
+def test_the_list_tells_rows_size_and_age_and_ids_when_asked(node, token, tmp_path):
+    manifest = tmp_path / "m.yaml"
+    manifest.write_text(MANIFEST.replace("\x1b", "\\e").format(name="listed"))
+    words = ("--node", node.url, "--visibility", "public")
+    run("dataset", "create", manifest, *words, token=token)
+    line = next(
+        line
+        for line in run("dataset", "list", "--node", node.url).stdout.splitlines()
+        if line.startswith("listed ")
+    )
+    assert "0 B" in line
+    assert "did:odf" not in line
+    assert "did:odf:" in run("dataset", "list", "--node", node.url, "-v").stdout
+
+
+def test_a_reader_that_has_enough_makes_no_command_fail():
+    told = "import sys; from app.cli.output import report_error as told; "
+    told += "sys.exit(told(BrokenPipeError(), as_json=False))"
+    assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0

@@ -78,3 +78,11 @@ def test_less_is_looked_at_when_less_is_asked_for(made: DatasetMaker, tmp_path: 
     assert run(folder, "--upto", str(made.blocks[2].hash))[0] == 0
     assert run(folder, "--after", str(made.blocks[2].hash), "--no-rows")[0] == 6
     assert run(folder, "--upto", str(made.source.put(ObjectKind.DATA, b"x")))[0] == 1
+
+
+def test_retractions_are_compared_when_asked_for(made: DatasetMaker, tmp_path: Path) -> None:
+    folder = written(made, tmp_path / "ds")
+    code, out = run(folder, "--changelog")
+    assert code == 0
+    assert "note: RetractionUnfounded" not in out
+    assert run(folder, "--changelog", "--metadata-only")[0] == 2

@@ -246,6 +246,89 @@ def test_the_token_of_a_repository_goes_to_its_origin_only(tmp_path):
         assert heard["own"][-1] == "Bearer given"
 
 
+COMMANDS = (
+    ("read", "{}/foo"),
+    ("log", "{}/foo"),
+    ("lineage", "{}/foo"),
+    ("dataset", "show", "{}/foo"),
+    ("job", "list", "{}/foo"),
+    ("refresh", "{}/foo"),
+    ("pull", "{}/foo", "{tmp}"),
+    ("pull", "odf+{}/foo", "{tmp}"),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_token_of_the_environment_goes_to_its_node_and_to_no_other_host(tmp_path, words):
+    """Named by a URL alone, another node gets nothing; by --node or a repository, it does."""
+    heard = []
+
+    def listen(handler):
+        heard.append(handler.headers.get("authorization"))
+        send(handler, 404)
+
+    with answering(listen, "") as server:
+        home = server.url.rstrip("/")
+        elsewhere = home.replace("127.0.0.1", "127.0.0.2")
+
+        def told(address, *more, **env):
+            heard.clear()
+            given = {"ODF_NODE_TOKEN": "secret", "ODF_NODE_CONFIG": str(tmp_path / "c"), **env}
+            texts = [word.format(address, tmp=tmp_path / "x") for word in words]
+            done = CliRunner().invoke(main, [*texts, *more], env=given)
+            assert done.exit_code != 0
+            assert heard, done.output
+            return set(heard)
+
+        assert told(home) == {"Bearer secret"}
+        assert told(home.replace("127.0.0.1", "localhost")) == {"Bearer secret"}
+        assert told(elsewhere) == {None}
+        assert told(elsewhere, ODF_NODE_URL=elsewhere + "/") == {"Bearer secret"}
+        assert told(home, ODF_NODE_URL=elsewhere) == {None}
+        assert told(elsewhere, ODF_NODE_URL=elsewhere + "0") == {None}
+        assert told(elsewhere, "--token", "given") == {"Bearer given"}
+
+
+@pytest.mark.parametrize("scheme", ["http", "odf+http"])
+def test_a_redirect_takes_no_token_to_another_host(tmp_path, scheme):
+    heard: dict[str, list[str | None]] = {"own": [], "other": []}
+
+    def lost(handler):
+        heard["other"].append(handler.headers.get("authorization"))
+        send(handler, 404)
+
+    with answering(lost) as other:
+
+        def moved(handler):
+            heard["own"].append(handler.headers.get("authorization"))
+            send(handler, 302, location=other.url.rstrip("/") + handler.path)
+
+        with answering(moved) as own:
+            source = own.url.replace("http", scheme, 1) + "foo/"
+            run(tmp_path / "c", "pull", source, tmp_path / "x", "--token", "secret", code=3)
+    assert set(heard["own"]) == {"Bearer secret"}
+    assert set(heard["other"]) == {None}
+
+
+def test_a_node_that_is_named_gets_the_token_of_the_environment(tmp_path):
+    heard = []
+
+    def listen(handler):
+        heard.append(handler.headers.get("authorization"))
+        send(handler, 404)
+
+    with answering(listen, "") as server:
+        elsewhere, config = (
+            server.url.rstrip("/").replace("127.0.0.1", "127.0.0.2"),
+            tmp_path / "config",
+        )
+        run(config, "repo", "add", "there", elsewhere)
+        run(config, "pull", "there/foo", tmp_path / "x", code=3, ODF_NODE_TOKEN="secret")
+        run(config, "dataset", "list", "--node", elsewhere, code=3, ODF_NODE_TOKEN="secret")
+        run(config, "dataset", "show", "foo", "--node", elsewhere, code=3, ODF_NODE_TOKEN="secret")
+        assert set(heard) == {"Bearer secret"}
+
+
 # --- mirrors on nodes -----------------------------------------------------------------------
 
 

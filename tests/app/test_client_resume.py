@@ -163,14 +163,16 @@ def test_a_mirror_follows_the_source_and_outlives_a_broken_line(tmp_path):
     lines: list[str] = []
     with threaded_node(tmp_path / "node") as node:
         source, target = Location.parse(str(ours.folder)), Location.parse(node.smart + "/foo")
-        sync.push(source, target, token=node.token())
-        mirror = pull_process(node.smart + "/foo", local, "--mirror", "--every", "0.1", "--json")
+        token = node.token()
+        sync.push(source, target, token=token)
+        often = ("--mirror", "--every", "0.1", "--token", token)
+        mirror = pull_process(node.smart + "/foo", local, *often, "--json")
         reader = threading.Thread(target=lambda: lines.extend(mirror.stdout), daemon=True)
         reader.start()
         try:
             _wait_for(lambda: _head(local) == str(ours.head))
             ours.add_rows(3)
-            sync.push(source, target, token=node.token())
+            sync.push(source, target, token=token)
             _wait_for(lambda: len(_heads(lines)) == 2)
         finally:
             os.killpg(mirror.pid, signal.SIGINT)

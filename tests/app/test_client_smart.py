@@ -12,7 +12,7 @@ from threaded_node import ThreadedNode, threaded_node
 
 from app.client import smart_pull, sync
 from app.client.folder import FolderRepository
-from app.client.http import DatasetMissing, Unauthenticated, Unauthorized
+from app.client.http import DatasetMissing, RemoteDamaged, Unauthenticated, Unauthorized
 from app.client.limits import ClientLimits
 from app.client.progress import Unwatched
 from app.client.receive import (
@@ -359,7 +359,7 @@ def test_a_damaged_object_on_the_node_is_refused_and_nothing_becomes_visible(pla
     content[len(content) // 2] ^= 1
     stored.chmod(0o644)
     stored.write_bytes(content)
-    with pytest.raises(HashMismatch, match=stored.name):
+    with pytest.raises(RemoteDamaged, match=stored.name):
         place.pull(tmp_path / "copy")
     assert not (tmp_path / "copy" / "refs").exists()
 

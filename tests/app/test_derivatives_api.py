@@ -356,3 +356,64 @@ def test_the_command_line_defines_refreshes_and_shows(
     assert "up to date" in text or "up-to-date" in text
     shown = run("dataset", "dependencies", f"{service.url}/cities")
     assert shown.startswith("-> tens")
+
+
+COLUMNS = [{"name": "symbol", "type": "String"}, {"name": "price", "type": "Float64"}]
+
+
+def source(query, fields=COLUMNS, merge=None):
+    """A push source with a query."""
+    read = (
+        {"kind": "NdJson"} if fields is None else {"kind": "NdJson", "schema": {"fields": fields}}
+    )
+    return {
+        "kind": "AddPushSource",
+        "sourceName": "default",
+        "read": read,
+        "preprocess": {"kind": "Sql", "engine": "datafusion", "query": query},
+        "merge": merge or {"kind": "Append"},
+    }
+
+
+def root_of(name, *events):
+    content = {"name": name, "kind": "Root", "metadata": list(events)}
+    return {"kind": "DatasetSnapshot", "version": 1, "content": content}
+
+
+def test_a_wrong_query_of_a_source_is_refused_when_it_is_defined(client, working):
+    answer = client.post("/datasets", json=root_of("bad", source("select symbl from input")))
+    assert answer.status_code == 400
+    assert answer.json()["type"].endswith("InvalidQuery")
+    assert "symbl" in answer.json()["detail"]
+    assert client.get("/bad").status_code == 404
+    good = source("select symbol, price * 2 as price from input")
+    created = client.post("/datasets", json=root_of("good", good))
+    assert created.status_code == 201, created.text
+    assert created.json()["sources"]["default"]["outcome"] == "valid"
+    event = {"kind": "MetadataEvent", "version": 1, "content": source("select nothing from input")}
+    assert client.post("/good/metadata", json=event).status_code == 400
+
+
+def test_a_merge_by_a_column_that_does_not_come_out_is_refused(client, working):
+    by_symbol = {"kind": "Ledger", "primaryKey": ["symbol"]}
+    wrong = source("select price from input", merge=by_symbol)
+    answer = client.post("/datasets", json=root_of("bad", wrong))
+    assert answer.status_code == 400
+    assert answer.json()["type"].endswith("CannotMerge")
+
+
+def test_a_source_without_columns_is_taken_unseen_and_says_so(client):
+    answer = client.post("/datasets", json=root_of("unseen", source("select x from input", None)))
+    assert answer.status_code == 201
+    assert answer.json()["sources"]["default"]["outcome"] == "unknown"
+
+
+def test_an_input_without_rows_is_known_by_what_its_source_declares(client, working):
+    doubled = source("select symbol, price * 2 as double from input")
+    assert client.post("/datasets", json=root_of("prices", doubled)).status_code == 201
+    wrong = create(client, "wrong", "select event_time, price from prices", "prices")
+    assert wrong.status_code == 400
+    assert wrong.json()["type"].endswith("InvalidQuery")
+    right = create(client, "right", 'select event_time, symbol, "double" from prices', "prices")
+    assert right.status_code == 201
+    assert right.json()["transform"]["outcome"] == "valid"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from service import Service, serving, ten_rows
 from small_disk import fill, remount, small_disk
@@ -32,7 +36,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def service(disk: Path) -> Iterator[Service]:
-    with serving(disk / "node") as running:
+    with serving(disk / "node", min_free_bytes=0) as running:
         yield running
 
 
@@ -103,3 +107,36 @@ def test_a_read_only_store_serves_what_it_has(disk: Path, tmp_path: Path) -> Non
             remount(disk, read_only=False)
         assert put_big(service).status_code in (200, 201)
         assert check_stores(service.node.stores).ok
+
+
+def test_a_disk_that_is_nearly_full_is_told_before_it_is_full(disk: Path) -> None:
+    with serving(disk / "node") as service, service.http() as http:
+        health = http.get("/system/health", params={"type": "readiness"})
+        assert (health.status_code, health.json()["ok"]) == (200, True)
+        assert (health.json()["degraded"], health.json()["writable"]) == (True, True)
+        assert "bytes free" in health.json()["reason"]
+        metrics = http.get("/system/metrics").text
+    [told] = [line for line in metrics.splitlines() if line.startswith("odf_free_bytes ")]
+    assert 0 < float(told.split()[1]) <= MEGABYTES * 1024 * 1024
+
+
+def test_a_slow_upload_that_finds_the_disk_full_leaves_nothing_behind(
+    service: Service, disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.keep(ten_rows(), "kamu/slow")
+    token = service_token(service)
+    fill(disk)
+
+    def drops() -> Iterator[bytes]:
+        for _ in range(40):
+            yield os.urandom(50_000)
+            time.sleep(0.01)
+
+    with service.http(token) as http, suppress(httpx.WriteError, httpx.ReadError):
+        name = f"f1620{'00' * 32}"
+        answer = http.put(
+            f"/slow/data/{name}", content=drops(), headers={"content-length": "2000000"}
+        )
+        assert answer.status_code == 507
+    gc.collect()
+    assert "Task was destroyed" not in caplog.text

@@ -107,10 +107,13 @@ def test_a_watermark_goes_forward_only(service: Service, entry: DatasetEntry) ->
         later = client.post("/city/set-watermark", params={"watermark": "2051-01-01T00:00:00Z"})
         earlier = client.post("/city/set-watermark", params={"watermark": "2050-01-01T00:00:00Z"})
         wrong = client.post("/city/set-watermark", params={"watermark": "soon"})
+        day = client.post("/city/set-watermark", params={"watermark": "2052-11-23"})
         shown = client.get("/city").json()
     assert [later.json()["outcome"], earlier.json()["outcome"]] == ["updated", "up-to-date"]
     assert (wrong.status_code, wrong.json()["type"][-16:]) == (400, "InvalidWatermark")
-    assert shown["watermark"] == "2051-01-01T00:00:00Z"
+    assert "2026-11-23" in wrong.json()["detail"]
+    assert day.json()["outcome"] == "updated"
+    assert shown["watermark"] == "2052-11-23T00:00:00Z"
 
 
 @pytest.mark.parametrize("path", ["compact", "reset", "set-watermark?watermark=2051-01-01"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from service import seeded, serving, ten_rows
 
+from protocol.identity import DatasetAlias, DatasetRef
 from storage.values import Visibility
 
 UNSAFE = ("PUT", "POST")
@@ -51,10 +52,11 @@ def test_reading_and_writing_by_caller_and_dataset(node, caller, dataset, read, 
     answer = ask(node, "POST", f"/alice/{dataset}/ingest", token, headers=headers)
     assert answer.status_code == write
     if write != 415:
-        assert answer.content == b""
+        said = {404: "no dataset", 403: "may not"}[write]
+        assert said in answer.json()["detail"]
 
 
-def test_a_bad_token_is_told_for_what_exists_and_hidden_for_what_does_not(node):
+def test_a_bad_token_is_told_for_what_everybody_may_read(node):
     expired = node.token("alice", expires_at=node.node.clock())
     for token, text in (
         (expired, "Authentication token expired"),
@@ -62,14 +64,106 @@ def test_a_bad_token_is_told_for_what_exists_and_hidden_for_what_does_not(node):
     ):
         for method, path in (
             ("GET", "/alice/public/refs/head"),
-            ("GET", "/alice/private/refs/head"),
             ("GET", "/alice/public/tail"),
+            ("GET", "/alice/public"),
             ("POST", "/alice/public/ingest"),
+            ("GET", "/datasets"),
         ):
             answer = ask(node, method, path, token)
             assert (answer.status_code, answer.text) == (401, text)
-        assert ask(node, "GET", "/alice/missing/refs/head", token).status_code == 404
         assert ask(node, "GET", "/info", token).json() == {"isMultiTenant": True}
+
+
+ADDRESSES = (
+    ("GET", ""),
+    ("GET", "/refs/head"),
+    ("HEAD", "/refs/head"),
+    ("GET", "/blocks/f1620" + 64 * "0"),
+    ("GET", "/tail"),
+    ("GET", "/metadata"),
+    ("GET", "/jobs"),
+    ("GET", "/pull"),
+    ("GET", "/push"),
+    ("POST", "/ingest"),
+    ("POST", "/refresh"),
+    ("PUT", "/visibility"),
+    ("DELETE", ""),
+    ("PUT", "/data/f1620" + 64 * "0"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), ADDRESSES)
+def test_with_a_bad_token_what_is_hidden_looks_like_what_is_missing(node, method, path):
+    """A push says that the token is bad, for any name; all else, that nothing is there."""
+    expired = node.token("alice", expires_at=node.node.clock())
+    for token in (expired, "ka_" + "0" * 58, "nonsense"):
+        hidden = ask(node, method, f"/alice/private{path}", token)
+        missing = ask(node, method, f"/alice/missing{path}", token)
+        assert hidden.status_code == (401 if path == "/push" else 404)
+        assert _told(hidden) == _told(missing)
+        if path != "/push":
+            assert hidden.headers["www-authenticate"] == 'Bearer error="invalid_token"'
+
+
+def _told(answer):
+    """All that an answer says, but for what is of each request."""
+    own = ("date", "x-trace-id")
+    headers = {name: text for name, text in answer.headers.items() if name not in own}
+    trace = answer.headers.get("x-trace-id", "-")
+    return answer.status_code, headers, answer.text.replace(trace, "")
+
+
+def test_on_a_single_tenant_node_private_is_private(tmp_path):
+    with serving(tmp_path) as service:
+        service.keep(ten_rows(), "kamu/private", Visibility.PRIVATE)
+        service.keep(ten_rows(), "kamu/public")
+        for path in ("refs/head", "tail", "metadata", ""):
+            for token in (None, service.token("stranger")):
+                assert ask(service, "GET", f"/private/{path}".rstrip("/"), token).status_code == 404
+                assert ask(service, "GET", f"/public/{path}".rstrip("/"), token).status_code == 200
+            owned = ask(service, "GET", f"/private/{path}".rstrip("/"), service.token())
+            assert owned.status_code == 200
+        listed = ask(service, "GET", "/datasets").json()["datasets"]
+        assert [each["alias"] for each in listed] == ["public"]
+        page = ask(service, "GET", "/", headers={"accept": "text/html"}).text
+        assert "/private" not in page
+        assert "private ones, too" not in page
+
+
+def test_a_workshop_shows_everything_and_says_so(tmp_path):
+    with serving(tmp_path, anonymous_reads="all") as service:
+        service.keep(ten_rows(), "kamu/private", Visibility.PRIVATE)
+        assert ask(service, "GET", "/private/refs/head").status_code == 200
+        assert ask(service, "GET", "/private/tail").status_code == 200
+        assert ask(service, "POST", "/private/ingest").status_code == 403
+        page = ask(service, "GET", "/", headers={"accept": "text/html"}).text
+        assert "private ones, too" in page
+
+
+@pytest.mark.parametrize("path", ["/alice%2fpublic/refs/head", "/alice%2Fpublic", "/x%5Cy/z"])
+def test_an_encoded_slash_divides_nothing(node, path):
+    """What stands in front of the node and judges addresses sees the same segments."""
+    for token in (None, node.token("alice")):
+        for accept in ("application/json", "text/html"):
+            answer = ask(node, "GET", path, token, headers={"accept": accept})
+            assert (answer.status_code, answer.content) == (400, b"")
+
+
+def test_every_answer_is_what_its_type_says(node):
+    head = node.node.stores.refs.head
+    entry = node.node.stores.registry.find(DatasetRef(alias=DatasetAlias.parse("alice/public")))
+    block = f"/alice/public/blocks/{head(entry.id)}"
+    for path in (
+        "/info",
+        "/alice/public",
+        "/alice/public/refs/head",
+        block,
+        block,
+        "/nothing/here",
+    ):
+        for accept in ("application/json", "text/html"):
+            answer = ask(node, "GET", path, headers={"accept": accept})
+            assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
 
 
 def test_a_revoked_token_is_invalid_at_once(node):
@@ -84,7 +178,9 @@ def test_a_revoked_token_is_invalid_at_once(node):
 def test_names_are_checked_before_existence_and_tokens(node):
     for path in ("/_/x/refs/head", "/alice/-x/tail", "/alice/x_y/metadata", "/a..b/c/pull"):
         answer = ask(node, "GET", path, "bad-access-token")
-        assert (answer.status_code, answer.content) == (400, b"")
+        assert answer.status_code == 400
+        is_transfer = path.endswith(("refs/head", "pull"))
+        assert (answer.content == b"") == is_transfer
 
 
 def test_the_callers_account_is_told(node):
@@ -139,4 +235,14 @@ def test_health_is_told(single, kind):
 def test_an_unknown_address_and_a_wrong_method_are_told_apart(single):
     answer = ask(single, "GET", "/no/such/address/here")
     assert (answer.status_code, answer.text) == (404, "Not Found")
-    assert ask(single, "PUT", "/info").status_code == 405
+    refused = ask(single, "PUT", "/info")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
+    assert "/info takes no PUT" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/wether", "/wether/tail", "/favicon.ico"])
+def test_a_mistyped_address_says_what_is_not_there(single, path):
+    answer = ask(single, "GET", path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["detail"]

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from anyio import to_thread
 
-from app.http.bodies import PIECES_AHEAD, Body, BodyBrokeOff, BodyTooLong
+from app.http.bodies import PIECES_AHEAD, Body, BodyBrokeOff, BodyTooLong, BodyTooSlow, Paced
+from app.http.encodings import FREE_BYTES, UnpackedTooFar, decoded
+from app.settings import Settings
+
+MIB = 1024 * 1024
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "zstd": lambda content: pa.compress(content, "zstd", asbytes=True),
+}
 
 
 class Client:
@@ -37,38 +49,32 @@ def parts(*pieces: bytes) -> list[dict[str, object]]:
 
 
 def in_a_thread(body: Body, work: Callable[[Iterator[bytes]], Any]) -> Any:
-    """What a thread makes of the body. Once that is known, and told, nothing goes on."""
+    """What a thread makes of the body. Once that is told, nothing goes on."""
 
     async def run() -> Any:
-        failed = None
         try:
-            made = await to_thread.run_sync(lambda: work(body.chunks()))
-        except Exception as error:
-            failed = error.with_traceback(None)  # which knows everything that was at work
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        if failed is not None:
-            raise failed
-        return made
+            async with body:
+                return await to_thread.run_sync(lambda: work(body.chunks()))
+        finally:
+            assert asyncio.all_tasks() == {asyncio.current_task()}
 
     return asyncio.run(run())
 
 
 def test_a_thread_reads_what_arrives_in_its_order():
     pieces = [bytes([number]) * number for number in range(100)]
-    body = Body(Client(*parts(*pieces)).receive, limit=10_000, idle_s=5)
+    body = Body(Client(*parts(*pieces)).receive, limit=10_000)
     assert in_a_thread(body, b"".join) == b"".join(pieces)
     assert body.size == sum(range(100))
 
 
 def test_an_empty_body_has_no_pieces():
-    assert in_a_thread(Body(Client(*parts(b"")).receive, limit=0, idle_s=5), list) == []
+    assert in_a_thread(Body(Client(*parts(b"")).receive, limit=0), list) == []
 
 
 def test_a_client_that_falls_silent_is_given_up():
     silent = Client(*parts(b"x", b"never sent")[:1])
-    body = Body(silent.receive, limit=99, idle_s=0.05)
+    body = Body(Paced(silent.receive, Settings(body_idle_s=0.05)), limit=99)
     with pytest.raises(BodyBrokeOff, match="stopped arriving"):
         in_a_thread(body, list)
 
@@ -77,20 +83,59 @@ def test_a_thread_may_take_longer_than_a_client_may_be_silent():
     def slowly(chunks: Iterator[bytes]) -> int:
         return sum(time.sleep(0.03) or 1 for _ in chunks)
 
-    body = Body(Client(*parts(*[b"x"] * 20)).receive, limit=99, idle_s=0.5)
+    settings = Settings(body_idle_s=0.5, body_pace_s=0.1, body_min_bytes_s=1000)
+    body = Body(Paced(Client(*parts(*[b"x"] * 20)).receive, settings), limit=99)
     assert in_a_thread(body, slowly) == 20
+
+
+def dripping(pieces: int, pause_s: float) -> Callable[[], Any]:
+    """A client that sends a byte now and then."""
+    client = Client(*parts(*[b"x"] * pieces))
+
+    async def receive() -> dict[str, object]:
+        await asyncio.sleep(pause_s)
+        return await client.receive()
+
+    return receive
+
+
+def test_a_body_that_comes_in_drops_is_given_up():
+    settings = Settings(body_idle_s=5, body_pace_s=0.2, body_min_bytes_s=1000)
+    body = Body(Paced(dripping(1000, 0.02), settings), limit=1000)
+    with pytest.raises(BodyTooSlow):
+        in_a_thread(body, list)
+    assert body.size < 500
+
+
+def test_a_body_of_the_slowest_pace_is_taken():
+    settings = Settings(body_idle_s=5, body_pace_s=0.05, body_min_bytes_s=1)
+    body = Body(Paced(dripping(20, 0.01), settings), limit=1000)
+    assert in_a_thread(body, b"".join) == b"x" * 20
+
+
+def test_behind_its_body_a_request_may_be_silent():
+    """Whoever streams an answer listens for the client to leave."""
+
+    async def run() -> None:
+        paced = Paced(Client(*parts(b"x")).receive, Settings(body_idle_s=0.01))
+        await paced()
+        with pytest.raises(TimeoutError, match=r"^$"):
+            async with asyncio.timeout(0.1):
+                await paced()
+
+    asyncio.run(run())
 
 
 def test_a_client_that_leaves_is_told_apart_from_the_end():
     left = Client(*parts(b"one", b"two")[:1], {"type": "http.disconnect"})
     with pytest.raises(BodyBrokeOff, match="left"):
-        in_a_thread(Body(left.receive, limit=99, idle_s=5), list)
+        in_a_thread(Body(left.receive, limit=99), list)
 
 
 def test_more_than_the_limit_is_refused_as_soon_as_it_arrives():
     client = Client(*parts(b"12345", b"6789", b"never asked for"))
     with pytest.raises(BodyTooLong):
-        in_a_thread(Body(client.receive, limit=8, idle_s=5), list)
+        in_a_thread(Body(client.receive, limit=8), list)
     assert client.asked == 2
 
 
@@ -102,7 +147,7 @@ def test_no_more_is_taken_than_a_few_pieces_ahead_of_the_thread():
         time.sleep(0.05)
         return client.asked
 
-    body = Body(client.receive, limit=99, idle_s=5)
+    body = Body(client.receive, limit=99)
     assert in_a_thread(body, one_only) <= PIECES_AHEAD + 2
 
 
@@ -114,4 +159,20 @@ def test_an_error_of_the_thread_ends_the_reading():
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        in_a_thread(Body(client.receive, limit=99, idle_s=5), fail)
+        in_a_thread(Body(client.receive, limit=99), fail)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+def test_a_body_that_unpacks_to_far_more_than_was_sent_is_refused(encoding):
+    """Thirty megabytes of nothing, of which the first sixteen are anybody's."""
+    packed = PACK[encoding](bytes(30 * MIB))
+    unpacked = decoded([packed], encoding, limit=100 * MIB, ratio=200)
+    with pytest.raises(UnpackedTooFar):
+        sum(map(len, unpacked))
+
+
+def test_a_body_of_a_usual_ratio_is_taken_however_long():
+    line = b"".join(b"%d," % (number * 7919) for number in range(300_000))
+    packed = gzip.compress(line * 10, 1)
+    unpacked = decoded([packed], "gzip", limit=100 * MIB, ratio=200)
+    assert sum(map(len, unpacked)) == 10 * len(line) > FREE_BYTES

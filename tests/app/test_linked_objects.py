@@ -17,12 +17,16 @@ from app.client.limits import LIMITS, TooMuch
 from app.client.urls import Location
 from protocol.arrow_digest import logical_hash_of
 from protocol.attributes import Attributes
+from protocol.identity import DatasetRef
 from protocol.linked import LinkedObjects, summary_of
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.metadata.events import AddData, SetDataSchema
 from protocol.multihash import Multihash
+from storage.integrity.healing import look_again
+from storage.upkeep.fsck import FsckOptions, check_stores
 from storage.upkeep.gc import collect_garbage
 from storage.values import ObjectKey, ObjectKind, Visibility
+from storage.verify.run import DatasetSource, verify_chain
 
 LINK = Attributes.of(
     {"opendatafabric.org/type": {"kind": "ObjectLink", "linkType": {"kind": "Multihash"}}}
@@ -158,3 +162,70 @@ def test_nothing_is_collected_while_links_cannot_be_read(served):
     report = collect_garbage(stores, clock=TOMORROW)
     assert report.removed == {}
     assert "links to" in report.left_alone[0]
+
+
+def stores_of(service):
+    return service.node.stores
+
+
+def test_linked_objects_are_read_and_hashed_by_fsck_and_verify(served):
+    service, chain = served
+    put_scan(service, chain)
+    report = check_stores(stores_of(service))
+    assert (report.ok, report.notes) == (True, [])
+    assert report.size > SCAN_SIZE
+    verified = verify_chain(DatasetSource(stores_of(service).dataset(DatasetRef(id=chain.id))))
+    assert (verified.ok, verified.objects) == (True, 2)
+    assert verified.size > SCAN_SIZE
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "lose"])
+def test_a_linked_object_that_is_not_whole_is_named(served, harm):
+    service, chain = served
+    put_scan(service, chain)
+    key = ObjectKey(chain.id, ObjectKind.DATA, SCAN_HASH)
+    path = stores_of(service).objects.path(key)
+    path.chmod(0o644)
+    if harm == "lose":
+        path.unlink()
+    else:
+        path.write_bytes(SCAN[:-1] + (b"?" if harm == "flip" else b""))
+    report = check_stores(stores_of(service))
+    [problem] = report.problems
+    assert str(SCAN_HASH) in problem.path
+    assert report.notes == []
+    assert problem.reason == ("ObjectMissing" if harm == "lose" else "PhysicalHashMismatch")
+    dataset = stores_of(service).dataset(DatasetRef(id=chain.id))
+    [found] = verify_chain(DatasetSource(dataset)).problems
+    assert str(SCAN_HASH) in found.path
+    assert found.reason == f"LinkedObject{'Missing' if harm == 'lose' else 'Damaged'}"
+
+
+def test_a_scrub_puts_a_damaged_linked_object_aside_and_a_put_heals_it(served):
+    service, chain = served
+    put_scan(service, chain)
+    key = ObjectKey(chain.id, ObjectKind.DATA, SCAN_HASH)
+    path = stores_of(service).objects.path(key)
+    path.chmod(0o644)
+    path.write_bytes(SCAN[::-1])
+    report = check_stores(stores_of(service), FsckOptions(quarantine=True))
+    assert [problem.action for problem in report.problems] == ["quarantined"]
+    assert stores_of(service).damages.count() == 1
+    put_scan(service, chain)
+    assert look_again(stores_of(service)) == 1
+    assert check_stores(stores_of(service)).ok
+
+
+def test_links_of_a_damaged_slice_are_not_believed(served):
+    """Whatever it would say, nothing that its rows linked to is removed, or called an orphan."""
+    service, chain = served
+    put_scan(service, chain)
+    [name] = [name for kind, name in chain.objects if kind is ObjectKind.DATA]
+    path = stores_of(service).objects.path(ObjectKey(chain.id, ObjectKind.DATA, name))
+    path.chmod(0o644)
+    content, _ = slice_of_links(None, None, None)  # a slice that links to nothing
+    path.write_bytes(content)
+    collected = collect_garbage(stores_of(service), clock=TOMORROW)
+    assert len(collected.left_alone) == 1
+    assert stores_of(service).objects.stat(ObjectKey(chain.id, ObjectKind.DATA, SCAN_HASH))
+    assert check_stores(stores_of(service)).notes == []

@@ -11,7 +11,6 @@ from service import seeded, serving, ten_rows
 from app.usecases.accounts import create_account, set_password
 from app.usecases.login import begin_session
 from protocol.instant import NANOS, Instant
-from storage.values import Visibility
 
 REJECTED = "Rejected credentials: invalid login or password"
 
@@ -120,7 +119,7 @@ def test_after_too_many_failures_even_the_right_password_has_to_wait(client):
 
 def test_a_session_of_two_days_ago_is_expired_and_a_strange_one_invalid(node, client):
     wasya = node.node.stores.accounts.find_account("wasya")
-    real, entry = node.node.clock, node.keep(ten_rows(), "wasya/data", Visibility.PRIVATE)
+    real, entry = node.node.clock, node.keep(ten_rows(), "wasya/data")
     object.__setattr__(node.node, "clock", lambda: Instant(real().ns - 2 * 86_400 * NANOS))
     old = begin_session(node.node, wasya).token
     object.__setattr__(node.node, "clock", real)

@@ -8,8 +8,9 @@ import re
 import pytest
 from service import serving
 
+from app.ticking import prune
 from app.usecases.accounts import create_account, set_password
-from app.usecases.login import EARLIEST_POLL_S
+from app.usecases.login import EARLIEST_POLL_S, await_device
 from protocol.instant import NANOS, Instant
 
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -146,12 +147,35 @@ def test_what_is_no_device_request_is_refused(client):
         assert client.post("/platform/token/device", content=body).status_code == 400
 
 
-def test_waiting_logins_are_bounded(node, client, monkeypatch):
-    waiting = node.node.stores.devices.count()
-    monkeypatch.setattr("app.usecases.login.MAX_DEVICE_LOGINS", waiting + 1)
-    begin(client)
-    answer = client.post("/platform/token/device/authorization", data={"client_id": "kamu"})
-    assert (answer.status_code, answer.headers["retry-after"]) == (429, "100")
+def test_waiting_logins_are_bounded_in_sum(tmp_path):
+    with serving(tmp_path, max_device_logins=2, device_login_ttl_s=100) as service:
+        with service.http() as http:
+            assert [asked(http).status_code for _ in range(4)] == [200, 200, 429, 429]
+            assert asked(http).headers["retry-after"] == "100"
+        devices = service.node.stores.devices
+        assert devices.count() == 2
+        later = Instant(service.node.clock().ns + 101 * NANOS)
+        object.__setattr__(service.node, "clock", lambda: later)
+        prune(service.node)
+        assert devices.count() == 0
+
+
+def test_one_address_begins_only_so_many_logins(tmp_path):
+    """And guesses of passwords are counted apart."""
+    with serving(tmp_path, device_logins_per_address=3, login_window_s=60) as service:
+        with service.http() as http:
+            assert [asked(http).status_code for _ in range(5)] == [200, 200, 200, 429, 429]
+            assert 0 < int(asked(http).headers["retry-after"]) <= 61
+            wrong = {"loginMethod": "password", "loginCredentialsJson": '{"login": "x"}'}
+            assert http.post("/platform/login", json=wrong).status_code == 401
+        assert service.node.stores.devices.count() == 3
+        elsewhere = await_device(service.node, "192.0.2.7")
+        assert service.node.stores.devices.count() == 4
+        assert elsewhere
+
+
+def asked(http):
+    return http.post("/platform/token/device/authorization", data={"client_id": "kamu"})
 
 
 def test_the_page_repeats_nothing_unescaped_and_runs_nothing(node, client):

@@ -15,13 +15,14 @@ from static_files import answering, send
 
 from app.client import sync
 from app.client.limits import ClientLimits
-from app.client.reach import HostRefused
 from app.client.urls import Location
 from app.usecases.mirrors import mirror_asked
 from protocol.codec.manifests import MalformedManifest
 from protocol.identity import DatasetAlias, DatasetRef
 from protocol.multihash import Multihash
-from storage.values import ObjectKey, Visibility
+from storage.mirrors.values import Mirror
+from storage.networks import HostRefused
+from storage.values import ObjectKey, ObjectKind, Visibility
 
 HERE = ["127.0.0.0/8"]
 
@@ -386,3 +387,50 @@ def test_a_node_with_its_objects_in_a_bucket_mirrors_as_well(
             assert "upload-offset" not in asked.headers
             part = {"upload-offset": "0", "upload-length": "9"}
             assert http.patch(url, content=b"x", headers=part).status_code == 400
+
+
+@pytest.mark.parametrize("form", ["s3+http://127.0.0.1:{port}/bucket/x", "s3://bucket/x"])
+def test_a_bucket_is_no_remote_so_nothing_is_signed_for_a_stranger(source, follower, form):
+    """Neither at the start, nor later, nor by a remote that an older version took."""
+    heard = []
+
+    def listen(handler):
+        heard.append(dict(handler.headers))
+        send(handler, 404)
+
+    chain, name = ten_rows(), f"bucketed-{len(form)}"
+    smart, _ = followed(source, chain, name)
+    assert ended(follower, create(follower, name, smart))["status"] == "succeeded"
+    with answering(listen) as server, follower.http(follower.token()) as http:
+        remote = form.format(port=server.url.rsplit(":", 1)[1])
+        refused = create(follower, "other", remote)
+        assert (refused.status_code, problem_of(refused)) == (400, "RemoteUnusable")
+        changed = http.put(f"/{name}/mirror", json={"remote": remote})
+        assert (changed.status_code, problem_of(changed)) == (400, "RemoteUnusable")
+        assert state_of(follower, name)["remote"] == smart
+        follower.node.stores.mirrors.put(Mirror(dataset=chain.id, remote=remote))
+        assert refresh(follower, name).status_code == 400
+    assert heard == []
+
+
+def problem_of(answer):
+    return answer.json()["type"].rpartition(":")[2]
+
+
+def test_a_damaged_object_of_a_mirror_is_fetched_again_from_its_remote(source, follower):
+    chain, name = ten_rows(), "rotten"
+    smart, _ = followed(source, chain, name)
+    first = ended(follower, create(follower, name, smart))
+    assert first["status"] == "succeeded", first
+    stores = follower.node.stores
+    [key, *_] = [ObjectKey(chain.id, kind, content) for kind, content in chain.objects]
+    path = stores.objects.path(key)
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[::-1])
+    with follower.http() as http:
+        folder = "data" if key.kind is ObjectKind.DATA else "checkpoints"
+        answer = http.get(f"/{name}/{folder}/{key.hash}", headers={"range": "bytes=0-3"})
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (503, "ObjectHealing")
+    wait_until(lambda: stores.damages.count() == 0, "the object from the remote")
+    assert stores.damages.find(key).healed_from == "remote"
+    assert same(source, follower, chain)

@@ -12,7 +12,7 @@ from service import seeded, serving, ten_rows
 from app.usecases.accounts import ensure_account, set_password
 from app.web.reference import words_of
 from app.web.render import size_text
-from app.web.views import type_text
+from app.web.views import _cell, _column, type_text
 from app.web.visitors import local_path
 from protocol.identity import DatasetRef
 from protocol.metadata.events import (
@@ -20,6 +20,7 @@ from protocol.metadata.events import (
     AttachmentsEmbedded,
     SetAttachments,
     SetInfo,
+    SetLicense,
 )
 from storage.values import Visibility
 
@@ -67,7 +68,7 @@ def test_the_page_of_a_dataset_shows_rows_blocks_files_and_how_to_take_it(visito
     assert shown.count("<td>2050-01-01T12:00:00Z</td>") >= 10
 
 
-def test_the_command_to_post_rows_names_the_source(visitor, node):
+def test_whoever_may_post_is_shown_the_command_with_source_and_format(visitor, node):
     read = {"kind": "NdJson", "schema": {"fields": [{"name": "id", "type": "Int64"}]}}
     source = {"kind": "AddPushSource", "sourceName": "sensors", "read": read}
     content = {"name": "fed", "kind": "Root", "metadata": [source | {"merge": {"kind": "Append"}}]}
@@ -75,8 +76,51 @@ def test_the_command_to_post_rows_names_the_source(visitor, node):
     with node.http(node.token("anna")) as owner:
         made = owner.post("/datasets?visibility=public", json=manifest)
         assert made.status_code == 201, made.text
-    command = f"odf-node ingest rows.csv {node.url}/anna/fed --source-name sensors"
+    assert "odf-node ingest" not in visitor.get("/anna/fed").text
+    sign_in(visitor, login="anna", password="pwd_of_anna")
+    command = f"odf-node ingest rows.ndjson {node.url}/anna/fed --source-name sensors"
     assert command in visitor.get("/anna/fed").text
+
+
+def test_a_readme_is_rendered_and_leads_nowhere_harmful(visitor, node):
+    text = (
+        "# Ten rows\n\nSee **this** [page](https://example.org), not [this](javascript:alert(1))."
+        "\n\n<img src=x onerror=alert(1)>\n\n![logo](https://evil.example/x.png)"
+        "\n\n| a |\n|---|\n| 1 |"
+    )
+    chain = seeded()
+    items = (AttachmentEmbedded(path="README.md", content=text),)
+    chain.add(SetAttachments(attachments=AttachmentsEmbedded(items=items)))
+    node.keep(chain, "anna/told")
+    shown = visitor.get("/anna/told").text
+    assert "<h3>Ten rows</h3>" in shown
+    assert '<a href="https://example.org" rel="noopener nofollow ugc">page</a>' in shown
+    assert "<table>" in shown
+    assert "&lt;img src=x" in shown
+    assert 'href="javascript' not in shown
+    assert "<img" not in shown
+    assert shown.index("Ten rows") < shown.index("Newest rows")
+
+
+@pytest.mark.parametrize("url", ["https://example.org/by", "javascript:alert(1)"])
+def test_a_license_leads_to_its_text_on_the_web_only(visitor, node, url):
+    chain = seeded()
+    chain.add(SetLicense(short_name="CC-BY", name="By", website_url=url))
+    name = "linked" if url.startswith("https") else "unlinked"
+    node.keep(chain, f"anna/{name}")
+    shown = visitor.get(f"/anna/{name}").text
+    assert (f'href="{url}"' in shown) == url.startswith("https")
+
+
+def test_nested_columns_are_listed_with_their_members_and_cells_are_json():
+    member = {"name": "city", "type": {"kind": "String"}}
+    struct = {"kind": "Struct", "fields": [member]}
+    listed = {"kind": "List", "itemType": struct}
+    assert [path for path, _ in _column("at", {"kind": "Option", "inner": listed})] == [
+        "at",
+        "at[].city",
+    ]
+    assert _cell({"a": [1, None], "b": "x"}) == '{"a":[1,null],"b":"x"}'
 
 
 def test_pages_are_longer_than_one_when_there_are_many_datasets(tmp_path):
@@ -202,13 +246,20 @@ def test_an_access_token_lets_the_browser_in_too(visitor, node):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"login": "anna", "password": "wrong"}, {"token": "ka_wrong"}, {}]
+    ("fields", "said"),
+    [
+        ({"login": "anna", "password": "wrong"}, "Rejected credentials"),
+        ({"token": "ka_wrong"}, "does not know the access token"),
+        ({}, "Rejected credentials"),
+    ],
 )
-def test_wrong_credentials_are_told_and_open_nothing(visitor, fields):
+def test_wrong_credentials_are_told_and_open_nothing(visitor, fields, said):
     answer = sign_in(visitor, **fields)
     assert answer.status_code == 401
-    assert "Rejected credentials" in answer.text
+    assert said in answer.text
     assert "set-cookie" not in answer.headers
+    assert f'name="login" value="{fields.get("login", "")}"' in answer.text
+    assert "wrong" not in answer.text
 
 
 def test_guessing_is_slowed_down(visitor):

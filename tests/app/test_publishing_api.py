@@ -17,6 +17,7 @@ import pytest
 import zstandard
 from service import seeded, serving
 
+from app.cli.schedules import run_line
 from app.errors import PROBLEM_TYPE
 from protocol.codec.manifests import load_event
 from storage.contracts import ingest_job
@@ -359,6 +360,21 @@ def test_jobs_of_a_dataset_are_listed_newest_first_in_pages(service, client):
     assert client.get("/other/jobs", params={"status": "waiting"}).json()["jobs"] == []
     assert client.get("/other/jobs", params={"kind": "poll"}).json()["jobs"] == []
     assert client.get("/other/jobs", params={"status": "odd"}).status_code == 400
+
+
+ASYNC = {"prefer": "respond-async", "content-type": "application/x-ndjson"}
+
+
+def test_jobs_of_dry_runs_say_so(client):
+    jobs = [
+        client.post("/other/ingest", params=asked, content=b'{"n": 1}', headers=ASYNC).json()["job"]
+        for asked in ({"dryRun": "true"}, {})
+    ]
+    listed = {job["id"]: job for job in client.get("/other/jobs").json()["jobs"]}
+    dry, real = (listed[job] for job in jobs)
+    assert (dry["dryRun"], "dryRun" in real) == (True, False)
+    assert run_line(dry).endswith("dry run")
+    assert not run_line(real).endswith("dry run")
 
 
 def test_a_client_waits_as_long_as_it_likes(client):

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from service import NOON, SCHEMA, Chain, Service, described, seeded, serving
 
 from app.cli.main import main
-from app.http.read import MAX_READS
 from app.usecases.read import ReadRequest
 from app.usecases.read_formats import Format, UnwritableColumn, encoded
+from app.usecases.records import values
 from protocol.metadata.events import AddPushSource, SetDataSchema
 from protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
 from protocol.multihash import Multihash
@@ -172,21 +172,44 @@ def test_a_damaged_slice_is_a_problem_and_no_half_answer(
         answer = client.get("/city/read")
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (
         500,
-        "UnreadableSlice",
+        "ObjectDamaged",
     )
+    assert answer.json()["hash"] == str(first)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("path", ["read", "read?projection=state", "tail?limit=100"])
+def test_a_lost_slice_is_said_before_the_first_row(
+    service: Service, city: Chain, entry: DatasetEntry, path: str, which: int
+) -> None:
+    names = [name for kind, name in city.objects if kind is ObjectKind.DATA]
+    service.node.stores.objects.delete(ObjectKey(entry.id, ObjectKind.DATA, names[which]))
+    with service.http() as client:
+        answer = client.get(f"/city/{path}")
+    assert answer.status_code == 500
+    assert answer.json()["type"].endswith(":ObjectDamaged")
+    assert (answer.json()["problem"], answer.json()["hash"]) == ("missing", str(names[which]))
+
+
+def test_a_page_needs_the_slices_before_its_end_only(
+    service: Service, city: Chain, entry: DatasetEntry
+) -> None:
+    *_, last = [name for kind, name in city.objects if kind is ObjectKind.DATA]
+    service.node.stores.objects.delete(ObjectKey(entry.id, ObjectKind.DATA, last))
+    with service.http() as client:
+        assert client.get("/city/read?limit=2&skip=1").status_code == 200
+        assert client.get("/city/read?limit=2&skip=2").status_code == 500
 
 
 def test_reads_are_limited_and_give_their_place_back(
     service: Service, entry: DatasetEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.http.read.Semaphore.acquire", lambda *_, **__: False)
+    most = service.node.settings.readers_caller
     with service.http() as client:
-        busy = client.get("/city/read")
-        monkeypatch.undo()
-        assert (busy.status_code, busy.headers["retry-after"]) == (429, "5")
-        for _ in range(MAX_READS + 2):
+        for _ in range(most + 2):
             assert client.get("/city/read", params={"limit": 1}).status_code == 200
             assert client.get("/city/read", params={"columns": "nobody"}).status_code == 400
+            assert client.get("/city/tail").status_code == 200
 
 
 def test_what_a_stranger_may_not_see_is_not_read(
@@ -294,3 +317,15 @@ def test_an_address_that_lost_a_block_or_a_slice_is_damaged_as_a_folder_is(
     lost = run(url)
     assert lost.exit_code == 6
     assert "is not whole" in lost.stderr
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_instants_of_csv_are_those_of_all_formats(unit, zone):
+    numbers = [0, -1, 1, 999, 120_000, 10**9 + 500, -(10**10), 253_402_300_799, 10**17 + 1]
+    for taken in (numbers[:-2], numbers):
+        column = pa.array([*taken, None], pa.timestamp(unit, zone))
+        batch = pa.RecordBatch.from_arrays([column], ["at"])
+        written = b"".join(encoded(batch.schema, iter([batch]), Format.CSV)).decode()
+        told = ["" if value is None else str(value) for value in values(column)]
+        assert written.split("\r\n")[1:-1] == told

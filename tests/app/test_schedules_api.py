@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -13,13 +14,19 @@ from service import seeded, serving
 
 from app.cli.main import main
 from app.settings import Settings
+from app.usecases.accounts import ensure_account
 from app.usecases.cron import InvalidSchedule, check_times, next_time
 from app.usecases.variables import reseal
 from app.wiring import open_node
 from protocol.codec.manifests import load_event
+from protocol.identity import DatasetRef
 from protocol.instant import NANOS, Instant
+from protocol.metadata.events import SetPollingSource
+from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from protocol.metadata.sources import FetchStepUrl
+from storage.definitions.values import Author, definition_hash
 from storage.sealing import open_keys
-from storage.values import Schedule, Scope, Succeeded, Visibility
+from storage.values import Reach, Schedule, Scope, Succeeded, Visibility
 
 SOURCE = """
 kind: MetadataEvent
@@ -218,13 +225,43 @@ def test_the_worker_reads_those_of_the_dataset_before_those_of_its_owner(service
     for path, value in (("accounts/me", "mine"), ("city", "its own")):
         for name in ("BOTH", path.partition("/")[0]):
             client.put(f"/{path}/variables/{name}", json={"value": value}).raise_for_status()
-    from protocol.identity import DatasetRef
-
+    secrets, source = Secrets(service.node.stores, service.node.secret_keys), _source()
     entry = service.node.stores.registry.get(DatasetRef.parse("kamu/city"))
-    found = Secrets(service.node.stores, service.node.secret_keys).of(entry)
+    found = secrets.of(entry, source)
     assert (found["BOTH"], found["accounts"], found["city"]) == ("its own", "mine", "its own")
     other = service.node.stores.registry.get(DatasetRef.parse("kamu/other"))
-    assert Secrets(service.node.stores, service.node.secret_keys).of(other)["BOTH"] == "mine"
+    assert secrets.of(other, source)["BOTH"] == "mine"
+
+
+def test_a_source_of_somebody_else_reads_those_of_the_dataset_alone(service, client):
+    """Whoever may write to the dataset decides where the values go."""
+    pytest.importorskip("pyspark")
+    from workers.secrets import Secrets
+
+    stores, secrets, source = service.node.stores, Secrets, _source()
+    client.put("/accounts/me/variables/API", json={"value": "canary"}).raise_for_status()
+    client.put("/city/variables/OWN", json={"value": "its own"}).raise_for_status()
+    entry = stores.registry.get(DatasetRef.parse("kamu/city"))
+    owner = stores.accounts.find_account("kamu")
+    other = ensure_account(stores.accounts, "other", os.urandom)
+    for author, reach, gets_all in (
+        (other, Reach.NODE, False),
+        (owner, Reach.DATASET, False),
+        (owner, Reach.ACCOUNT, True),
+        (owner, Reach.NODE, True),
+    ):
+        stores.definitions.put(entry.id, definition_hash(source), Author(author.id, reach))
+        found = secrets(stores, service.node.secret_keys).of(entry, source)
+        assert found["OWN"] == "its own"
+        assert ("API" in found) is gets_all
+
+
+def _source():
+    return SetPollingSource(
+        fetch=FetchStepUrl(url="https://example.org/${{ env.API }}"),
+        read=ReadStepNdJson(),
+        merge=MergeStrategyAppend(),
+    )
 
 
 def test_secrets_are_sealed_anew_when_the_key_changes(service, client, tmp_path):

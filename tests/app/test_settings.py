@@ -75,7 +75,7 @@ def test_variables_of_the_worker_and_the_command_line_are_left_alone():
         {"port": 70000},
         {"workers": -1},
         {"tenancy": "both"},
-        {"ws_max_message_bytes": 16 * 1024 * 1024},
+        {"ws_max_message_bytes": 16 * 1024},
         {"public_url": "example.org"},
         {"log_level": "loud"},
         {"no_such": 1},

@@ -163,3 +163,12 @@ def test_the_welcome_fits_the_tenancy(tmp_path):
     assert "/weather/ingest" in welcome(Settings(data=tmp_path), 8080)
     shared = welcome(Settings(data=tmp_path, tenancy="multi", host="0.0.0.0"), 8080)
     assert "http://127.0.0.1:8080/NAME/weather/ingest" in shared
+
+
+def test_a_node_that_shows_everything_says_so_when_it_starts(tmp_path):
+    shown = welcome(Settings(data=tmp_path, anonymous_reads="all"), 8080)
+    assert "private ones, too (ODF_NODE_ANONYMOUS_READS=all)" in shown
+    assert "--visibility" not in shown
+    closed = welcome(Settings(data=tmp_path), 8080)
+    assert "private ones" not in closed
+    assert "--visibility public" in closed

@@ -11,14 +11,17 @@ import httpx
 import pytest
 from buckets import fresh_location, log_in
 from chains import FolderDataset, files_of, make_dataset
+from msgspec.structs import replace
 from servers import S3Server
 from threaded_node import ThreadedNode, threaded_node
 
 from app.client import sync
 from app.client.urls import Location
 from app.usecases.links import Links
+from protocol.errors import NodeError
 from protocol.identity import DatasetAlias, DatasetRef
-from protocol.metadata.events import Seed
+from protocol.metadata.data import OffsetInterval
+from protocol.metadata.events import AddData, Seed
 from protocol.multihash import HashMismatch, Multihash
 from protocol.transfer.messages import ObjectFileReference, ObjectType
 from storage.dataset import ObjectMissing
@@ -148,3 +151,26 @@ def test_a_commit_over_wrong_bytes_put_by_url_moves_nothing(
     dataset.commit(blocks[1:], expected=blocks[0].hash)
     assert dataset.head() == blocks[-1].hash
     assert verify_chain(DatasetSource(dataset)).ok
+
+
+def test_a_forged_slice_put_by_url_moves_nothing(node: ThreadedNode, ours: FolderDataset) -> None:
+    content, folder = b"ten rows, says its block", FolderObjects(ours.folder)
+    name = Multihash.of(content)
+    folder.put(ObjectKind.DATA, name, [content])
+    event = ours.blocks[-1].event
+    assert isinstance(event, AddData)
+    assert event.new_data is not None
+    interval = OffsetInterval(start=17, end=26)
+    forged = replace(
+        event.new_data, physical_hash=name, size=len(content), offset_interval=interval
+    )
+    assert event.new_checkpoint is not None
+    continued = event.new_checkpoint.physical_hash
+    ours.append(replace(event, prev_offset=16, prev_checkpoint=continued, new_data=forged))
+    with pytest.raises(NodeError):
+        push(node, ours, "forged")
+    found = node.node.stores.registry.get(DatasetRef(alias=DatasetAlias.parse("kamu/forged")))
+    dataset = node.node.stores.dataset(DatasetRef(id=found.id))
+    assert dataset.head() == ours.blocks[0].hash
+    staged = node.node.stores.objects.stat(ObjectKey(found.id, ObjectKind.DATA, name))
+    assert staged is not None  # the bytes were what their name says: it was the rows

@@ -184,7 +184,8 @@ def test_a_push_killed_again_and_again_sends_nothing_twice(tmp_path):
         total = sum(path.stat().st_size for path in mine.folder.rglob("f1620*"))
         assert proxy.sent < total + KILLS * slack_per_kill + 1024 * 1024
         with httpx.Client() as http:
-            got = http.get(f"{served.url}/big/checkpoints/{HASH}")
+            bearer = {"authorization": f"Bearer {token}"}
+            got = http.get(f"{served.url}/big/checkpoints/{HASH}", headers=bearer)
         assert got.content == BIG
 
 

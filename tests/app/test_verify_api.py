@@ -19,12 +19,14 @@ from app.cli.main import main
 from app.usecases import verify as usecase
 from protocol.identity import DatasetRef
 from protocol.metadata.events import SetDataSchema
+from protocol.multihash import ARROW0_SHA3_256, Multihash
 from storage.contracts import verify_job
 from storage.contracts.verify_job import VerifiedDataset, VerifyAnswer, listed
 from storage.values import DatasetEntry, Failed, Job, JobOutcome, Succeeded, Visibility
 from storage.verify.note import ValidationNote, read_note, write_note
 from storage.verify.run import DatasetSource, verify_chain
 
+OTHER_ROWS = Multihash(ARROW0_SHA3_256, bytes(32))
 OPENAPI = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 
 
@@ -36,7 +38,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 @pytest.fixture
 def city() -> Chain:
-    return seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(3)
+    chain = seeded().add(described(), SetDataSchema(schema=SCHEMA))
+    return chain.add_rows(3, declared=OTHER_ROWS)
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def test_a_push_creates_a_dataset_byte_for_byte(single):
             "x-odf-smtp-version",
             "authorization",
         ]
-    with single.http() as client:
+    with single.http(single.token()) as client:
         for block in chain.blocks:
             assert client.get(f"/pushed/blocks/{block.hash}").content == block.raw
 
@@ -407,6 +407,6 @@ def test_a_block_of_the_older_version_is_handed_on_as_it_is(single):
     older = seeded()
     older.blocks = [encode_block(older.blocks[0].block, version=2)]
     push(single, "/version-two", older, single.token())
-    with talking(single, "/version-two/pull") as peer:
+    with talking(single, "/version-two/pull", single.token()) as peer:
         request_pull(peer)
         assert unbundled(peer.ask({})["blocks"]) == named(older.blocks)

@@ -23,7 +23,14 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 CHART = ROOT / "helm" / "odf-node"
 DOCKERFILES = ["Dockerfile.node", "Dockerfile.worker"]
-SECRETS = {"POSTGRES_PASSWORD": "p", "S3_ACCESS_KEY": "a", "S3_SECRET_KEY": "s"}
+SECRETS = {
+    "POSTGRES_PASSWORD": "p",
+    "S3_ACCESS_KEY": "a",
+    "S3_SECRET_KEY": "s",
+    "SECRETS_KEYS": "k",
+}
+
+IMAGES = ("PYTHON_IMAGE", "POSTGRES_IMAGE", "S3_IMAGE")
 
 INFO = 1
 """Helm's severity of advice; warnings and errors are above."""
@@ -82,7 +89,7 @@ def run(*words: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
         **more,
     )
 
@@ -119,6 +126,29 @@ def test_the_build_context_holds_nothing_but_the_source() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     rooms = project["tool"]["setuptools"]["packages"]["find"]["include"]
     assert {f"!{room.removesuffix('*')}" for room in rooms} <= set(lines)
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_is_built_on_the_base_that_the_build_names_and_says_what_it_is_made_of(
+    name: str,
+) -> None:
+    text = (ROOT / name).read_text()
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+    assert "cyclonedx-py environment" in text
+    refused = run("make", "-C", ROOT, "images", "PYTHON_IMAGE=python:3.11-slim-bookworm")
+    assert refused.returncode != 0
+    assert "by its digest" in refused.stdout
+
+
+def test_the_bill_of_materials_names_every_pinned_package(tmp_path: Path) -> None:
+    file = tmp_path / "sbom.json"
+    made = run(BIN / "cyclonedx-py", "environment", "--of", "JSON", "-o", file, BIN.parent)
+    assert made.returncode == 0, made.stderr
+    listed = {
+        (re.sub(r"[-_.]+", "-", item["name"]).lower(), item["version"])
+        for item in json.loads(file.read_text())["components"]
+    }
+    assert set(pinned("node.txt").items()) <= listed
 
 
 def pinned(name: str) -> dict[str, str]:
@@ -180,6 +210,34 @@ def test_every_service_of_the_compose_file_is_built_here_or_of_a_fixed_version(
             assert re.search(r":\d", service["image"])
 
 
+def test_images_of_others_can_be_named_by_their_digest() -> None:
+    images = {name: f"example/{name.lower()}@sha256:{'0' * 64}" for name in IMAGES}
+    done = compose(**SECRETS, **images)
+    assert done.returncode == 0, done.stderr
+    services = json.loads(done.stdout)["services"]
+    assert services["postgres"]["image"] == images["POSTGRES_IMAGE"]
+    assert services["s3"]["image"] == images["S3_IMAGE"]
+    for name in ("node", "worker", "migrate", "bucket"):
+        assert services[name]["build"]["args"] == {"PYTHON_IMAGE": images["PYTHON_IMAGE"]}
+
+
+def test_every_container_has_little_to_do_harm_with(composed: dict[str, Any]) -> None:
+    for service in composed["services"].values():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert int(service["mem_limit"]) > 0
+        assert service["pids_limit"] > 0
+
+
+def test_containers_meet_only_whom_they_need(composed: dict[str, Any]) -> None:
+    networks = {name: set(each["networks"]) for name, each in composed["services"].items()}
+    inside = {name for name, each in composed["networks"].items() if each.get("internal")}
+    assert networks["postgres"] <= inside
+    assert not networks["worker"] & networks["node"] - inside
+    assert networks["bucket"] == {"objects"}
+
+
 def test_our_services_start_once_their_stores_are_ready(composed: dict[str, Any]) -> None:
     services = composed["services"]
     for name in ("node", "worker"):
@@ -194,10 +252,6 @@ def test_our_services_are_reachable_from_this_machine_only_and_cannot_write_them
 ) -> None:
     for service in composed["services"].values():
         assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", ()))
-    for name in ("node", "worker", "migrate", "bucket"):
-        service = composed["services"][name]
-        assert service["read_only"]
-        assert service["cap_drop"] == ["ALL"]
 
 
 def test_the_worker_may_start_java_from_its_temporary_files(composed: dict[str, Any]) -> None:
@@ -266,7 +320,7 @@ def test_what_the_chart_renders_is_what_kubernetes_takes(
     done = run(BIN / "kubernetes-validate", "--strict", "--no-warn", file)
     assert done.returncode == 0, done.stdout + done.stderr
     kinds = {item["kind"] for item in made}
-    expected = {"Deployment", "Service", "PodDisruptionBudget", "Job", "CronJob"}
+    expected = {"Deployment", "Service", "PodDisruptionBudget", "Job", "CronJob", "NetworkPolicy"}
     assert kinds == expected | ({"HorizontalPodAutoscaler", "Ingress"} if variant else set())
 
 
@@ -294,8 +348,40 @@ def test_the_chart_holds_no_secret_and_takes_them_from_one_that_exists(
     assert "Secret" not in {item["kind"] for item in resources(rendered)}
     for pod in pods(rendered).values():
         env = {item["name"]: item for item in pod["containers"][0]["env"]}
-        for name in ("ODF_NODE_DATABASE_URL", "AWS_SECRET_ACCESS_KEY"):
+        for name in ("ODF_NODE_DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "ODF_NODE_SECRETS_KEYS"):
             assert "secretKeyRef" in env[name]["valueFrom"]
+
+
+def test_every_pod_is_under_a_policy_and_none_reaches_the_network_inside(
+    helmed: dict[str, Any],
+) -> None:
+    made = resources(helmed["rendered"][1])
+    policies = [item["spec"] for item in made if item["kind"] == "NetworkPolicy"]
+    for item in made:
+        spec = item.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "template" in spec:
+            labels = spec["template"]["metadata"]["labels"]
+            assert any(selects(policy["podSelector"], labels) for policy in policies), labels
+    for policy in policies:
+        assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+        blocks = [
+            peer["ipBlock"]
+            for rule in policy["egress"]
+            for peer in rule.get("to", ())
+            if "ipBlock" in peer
+        ]
+        for block in blocks:
+            assert {"10.0.0.0/8", "169.254.0.0/16", "192.168.0.0/16"} <= set(block["except"])
+        assert all(rule.get("ports") for rule in policy["egress"])
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    wanted = selector.get("matchLabels", {})
+    among = selector.get("matchExpressions", ())
+    return wanted.items() <= labels.items() and all(
+        labels.get(each["key"]) in each["values"] for each in among
+    )
 
 
 def test_pods_are_told_only_settings_that_exist(helmed: dict[str, Any]) -> None:

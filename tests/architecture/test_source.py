@@ -129,7 +129,9 @@ ENVIRONMENT_READERS = SETTINGS_MODULES | {
     "app/client/remotes.py",  # and the folder of their own settings
     "app/cli/serve.py",  # hands its own environment on to the worker it starts
     "storage/tracing.py",  # the variables of OpenTelemetry are its own
+    "workers/confine/rules.py",  # makes the environment of confined processes
     "workers/engine/java.py",  # JAVA_HOME
+    "workers/engine/machine.py",  # names the variables by which Spark finds itself and its cluster
     "workers/engine/spark.py",  # Spark is configured through the environment
 }
 

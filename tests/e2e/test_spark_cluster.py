@@ -16,6 +16,7 @@ from servers import S3Server
 
 from storage.layout import EXCHANGE
 from storage.objects.s3_bucket import Bucket
+from workers.engine.exchange import AGENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
@@ -60,13 +61,11 @@ session.stop()
 
 ROWS = 120_000  # two batches are more than one task sorts
 PATIENCE_S = 240
-EXECUTOR = "executor"
-"""How executors, and nobody else, call themselves when they ask the bucket."""
 
 
 @pytest.fixture(scope="module")
 def cluster(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A master and two workers, whose executors know how to open the bucket."""
+    """A master and two workers, whose executors have no key of the bucket."""
     from spark_cluster import QUICK_START, spark_cluster
 
     with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +75,7 @@ def cluster(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         for name, value in QUICK_START.items():
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("cluster")
-        with spark_cluster(folder, AWS_EXECUTION_ENV=EXECUTOR) as master:
+        with spark_cluster(folder) as master:
             yield master
 
 
@@ -107,7 +106,7 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
         with served(tmp_path / "node", **settings) as node, node.http(node.token()) as api:
             assert api.post("/datasets", json=snapshot()).status_code == 201
             added = [_post(api, range(at, at + ROWS))["rowsAdded"] for at in (0, ROWS // 2)]
-            odf("pull", f"odf+{node.url}/readings", tmp_path / "copy")
+            odf("pull", f"odf+{node.url}/readings", tmp_path / "copy", "--token", node.token())
         asked = _asked_by_executors(proxy)
     assert added == [ROWS, ROWS // 2]
     odf("verify", tmp_path / "copy")
@@ -125,7 +124,7 @@ def _post(api, numbers):
 def _asked_by_executors(proxy: FaultProxy) -> set[tuple[str, str]]:
     """Methods, and the part of the layout they were for."""
     asked = zip(proxy.seen, proxy.agents, strict=True)
-    requests = [what.split() for what, who in asked if f"exec-env/{EXECUTOR}" in who]
+    requests = [what.split() for what, who in asked if who == AGENT]
     return {
         (method, part)
         for method, path in requests

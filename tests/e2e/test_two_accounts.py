@@ -46,7 +46,8 @@ def test_a_private_dataset_is_pushed_from_one_node_to_another_and_hidden_from_st
     again = odf("push", tmp_path / "mine", to_bob, expect=None, ODF_NODE_TOKEN=bob)
     assert again.returncode == 5  # the id is alice's already
 
-    odf("push", tmp_path / "mine", f"odf+{node.url}/steps", ODF_NODE_TOKEN=node.token())
+    theirs = ("--visibility", "public", "--token", node.token())
+    odf("push", tmp_path / "mine", f"odf+{node.url}/steps", *theirs)
     odf("pull", f"{node.url}/steps", tmp_path / "copy")
     heads = {(tmp_path / name / "refs" / "head").read_text() for name in ("mine", "copy")}
     assert len(heads) == 1

@@ -13,7 +13,7 @@ from raw_arrow import bare_schema
 
 from protocol.arrow_schema import to_arrow
 from protocol.chain.errors import ChainRuleBroken, InvalidEvent, NoOpEvent
-from protocol.chain.rules import append, fold
+from protocol.chain.rules import Origin, append, append_received, fold, report
 from protocol.chain.snapshot import prepare
 from protocol.codec.blocks import decode_block, encode_block
 from protocol.codec.manifests import from_data, to_data
@@ -59,7 +59,7 @@ class HeadMoved(NodeError):
     """The swap of the head, which compares it with the previous block."""
 
 
-def _append(given):
+def _append(given, append=append):
     step, blocks = given["append"], _setup(given)
     at = step.get("prev", len(blocks) - 1 if blocks else None)
     before = blocks if at == "unknown" else blocks[: 0 if at is None else at + 1]
@@ -73,6 +73,20 @@ def _append(given):
         decode_block(block.raw, expected=Multihash.parse(expected))
     if prev != (blocks[-1].hash if blocks else None):
         raise HeadMoved("the head is another block")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [one for one in _cases("chain", disputed=True) if one.values[0]["reference_outcome"].get("ok")],
+)
+def test_a_received_block_is_taken_where_others_take_it_and_a_report_says_so(case):
+    _append(case["given"], append_received)
+    blocks = _setup(case["given"])
+    step = case["given"]["append"]
+    time = step.get("system_time", case["given"]["default_system_time"])
+    blocks.append(_block(step["event"], blocks[-1].hash, len(blocks), time))
+    assert {Origin(one.origin) for one in report(blocks)} <= {Origin.OURS}
+    assert blocks[-1].hash in {one.block for one in report(blocks)}
 
 
 def _check_chain_case(case):
@@ -100,7 +114,7 @@ def test_a_block_is_refused_where_others_look_away(case):
     _check_chain_case(case)
 
 
-def _evolve(given):
+def _evolve(given, append=append):
     current = from_data(given["from"], DataSchema)
     first = (
         SetDataSchema(raw_arrow_schema=bare_schema(to_arrow(current)))
@@ -134,6 +148,11 @@ def test_a_schema_may_follow_another_or_not_as_everywhere(case):
 @pytest.mark.parametrize("case", _cases("schema_evolution", disputed=True))
 def test_a_schema_change_is_refused_where_others_look_away(case):
     _check_schema_case(case)
+
+
+@pytest.mark.parametrize("case", _cases("schema_evolution", disputed=True))
+def test_a_received_schema_is_taken_where_others_take_it(case):
+    _evolve(case["given"], append_received)
 
 
 def _check_snapshot_case(case):

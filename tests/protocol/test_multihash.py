@@ -6,10 +6,12 @@ import pytest
 from known import name_of, vectors
 
 from protocol.errors import BadInput
+from protocol.identity import DatasetId
 from protocol.multihash import (
     ARROW0_SHA3_256,
     SHA3_256,
     MalformedHash,
+    MalformedMultibase,
     Multihash,
     decode_multibase,
     decode_varint,
@@ -101,3 +103,24 @@ def test_every_final_multibase_is_read(prefix):
     ) | {"u": "base64url", "U": "base64urlpad"}
     raw = Multihash.of(b"x").raw
     assert decode_multibase(multibase.encode(raw, bases[prefix])) == raw
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text"),
+    [
+        ("u", "FiB0HvoxH5doaVaUZ1jg2V9w8R_y2k8v63xUMU9EE0rEnw=="),
+        ("u", "FiB0HvoxH5doaVaUZ1jg2V9w8R_y2k8v63xUMU9EE0rEnw="),
+        ("m", "FiB0HvoxH5doaVaUZ1jg2V9w8R/y2k8v63xUMU9EE0rEnw=="),
+        ("U", "FiB0HvoxH5doaVaUZ1jg2V9w8R_y2k8v63xUMU9EE0rEnw"),
+        ("U", "FiB0HvoxH5doaVaUZ1jg2V9w8R_y2k8v63xUMU9EE0rEnw==========="),
+        ("U", "FiB0HvoxH5doaVaU====Z1jg2V9w8R_y2k8v63xUMU9EE0rEnw=="),
+        ("u", "FiB0HvoxH5doaVaUZ1jg2V9w8R_y2k8v63xUMU9EE0rEnw\n"),
+        ("b", "cyqhihx2ge7zo2djk2kgowha3fpxb4i74wsp5n3rzvbrj5ceo5e4==="),
+    ],
+)
+def test_padding_where_a_base_has_none_is_refused(prefix, text):
+    """So each hash and each id has one text in each base."""
+    with pytest.raises(MalformedMultibase):
+        decode_multibase(prefix + text)
+    with pytest.raises(MalformedMultibase):
+        DatasetId.parse(f"did:odf:{prefix}{text}")

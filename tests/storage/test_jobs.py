@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -11,13 +12,14 @@ from chain_maker import chain, entry, some_id
 from index_parts import ManualClock
 
 from protocol.multihash import Multihash
+from storage.accounts.sql import SqlAccountStore
 from storage.index.sql import SqlDatasetRegistry
 from storage.jobs import sql_submit
 from storage.jobs.memory import MemoryJobQueue
 from storage.jobs.sql import SqlJobQueue
 from storage.ports import JobQueue
 from storage.trouble import DatabaseUnavailable
-from storage.values import AccountId, JobSpec, RequestKey
+from storage.values import Account, AccountId, JobSpec, RequestKey
 from tests.conformance.job_queue import JobQueueContract, RequestContract
 
 
@@ -34,6 +36,24 @@ class TestSqlJobQueue(JobQueueContract, RequestContract):
         blocks, _ = chain(created.id)
         SqlDatasetRegistry(database).create(created, blocks=blocks)
         return SqlJobQueue(database, clock=clock)
+
+    def test_jobs_nobody_asked_for_take_the_turn_of_the_owner_of_their_dataset(
+        self, database: sa.Engine, queue: SqlJobQueue
+    ) -> None:
+        bob = AccountId("did:odf:bob")
+        SqlAccountStore(database).put_account(Account(bob, "Bob"))
+        bobs = [entry(f"bob/d{n}") for n in range(20)]
+        for each in bobs:
+            SqlDatasetRegistry(database).create(each, blocks=chain(each.id)[0])
+            queue.submit(JobSpec("transform", each.id, {}, lock=str(each.id)))
+        queue.submit(JobSpec("transform", None, {}, account=bob))
+        asked = queue.submit(JobSpec("transform", None, {}, account=AccountId("alice")))
+        first, second = (
+            queue.claim(f"w{n}", ["transform"], lease=timedelta(seconds=30)) for n in range(2)
+        )
+        assert first is not None
+        assert second is not None
+        assert (first.spec.dataset, second.id) == (bobs[0].id, asked)
 
     def test_a_database_that_goes_away_is_told_to_all_who_submit_together(
         self, queue: SqlJobQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch

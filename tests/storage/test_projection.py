@@ -34,6 +34,7 @@ from protocol.multihash import HashMismatch, Multihash
 from storage.errors import BlockNotFound, ObjectNotFound
 from storage.projection.read import Asked, UnknownColumn, UnreadableSlice, reading
 from storage.projection.rows import Cut, DatasetHasNoPrimaryKeys, Projection, UnusableKey, within
+from storage.projection.taken_back import changelog_notes
 from storage.projection.view import view_of
 from storage.values import ObjectKind
 
@@ -357,3 +358,29 @@ def test_a_cut_takes_its_own_moment_and_nothing_after_it_in_any_unit(kind: pa.Da
     batch = pa.RecordBatch.from_pydict({"event_time": days.cast(kind)})
     cut = Cut(event_time=Instant.parse("2019-04-15T00:00:00Z"))
     assert within(batch, Vocab(), cut).column(0).to_pylist() == batch.column(0).to_pylist()[:2]
+
+
+def test_rows_that_take_back_what_does_not_stand_are_named() -> None:
+    made = Made().pushes(MergeStrategyAppend())
+    times = ["2020-01-01T00:00:00Z"] * 2
+    rows = [
+        [0, 0, *times, "A", 1],
+        [1, 0, *times, "B", 2],
+        [2, 1, *times, "A", 1],
+        [3, 1, *times, "A", 1],  # it is gone already
+        [4, 2, *times, "B", 3],  # another one stands
+        [5, 3, *times, "B", 4],
+    ]
+    later = [[6, 1, *times, "B", 4], [7, 1, *times, "C", 1], [8, 0, *times, "C", 1]]
+    made.schema(table(rows).schema).rows(table(rows)).rows(table(later))
+    notes = list(changelog_notes(made.source))
+    assert [note.message for note in notes] == [
+        "2 row(s) take back a row that does not stand, at offset 3, 4",
+        "1 row(s) take back a row that does not stand, at offset 7",
+    ]
+    assert {note.reason for note in notes} == {"RetractionUnfounded"}
+
+
+def test_a_changelog_whose_retractions_fit_has_no_notes() -> None:
+    made = Made().pushes(MergeStrategyAppend()).schema(table(HISTORY).schema).rows(table(HISTORY))
+    assert list(changelog_notes(made.source)) == []

@@ -21,6 +21,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import OffsetInterval
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, SetVocab
 from protocol.multihash import Multihash
+from storage.contracts.verify_text import report_text
 from storage.dataset import InvalidInterval
 from storage.errors import RefNotFound
 from storage.named import named_objects
@@ -30,6 +31,7 @@ from storage.values import ObjectKey, ObjectKind
 from storage.verify import bytes as verify_bytes
 from storage.verify import data as verify_data
 from storage.verify import run as verify_run
+from storage.verify.report import report_of
 from storage.verify.run import DatasetSource, FolderSource, Interval, VerifyReport, verify_chain
 
 ROOT = ["Seed", "SetDataSchema", "AddData", "AddData"]
@@ -57,6 +59,20 @@ def with_slice(**changes: Any) -> DatasetMaker:
 
 
 # --- sound datasets -------------------------------------------------------------------------
+
+
+def test_a_broken_rule_of_this_project_alone_is_a_warning() -> None:
+    made = DatasetMaker().play(ROOT[:2])
+    made.add(AddData(prev_offset=4, new_watermark=Instant(0)))
+    made.add(AddData(prev_offset=4, new_watermark=Instant(1)))
+    report = verify_chain(made.source)
+    assert report.ok
+    last = report.warnings[-1]
+    assert (last.reason, last.sequence_number) == ("InvalidEvent", 2)
+    assert "holds no data yet" in last.message
+    assert report_of(report.to_data()).warnings == report.warnings
+    assert "warning: BlockMalformed, InvalidEvent: #2" in report_text(report)
+    assert report.to_data()["warnings"][-1]["sequenceNumber"] == 2
 
 
 @pytest.mark.parametrize("seekable", [True, False])

@@ -123,7 +123,8 @@ def push(service, path, chain, token, *, start=0, head=None, force=False, visibi
 
 
 def head_of(service, path, token=None):
-    with service.http(token) as client:
+    """Where the dataset is, for its owner unless a token says otherwise."""
+    with service.http(token or service.token()) as client:
         answer = client.get(f"{path}/refs/head")
     return answer.text if answer.status_code == 200 else None
 

@@ -21,6 +21,7 @@ from app.server import NodeServer, server_config
 from app.settings import Settings
 from app.usecases.accounts import create_token, ensure_account
 from app.wiring import Node, open_node
+from protocol.arrow_digest import digest_of
 from protocol.chain.author import author
 from protocol.chain.state import EMPTY, ChainState
 from protocol.identity import DatasetAlias, DatasetId
@@ -118,12 +119,14 @@ class Chain:
         self.blocks += blocks
         return self
 
-    def add_rows(self, count: int, *, checkpoint: bytes | None = None) -> Chain:
-        """AddData with a Parquet slice of `count` rows."""
+    def add_rows(
+        self, count: int, *, checkpoint: bytes | None = None, declared: Multihash | None = None
+    ) -> Chain:
+        """AddData with a Parquet slice of `count` rows, under the logical hash that is declared."""
         start = self.state.next_offset
         content = parquet_rows(start, count)
         piece = DataSlice(
-            logical_hash=Multihash(0x300016, Multihash.of(content).digest),
+            logical_hash=declared or digest_of(pq.ParquetFile(io.BytesIO(content))).finish(),
             physical_hash=Multihash.of(content),
             offset_interval=OffsetInterval(start=start, end=start + count - 1),
             size=len(content),

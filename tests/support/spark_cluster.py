@@ -28,11 +28,11 @@ QUICK_START = {"JDK_JAVA_OPTIONS": " ".join((*LOCAL_JVM_FLAGS, *map(_quoted, usi
 
 @contextmanager
 def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[str]:
-    """The master's URL. Executors inherit `env`."""
+    """The master's URL. Executors inherit `env`, and no key of a bucket."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     given = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
         **QUICK_START,
         **env,
         "JAVA_HOME": str(java()),

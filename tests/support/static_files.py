@@ -54,8 +54,8 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 @contextmanager
-def answering(answer: Answer) -> Iterator[Served]:
-    """Serve whatever `answer(handler)` writes for each request."""
+def answering(answer: Answer, host: str = "127.0.0.1") -> Iterator[Served]:
+    """Serve whatever `answer(handler)` writes for each request; with host "" at all addresses."""
     served = Served("")
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ def answering(answer: Answer) -> Iterator[Served]:
 
         do_PUT = do_POST = do_GET
 
-    with _running(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+    with _running(ThreadingHTTPServer((host, 0), Handler)) as url:
         served.url = url
         yield served
 

@@ -18,14 +18,15 @@ from protocol.metadata.engine import (
 )
 from protocol.metadata.transforms import TransformSql
 from tests.conformance.engine import EngineContract
-from tests.conformance.engine_transforms import ALL, TransformContract
+from tests.conformance.engine_transforms import TransformContract
 from tests.workers.engine.changes import APPEND, cities
-from workers.engine.datafusion import DataFusionEngine
+from workers.engine.datafusion import DataFusionEngine, DataFusionLimits
 
 
 class TestDataFusionEngine(EngineContract, TransformContract):
-    @pytest.fixture
-    def engine(self) -> Any:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls) -> Any:
         return DataFusionEngine()
 
     @pytest.mark.parametrize(
@@ -57,6 +58,13 @@ class TestDataFusionEngine(EngineContract, TransformContract):
         assert isinstance(response, RawQueryResponseInvalidQuery)
         assert not (tmp_path / "stolen").exists()
 
+    @pytest.mark.parametrize("function", ["to_timestamp", "to_timestamp_millis"])
+    def test_times_are_read_by_a_pattern(self, function: str, engine: Any, tmp_path: Path) -> None:
+        texts = "(select concat('Jan ', n + 1 - n, ' 2000') as date from input where n is not null)"
+        query = f"select {function}(date, '%b %e %Y') as event_time from {texts}"
+        response = self.ask(engine, tmp_path, query)
+        assert isinstance(response, RawQueryResponseSuccess), response
+
     def test_variables_of_the_process_are_no_tables(self, engine: Any, tmp_path: Path) -> None:
         request = pa.table({"secret": [1]})
         assert request.num_rows == 1
@@ -64,20 +72,32 @@ class TestDataFusionEngine(EngineContract, TransformContract):
             response = self.ask(engine, tmp_path, f"select * from {name}")
             assert isinstance(response, RawQueryResponseInvalidQuery)
 
+    @pytest.mark.parametrize(
+        "call", ["max(with_metadata(city, 'k', 'v'))", "count(*) filter (where getenv('x') = 'y')"]
+    )
+    def test_functions_that_are_not_allowed_are_unknown(
+        self, call: str, engine: Any, tmp_path: Path
+    ) -> None:
+        """Also where nobody can look into a plan."""
+        query = call.replace("city", "`City.Name`")
+        response = self.ask(engine, tmp_path, f"select {query} as x from input")
+        assert isinstance(response, RawQueryResponseInvalidQuery)
+        assert "Invalid function" in response.message
+
     def test_required_columns_stay_required(self, engine: Any, tmp_path: Path) -> None:
         self.ask(engine, tmp_path, "select 1 as one, n from input")
         schema = pq.read_schema(tmp_path / "out.parquet")
         assert [field.nullable for field in schema] == [False, True]
 
     def test_a_result_without_end_is_refused(self, tmp_path: Path) -> None:
-        engine = DataFusionEngine(output_bytes=1 << 20)
+        engine = DataFusionEngine(DataFusionLimits(output_bytes=1 << 20))
         query = "select value * 7919 % 1000003 as v from generate_series(1, 1000000000000)"
         response = self.ask(engine, tmp_path, query)
         assert isinstance(response, RawQueryResponseInvalidQuery)
         assert "bytes" in response.message
 
     def test_a_query_beyond_its_memory_is_an_answer(self, tmp_path: Path) -> None:
-        engine = DataFusionEngine(memory_bytes=1 << 20)
+        engine = DataFusionEngine(DataFusionLimits(pool_bytes=1 << 20))
         query = "select array_agg(value) as v from generate_series(1, 2000000)"
         response = self.ask(engine, tmp_path, query)
         assert isinstance(response, RawQueryResponseInvalidQuery)
@@ -120,7 +140,12 @@ class TestDataFusionEngine(EngineContract, TransformContract):
         assert isinstance(derivative.run(), TransformResponseSuccess)
 
     def test_a_transform_beyond_its_time_is_an_answer(self, tmp_path: Path) -> None:
-        derivative = self.derivative(DataFusionEngine(seconds=-1.0), tmp_path, ALL)
+        engine = DataFusionEngine(DataFusionLimits(seconds=0.5))
+        query = (
+            "select event_time, levenshtein(repeat(city, 200000), repeat('b', 200000)) as x "
+            "from cities"
+        )
+        derivative = self.derivative(engine, tmp_path, query)
         response = derivative.run({"cities": cities((APPEND, "a", 1))})
         assert isinstance(response, TransformResponseInvalidQuery)
         assert "within" in response.message

@@ -204,7 +204,7 @@ def test_a_changelog_of_wrong_codes_is_refused(
 def test_both_rows_of_a_correction_in_a_changelog_are_told(stores: Stores, bench: Bench) -> None:
     dataset = created(stores, merge=MergeStrategyChangelogStream(primary_key=("n",)))
     ingest(stores, dataset, bench, ndjson([{"op": 0, "n": n, "v": 1} for n in (1, 2)]))
-    changes = [{"op": 1, "n": 2, "v": 1}, *({"op": code, "n": 1, "v": code} for code in (2, 3))]
+    changes = [{"op": 1, "n": 2, "v": 1}, {"op": 2, "n": 1, "v": 1}, {"op": 3, "n": 1, "v": 3}]
     receipt = ingest(stores, dataset, bench, ndjson(changes))
     counts = (receipt.rows_read, receipt.rows_retracted, receipt.rows_corrected)
     assert (*counts, receipt.rows_known) == (3, 1, 1, 0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from protocol.errors import Unavailable
 from protocol.metadata.events import SetInfo
 from protocol.metadata.reading import MergeStrategyLedger
 from protocol.multihash import Multihash
@@ -19,7 +20,6 @@ from storage.contracts import ingest_job
 from storage.contracts.ingest_job import IngestPayload, IngestReceipt
 from storage.dataset import Dataset
 from storage.stores import Stores
-from storage.trouble import Unavailable
 from storage.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
 from tests.workers.datasets import bench_without_engine, created, now
 from workers.main import Worker

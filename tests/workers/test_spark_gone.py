@@ -143,12 +143,12 @@ def test_where_there_can_be_no_other_spark_the_worker_ends_and_the_job_rests(hun
 
 
 def test_a_job_whose_workers_were_killed_is_given_up_with_a_reason(hungry: Any) -> None:
-    for _ in range(2):
+    for expected in (hungry.large, hungry.small, hungry.large):  # the one not begun goes first
         taken = hungry.stores.jobs.claim(
             "killed", [transform_job.KIND], lease=timedelta(microseconds=1)
         )
         assert taken is not None
-        assert taken.id == hungry.large
+        assert taken.id == expected
         time.sleep(0.001)
     hungry.worker.work(once=True)
     given_up = hungry.stores.jobs.get(hungry.large).outcome
@@ -187,6 +187,35 @@ def test_a_query_beyond_the_heap_ends_its_job_and_the_next_one_has_another_spark
     assert failed.error == "JobAbandoned"
     assert "after 1 try, each of which ended Spark (it ran out of memory)" in failed.message
     assert isinstance(done, Succeeded), done
+    stores.close()
+
+
+@pytest.mark.spark
+def test_a_query_that_does_not_heed_its_end_is_ended_and_the_next_one_has_another_spark(
+    tmp_path: Path,
+) -> None:
+    stores = open_stores(StoreSettings(data=tmp_path / "data"))
+    inner = "aggregate(sequence(1, 100000), n, (a, b) -> a + b)"
+    endless = f"select aggregate(sequence(1, 100000), n, (a, b) -> a + {inner}) as m from input"
+    queries = [endless, "select n, n + 1 as m from input"]
+    jobs = [
+        submit(stores, created(stores, number=at, source=preprocessed(query)), ndjson([{"n": 1}]))
+        for at, query in enumerate(queries)
+    ]
+    program = (
+        "import sys; from workers.engine import spark_limit; from workers.cli import main; "
+        "spark_limit.GRACE_S = 1.0; main(sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", program, "--data", str(tmp_path / "data"), "--once"]
+    environment = {"ODF_NODE_QUERY_S": "12", "ODF_NODE_SCRATCH": str(tmp_path / "scratch")}
+    done = subprocess.run(
+        words, env={**os.environ, **environment}, check=True, capture_output=True, timeout=400
+    )
+    failed, other = (stores.jobs.get(job).outcome for job in jobs)
+    assert isinstance(failed, Failed), failed
+    assert "did not end within 12 seconds" in failed.message
+    assert isinstance(other, Succeeded), other
+    assert b"Spark is ended with a query that does not end" in done.stderr
     stores.close()
 
 

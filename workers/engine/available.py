@@ -7,6 +7,7 @@ from typing import Any
 
 from ..settings import WorkerSettings, container_rules
 from .port import Engine
+from .query_size import QuerySize
 
 OF_VERSION = "@"
 """Begins the part of a name that tells versions of one engine apart: `spark@3.5`."""
@@ -17,15 +18,30 @@ IMAGE = "image:"
 def _spark(settings: WorkerSettings, session: Any) -> Engine:
     from .spark_engine import SparkEngine
 
-    return SparkEngine(session, seconds=settings.query_s)
+    return SparkEngine(session, seconds=settings.query_s, size=query_size(settings))
 
 
 def _datafusion(settings: WorkerSettings, _session: Any) -> Engine | None:
-    try:
-        from .datafusion import DataFusionEngine
-    except ImportError:  # not installed
+    from .datafusion import DataFusionEngine, DataFusionLimits, installed_version
+
+    if installed_version() is None:
         return None
-    return DataFusionEngine(memory_bytes=settings.datafusion_memory_bytes, seconds=settings.query_s)
+    limits = DataFusionLimits(
+        seconds=settings.query_s,
+        cpu_seconds=settings.query_cpu_s,
+        pool_bytes=settings.datafusion_memory_bytes,
+        process_bytes=settings.datafusion_process_bytes,
+        size=query_size(settings),
+    )
+    return DataFusionEngine(limits, confinement=settings.engine_confinement)
+
+
+def query_size(settings: WorkerSettings) -> QuerySize:
+    return QuerySize(
+        bytes=settings.max_query_bytes,
+        terms=settings.max_query_terms,
+        depth=settings.max_query_depth,
+    )
 
 
 IN_PROCESS: Mapping[str, Callable[[WorkerSettings, Any], Engine | None]] = {

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..merge.columns import Operation
-from .result import ROW
+from .port import ROW
 
 Flags = npt.NDArray[np.bool_]
 

@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from protocol.errors import BadInput
+from protocol.errors import BadInput, Damaged
 from protocol.instant import Instant
 from protocol.metadata.engine import TransformRequestInput
 
@@ -23,7 +23,7 @@ HEADER_BYTES = 16 << 20
 COPY_BYTES = 1 << 20
 
 
-class UnreadableCheckpoint(BadInput):
+class UnreadableCheckpoint(Damaged):
     """A checkpoint that this engine did not write."""
 
 
@@ -59,12 +59,22 @@ def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
 
 def holds_state(path: Path) -> bool:
     """Whether a checkpoint of ours holds more than watermarks; those of others do not say."""
+    header = _header(path)
+    return header is not None and bool(header.get("state"))
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a checkpoint is one that this engine reads."""
+    return _header(path) is not None
+
+
+def _header(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as stream:
             header = json.loads(stream.readline(HEADER_BYTES))
-        return header["format"] == FORMAT and bool(header["state"])
+        return header if header["format"] == FORMAT else None
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
 
 
 def write_checkpoint(path: Path, after: Checkpoint) -> bool:

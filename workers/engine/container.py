@@ -20,7 +20,7 @@ from typing import Any
 import grpc
 from msgspec.structs import replace
 
-from protocol.errors import BadInput
+from protocol.errors import RemoteFailed
 from protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponse,
@@ -49,7 +49,7 @@ _CONNECTING = [
 _INTERNAL = (RawQueryResponseInternalError, TransformResponseInternalError)
 
 
-class EngineNotStarted(BadInput):
+class EngineNotStarted(RemoteFailed):
     """The container of an engine could not be started, or did not answer in time."""
 
 

@@ -1,30 +1,26 @@
-"""DataFusion in this process: what the reference node preprocesses with, and transforms row by row.
+"""DataFusion in processes of its own: what the reference node preprocesses with, and transforms
+row by row.
 
-Names keep their case without quotes. Queries come from whoever owns a dataset, so they are
-held to reading their input: one SELECT each, no definitions, no settings, no files (a table
-is what was registered, nothing else), no network; memory is bounded, the rest spills.
+This side stages inputs, writes results, and keeps the limits; SQL is seen by a process for one
+query, which is confined to the files of its job (`datafusion_child.py`).
 """
 
 from __future__ import annotations
 
+import signal
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from datafusion import (
-    DataFrame,
-    RuntimeEnvBuilder,
-    SessionConfig,
-    SessionContext,
-    SQLOptions,
-    col,
-    lit,
-)
-from datafusion import __version__ as datafusion_version
 
 from protocol.metadata.engine import (
     RawQueryRequest,
@@ -35,13 +31,13 @@ from protocol.metadata.engine import (
     TransformRequest,
     TransformResponse,
     TransformResponseInternalError,
-    TransformResponseInvalidQuery,
 )
-from protocol.metadata.transforms import Transform
+from protocol.metadata.transforms import SqlQueryStep
+from protocol.typed import decode_json
 
-from .datafusion_plan import check_row_by_row, check_words, forget_functions
-from .datafusion_rows import CannotFollow, has_order, in_total_order, quoted, with_rows
-from .inputs import EngineInput
+from ..confine import Mode, Rules, program_reads
+from .child import Child, ChildGone, Spawner, TooLate, TooMuchMemory, Watch
+from .datafusion_wire import BATCH, END, QUESTION, End, Head, Question, Source, Step, encoded
 from .places import blamed_on, said
 from .port import (
     INPUT,
@@ -49,206 +45,256 @@ from .port import (
     QUIET,
     InvalidQuery,
     Listener,
+    QueryTooLarge,
     QueryTooSlow,
-    check_begins_as_query,
     not_incremental,
     steps_of,
 )
-from .result import ROW, ROW_BITS
-from .transform import ORDER_OF_CHANGES, Computed, Work, execute
+from .query_size import QuerySize, check_size
+from .transform import Computed, Work, execute
 
-MEMORY_BYTES = 512 << 20
-OUTPUT_BYTES = 64 << 30
-"""Largest result; a query can make rows out of nothing."""
-SHOWN_CHARS = 2_000
-SETTINGS = {
-    "datafusion.sql_parser.enable_ident_normalization": "false",
-    "datafusion.sql_parser.map_string_types_to_utf8view": "false",
-    "datafusion.execution.parquet.schema_force_view_types": "false",
-    "datafusion.catalog.information_schema": "false",
-    # One partition: rows come in the order of the input.
-    "datafusion.execution.target_partitions": "1",
-    "datafusion.execution.time_zone": "UTC",
+_MODULE = f"{__package__}.datafusion_child"
+_ENVIRONMENT = {
+    # What an allocator sets aside counts as taken.
+    "MIMALLOC_ARENA_EAGER_COMMIT": "0",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+    # Threads do not outlive a fork.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
 }
-_READING = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
-_PANIC = "PanicException"
+_MAPPED_BYTES = 4 << 30
+"""What a process may map beside what it may write to: code, files, what is set aside."""
+_OUT_OF_POOL = "Resources exhausted"
+_reads = cache(program_reads)
 
 
-class _Limit:
-    """How long a query may run: so many seconds, or until it is stopped."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFusionLimits:
+    """Of one query."""
 
-    def __init__(self, seconds: float, listener: Listener) -> None:
-        self._seconds, self._end = seconds, time.monotonic() + seconds
-        self._stopped = threading.Event()
-        listener.stops(self._stopped.set)
+    seconds: float = QUERY_SECONDS
+    cpu_seconds: int = int(QUERY_SECONDS)
+    pool_bytes: int = 512 << 20
+    """Rows held before they are spilled."""
+    process_bytes: int = 2 << 30
+    """All the memory of its process, what single expressions build included."""
+    output_bytes: int = 64 << 30
+    """Largest result; a query can make rows out of nothing."""
+    size: QuerySize = field(default_factory=QuerySize)
 
-    def check(self) -> None:
-        """Raises `QueryTooSlow`."""
-        if self._stopped.is_set() or time.monotonic() > self._end:
-            raise QueryTooSlow(self._seconds)
+
+def installed_version() -> str | None:
+    """Of the library, which only processes for queries load."""
+    try:
+        return version_of("datafusion")
+    except PackageNotFoundError:
+        return None
+
+
+class EngineBroken(Exception):
+    """The process of a query failed for reasons of its own."""
 
 
 class DataFusionEngine:
-    """`Engine` in process; every request gets a context of its own."""
+    """`Engine` that answers every query in a process of its own."""
 
     name = "datafusion"
-    version = datafusion_version
+    version = installed_version() or "unknown"
 
     def __init__(
-        self,
-        *,
-        memory_bytes: int = MEMORY_BYTES,
-        output_bytes: int = OUTPUT_BYTES,
-        seconds: float = QUERY_SECONDS,
+        self, limits: DataFusionLimits | None = None, *, confinement: Mode = "auto"
     ) -> None:
-        self._memory, self._output, self._seconds = memory_bytes, output_bytes, seconds
+        self._limits = limits or DataFusionLimits()
+        self._confinement = confinement
+        self._spawner = Spawner(_MODULE, _ENVIRONMENT)
+
+    def prepare(self) -> None:
+        """Have the engine loaded before the first query, which would wait for it."""
+        self._spawner.prepare()
 
     def execute_raw_query(
         self, request: RawQueryRequest, listener: Listener = QUIET
     ) -> RawQueryResponse:
         output = Path(request.output_data_path)
-        with tempfile.TemporaryDirectory(dir=output.parent) as spill:
-            try:
-                result = _query(request, self._context(spill))
-                count = _write(result, output, self._output, _Limit(self._seconds, listener))
-            except InvalidQuery as bad:
-                return RawQueryResponseInvalidQuery(message=said(bad))
-            except Exception as bad:  # the library has no type of its own for wrong queries
-                return RawQueryResponseInvalidQuery(message=str(bad)[:SHOWN_CHARS])
-            except BaseException as bad:
-                if type(bad).__name__ != _PANIC:
-                    raise
-                return RawQueryResponseInternalError(message=str(bad)[:SHOWN_CHARS])
+        source = Source(name=INPUT, paths=list(request.input_data_paths))
+        try:
+            steps = self._steps(steps_of(request.transform))
+            with (
+                tempfile.TemporaryDirectory(prefix="spill-", dir=output.parent) as spill,
+                self._asked([source], steps, spill, listener) as answer,
+            ):
+                count = _write(answer, output, self._limits.output_bytes)
+        except InvalidQuery as bad:
+            return RawQueryResponseInvalidQuery(message=said(bad))
+        except EngineBroken as broken:
+            return RawQueryResponseInternalError(message=str(broken))
         return RawQueryResponseSuccess(num_records=count)
 
     def execute_transform(
         self, request: TransformRequest, listener: Listener = QUIET
     ) -> TransformResponse:
+        folder = Path(request.new_data_path).parent
         try:
-            return execute(request, self._compute, listener, carried=False)
-        except Exception as bad:  # as above
-            return TransformResponseInvalidQuery(message=str(bad)[:SHOWN_CHARS])
-        except BaseException as bad:
-            if type(bad).__name__ != _PANIC:
-                raise
-            return TransformResponseInternalError(message=str(bad)[:SHOWN_CHARS])
+            with (
+                tempfile.TemporaryDirectory(prefix="spill-", dir=folder) as spill,
+                ExitStack() as children,
+            ):
 
-    def _compute(self, work: Work) -> Computed:
-        context = self._context(str(work.scratch))
-        forget_functions(context)
-        changes = any(item.has_changes for item in work.inputs)
-        for at, item in enumerate(work.inputs):
-            _register(context, item, at if changes else None)
+                def compute(work: Work) -> Computed:
+                    return self._compute(work, spill, children)
+
+                return execute(request, compute, listener, carried=False)
+        except EngineBroken as broken:
+            return TransformResponseInternalError(message=str(broken))
+
+    def _compute(self, work: Work, spill: str, children: ExitStack) -> Computed:
         if work.transform.temporal_tables:
             raise not_incremental("temporal tables")
-        steps = steps_of(work.transform)
-        for number, step in enumerate(steps):
-            with blamed_on(steps, number):
-                check_words(step.query)
-        result = _last(work.transform, context)
+        changes = any(item.has_changes for item in work.inputs)
+        sources = [
+            Source(
+                name=item.alias,
+                paths=[str(item.path)],
+                columns=item.schema.names,
+                number=at if changes else None,
+                offset=item.vocab.offset_column,
+            )
+            for at, item in enumerate(work.inputs)
+        ]
+        answer = children.enter_context(
+            self._asked(
+                sources,
+                self._steps(steps_of(work.transform)),
+                spill,
+                work.listener,
+                iterates=True,
+                operation=work.vocab.operation_type_column if changes else None,
+            )
+        )
+        return Computed(
+            schema=answer.schema, batches=answer.batches(), splits_corrections=answer.head.splits
+        )
+
+    def _steps(self, steps: Sequence[SqlQueryStep]) -> list[Step]:
+        """Raises `InvalidQuery`: they are too long."""
         with blamed_on(steps):
-            check_row_by_row(result)
-        schema = pa.schema([_plain(field) for field in result.schema()])
-        follows = changes and work.vocab.operation_type_column in schema.names
-        limit = _Limit(self._seconds, work.listener)
-        return _computed(context, result, schema, limit, follows=follows)
+            check_size(steps, self._limits.size)
+        return [Step(query=step.query, alias=step.alias) for step in steps]
 
-    def _context(self, spill: str) -> SessionContext:
-        runtime = RuntimeEnvBuilder().with_disk_manager_specified(spill)
-        return SessionContext(SessionConfig(SETTINGS), runtime.with_fair_spill_pool(self._memory))
+    @contextmanager
+    def _asked(
+        self,
+        sources: list[Source],
+        steps: list[Step],
+        spill: str,
+        listener: Listener,
+        **more: Any,
+    ) -> Iterator[_Answer]:
+        """The answer of a process, which is gone when the block ends.
 
+        Raises:
+            InvalidQuery: what is wrong with the query, or beyond its limits.
+            EngineBroken: the process could not do it.
+        """
+        limits = self._limits
+        question = Question(
+            sources=sources,
+            steps=steps,
+            rules=self._rules(sources, spill).text(),
+            spill=spill,
+            pool=limits.pool_bytes,
+            **{"iterates": False, **more},
+        )
+        watch = Watch(
+            seconds=limits.seconds, memory=limits.process_bytes, frame=limits.process_bytes
+        )
+        with _ends_told(limits), self._spawner.child(watch, listener) as child:
+            child.send(QUESTION, encoded(question))
+            yield _Answer(child, limits)
 
-def _register(context: SessionContext, item: EngineInput, number: int | None) -> None:
-    """The input as a view. With a number, its rows have one too, hidden from queries."""
-    frame = context.read_parquet(item.path)
-    names = [col(quoted(field.name)) for field in item.schema]
-    if number is not None:
-        row = col(quoted(item.vocab.offset_column)) + lit(number << ROW_BITS)
-        frame = frame.with_column(ROW, row)
-    context.register_view(quoted(item.alias), frame.select(*names))
-
-
-def _computed(
-    context: SessionContext, result: DataFrame, schema: pa.Schema, limit: _Limit, *, follows: bool
-) -> Computed:
-    """The rows, in an order made total or with the input rows they come from."""
-    ordered = has_order(result)
-    splits = False
-    if ordered and follows:
-        raise InvalidQuery(ORDER_OF_CHANGES)
-    if ordered:
-        result = in_total_order(context, result)
-    elif follows:
-        try:
-            result = with_rows(context, result)
-            schema = schema.append(pa.field(ROW, pa.int64()))
-        except CannotFollow:
-            splits = True
-    batches = _batches(result, schema, limit)
-    return Computed(schema=schema, batches=batches, splits_corrections=splits)
-
-
-def _query(request: RawQueryRequest, context: SessionContext) -> DataFrame:
-    inputs = list(request.input_data_paths)
-    read = context.read_parquet(inputs[0]) if len(inputs) == 1 else _union(inputs, context)
-    context.register_view(INPUT, read)
-    return _last(request.transform, context)
-
-
-def _last(transform: Transform, context: SessionContext) -> DataFrame:
-    """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
-    steps = steps_of(transform)
-    for number, step in enumerate(steps):
-        with blamed_on(steps, number):
-            result = _planned(step.query, context)
-        if number < len(steps) - 1:
-            context.register_view(quoted(str(step.alias)), result)
-    return result
+    def _rules(self, sources: list[Source], spill: str) -> Rules:
+        limits = self._limits
+        paths = [str(Path(path).resolve()) for source in sources for path in source.paths]
+        return Rules(
+            reads=(*_reads(), *paths),
+            writes=(spill,),
+            address_space=limits.process_bytes + _MAPPED_BYTES,
+            data=limits.process_bytes,
+            cpu_s=limits.cpu_seconds,
+            file_bytes=limits.output_bytes,
+            mode=self._confinement,
+        )
 
 
-def _planned(query: str, context: SessionContext) -> DataFrame:
-    """Raises `InvalidQuery`: the library has no type of its own for wrong queries."""
-    check_begins_as_query(query)
+class _Answer:
+    """What a process answers: what its rows look like, then the rows."""
+
+    def __init__(self, child: Child, limits: DataFusionLimits) -> None:
+        self._limits, self._frames = limits, child.frames()
+        kind, content = next(self._frames)
+        if kind == END:
+            self._check(content)
+            raise EngineBroken("the process of the query said nothing")
+        self.head = decode_json(bytes(content), Head)
+        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(self.head.schema))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with _ends_told(self._limits):
+            for kind, content in self._frames:
+                if kind != BATCH:
+                    self._check(content)
+                    return
+                batch = pa.ipc.read_record_batch(pa.py_buffer(content), self.schema)
+                batch.validate(full=True)
+                yield batch
+
+    def _check(self, content: memoryview) -> None:
+        """Raises `InvalidQuery`, `EngineBroken` unless all was sent."""
+        end = decode_json(bytes(content), End)
+        if end.starved:
+            raise TooMuchMemory
+        if end.failed is not None:
+            raise EngineBroken(end.failed)
+        if end.refused is not None:
+            if _OUT_OF_POOL in end.refused:
+                raise QueryTooLarge(end.refused, "ODF_NODE_DATAFUSION_MEMORY_BYTES")
+            raise InvalidQuery(end.refused, **end.facts)
+
+
+@contextmanager
+def _ends_told(limits: DataFusionLimits) -> Iterator[None]:
+    """How a process was ended, as what it means for the query."""
     try:
-        return context.sql_with_options(query, _READING)
-    except Exception as bad:
-        raise InvalidQuery(str(bad)[:SHOWN_CHARS]) from None
+        yield
+    except TooLate:
+        raise QueryTooSlow(limits.seconds) from None
+    except TooMuchMemory:
+        raise _too_large(limits) from None
+    except ChildGone as gone:
+        if gone.signal == signal.SIGXCPU:
+            raise QueryTooSlow(limits.cpu_seconds, processor=True) from None
+        if gone.signal in (signal.SIGABRT, signal.SIGKILL):
+            # an allocation that fails ends it, and so does a system out of memory
+            raise _too_large(limits) from None
+        raise EngineBroken(str(gone)) from None
+    except (msgspec.DecodeError, pa.ArrowInvalid) as bad:
+        raise EngineBroken(f"its process said what cannot be read: {bad}") from None
 
 
-def _union(inputs: list[str], context: SessionContext) -> DataFrame:
-    """The files one after the other."""
-    read = context.read_parquet(inputs[0])
-    for path in inputs[1:]:
-        read = read.union(context.read_parquet(path))
-    return read
+def _too_large(limits: DataFusionLimits) -> QueryTooLarge:
+    return QueryTooLarge(
+        f"the query took more than {limits.process_bytes} bytes of memory",
+        "ODF_NODE_DATAFUSION_PROCESS_BYTES",
+    )
 
 
-def _write(result: DataFrame, output: Path, largest: int, limit: _Limit) -> int:
-    schema = pa.schema([_plain(field) for field in result.schema()])
+def _write(answer: _Answer, output: Path, largest: int) -> int:
     count = 0
-    with pq.ParquetWriter(output, schema, compression="lz4") as writer:
-        for batch in _batches(result, schema, limit):
+    with pq.ParquetWriter(output, answer.schema, compression="lz4") as writer:
+        for batch in answer.batches():
             writer.write_batch(batch)
             count += batch.num_rows
             if output.stat().st_size > largest:
                 raise InvalidQuery(f"the query gives more than {largest} bytes")
     return count
-
-
-def _batches(result: DataFrame, schema: pa.Schema, limit: _Limit) -> Iterator[pa.RecordBatch]:
-    # One after the other: a single stream would take what comes first of the parts of a union.
-    for part in result.execute_stream_partitioned():
-        for given in part:
-            limit.check()
-            batch = given.to_pyarrow()
-            columns = [each.cast(to.type) for each, to in zip(batch.columns, schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _plain(field: pa.Field) -> pa.Field:
-    """Layouts the engine chose for itself are not those of the dataset."""
-    kind = field.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return pa.field(field.name, plain.get(kind, kind), field.nullable)

@@ -1,48 +1,31 @@
-"""What a query may do, judged on DataFusion's logical plan: nothing that it forgets.
+"""What a query may do, judged on DataFusion's analysed plan; and what it may call.
 
-Kinds of nodes are allowed by name; what is unknown is refused.
+A plan is looked through node by node, those of subqueries too. Functions that may not be called
+are unknown to the context, so that no way of writing one finds it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from datafusion import DataFrame, SessionContext
+from datafusion import DataFrame, Expr, SessionContext
 
+from .datafusion_allowed import (
+    AGGREGATES,
+    FUNCTIONS,
+    GENERATORS,
+    INPUTS,
+    LEAVES,
+    LINES,
+    MOMENTS,
+    NODES,
+    OPERANDS,
+    WINDOWS,
+)
 from .port import InvalidQuery, not_incremental
-
-NOT_REPEATABLE = (
-    "current_date",
-    "current_time",
-    "current_timestamp",
-    "gen_random_uuid",
-    "now",
-    "rand",
-    "random",
-    "today",
-    "uuid",
-    "uuidv4",
-    "version",
-)
-"""Functions whose value depends on when or where they are computed."""
-TABLE_FUNCTIONS = ("generate_series", "range")
-"""They make rows out of nothing, and again in every iteration."""
-_ROW_BY_ROW = frozenset(
-    {"Filter", "Projection", "Sort", "SubqueryAlias", "TableScan", "Union", "Unnest"}
-)
-"""Nodes whose rows each come from one input row, in the order of the input rows."""
-_NEEDS_OTHER_ROWS = {
-    "Aggregate": "an aggregate",
-    "Distinct": "DISTINCT or UNION without ALL",
-    "EmptyRelation": "rows that come from no input",
-    "Join": "a join",
-    "Limit": "LIMIT",
-    "RecursiveQuery": "a recursive query",
-    "Values": "rows that come from no input",
-    "WindowExpr": "a window function",
-}
-"""What they are called in messages."""
 
 _QUOTED = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`[^`]*`|--[^\n]*|/\*.*?\*/")
 _PASSED_OVER = re.compile(r"(?i)\b(TABLESAMPLE|PREWHERE|CONNECT\s+BY)\b")
@@ -56,23 +39,125 @@ def check_words(query: str) -> None:
         raise InvalidQuery(f"{found[1].upper()} is not available in queries")
 
 
-def forget_functions(context: SessionContext) -> None:
-    """Queries of the context do not know functions that would not repeat their result."""
-    for name in NOT_REPEATABLE:
-        context.deregister_udf(name)
-    for name in TABLE_FUNCTIONS:
-        context.deregister_udtf(name)
+def forget_functions(context: SessionContext, *, iterates: bool) -> None:
+    """Have the context know functions that are allowed, and no others."""
+    moments = frozenset() if iterates else MOMENTS
+    for known, allowed, forget in (
+        (context.udfs(), FUNCTIONS | moments, context.deregister_udf),
+        (context.udafs(), AGGREGATES, context.deregister_udaf),
+        (context.udwfs(), WINDOWS, context.deregister_udwf),
+    ):
+        for name in set(known) - allowed:
+            forget(name)
+    if iterates:
+        for name in GENERATORS:
+            context.deregister_udtf(name)
 
 
-def check_row_by_row(result: DataFrame) -> None:
-    """Raises `NotIncremental` if rows of the result depend on more than one input row each."""
+@dataclass(slots=True)
+class _Parts:
+    """What a plan is made of."""
+
+    nodes: list[str] = field(default_factory=list)
+    tables: set[str] = field(default_factory=set)
+    functions: set[str] = field(default_factory=set)
+    recursive: set[str] = field(default_factory=set)
+    """Names by which recursive queries call themselves."""
+
+
+def judge(result: DataFrame, *, iterates: bool) -> None:
+    """Look through all that a query is made of.
+
+    Raises:
+        InvalidQuery: it has something that is not allowed, or that cannot be looked into.
+        NotIncremental: `iterates`, and rows of the result depend on more than one input row each.
+    """
     plan = result.logical_plan()
-    stack: list[Any] = [plan]
-    while stack:
-        node = stack.pop()
-        kind = type(node.to_variant()).__name__
-        if kind not in _ROW_BY_ROW:
-            raise not_incremental(_NEEDS_OTHER_ROWS.get(kind, kind))
-        stack.extend(node.inputs())
-    if any(line.strip() == "Subquery:" for line in plan.display_indent().splitlines()):
-        raise not_incremental("a subquery")
+    parts = _Parts()
+    _look_through(plan, parts)
+    for kind in parts.nodes:
+        if kind not in NODES:
+            raise not_available(kind)
+        if iterates and (called := NODES[kind]) is not None:
+            raise not_incremental(called)
+    lines = plan.display_indent().splitlines()
+    if any(line.strip() == "Subquery:" for line in lines):
+        if iterates:
+            raise not_incremental("a subquery")
+        parts.tables |= _tables(lines)
+    made = frozenset() if iterates else {f"{name}()" for name in GENERATORS}
+    if unknown := parts.tables - {INPUTS} - parts.recursive - made:
+        raise not_available(f"the table {min(unknown)}")
+    if unknown := parts.functions - FUNCTIONS - (frozenset() if iterates else MOMENTS):
+        raise not_available(f"the function {min(unknown)}")
+
+
+def not_available(what: str) -> InvalidQuery:
+    return InvalidQuery(f"{what} is not available in queries")
+
+
+def _look_through(plan: Any, parts: _Parts) -> None:
+    nodes: list[Any] = [plan]
+    while nodes:
+        node = nodes.pop()
+        try:
+            variant = node.to_variant()
+        except Exception:  # the library has no class for it, nor a type of error
+            raise not_available("a part of this query") from None
+        kind = type(variant).__name__
+        parts.nodes.append(kind)
+        if kind == "TableScan":
+            parts.tables.add(variant.table_name())
+        if kind == "RecursiveQuery":
+            parts.recursive.add(variant.name())
+        nodes.extend(node.inputs())
+        for expression in _expressions(kind, variant):
+            _look_into(expression, parts)
+
+
+def _expressions(kind: str, variant: Any) -> Sequence[Any]:
+    """Those of a node, as far as they may hold others."""
+    match kind:
+        case "Projection":
+            return list(variant.projections())
+        case "Filter":
+            return [variant.predicate()]
+        case "Aggregate":
+            return [*variant.group_by_exprs(), *variant.aggregate_exprs()]
+        case "Sort":
+            return [each.expr() for each in variant.sort_exprs()]
+        case "Join":
+            filters = [variant.filter()] if variant.filter() is not None else []
+            return [*filters, *(side for pair in variant.on() for side in pair)]
+        case "Values":
+            return [cell for row in variant.values() for cell in row]
+    return ()
+
+
+def _look_into(expression: Any, parts: _Parts) -> None:
+    left = [expression if isinstance(expression, Expr) else Expr(expression)]
+    while left:
+        each = left.pop()
+        kind = each.variant_name()
+        if kind == "Alias":
+            left.append(Expr(each.to_variant().expr()))
+            continue
+        if kind not in OPERANDS and kind not in LEAVES:
+            raise not_available(f"the expression {kind}")
+        if kind == "ScalarFunction":
+            parts.functions.add(each.rex_call_operator())
+        if kind in OPERANDS:
+            left.extend(each.rex_call_operands())
+
+
+def _tables(lines: Sequence[str]) -> set[str]:
+    """Tables of a plan, those of subqueries included, which it shows as text only.
+
+    Each node begins a line. A value may begin one as well: then it is refused, or says more than
+    there is; what there is it cannot hide.
+    """
+    found = [LINES.match(line) for line in lines]
+    for line, match in zip(lines, found, strict=True):
+        if match is None:
+            raise not_available(f"a query with a subquery and {line.strip()[:40]!r}")
+    return {match["table"] for match in found if match is not None and match["table"] is not None}

@@ -12,8 +12,7 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext, col
 from datafusion.expr import SortExpr
 
-from .port import InvalidQuery
-from .result import ROW
+from .port import ROW, InvalidQuery
 
 ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
 

@@ -4,8 +4,9 @@ They go through the node's bucket, in `.exchange/<random>/…`: executors read a
 themselves, with PyArrow. Slices of datasets are read where they lie. What is left of a worker
 that died is collected with other abandoned writes.
 
-Executors need what a worker needs: the same Python packages, and credentials of the bucket in
-their environment.
+Executors run queries of strangers, so they have no key of the bucket: the worker gives each job
+links, signed for a while, to read the files it reads and to write the files it makes. They need
+the same Python packages as a worker.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import lru_cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +34,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from storage.layout import EXCHANGE
 
 if TYPE_CHECKING:
+    from urllib3 import PoolManager
+
     from storage.objects.s3_bucket import Bucket
 
-SETTING = "spark.odf.exchange"
-"""Setting of the session: the objects URL. Absent: executors see the worker's disk."""
+LINK_TTL = timedelta(days=1)
+"""How long a link is good for: longer than any query may take, unless a setting says otherwise."""
+ATTEMPTS = 4
+"""How often Spark tries a task, each time to write another file."""
+AGENT = "odf-node-executor"
+TRIES = 5
 BATCH_ROWS = 65_536
 REMEMBERED = 10_000
 _WRITTEN = "partition int, name string"
 _places: OrderedDict[str, str] = OrderedDict()
+_url: str | None = None
 _sent: list[tuple[str, str]] = []
 """Bucket and folder of what was sent and may still be read."""
 _lock = threading.Lock()
@@ -46,10 +56,15 @@ _lock = threading.Lock()
 Rows = Iterator[pa.RecordBatch]
 
 
-def exchange_of(session: SparkSession) -> str | None:
+def use(url: str | None) -> None:
+    """The bucket files go through from now on; None: executors see the worker's disk."""
+    global _url
+    _url = url
+
+
+def exchange_of() -> str | None:
     """URL of the bucket that files go through; None when none has to."""
-    url: str | None = session.conf.get(SETTING, None)
-    return url or None
+    return _url
 
 
 def remember(path: Path, name: str) -> None:
@@ -70,22 +85,40 @@ def read_remotely(
         _places.get(str(path)) or _send(url, path, f"{folder}/{at}")
         for at, path in enumerate(paths)
     ]
-    listed = session.createDataFrame([(name,) for name in names], "name string")
-    return listed.repartition(max(1, len(names))).mapInArrow(_reading(url, schema), schema)
+    links = [_bucket(url).presign("get_object", name, LINK_TTL) for name in names]
+    listed = session.createDataFrame([(link,) for link in links], "link string")
+    return listed.repartition(max(1, len(links))).mapInArrow(_reading(schema), schema)
 
 
 def write_remotely(frame: DataFrame, url: str, folder: Path) -> list[Path]:
     """The frame's rows, written by executors to the bucket and fetched: a file a partition."""
-    place = f"{EXCHANGE}/{secrets.token_hex(16)}"
-    written = frame.mapInArrow(_writing(url, place), _WRITTEN).collect()
+    place, bucket = f"{EXCHANGE}/{secrets.token_hex(16)}", _bucket(url)
+    names = [
+        f"{place}/{partition}-{attempt}"
+        for partition in range(_most_partitions(frame))
+        for attempt in range(ATTEMPTS)
+    ]
+    links = {
+        name.rpartition("/")[2]: bucket.presign("put_object", name, LINK_TTL) for name in names
+    }
+    written = frame.mapInArrow(_writing(links), _WRITTEN).collect()
     folder.mkdir(parents=True)
-    bucket, files = _bucket(url), list[Path]()
+    files = list[Path]()
     for row in sorted(written, key=lambda row: int(row["partition"])):
         path = folder / f"part-{row['partition']:05}.parquet"
-        path.write_bytes(bucket.call("get_object", row["name"])["Body"].read())
+        path.write_bytes(bucket.call("get_object", f"{place}/{row['name']}")["Body"].read())
         files.append(path)
     bucket.delete_below(f"{place}/")
     return files
+
+
+def _most_partitions(frame: DataFrame) -> int:
+    """As many as there may be. Spark knows it from most plans; else it has to prepare the rows."""
+    execution = frame._jdf.queryExecution()
+    return int(
+        execution.executedPlan().outputPartitioning().numPartitions()
+        or execution.toRdd().getNumPartitions()
+    )
 
 
 def clear() -> None:
@@ -104,13 +137,13 @@ def _send(url: str, path: Path, name: str) -> str:
 # --- on the executors -----------------------------------------------------------------------
 
 
-def _reading(url: str, schema: T.StructType) -> Callable[[Rows], Rows]:
+def _reading(schema: T.StructType) -> Callable[[Rows], Rows]:
     wanted = to_arrow_schema(schema, timezone="UTC")
 
     def read(batches: Rows) -> Rows:
         for batch in batches:
-            for name in batch.column("name").to_pylist():
-                content = _bucket(url).call("get_object", name)["Body"].read()
+            for link in batch.column("link").to_pylist():
+                content = _asked("GET", link)
                 with pq.ParquetFile(pa.BufferReader(content)) as file:
                     known = [each.name for each in wanted if each.name in file.schema_arrow.names]
                     for part in file.iter_batches(BATCH_ROWS, columns=known):
@@ -130,7 +163,7 @@ def fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-def _writing(url: str, place: str) -> Callable[[Rows], Rows]:
+def _writing(links: Mapping[str, str]) -> Callable[[Rows], Rows]:
     def write(batches: Rows) -> Rows:
         context: Any = TaskContext.get()
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -142,13 +175,44 @@ def _writing(url: str, place: str) -> Callable[[Rows], Rows]:
             for batch in batches:
                 writer.write_batch(batch)
         partition = context.partitionId()
-        name = f"{place}/{partition}-{context.taskAttemptId()}"
-        _bucket(url).call("put_object", name, Body=out.getvalue())
+        name = f"{partition}-{context.attemptNumber()}"
+        _asked("PUT", links[name], out.getvalue())
         yield pa.RecordBatch.from_pydict(
             {"partition": pa.array([partition], pa.int32()), "name": pa.array([name])}
         )
 
     return write
+
+
+def _asked(method: str, link: str, body: bytes | None = None) -> bytes:
+    """What the bucket answers. Links stay out of messages: whoever has one may use it."""
+    from urllib3.exceptions import HTTPError  # comes with boto3, which is an extra
+
+    try:
+        answer = _pool(os.getpid()).request(method, link, body=body)
+    except HTTPError as failed:
+        raise OSError(f"the bucket does not answer: {type(failed).__name__}") from None
+    if answer.status != HTTPStatus.OK:
+        raise OSError(f"the bucket answers {answer.status} to {method}")
+    return answer.data
+
+
+@lru_cache(maxsize=1)
+def _pool(_process: int) -> PoolManager:
+    """One a process: Spark forks its Python workers."""
+    from urllib3 import PoolManager, Retry
+
+    again = Retry(
+        TRIES,
+        backoff_factor=0.5,
+        status_forcelist=(500, 502, 503, 504),
+        allowed_methods=("GET", "PUT"),
+        raise_on_status=False,
+    )
+    return PoolManager(retries=again, timeout=60.0, headers={"User-Agent": AGENT})
+
+
+# --- in the worker --------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)
@@ -159,5 +223,5 @@ def _bucket_in(url: str, _process: int) -> Bucket:
 
 
 def _bucket(url: str) -> Bucket:
-    """One client a process: Spark forks its Python workers."""
+    """One client a process."""
     return _bucket_in(url, os.getpid())

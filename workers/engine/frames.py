@@ -19,6 +19,7 @@ from protocol.errors import BadInput
 from ..conform import carrier
 from ..merge.columns import col
 from .exchange import exchange_of, read_remotely, write_remotely
+from .shown import shown
 
 BATCH_ROWS = 65_536
 _SCALARS: tuple[tuple[str, T.DataType], ...] = (
@@ -82,10 +83,10 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 
 def read_parquet(session: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:
     """Rows of the files, columns by name; a column a file lacks is null in its rows."""
-    if paths and (url := exchange_of(session)) is not None:
+    if paths and (url := exchange_of()) is not None:
         return read_remotely(session, url, paths, spark_schema(schema))
     reader = session.read.schema(spark_schema(schema))
-    return reader.parquet(*[str(path) for path in paths])
+    return reader.parquet(*[str(path) for path in shown(paths)])
 
 
 def sorted_batches(
@@ -119,7 +120,7 @@ def written_files(frame: DataFrame, scratch: Path) -> list[Path]:
     """
     folder = scratch / "sorted"
     shutil.rmtree(folder, ignore_errors=True)
-    if (url := exchange_of(frame.sparkSession)) is not None:
+    if (url := exchange_of()) is not None:
         return write_remotely(frame, url, folder)
     frame.write.option("compression", "snappy").parquet(str(folder))
     return sorted(folder.glob("part-*.parquet"))

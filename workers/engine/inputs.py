@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from protocol.chain.state import Vocab
-from protocol.errors import BadInput
+from protocol.errors import Damaged
 from protocol.instant import Instant
 from protocol.metadata.data import OffsetInterval
 from protocol.metadata.engine import DatasetVocabulary, TransformRequestInput
@@ -26,7 +26,7 @@ from .port import InvalidQuery
 BATCH_ROWS = 65_536
 
 
-class BrokenInput(BadInput):
+class BrokenInput(Damaged):
     """Files of an input that are not what the request says."""
 
 

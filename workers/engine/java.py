@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from protocol.errors import NodeError
+from protocol.errors import NodeFault
 
 MODULE = "jdk.incubator.vector"
 PROBE_SECONDS = 20
@@ -23,7 +23,7 @@ exec "{java}" "$@"
 """
 
 
-class JavaNotFound(NodeError):
+class JavaNotFound(NodeFault):
     """Neither a fitting JDK nor the packaged runtime is there; Spark cannot start."""
 
 

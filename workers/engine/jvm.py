@@ -19,6 +19,8 @@ EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 """Else a thread that is out of memory ends alone, and whoever waits for it waits for ever."""
 _WITHOUT_MEMORY = frozenset({3, 52})
 """How it ends by that flag, and how Spark ends it."""
+_ended: set[int] = set()
+"""Processes that `end` ended."""
 
 
 def how_it_ended(patience_s: float = END_S) -> str | None:
@@ -37,6 +39,20 @@ def how_it_ended(patience_s: float = END_S) -> str | None:
     return f"it ended with code {code}"
 
 
+def end() -> None:
+    """End the JVM, whatever it does; `was_ended` says so until it is left."""
+    process = _process()
+    if process is not None:
+        _ended.add(process.pid)
+        process.kill()
+
+
+def was_ended() -> bool:
+    """Whether this process ended the JVM that it has."""
+    process = _process()
+    return process is not None and process.pid in _ended
+
+
 def leave() -> None:
     """End the JVM if it is there, and have PySpark forget it: who needs Spark starts another."""
     process, gateway = _process(), SparkContext._gateway
@@ -44,6 +60,10 @@ def leave() -> None:
     if process is not None:
         process.kill()
         process.wait()
+        if process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        _ended.discard(process.pid)
     if context is not None:
         context._jsc = None  # there is nobody to be told
         with suppress(OSError):

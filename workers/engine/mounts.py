@@ -33,6 +33,7 @@ class Mounts:
         self._inputs, self._outputs = base / "in", base / "out"
         base.chmod(0o755)
         self._inputs.mkdir()
+        self._inputs.chmod(0o755)
         self._outputs.mkdir()
         self._outputs.chmod(0o777)  # whoever the image runs as
         self._count = 0

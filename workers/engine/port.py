@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from protocol.errors import BadInput
 from protocol.metadata.engine import (
@@ -23,6 +23,14 @@ INPUT = "input"
 """The view of a raw query's input."""
 QUERY_SECONDS = 3600.0
 """How long one query may take, unless a setting says so."""
+ROW = "odf row"
+"""A column engines may add: which input row a row comes from. Not written."""
+ROW_BITS = 56
+"""Rows of different inputs differ in the bits from here on; offsets stay below."""
+ORDER_OF_CHANGES = (
+    "ORDER BY cannot be applied here: the inputs hold retractions or corrections, whose meaning "
+    "lies in their order"
+)
 _BEFORE_FIRST_WORD = re.compile(r"(?s)(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*")
 
 
@@ -33,16 +41,28 @@ class InvalidQuery(BadInput):
 class QueryTooSlow(InvalidQuery):
     """A query that did not end in its time. Engines have no answer of their own for that."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"{_TOO_SLOW} {seconds:g} seconds", seconds=seconds)
+    def __init__(self, seconds: float, *, processor: bool = False) -> None:
+        setting = "ODF_NODE_QUERY_CPU_S" if processor else "ODF_NODE_QUERY_S"
+        kind = " of processor time" if processor else ""
+        super().__init__(
+            f"{_TOO_SLOW} {seconds:g} seconds{kind} ({setting})", seconds=seconds, setting=setting
+        )
+
+
+class QueryTooLarge(InvalidQuery):
+    """A query that took more memory than a setting allows."""
+
+    def __init__(self, said: str, setting: str) -> None:
+        super().__init__(f"{_TOO_LARGE} ({setting}): {said}", setting=setting)
 
 
 _TOO_SLOW = "the query did not end within"
+_TOO_LARGE = "the query needs more memory than it may take"
 
 
-def is_too_slow(answer: InvalidQuery) -> bool:
+def is_beyond_limits(answer: InvalidQuery) -> bool:
     """Whether this says so, and another machine may not; answers are messages, maybe from afar."""
-    return answer.message.startswith(_TOO_SLOW)
+    return answer.message.startswith((_TOO_SLOW, _TOO_LARGE))
 
 
 class UnsupportedEngine(BadInput):
@@ -75,6 +95,14 @@ class Listener:
 
 
 QUIET = Listener()
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """An engine whose first query would wait for something."""
+
+    def prepare(self) -> None:
+        """Begin to make it ready; does not wait for it."""
 
 
 class Engine(Protocol):

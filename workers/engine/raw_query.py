@@ -1,12 +1,11 @@
 """Raw queries on Spark: SQL steps over one input, for preprocessing.
 
-Queries come from whoever owns a dataset, so they are held to reading their input: a single
-SELECT each, no files, no scripts, no Java methods, no views of other jobs.
+Queries come from strangers, so they are held to reading their input: what they may be made of is
+in `spark_allowed.py`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -14,8 +13,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -29,18 +26,13 @@ from protocol.metadata.engine import (
 from ..merge.columns import quoted
 from .frames import read_parquet, written_batches
 from .places import blamed_on, said
-from .port import INPUT, InvalidQuery, check_begins_as_query, steps_of
-from .spark_errors import is_of_the_query, reason
-
-_FORBIDDEN = ("ScriptTransformation", "CallMethodViaReflection", "TryReflect", "PythonUDTF")
-"""Parts of a plan that reach outside of the engine."""
-_FORBIDDEN_FUNCTIONS = re.compile(
-    r"(?i)^(reflect|try_reflect|java_method|input_file_\w+|(from|schema_of)_xml|(from|to)_protobuf)$"
-)
+from .port import INPUT, InvalidQuery, steps_of
+from .spark_allowed import PREPROCESS
+from .spark_query import judged
 
 
 def run_raw_query(request: RawQueryRequest, session: SparkSession) -> RawQueryResponse:
-    """Answer a raw query. `session` is of this request alone."""
+    """Answer a raw query. `session` is one for `PREPROCESS`, of this request alone."""
     output = Path(request.output_data_path)
     try:
         result = _query(request, session)
@@ -58,43 +50,10 @@ def _query(request: RawQueryRequest, session: SparkSession) -> DataFrame:
     steps = steps_of(request.transform)
     for number, step in enumerate(steps):
         with blamed_on(steps, number):
-            result = _checked(session, step.query)
+            result, _ = judged(session, step.query, PREPROCESS)
         if number < len(steps) - 1:
             result.createTempView(quoted(str(step.alias)))
     return in_stable_order(result)
-
-
-def _checked(session: SparkSession, query: str) -> DataFrame:
-    check_is_query(session, query)
-    try:
-        result = session.sql(query)
-    except (PySparkException, Py4JJavaError) as bad:
-        if not is_of_the_query(bad):
-            raise
-        raise InvalidQuery(reason(bad)) from None
-    check_plan(result)
-    return result
-
-
-def check_is_query(session: SparkSession, text: str) -> None:
-    """Raises `InvalidQuery` unless the text is one SELECT (or WITH … SELECT)."""
-    parser = session._jsparkSession.sessionState().sqlParser()
-    check_begins_as_query(text)
-    try:
-        plan = parser.parseQuery(text)
-    except (PySparkException, Py4JJavaError) as bad:
-        raise InvalidQuery(reason(bad)) from None
-    for name in _function_names(plan.toJSON()):
-        if _FORBIDDEN_FUNCTIONS.match(name):
-            raise InvalidQuery(f"the function {name} is not available")
-
-
-def check_plan(result: DataFrame) -> None:
-    """Raises `InvalidQuery` if the analysed plan reaches outside of the engine."""
-    plan = result._jdf.queryExecution().analyzed().treeString()
-    for name in _FORBIDDEN:
-        if name in plan:
-            raise InvalidQuery(f"{name} is not available in queries")
 
 
 def in_stable_order(result: DataFrame) -> DataFrame:
@@ -110,26 +69,6 @@ def in_stable_order(result: DataFrame) -> DataFrame:
         return result
     sortable = [f.name for f in result.schema.fields if "map<" not in f.dataType.simpleString()]
     return result.orderBy(*["`" + name.replace("`", "``") + "`" for name in sortable])
-
-
-def _function_names(plan: str) -> Iterator[str]:
-    for node in _walk(json.loads(plan)):
-        name = node.get("nameParts")
-        if isinstance(name, str):
-            yield name.strip("[]").rsplit(",", 1)[-1].strip()
-        elif isinstance(name, list) and name:
-            yield str(name[-1])
-
-
-def _walk(value: object) -> Iterator[dict[str, object]]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            yield item
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
 
 
 def _write(batches: Iterator[pa.RecordBatch], result: DataFrame, output: Path) -> int:

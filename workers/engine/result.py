@@ -23,19 +23,9 @@ from ..ingest.stage import to_millis
 from ..merge.columns import Operation
 from ..slice_schema import MILLIS, holds_null_type
 from ..write import WRITE_ROWS, write_batches
-from .port import InvalidQuery
+from .port import ROW, InvalidQuery
 
-ROW = "odf row"
-"""A column engines may add: which input row a row comes from. Not written."""
-ROW_BITS = 56
-"""Rows of different inputs differ in the bits from here on; offsets stay below."""
 _OPERATIONS = frozenset(int(code) for code in Operation)
-_SIGNED = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.int64(),
-}
 _PLAIN = {
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
@@ -167,8 +157,7 @@ def _field(field: pa.Field) -> pa.Field:
         kind = MILLIS
     elif holds_null_type(kind):
         raise InvalidQuery(f"column `{field.name}` is always null: cast it to a type")
-    kind = _SIGNED.get(kind, _PLAIN.get(kind, kind))
-    return pa.field(field.name, kind)
+    return pa.field(field.name, _PLAIN.get(kind, kind))
 
 
 def _check_storable(schema: pa.Schema) -> None:

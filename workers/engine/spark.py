@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import sys
 import tempfile
 import threading
@@ -19,11 +18,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from . import class_archive, jvm
-from .exchange import SETTING
+from ..confine import Mode
+from . import class_archive, exchange, jvm, machine, shown
 from .gateway import remember_classes
 from .java import java_home
 
@@ -99,6 +99,12 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
+INSIDE_SETTINGS: Mapping[str, str] = {
+    # A longer result would be fetched by the JVM from itself, by a connection it may not open.
+    "spark.task.maxDirectResultSize": "2047m",
+    "spark.rpc.message.maxSize": "2047",
+}
+"""For a Spark whose tasks run in its one JVM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +118,22 @@ class SparkOptions:
     exchange: str | None = None
     """URL of the bucket through which executors elsewhere read and write; None: they are here."""
     log_format: str = "text"
+    folders: tuple[Path, ...] = ()
+    """Folders beside `scratch` whose files jobs name, to be read and written."""
+    reads: tuple[Path, ...] = ()
+    """What jobs only read."""
+    confinement: Mode = "auto"
     record_classes_in: Path | None = None
     """Where the JVM keeps the classes it used, at its end, instead of using those that are kept."""
 
     @property
     def is_local(self) -> bool:
         return self.master.startswith("local")
+
+    @property
+    def runs_inside(self) -> bool:
+        """Whether tasks run in the JVM itself, and no other process is asked."""
+        return self.master == "local" or self.master.startswith("local[")
 
 
 class Spark(Protocol):
@@ -179,18 +195,28 @@ def java() -> Path:
 
 
 def start_spark(options: SparkOptions) -> SparkSession:
-    """Start (or join) this process's Spark. Raises `JavaNotFound`.
+    """Start (or join) this process's Spark.
 
-    Changes the environment of the process: the JVM and its Python workers inherit it.
+    Raises:
+        JavaNotFound: there is none.
+        OSError: it does not start.
     """
     scratch = options.scratch or Path(tempfile.gettempdir()) / f"odf-spark-{os.getpid()}"
     scratch.mkdir(parents=True, exist_ok=True)
-    _prepare_environment(options, scratch)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     # Prints whole JVM stacks for every wrong query; the reason reaches the caller anyway.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    builder = SparkSession.builder.master(options.master).appName("odf-worker")
-    for key, value in _settings(options, scratch).items():
+    exchange.use(options.exchange)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {
+        "spark.master": options.master,
+        "spark.app.name": "odf-worker",
+        **_settings(options, scratch),
+    }
+    if SparkContext._gateway is None:
+        _start_machine(options, scratch, settings)
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     remember_classes(session._jvm)
@@ -198,10 +224,9 @@ def start_spark(options: SparkOptions) -> SparkSession:
 
 
 def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
-    exchange = {} if options.exchange is None else {SETTING: options.exchange}
     return {
         **FIXED_SETTINGS,
-        **exchange,
+        **(INSIDE_SETTINGS if options.runs_inside else {}),
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "blocks"),
@@ -209,20 +234,35 @@ def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
     }
 
 
-def _prepare_environment(options: SparkOptions, scratch: Path) -> None:
-    os.environ["JAVA_HOME"] = str(java())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if options.is_local:  # else executors have to reach this process
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+def _start_machine(options: SparkOptions, scratch: Path, settings: Mapping[str, str]) -> None:
+    if options.confinement == "off":
+        shown.sees_everything()
+    else:
+        shown.sees(scratch, (*options.folders, *options.reads))
+    machine.start(_machine(options, scratch, settings))
+
+
+def _machine(options: SparkOptions, scratch: Path, settings: Mapping[str, str]) -> machine.Machine:
     logging_file = scratch / "log4j2.properties"
     logging_file.write_text(QUIET.strip() + LAYOUTS[options.log_format])
     flags = [f"-Dlog4j2.configurationFile=file:{logging_file}", f"-Djava.io.tmpdir={scratch}"]
     flags += [*SAME_EVERYWHERE_FLAGS, jvm.EXIT_WITHOUT_MEMORY]
     if options.is_local:
         flags += LOCAL_JVM_FLAGS
+    folders = list(options.folders)
     if options.record_classes_in is None:
         flags += class_archive.using()
     else:
         flags += class_archive.recording(options.record_classes_in)
-    arguments = ["--driver-memory", options.memory, "--driver-java-options", shlex.join(flags)]
-    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*arguments, "pyspark-shell"])
+        folders.append(options.record_classes_in)
+    return machine.Machine(
+        java=java(),
+        scratch=scratch,
+        folders=folders,
+        reads=options.reads,
+        flags=flags,
+        memory=options.memory,
+        settings=settings,
+        local=options.runs_inside,
+        confinement=options.confinement,
+    )

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from py4j.protocol import Py4JJavaError
 from pyspark import __version__ as spark_version
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from protocol.metadata.engine import (
     RawQueryRequest,
@@ -21,13 +20,17 @@ from protocol.metadata.engine import (
     TransformResponseInternalError,
     TransformResponseInvalidQuery,
 )
+from protocol.metadata.transforms import Transform
 
-from .places import said
-from .port import QUERY_SECONDS, QUIET, InvalidQuery, Listener
+from .places import blamed_on, said
+from .port import QUERY_SECONDS, QUIET, InvalidQuery, Listener, steps_of
+from .query_size import QuerySize, check_size
 from .raw_query import run_raw_query
 from .spark import Spark
+from .spark_allowed import PREPROCESS, TRANSFORM
 from .spark_errors import is_of_the_query, reason
 from .spark_limit import limited
+from .spark_query import Sessions
 from .spark_state import Plans
 from .spark_transform import compute
 from .transform import execute
@@ -43,9 +46,11 @@ class SparkEngine:
         session: Spark,
         *,
         seconds: float = QUERY_SECONDS,
+        size: QuerySize = QuerySize(),
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._spark, self._seconds, self._settings = session, seconds, settings
+        self._spark, self._seconds, self._size = session, seconds, size
+        self._sessions = Sessions(session, settings)
         self._plans = Plans()
 
     @cached_property
@@ -58,8 +63,9 @@ class SparkEngine:
         self, request: RawQueryRequest, listener: Listener = QUIET
     ) -> RawQueryResponse:
         try:
+            self._check(request.transform)
             with limited(self._spark, self._seconds, listener):
-                return run_raw_query(request, self._session())
+                return run_raw_query(request, self._sessions.of(PREPROCESS))
         except InvalidQuery as bad:
             return RawQueryResponseInvalidQuery(message=said(bad))
         except (PySparkException, Py4JJavaError) as bad:
@@ -71,8 +77,9 @@ class SparkEngine:
         self, request: TransformRequest, listener: Listener = QUIET
     ) -> TransformResponse:
         try:
+            self._check(request.transform)
             with limited(self._spark, self._seconds, listener):
-                work = partial(compute, session=self._session(), plans=self._plans)
+                work = partial(compute, session=self._sessions.of(TRANSFORM), plans=self._plans)
                 return execute(request, work, listener, carried=True)
         except InvalidQuery as bad:
             return TransformResponseInvalidQuery(message=said(bad))
@@ -81,8 +88,8 @@ class SparkEngine:
                 return TransformResponseInternalError(message=reason(bad))
             return TransformResponseInvalidQuery(message=reason(bad))
 
-    def _session(self) -> SparkSession:
-        session = self._spark.newSession()
-        for name, value in self._settings.items():
-            session.conf.set(name, value)
-        return session
+    def _check(self, transform: Transform) -> None:
+        """Raises `InvalidQuery`: the queries are too long to be planned."""
+        steps = steps_of(transform)
+        with blamed_on(steps):
+            check_size(steps, self._size)

@@ -1,7 +1,7 @@
 """What a query may do, judged on Spark's plan of it: nothing it must not, nothing it forgets.
 
-Plans are read as the JSON Spark gives of them: a node or an expression is a class name. Kinds of
-nodes are allowed by name; what is unknown is refused.
+Plans are read as the JSON Spark gives of them: a node or an expression is a class name. Both are
+allowed by name (`spark_allowed.py`), alike for every use of queries; an unknown one is refused.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from .port import InvalidQuery, not_incremental
+from .spark_allowed import CALLED, MOMENTS, PARSED, Allowed
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
-_AGGREGATES = "org.apache.spark.sql.catalyst.expressions.aggregate."
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+_AGGREGATES = f"{_EXPRESSIONS}aggregate."
 _ROW_BY_ROW = frozenset(
     {
         "CTERelationDef",
@@ -68,54 +70,6 @@ _SUBQUERIES = frozenset(
         "ScalarSubquery",
     }
 )
-_OUTSIDE = {
-    "ScriptTransformation": "TRANSFORM",
-    "PythonUDTF": "a Python function",
-    "PythonUDF": "a Python function",
-    "CallMethodViaReflection": "a Java method",
-    "TryReflect": "a Java method",
-    "XmlToStructs": "from_xml",
-    "SchemaOfXml": "schema_of_xml",
-}
-"""Ways to files, the network, other code; XML may be checked against a schema from anywhere."""
-_NOT_REPEATABLE = {
-    "AesEncrypt": "aes_encrypt",
-    "CurrentBatchTimestamp": "current_timestamp",
-    "CurrentCatalog": "current_catalog",
-    "CurrentDatabase": "current_database",
-    "CurrentDate": "current_date",
-    "CurrentPath": "current_path",
-    "CurrentTime": "current_time",
-    "CurrentTimeZone": "current_timezone",
-    "CurrentTimestamp": "current_timestamp",
-    "CurrentUser": "current_user",
-    "InputFileBlockLength": "input_file_block_length",
-    "InputFileBlockStart": "input_file_block_start",
-    "InputFileName": "input_file_name",
-    "LocalTimestamp": "localtimestamp",
-    "LocalTimestampWithPrecision": "localtimestamp",
-    "CurrentTimestampWithPrecision": "current_timestamp",
-    "MonotonicallyIncreasingID": "monotonically_increasing_id",
-    "Now": "now",
-    "Rand": "rand",
-    "RandStr": "randstr",
-    "Randn": "randn",
-    "Shuffle": "shuffle",
-    "SparkPartitionID": "spark_partition_id",
-    "SparkVersion": "version",
-    "Uniform": "uniform",
-    "UserDefinedExpression": "a function from outside",
-    "Uuid": "uuid",
-}
-"""Expressions whose value depends on when, where or by whom they are computed."""
-_PARTITIONING = {
-    "RebalancePartitions": "a hint about partitions",
-    "Repartition": "a hint about partitions",
-    "RepartitionByExpression": "DISTRIBUTE BY or CLUSTER BY",
-    "Sample": "TABLESAMPLE",
-    "SortWithinPartitions": "SORT BY",
-}
-"""What depends on how rows are spread over tasks."""
 _TARGET = {
     "Cast": "dataType",
     "CsvToStructs": "schema",
@@ -123,6 +77,8 @@ _TARGET = {
     "VariantGet": "targetType",
 }
 """Where it stands in the plan what an expression makes of texts."""
+_MARKS = frozenset({"NotDeterministic", "SortWithinPartitions", "ToTimestamp"})
+"""Parts that are no classes."""
 
 
 def parts_of(frame: DataFrame) -> frozenset[str]:
@@ -132,8 +88,7 @@ def parts_of(frame: DataFrame) -> frozenset[str]:
     parts: set[str] = set()
     for tree in _trees(json.loads(plan.toJSON())):
         for node in tree:
-            name = str(node["class"])
-            short = name.rsplit(".", 1)[-1].rstrip("$")
+            name, short = str(node["class"]), _short(node)
             parts.add(short)
             if name.startswith(_PLANS) or ".execution." in name:
                 parts.add(f"plan {short}")
@@ -145,22 +100,44 @@ def parts_of(frame: DataFrame) -> frozenset[str]:
                 parts.add("ToTimestamp")
             if short == "Sort" and not node.get("global"):
                 parts.add("SortWithinPartitions")
+            if node.get("optNumPartitions"):  # by a hint
+                parts.add("Repartition")
     if not plan.deterministic():
         parts.add("NotDeterministic")
     return frozenset(parts)
 
 
+def check_allowed(parts: frozenset[str], allowed: Allowed) -> None:
+    """Raises `InvalidQuery` if the analysed query has a node or expression that is not allowed."""
+    found = {part for part in parts if not part.startswith("plan ")} - _MARKS
+    for part in sorted(found - allowed.expressions - allowed.nodes):
+        raise _not_allowed(part)
+
+
 def check_repeatable(parts: frozenset[str]) -> None:
-    """Raises `InvalidQuery` if the query reaches outside, or would differ when it is repeated."""
-    for table in (_OUTSIDE, _PARTITIONING):
-        for part, what in table.items():
-            if part in parts:
-                raise InvalidQuery(f"{what} is not available in queries")
-    for part, name in _NOT_REPEATABLE.items():
-        if part in parts:
-            raise not_repeatable(f"the function {name}")
+    """Raises `InvalidQuery` if the query would differ when it is repeated."""
+    if "SortWithinPartitions" in parts:
+        raise InvalidQuery("SORT BY is not available in queries")
     if "NotDeterministic" in parts:
         raise InvalidQuery("the query gives another result each time it is run")
+
+
+def check_parsed(plan: Any) -> None:
+    """Raises `InvalidQuery` if what is parsed is a command, or a query over more than views.
+
+    Commands run while they are analysed, so this comes first.
+    """
+    for tree in _trees(json.loads(plan.toJSON())):
+        for node in tree:
+            part = _short(node)
+            if part not in PARSED and not str(node["class"]).startswith(_EXPRESSIONS):
+                raise _not_allowed(part)
+
+
+def _not_allowed(part: str) -> InvalidQuery:
+    if part in MOMENTS:
+        return not_repeatable(CALLED[part])
+    return InvalidQuery(f"{CALLED.get(part, part)} is not available in queries")
 
 
 def check_row_by_row(parts: frozenset[str]) -> None:
@@ -178,6 +155,10 @@ def not_repeatable(what: str) -> InvalidQuery:
         f"{what} is not available: the result has to be the same whenever and wherever it is "
         "computed"
     )
+
+
+def _short(node: dict[str, Any]) -> str:
+    return str(node["class"]).rsplit(".", 1)[-1].rstrip("$")
 
 
 def _trees(value: Any) -> Iterator[list[dict[str, Any]]]:

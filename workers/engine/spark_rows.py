@@ -8,8 +8,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from .catalyst import EXPRESSIONS, Catalyst, Node, children, items, kind
-from .port import InvalidQuery
-from .result import ROW
+from .port import ROW, InvalidQuery
 
 ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
 

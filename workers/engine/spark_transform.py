@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -18,23 +16,23 @@ from .frames import read_parquet, written_batches
 from .inputs import EngineInput
 from .moments import has_constant_moment, has_literal_moment, without_today
 from .places import blamed_on
-from .port import InvalidQuery, NotIncremental, steps_of
-from .raw_query import check_is_query
-from .result import ROW, ROW_BITS
-from .spark_errors import is_of_the_query, reason
-from .spark_plan import check_repeatable, check_row_by_row, not_repeatable, parts_of
+from .port import ORDER_OF_CHANGES, ROW, ROW_BITS, InvalidQuery, NotIncremental, steps_of
+from .spark_allowed import TRANSFORM
+from .spark_plan import check_repeatable, check_row_by_row, not_repeatable
+from .spark_query import judged
 from .spark_rows import analysed, in_total_order, with_rows
 from .spark_state import Plans, compute_with_state, plan_with_state
 from .stateful import Plan
 from .stateful.text import as_of_joins
-from .transform import ORDER_OF_CHANGES, Computed, Work
+from .transform import Computed, Work
 
 SMALL_ROWS = 200_000
 """Up to so many input rows the result is collected; more pass through files."""
 
 
 def compute(work: Work, session: SparkSession, plans: Plans) -> Computed:
-    """Rows of the query. `session` is of this request alone; `plans` are of the engine.
+    """Rows of the query. `session` is one for `TRANSFORM`, of this request alone; `plans` are of
+    the engine.
 
     Raises:
         InvalidQuery: the query is wrong, or may not run.
@@ -46,8 +44,7 @@ def compute(work: Work, session: SparkSession, plans: Plans) -> Computed:
     changes = any(item.has_changes for item in work.inputs)
     for at, item in enumerate(work.inputs):
         register(session, item, at if changes else None)
-    result = _last(session, work, steps)
-    parts = parts_of(result)
+    result, parts = _last(session, work, steps)
     catalyst = Catalyst(session)
     with blamed_on(steps):
         check_repeatable(parts)
@@ -92,27 +89,23 @@ def register(session: SparkSession, item: EngineInput, number: int | None = None
     frame.createTempView(quoted(item.alias))
 
 
-def _last(session: SparkSession, work: Work, steps: Sequence[SqlQueryStep]) -> DataFrame:
-    """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
+def _last(
+    session: SparkSession, work: Work, steps: Sequence[SqlQueryStep]
+) -> tuple[DataFrame, frozenset[str]]:
+    """The last step's frame and parts, the steps before it being views. Raises `InvalidQuery`."""
     event_times = {item.alias: item.vocab.event_time_column for item in work.inputs}
     for number, step in enumerate(steps):
         with blamed_on(steps, number):
-            frame = _checked(session, as_of_joins(step.query, event_times))
+            frame, parts = _checked(session, as_of_joins(step.query, event_times))
         if number < len(steps) - 1:
             frame.createTempView(quoted(str(step.alias)))
-    return frame
+    return frame, parts
 
 
-def _checked(session: SparkSession, query: str) -> DataFrame:
+def _checked(session: SparkSession, query: str) -> tuple[DataFrame, frozenset[str]]:
     if has_literal_moment(query):
         raise not_repeatable("the time of day as a literal")
-    check_is_query(session, query)
-    try:
-        return session.sql(query)
-    except (PySparkException, Py4JJavaError) as bad:
-        if not is_of_the_query(bad):
-            raise
-        raise InvalidQuery(reason(bad)) from None
+    return judged(session, query, TRANSFORM)
 
 
 def _prepared(

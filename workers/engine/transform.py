@@ -40,10 +40,6 @@ from .places import blamed_on, said
 from .port import Listener, steps_of
 from .result import plan_result, shaped, write_result
 
-ORDER_OF_CHANGES = (
-    "ORDER BY cannot be applied here: the inputs hold retractions or corrections, whose meaning "
-    "lies in their order"
-)
 OP_DROPPED = (
     "the inputs hold retractions or corrections, but the query does not select `{}`: all rows "
     "of the result are appends"

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 
 from protocol.instant import Instant
 from protocol.metadata.sources import EventTimeSourceFromPath
+from protocol.source_rules import MAX_PATTERN_CHARS
+from protocol.time_patterns import pattern_of
 
 from .values import EventTimeNotFound
 
 DEFAULT_FORMAT = "%Y-%m-%d"
-MAX_PATTERN_CHARS = 1_000
 MAX_FORMAT_CHARS = 100
 _COMPOSED = {
     "%F": "%Y-%m-%d",
@@ -44,6 +45,8 @@ def from_path(rule: EventTimeSourceFromPath, name: str) -> Instant:
     wanted = rule.timestamp_format or DEFAULT_FORMAT
     if len(wanted) > MAX_FORMAT_CHARS:
         raise EventTimeNotFound(f"a timestamp format has at most {MAX_FORMAT_CHARS} characters")
+    if "%" not in wanted:
+        return _of_pattern(wanted, text, name)
     known = _LETTER.sub(lambda match: _COMPOSED.get(match[0], match[0]), wanted)
     try:
         return _instant(datetime.strptime(text, known))
@@ -54,6 +57,21 @@ def from_path(rule: EventTimeSourceFromPath, name: str) -> Instant:
             value=text,
             timestamp_format=wanted,
         ) from bad
+
+
+def _of_pattern(wanted: str, text: str, name: str) -> Instant:
+    """A time in a form of Spark and Java."""
+    try:
+        pattern = pattern_of(wanted)
+        when = datetime.fromisoformat(text) if pattern is None else pattern.read(text)
+    except (ValueError, OverflowError) as bad:
+        raise EventTimeNotFound(
+            f"{text!r} in the file name {name!r} is no time of the form {wanted!r}",
+            name=name,
+            value=text,
+            timestamp_format=wanted,
+        ) from bad
+    return Instant.from_datetime(when if when.tzinfo else when.replace(tzinfo=UTC))
 
 
 def _instant(when: datetime) -> Instant:

@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 from protocol.instant import Instant
 from protocol.metadata.sources import (
-    EventTimeSourceFromPath,
     EventTimeSourceFromSystemTime,
     FetchStepUrl,
 )
@@ -23,7 +22,6 @@ from protocol.metadata.sources import (
 from .values import (
     LAST_MODIFIED,
     Deadline,
-    EventTimeNotFound,
     Fetched,
     FetchRequest,
     FetchRules,
@@ -46,8 +44,6 @@ def fetch_file(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
     Raises:
         SourceMissing, SourceRefused, SourceUnreachable, EventTimeNotFound.
     """
-    if isinstance(step.event_time, EventTimeSourceFromPath):
-        raise EventTimeNotFound("the event time of a single file cannot be taken from its path")
     parts = urlsplit(url)
     if parts.netloc not in _LOCAL:
         raise MalformedSource("a file address names a local path: file:///path")

@@ -12,12 +12,11 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from protocol.metadata.sources import EventTimeSourceFromPath, FetchStepUrl
+from protocol.metadata.sources import FetchStepUrl
 
 from .addresses import allowed_addresses
 from .values import (
     Deadline,
-    EventTimeNotFound,
     Fetched,
     FetchRequest,
     MalformedSource,
@@ -59,15 +58,13 @@ class _FtpTls(_Ftp, ftplib.FTP_TLS):
         self.welcome = self.getresp()
 
 
-def fetch_ftp(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched:
+def fetch_ftp(_: FetchStepUrl, url: str, request: FetchRequest) -> Fetched:
     """The file, with the time of the poll as event time.
 
     Raises:
         SourceMissing: the server has no such file.
         SourceUnreachable, SourceRefused, FetchedTooLarge, EventTimeNotFound.
     """
-    if isinstance(step.event_time, EventTimeSourceFromPath):
-        raise EventTimeNotFound("the event time of an ftp source cannot be taken from its path")
     parts = urlsplit(url)
     try:
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]

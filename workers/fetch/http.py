@@ -19,7 +19,6 @@ import httpx
 from protocol.instant import Instant, MalformedInstant
 from protocol.metadata.data import SourceState
 from protocol.metadata.sources import (
-    EventTimeSourceFromPath,
     EventTimeSourceFromSystemTime,
     FetchStepUrl,
 )
@@ -30,7 +29,6 @@ from .values import (
     ETAG,
     LAST_MODIFIED,
     Deadline,
-    EventTimeNotFound,
     Fetched,
     FetchRequest,
     FetchRules,
@@ -56,10 +54,7 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
         SourceMissing: 404.
         SourceUnreachable: no connection, another status, too many redirects.
         SourceRefused: an address that may not be fetched from, here or after a redirect.
-        EventTimeNotFound: the event time is asked from the path.
     """
-    if isinstance(step.event_time, EventTimeSourceFromPath):
-        raise EventTimeNotFound("the event time of a web source cannot be taken from its path")
     deadline = Deadline(request.rules)
     headers = {
         header.name: expand(header.value, request.rules.variables) for header in step.headers or ()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from protocol.errors import NodeError
 from protocol.metadata.sources import (
+    EventTimeSourceFromPath,
     FetchStep,
     FetchStepContainer,
     FetchStepFilesGlob,
@@ -19,11 +21,12 @@ from protocol.metadata.sources import (
 from ..readers.frame import Unsupported
 from ..templates import expand
 from .container import fetch_container
+from .event_time import from_path
 from .files import fetch_file
 from .ftp import fetch_ftp
 from .glob import fetch_files_glob
 from .http import fetch_http
-from .values import Fetched, FetchRequest, MalformedSource
+from .values import EventTimeNotFound, Fetched, FetchRequest, MalformedSource
 from .written import as_written
 
 
@@ -52,7 +55,8 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
         return None  # cached forever: what was read once is not read again
     url = expand(step.url, request.rules.variables)
     try:
-        scheme = urlsplit(url).scheme
+        parts = urlsplit(url)
+        scheme, place = parts.scheme, unquote(parts.path)
     except ValueError:
         raise MalformedSource("the address of the source cannot be read") from None
     fetcher = SCHEMES.get(scheme)
@@ -61,7 +65,16 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
             f"sources of the scheme {scheme!r} are not fetched; known are {', '.join(SCHEMES)}",
             scheme=scheme,
         )
-    return fetcher(step, url, request)
+    if not isinstance(step.event_time, EventTimeSourceFromPath):
+        return fetcher(step, url, request)
+    try:
+        when = from_path(step.event_time, place)
+    except EventTimeNotFound:
+        if "${{" not in step.url:
+            raise
+        raise EventTimeNotFound("the path of the source holds no time of the pattern") from None
+    found = fetcher(step, url, request)
+    return None if found is None else replace(found, event_time=when)
 
 
 SCHEMES: dict[str, Callable[[FetchStepUrl, str, FetchRequest], Fetched | None]] = {

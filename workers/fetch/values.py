@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocol.errors import BadInput, LimitExceeded, NodeError, Refused
+from protocol.errors import BadInput, LimitExceeded, RemoteFailed
 from protocol.instant import Instant
 from protocol.metadata.data import SourceState
+from storage.networks import Resolver, resolved
 
 from ..containers import ContainerRules
 from ..plan.poll import SOURCE_NAME
@@ -20,15 +20,15 @@ ETAG = "odf/etag"
 LAST_MODIFIED = "odf/last-modified"
 
 
-class SourceMissing(NodeError):
+class SourceMissing(RemoteFailed):
     """What the source points at is not there."""
 
 
-class SourceUnreachable(NodeError):
+class SourceUnreachable(RemoteFailed):
     """No connection to the source, a broken one, or an answer that is no success."""
 
 
-class SourceRefused(Refused):
+class SourceRefused(BadInput):
     """The source points at something this node does not fetch from."""
 
 
@@ -42,12 +42,6 @@ class EventTimeNotFound(BadInput):
 
 class FetchedTooLarge(LimitExceeded):
     """The source gives more bytes than this node takes."""
-
-
-def resolve(host: str, port: int) -> Sequence[str]:
-    """Addresses of a host, by the system's resolver."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +58,7 @@ class FetchRules:
     connect_s: float = 30.0
     idle_s: float = 60.0
     total_s: float = 3600.0
-    resolve: Callable[[str, int], Sequence[str]] = resolve
+    resolve: Resolver = resolved
     tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
 
 

@@ -35,12 +35,14 @@ from ..write import Written
 from .bench import Bench
 from .joined import Part, join, may_join, part_of, receipts_of
 from .lines import Body, ReadTogether
-from .merged import reads_history
+from .merged import looks_back
 from .outcome import receipt
 from .run import prepare, push_extras, put_slices
 
 TOGETHER_S = 1.0
 """Seconds after which batches that are ready are committed, though more wait."""
+TURN_S = 2.0
+"""Seconds after which batches that are not begun go back to the queue: others have their turn."""
 
 Failure = Callable[[Job, Exception], Failed]
 """What a job is told about an error. Raises what must end the worker."""
@@ -85,14 +87,18 @@ class IngestGroup:
         worker: str,
         finish: Callable[[JobEnd], None],
         failure: Failure,
+        give_back: Callable[[Job], None] | None = None,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         self._dataset, self._bench, self._worker = dataset, bench, worker
         self._finish, self._failure = finish, failure
+        self._give_back, self._is_over = give_back, is_over
         self._plans: dict[JobId, IngestPlan] = {}
 
     def run(self, batches: Sequence[Batch]) -> Iterator[JobEnd]:
         """Bring all batches to their end, in their order; the ends, as they come."""
         waiting, conflicts = list(batches), 0
+        began = time.monotonic()
         while waiting:
             with tempfile.TemporaryDirectory(prefix="ingest-", dir=self._bench.scratch) as folder:
                 try:
@@ -110,6 +116,10 @@ class IngestGroup:
             conflicts = 0
             waiting = waiting[len(ready.ends) :]
             yield from ready.ends
+            if self._give_back and (time.monotonic() - began > TURN_S or self._is_over()):
+                for batch in waiting:
+                    self._give_back(batch.job)
+                return
 
     def bodies(self, batches: Sequence[Batch], state: ChainState) -> dict[JobId, Body]:
         """Those of the batches that may be read together, and share a slice."""
@@ -147,7 +157,8 @@ class IngestGroup:
         ready = Ready()
         known = ReadTogether(self.bodies(waiting, state), self._bench, folder)
         for number, batch in enumerate(list(waiting)):
-            if (ready.ends or ready.joined) and time.monotonic() - began > TOGETHER_S:
+            late = time.monotonic() - began > TOGETHER_S or self._is_over()
+            if (ready.ends or ready.joined) and late:
                 break
             scratch = folder / str(number)
             try:
@@ -192,8 +203,8 @@ class IngestGroup:
         if not self._joins(batch, plan):
             return None
         batch.meter.phase("read")
-        if (rows := known.rows(batch.job.id, plan)) is not None:
-            return Part(plan=plan, rows=rows, rejected=None)
+        if (ahead := known.rows(batch.job.id, plan)) is not None:
+            return Part(plan=plan, rows=ahead.table, rejected=None, warnings=ahead.warnings)
         bench = replace(self._bench, meter=batch.meter)
         path = self._input(batch, scratch)
         extras = push_extras(state, payload, bench)
@@ -234,7 +245,7 @@ class IngestGroup:
         payload = batch.payload
         bench = replace(self._bench, meter=batch.meter)
         plan = self._planned(batch, state)
-        if state is not base and reads_history(plan.merge):
+        if state is not base and looks_back(plan.merge):
             return None
         bench.meter.phase("read")
         path = self._input(batch, scratch)

@@ -41,6 +41,7 @@ class Part:
     plan: IngestPlan
     rows: pa.Table
     rejected: Rejected | None
+    warnings: tuple[str, ...] = ()
 
 
 def may_join(job: Job, plan: IngestPlan, *, dry_run: bool, expected_head: str | None) -> bool:
@@ -78,7 +79,12 @@ def part_of(
     ]
     if any(c.null_count for c, field in zip(columns, fields, strict=True) if not field.nullable):
         return None
-    return Part(plan=plan, rows=pa.table(columns, pa.schema(fields)), rejected=batch.rejected)
+    return Part(
+        plan=plan,
+        rows=pa.table(columns, pa.schema(fields)),
+        rejected=batch.rejected,
+        warnings=batch.warnings,
+    )
 
 
 def _schema(plan: IngestPlan) -> pa.Schema:
@@ -118,7 +124,13 @@ def receipts_of(
     for part in parts:
         rows = part.rows.num_rows
         own = [each for each in whole.slices if _meets(each, start, start + rows - 1)]
-        outcome = Outcome(events=[], slices=own, rows_read=rows, rejected=part.rejected)
+        outcome = Outcome(
+            events=[],
+            slices=own,
+            rows_read=rows,
+            rejected=part.rejected,
+            warnings=part.warnings,
+        )
         found = receipt(plan, outcome, blocks if rows else [])
         if rows:
             found = structs.replace(

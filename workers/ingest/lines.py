@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from protocol.arrow_schema import to_arrow
 from protocol.chain.state import Vocab
+from protocol.csv_header import names_columns
 from protocol.metadata.reading import ReadStep, ReadStepCsv, ReadStepNdJson
 from protocol.metadata.schema import DataSchema
 from storage.values import JobId
@@ -24,8 +25,10 @@ from storage.values import JobId
 from ..conform import conform
 from ..merge.columns import POSITION, Operation
 from ..plan.ingest import IngestPlan
+from ..readers.fields_seen import FieldsSeen
+from ..readers.forms import forms_of
 from ..readers.frame import Frame
-from ..readers.ndjson_lines import NotAgreed, quick_batches
+from ..readers.ndjson_lines import NotAgreed, quick_batches, records_of
 from ..readers.read import open_frame, schema_of
 from ..slice_schema import MILLIS, slice_schema
 from .bench import Bench
@@ -47,6 +50,14 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Those of a body in their final order, without offsets and system time."""
+
+    table: pa.Table
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class _Kind:
     """What bodies that are read as one have in common."""
 
@@ -61,7 +72,7 @@ class ReadTogether:
 
     def __init__(self, bodies: Mapping[JobId, Body], bench: Bench, folder: Path) -> None:
         self._bench, self._folder = bench, folder
-        self._rows: dict[JobId, tuple[_Kind, pa.Table]] = {}
+        self._rows: dict[JobId, tuple[_Kind, Rows]] = {}
         kinds: list[tuple[_Kind, list[JobId]]] = []
         for job, body in bodies.items():
             if (kind := _kind(body)) is None:
@@ -75,9 +86,9 @@ class ReadTogether:
             if len(jobs) > 1:
                 self._read(kind, [(job, bodies[job]) for job in jobs], f"lines-{number}")
 
-    def rows(self, job: JobId, plan: IngestPlan) -> pa.Table | None:
-        """The rows of a batch in their final order, without offsets and system time; None if it
-        has to be read by itself, or is planned for another schema by now."""
+    def rows(self, job: JobId, plan: IngestPlan) -> Rows | None:
+        """The rows of a batch; None if it has to be read by itself, or is planned for another
+        schema by now."""
         kind, rows = self._rows.get(job, (None, None))
         same = kind is not None and (kind.read, kind.vocab, kind.schema) == (
             plan.read,
@@ -117,7 +128,9 @@ def _kind(body: Body) -> _Kind | None:
             head, line_end, content = content.partition(b"\n")
             if not line_end:
                 return None
-    elif not isinstance(read, ReadStepNdJson):
+        elif _may_be_header(read, content):
+            return None
+    elif not isinstance(read, ReadStepNdJson) or forms_of(read):
         return None
     if not content or plan.schema is None:
         return None
@@ -126,18 +139,45 @@ def _kind(body: Body) -> _Kind | None:
     return _Kind(read, plan.vocab, plan.schema, head)
 
 
-def _tables(kind: _Kind, bodies: Sequence[Body], bench: Bench, path: Path) -> list[pa.Table]:
+def _may_be_header(read: ReadStepCsv, content: bytes) -> bool:
+    """Whether the first line looks like one; read by itself, the body is refused then."""
+    wanted = schema_of(read)
+    first = content.partition(b"\n")[0].decode(errors="replace").split(read.separator or ",")
+    return wanted is not None and names_columns(first, wanted.names)
+
+
+def _tables(kind: _Kind, bodies: Sequence[Body], bench: Bench, path: Path) -> list[Rows]:
     """The rows of each body. Raises if one of them is in doubt."""
     contents = [_lines(kind, body.content) for body in bodies]
     counts = [content.count(b"\n") for content in contents]
     head = kind.head + b"\n" if kind.head else b""
     path.write_bytes(head + b"".join(contents))
-    rows, schema = _staged(kind, bodies[0].plan, bench, path)
+    rows, schema, told = _staged(kind, bodies[0].plan, bench, path)
     if rows.num_rows != sum(counts):  # never more than lines, so that each is one row if equal
         raise NotAgreed
+    starts = [int(end) - count for end, count in zip(np.cumsum(counts), counts, strict=True)]
+    warnings = [told] * len(bodies)
+    if isinstance(kind.read, ReadStepNdJson):  # what was told is not true of each body
+        warnings = [
+            _named(kind, rows.slice(start, count), content, doubtful=bool(told))
+            for start, count, content in zip(starts, counts, contents, strict=True)
+        ]
     table = _final(rows, schema, bodies, counts)
-    ends = np.cumsum(counts)
-    return [table.slice(end - count, count) for end, count in zip(ends, counts, strict=True)]
+    return [
+        Rows(table.slice(start, count), each)
+        for start, count, each in zip(starts, counts, warnings, strict=True)
+    ]
+
+
+def _named(kind: _Kind, rows: pa.RecordBatch, content: bytes, *, doubtful: bool) -> tuple[str, ...]:
+    """What there is to be said of the names of a body's fields."""
+    wanted = schema_of(kind.read)
+    names = wanted.names if wanted is not None else []
+    if not doubtful and all(rows.column(name).null_count < rows.num_rows for name in names):
+        return ()
+    seen = FieldsSeen(names)
+    seen.note(records_of(content))
+    return tuple(seen.warnings())
 
 
 def _lines(kind: _Kind, content: bytes) -> bytes:
@@ -147,14 +187,16 @@ def _lines(kind: _Kind, content: bytes) -> bytes:
 
 def _staged(
     kind: _Kind, plan: IngestPlan, bench: Bench, path: Path
-) -> tuple[pa.RecordBatch, pa.Schema]:
-    """All rows as they came, and the schema of the slice."""
+) -> tuple[pa.RecordBatch, pa.Schema, tuple[str, ...]]:
+    """All rows as they came, the schema of the slice, and what is to be said of them."""
     frame = open_frame(kind.read, path, bench.limits)
     wanted = schema_of(kind.read)
     if frame is None or wanted is None or kind.schema is None:
         raise NotAgreed
+    seen = None
     if isinstance(kind.read, ReadStepNdJson):  # the slow way takes records over several lines
-        frame = Frame(frame.schema, quick_batches(path, wanted, bench.limits))
+        seen = FieldsSeen(wanted.names)
+        frame = Frame(frame.schema, quick_batches(path, wanted, bench.limits, seen))
     known = to_arrow(kind.schema)
     staged = stage(
         frame,
@@ -168,7 +210,8 @@ def _staged(
     batches = staged.rows_of_all().combine_chunks().to_batches()
     if len(batches) != 1 or any(map(pa.types.is_nested, schema.types)):
         raise NotAgreed
-    return batches[0], schema
+    told = frame.warnings if seen is None else seen.warnings()
+    return batches[0], schema, tuple(told)
 
 
 def _final(

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from protocol.chain.state import Vocab
 from protocol.instant import Instant
-from protocol.metadata.reading import MergeStrategy
+from protocol.metadata.reading import MergeStrategy, MergeStrategyChangelogStream
 
 from ..alike import equal_alike, orders_alike
 from ..conform import carrier
@@ -31,7 +31,7 @@ from ..engine.frames import (
 )
 from ..engine.spark import Spark
 from ..merge.columns import POSITION, Merging, Operation, col
-from ..merge.table import MERGE, Strategy, check_key, merging_of
+from ..merge.table import MERGE, Strategy, check_key, check_operations, merging_of
 from ..slice_schema import MILLIS
 from .carried import carried
 from .ordering import sorted_rows
@@ -76,6 +76,7 @@ def merged(run: MergeRun, session: Spark, scratch: Path) -> Iterator[pa.RecordBa
     merging = replace(
         merging_of(run.strategy, run.vocab), projected=run.projected, distinct=run.distinct
     )
+    check_operations(merging, run.staged.schema, rule)
     order = rule.order(merging)
     if rule.passes and not (rule.reads and run.history):
         check_key(merging, run.staged.schema.names, rule)
@@ -155,6 +156,11 @@ def _appended(batches: Iterator[pa.RecordBatch], merging: Merging) -> Iterator[p
 
 def reads_history(strategy: MergeStrategy) -> bool:
     return MERGE[type(strategy)].reads is not None
+
+
+def looks_back(strategy: MergeStrategy) -> bool:
+    """Whether a batch is compared with the history, or merged with it."""
+    return reads_history(strategy) or isinstance(strategy, MergeStrategyChangelogStream)
 
 
 def takes_operations(strategy: MergeStrategy) -> bool:

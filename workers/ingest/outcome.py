@@ -45,6 +45,7 @@ class Outcome:
     rows_read: int
     """Those that are good."""
     rejected: Rejected | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> IngestReceipt:
@@ -66,6 +67,7 @@ def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> In
         rows_corrected=corrected,
         rows_rejected=rejected,
         watermark=str(watermark) if watermark else None,
+        warnings=outcome.warnings,
         **told_by(slices),
     )
 

@@ -7,7 +7,9 @@ again; fetched bytes are used again as long as the plan starts from the same sta
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from msgspec.structs import replace
 from protocol.errors import NodeError
 from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import AddData
+from protocol.metadata.events import AddData, SetPollingSource
 from protocol.metadata.sources import FetchStep
 from storage.contracts.ingest_job import RowsReceipt
 from storage.contracts.poll_job import PollPayload, PollReceipt
@@ -34,12 +36,20 @@ from .outcome import Extras
 from .receipts import added_up, of_blocks, up_to_date
 from .run import commit, prepare
 
+SecretsOf = Callable[[SetPollingSource], Mapping[str, str]]
+"""What templates of a source may read, beside what the administrator allows."""
+
+
+def _none(_: SetPollingSource) -> Mapping[str, str]:
+    return {}
+
 
 @dataclass(slots=True)
 class _Fetches:
     """One fetch, kept for the next attempt while it would be the same again."""
 
     folder: Path
+    secrets: SecretsOf
     plan: PollPlan | None = None
     found: Fetched | None = None
     made: int = field(default=0)
@@ -49,9 +59,9 @@ class _Fetches:
             self.made += 1
             folder = self.folder / f"fetch-{self.made}"
             folder.mkdir()
-            request = FetchRequest(
-                state=plan.state, system_time=now, folder=folder, rules=bench.fetch
-            )
+            variables = {**bench.fetch.variables, **self.secrets(plan.source)}
+            rules = dataclasses.replace(bench.fetch, variables=variables)
+            request = FetchRequest(state=plan.state, system_time=now, folder=folder, rules=rules)
             self.found = fetch(plan.source.fetch, request)
             self.plan = plan
         return self.found
@@ -64,8 +74,10 @@ def run_poll(
     *,
     now: Instant,
     repeated: bool = False,
+    secrets: SecretsOf = _none,
 ) -> PollReceipt:
-    """Poll once, or until the source is exhausted. `now` is the time of the request.
+    """Poll once, or until the source is exhausted. `now` is the time of the request, `secrets` are
+    asked for with the source that is fetched: another one may have come while the job waited.
 
     Raises:
         NodeError: the source, its data or the dataset's state do not allow it. What earlier
@@ -81,7 +93,7 @@ def run_poll(
     total = done
     for _ in range(bench.max_fetches):
         try:
-            receipt = _poll_once(dataset, payload, bench, now)
+            receipt = _poll_once(dataset, payload, bench, now, secrets)
         except NodeError as error:
             if total is not None and total.fetches:
                 error.facts["fetchesCommitted"] = total.fetches
@@ -92,10 +104,12 @@ def run_poll(
     return total or up_to_date(dataset.head())
 
 
-def _poll_once(dataset: Dataset, payload: PollPayload, bench: Bench, now: Instant) -> PollReceipt:
+def _poll_once(
+    dataset: Dataset, payload: PollPayload, bench: Bench, now: Instant, secrets: SecretsOf
+) -> PollReceipt:
     """One fetch and its commit."""
     with tempfile.TemporaryDirectory(prefix="poll-", dir=bench.scratch) as name:
-        fetches = _Fetches(Path(name))
+        fetches = _Fetches(Path(name), secrets)
         for attempt in range(1, bench.commit_attempts + 1):
             try:
                 return _attempt(dataset, payload, bench, now, fetches)

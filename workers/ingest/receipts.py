@@ -12,6 +12,8 @@ from protocol.multihash import Multihash
 from storage.contracts.ingest_job import told_by
 from storage.contracts.poll_job import PollReceipt
 
+MAX_WARNINGS = 100
+"""So many different warnings of the fetches of a poll are told."""
 _COUNTS = ("rows_read", "rows_added", "rows_known", "rows_retracted", "rows_corrected", "fetches")
 _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 
@@ -44,6 +46,7 @@ def added_up(first: PollReceipt, second: PollReceipt) -> PollReceipt:
         prev_head=first.prev_head,
         blocks=(*first.blocks, *second.blocks),
         slices=(*first.slices, *second.slices),
+        warnings=tuple(dict.fromkeys((*first.warnings, *second.warnings)))[:MAX_WARNINGS],
         offset_start=start,
         uncacheable=second.uncacheable and not updated,
         **counts,

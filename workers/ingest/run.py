@@ -37,10 +37,12 @@ from storage.errors import RefConflict
 from storage.linked import check_links, links_in
 from storage.values import ObjectKey, ObjectKind
 
+from ..engine.heard import Heard
 from ..engine.places import place_of
 from ..engine.port import InvalidQuery, engine_for
 from ..history import local_file
 from ..plan.ingest import IngestPlan, plan_ingest
+from ..readers.forms import forms_of
 from ..readers.frame import BATCH_ROWS, Frame
 from ..readers.read import open_frame
 from ..readers.rejected import Rejected
@@ -52,6 +54,9 @@ from .merged import MergeRun, merged, takes_operations
 from .met import relevant
 from .outcome import Extras, Outcome, data_events, receipt
 from .stage import Staged, stage
+from .taken_back import check_taken_back
+from .undeclared import arranged, known_of
+from .unpacked import plain_file
 from .vanished import check_vanished
 
 
@@ -66,6 +71,7 @@ class ReadBatch:
     staged: Staged
     schema: pa.Schema
     rejected: Rejected | None
+    warnings: tuple[str, ...] = ()
 
 
 def run_ingest(
@@ -126,13 +132,18 @@ def prepare(
         return Outcome(events=data_events(plan, [], extras), slices=[], rows_read=0)
     rows = final_rows(dataset, plan, batch, bench, scratch)
     slices = write_slices(rows, slice_plan(plan, batch.schema), scratch, bench.cut)
+    told = check_taken_back(dataset, plan, batch.staged, batch.schema, bench, scratch)
     check_vanished(plan, batch.staged.rows, slices, extras.max_vanish_percent)
     events: list[MetadataEvent] = []
     if plan.schema is None:
         events.append(SetDataSchema(schema=from_arrow(batch.schema)))
     events += data_events(plan, slices, extras, links=_links(dataset, plan, slices, bench))
     return Outcome(
-        events=events, slices=slices, rows_read=batch.staged.rows, rejected=batch.rejected
+        events=events,
+        slices=slices,
+        rows_read=batch.staged.rows,
+        rejected=batch.rejected,
+        warnings=(*batch.warnings, *told),
     )
 
 
@@ -141,11 +152,13 @@ def read_batch(
 ) -> ReadBatch | None:
     """The batch as it came; None if it is empty and tells no schema."""
     rejected = Rejected(extras.max_bad_rows) if extras.max_bad_rows is not None else None
-    frame = open_frame(plan.read, path, bench.limits, rejected)
-    if frame is not None and plan.preprocess is not None:
-        frame = _preprocessed(frame, plan.preprocess, bench, scratch)
-    if frame is None:
+    path = plain_file(path, plan.read, scratch, bench.limits.archives)
+    read = open_frame(plan.read, path, bench.limits, rejected, known_of(plan))
+    if read is None:
         return None
+    frame = arranged(read, plan)
+    if plan.preprocess is not None:
+        frame = preprocessed(frame, plan.preprocess, bench, scratch)
     known = to_arrow(plan.schema) if plan.schema is not None else None
     staged = stage(
         Frame(frame.schema, bench.meter.rows(frame.batches)),
@@ -155,9 +168,10 @@ def read_batch(
         takes_operations=takes_operations(plan.merge),
         known=known,
         rejected=rejected if plan.preprocess is None else None,
+        forms=forms_of(plan.read),
     )
     schema = slice_schema(staged.schema, plan.vocab, known)
-    return ReadBatch(staged=staged, schema=schema, rejected=rejected)
+    return ReadBatch(staged=staged, schema=schema, rejected=rejected, warnings=tuple(read.warnings))
 
 
 def commit(
@@ -250,7 +264,12 @@ def _links(
     return [summary_of(check_links(bench.objects, dataset.id, links)) for links in found]
 
 
-def _preprocessed(frame: Frame, transform: Transform, bench: Bench, scratch: Path) -> Frame:
+def preprocessed(frame: Frame, transform: Transform, bench: Bench, scratch: Path) -> Frame:
+    """What a query makes of the rows.
+
+    Raises:
+        InvalidQuery, UnsupportedEngine, EngineFailed.
+    """
     engine = engine_for(transform, (bench.engine, *bench.more_engines))
     source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
     with pq.ParquetWriter(source, frame.schema, compression="lz4") as writer:
@@ -259,8 +278,10 @@ def _preprocessed(frame: Frame, transform: Transform, bench: Bench, scratch: Pat
     response = engine.execute_raw_query(
         RawQueryRequest(
             input_data_paths=(str(source),), transform=transform, output_data_path=str(target)
-        )
+        ),
+        Heard(bench.meter),
     )
+    bench.meter.check()  # an engine that was stopped says that it took too long
     if isinstance(response, RawQueryResponseInvalidQuery):
         where = place_of(response.message)
         raise InvalidQuery(f"preprocessing failed: {response.message}", **where)

@@ -24,6 +24,7 @@ from protocol.instant import Instant
 from ..conform import carrier
 from ..merge.columns import POSITION, PROBLEM
 from ..pieces import pieces, weight
+from ..readers.forms import PLAIN, Forms, not_of
 from ..readers.frame import BadInputSchema, BadRow, Frame
 from ..readers.rejected import Rejected, halved, shown
 from ..readers.text import BadValue, cast_text
@@ -95,8 +96,10 @@ def stage(
     takes_operations: bool,
     known: pa.Schema | None = None,
     rejected: Rejected | None = None,
+    forms: Forms = PLAIN,
 ) -> Staged:
-    """Write the frame's rows to `path`. `known` is the dataset's schema, if it has one.
+    """Write the frame's rows to `path`. `known` is the dataset's schema, if it has one, and
+    `forms` how event times are written that nobody declared.
     Rows with a time that is none go into `rejected`, if that is where the frame put others.
 
     Raises:
@@ -105,7 +108,7 @@ def stage(
     """
     names = list(frame.schema.names)
     if coerces:
-        names = _renamed(names, vocab, takes_operations=takes_operations)
+        names = renamed(names, vocab, takes_operations=takes_operations)
     _check_distinct(names)
     schema = pa.schema(
         [field.with_name(name) for field, name in zip(frame.schema, names, strict=True)]
@@ -115,7 +118,7 @@ def stage(
     for field in schema:
         field = _typed(field, vocab, known)
         is_event_time = field.name == vocab.event_time_column
-        wanted, change = _change(field, coerces and is_event_time)
+        wanted, change = _change(field, coerces and is_event_time, known, forms)
         if is_event_time and wanted.type in (MILLIS, pa.date32()):
             change = partial(_event_times, field.name, change)
         fields.append(wanted)
@@ -138,11 +141,18 @@ def stage(
     )
 
 
-def _renamed(names: list[str], vocab: Vocab, *, takes_operations: bool) -> list[str]:
-    clashing = {vocab.offset_column, vocab.system_time_column}
+def renamed(names: list[str], vocab: Vocab, *, takes_operations: bool) -> list[str]:
+    """The names with an underscore before those that the node's own columns have."""
+    clashes = clashing(vocab, takes_operations=takes_operations)
+    return [f"_{name}" if name in clashes else name for name in names]
+
+
+def clashing(vocab: Vocab, *, takes_operations: bool) -> set[str]:
+    """Names of columns that only the node writes."""
+    names = {vocab.offset_column, vocab.system_time_column}
     if not takes_operations:
-        clashing.add(vocab.operation_type_column)
-    return [f"_{name}" if name in clashing else name for name in names]
+        names.add(vocab.operation_type_column)
+    return names
 
 
 def _check_distinct(names: list[str]) -> None:
@@ -168,13 +178,19 @@ def _typed(field: pa.Field, vocab: Vocab, known: pa.Schema | None) -> pa.Field:
     return field
 
 
-def _change(field: pa.Field, is_event_time: bool) -> tuple[pa.Field, Change | None]:
-    """What a column becomes, and how."""
+def _change(
+    field: pa.Field, coerces: bool, known: pa.Schema | None, forms: Forms
+) -> tuple[pa.Field, Change | None]:
+    """What a column becomes, and how. `coerces`: it is an event time, and nobody declared it."""
     kind = field.type
-    if is_event_time and pa.types.is_integer(kind):
+    if coerces and pa.types.is_integer(kind):
         return field.with_type(MILLIS), _from_seconds
-    if is_event_time and is_text(kind):
-        return field.with_type(MILLIS), lambda array: _from_text(array, field.name)
+    stored = _stored_as(field.name, known)
+    if coerces and is_text(kind):
+        wanted = stored or MILLIS
+        return field.with_type(wanted), lambda array: _from_text(array, field.name, wanted, forms)
+    if coerces and pa.types.is_date(kind) and stored == MILLIS:
+        return field.with_type(MILLIS), lambda array: pc.cast(array, MILLIS)
     if pa.types.is_timestamp(kind) and kind != MILLIS:
         return field.with_type(MILLIS), to_millis
     return field, None
@@ -215,11 +231,19 @@ def _from_seconds(array: pa.Array) -> pa.Array:
         raise BadRow(OUT_OF_RANGE) from None
 
 
-def _from_text(array: pa.Array, name: str) -> pa.Array:
+def _stored_as(name: str, known: pa.Schema | None) -> pa.DataType | None:
+    """How the dataset keeps its event time: as days, or in milliseconds."""
+    if known is None or name not in known.names:
+        return None
+    return pa.date32() if pa.types.is_date(known.field(name).type) else MILLIS
+
+
+def _from_text(array: pa.Array, name: str, wanted: pa.DataType, forms: Forms) -> pa.Array:
     try:
-        return cast_text(pc.cast(array, pa.string()), MILLIS)
+        return cast_text(forms.iso(pc.cast(array, pa.string()), wanted), wanted)
     except BadValue as bad:
-        raise BadRow("the event time is not a time", column=name, value=bad.value) from None
+        reason = f"the event time is {not_of(wanted, forms)}"
+        raise BadRow(reason, column=name, value=bad.value) from None
 
 
 @dataclass(slots=True)

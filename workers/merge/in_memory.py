@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..readers.frame import nullable
 from .columns import POSITION, Merging, Operation, check_columns
 
 Mask = npt.NDArray[np.bool_]
@@ -78,6 +79,7 @@ class _Sides:
     def of(cls, merging: Merging, prev: pa.Table | None, new: pa.Table) -> _Sides:
         names = [name for name in new.column_names if name not in (merging.op, POSITION)]
         rows = new.select(names)
+        rows = rows.cast(nullable(rows.schema))  # stored rows may lack what the batch requires
         stored = rows.schema.empty_table() if prev is None else prev.select(names).cast(rows.schema)
         both = pa.concat_tables([stored, rows])
         keys = _numbered([both.column(name) for name in merging.key])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from protocol.chain.state import Vocab
@@ -19,7 +20,7 @@ from protocol.metadata.reading import (
 
 from .append import append
 from .changelog_stream import changelog_stream
-from .columns import POSITION, Merging, check_columns
+from .columns import POSITION, CannotMerge, Merging, check_columns
 from .in_memory import MergeHere, snapshot_here, upsert_here
 from .ledger import ledger
 from .snapshot import snapshot
@@ -93,6 +94,18 @@ def check_key(merging: Merging, columns: Sequence[str], rule: Strategy) -> None:
         check_columns(columns, merging.key, "primary key")
     if merging.compare is not None:
         check_columns(columns, merging.compare, "compared")
+
+
+def check_operations(merging: Merging, schema: pa.Schema, rule: Strategy) -> None:
+    """Raises `CannotMerge` if a batch has operation codes that are no whole numbers."""
+    if not rule.takes_operations or merging.op not in schema.names:
+        return
+    kind = schema.field(merging.op).type
+    if not pa.types.is_integer(kind):
+        raise CannotMerge(
+            f"the operation column `{merging.op}` is {kind}, and has to be a whole number",
+            column=merging.op,
+        )
 
 
 def merging_of(strategy: MergeStrategy, vocab: Vocab) -> Merging:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from protocol.errors import BadInput, LimitExceeded, Refused
+from protocol.errors import BadInput, LimitExceeded
 
 CHUNK_BYTES = 256 * 1024
 RATIO_FLOOR_BYTES = 10 << 20
@@ -24,7 +24,7 @@ class DecompressionTooLarge(LimitExceeded):
     """More comes out of an archive than this node takes."""
 
 
-class PipeRefused(Refused):
+class PipeRefused(BadInput):
     """A command this node does not run."""
 
 

@@ -1,7 +1,8 @@
 """The Csv reader: text of separated values to typed batches.
 
-With a schema, columns are matched by position and a header line is skipped; without one,
-names come from the header (or `column_1` …) and types are text, or inferred when asked for.
+With a schema, a header says which column is which (`protocol/csv_header.py`), and without a
+header their position does. Without a schema, names come from the header (or `column_1` …), and
+types from the dataset; where that has none, they are text, or inferred when asked for.
 An empty field is null, quoted or not, and so is one that equals `nullValue`.
 """
 
@@ -17,9 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
+from protocol.csv_header import HeaderMismatch, Matched, match, names_columns
 from protocol.metadata.reading import ReadStepCsv
+from protocol.source_options import header_rule
+from protocol.source_rules import check_read_step, csv_characters
 
 from .csv_records import CsvFormat, CsvRecord, CsvRecords
+from .forms import Forms, not_of
 from .frame import (
     BATCH_ROWS,
     INFER_ROWS,
@@ -30,7 +35,7 @@ from .frame import (
     Unsupported,
     check_names,
 )
-from .options import check_encoding, check_time_formats
+from .known import Known
 from .rejected import Rejected, sifted
 from .text import BadValue, cast_text, has_text_form
 
@@ -68,6 +73,8 @@ class _CsvRead:
     nulls: frozenset[str]
     limits: Limits
     schema: pa.Schema
+    """Columns as they stand in the file."""
+    forms: Forms
     rejected: Rejected | None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -160,7 +167,7 @@ class _CsvRead:
         field = self.schema.field(at)
         if text in self.nulls:
             return BadRow("no value in a required column", line=line, column=field.name)
-        return BadRow(f"not a value of type {field.type}", line=line, column=field.name, value=text)
+        return BadRow(not_of(field.type, self.forms), line=line, column=field.name, value=text)
 
     def _check(self, record: CsvRecord) -> None:
         """What has to be right before values are looked at."""
@@ -178,7 +185,7 @@ class _CsvRead:
         columns = []
         for at, (field, text) in enumerate(zip(self.schema, texts, strict=True)):
             try:
-                column = cast_text(text, field.type)
+                column = cast_text(self.forms.iso(text, field.type), field.type)
             except BadValue as bad:
                 raise bad.of_column(at) from None
             if not field.nullable and column.null_count:
@@ -215,18 +222,22 @@ def read_csv(
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
+    known: Known | None = None,
 ) -> Frame | None:
     """Open a CSV file; None when it is empty and there is no schema.
 
     Raises:
         Unsupported: an option or a column type this reader does not know.
+        HeaderMismatch: the names in the header are not those of the schema.
         BadRow, InputTooLarge: here for the head of the file, later from the batches.
     """
-    form = _format(step)
-    check_encoding(step.encoding)
-    check_time_formats(step.date_format, step.timestamp_format)
+    check_read_step(step)
+    separator, quote, escape = csv_characters(step)
+    form = CsvFormat(separator=separator, quote=quote, escape=escape)
+    forms = Forms.of(step.date_format, step.timestamp_format)
     nulls = frozenset({"", step.null_value or ""})
     header = bool(step.header)
+    matched = None
     if schema is None:
         schema = _schema_of(
             path,
@@ -236,39 +247,87 @@ def read_csv(
             nulls=nulls,
             limits=limits,
             errors=_errors(rejected),
+            known=known,
+            forms=forms,
         )
         if schema is None:
             return None
+    elif header:
+        matched = _matched(step, path, form, schema, limits, _errors(rejected))
+    else:
+        _refuse_header(path, form, schema, limits)
     check_names(schema.names, limits)
     for field in schema:
         if not has_text_form(field.type):
             raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
+    stored = schema if matched is None else _as_stored(schema, matched)
     read = _CsvRead(
         path=path,
         form=form,
         header=header,
         nulls=nulls,
         limits=limits,
-        schema=schema,
+        schema=stored,
+        forms=forms,
         rejected=rejected,
     )
-    return Frame(schema, read.batches())
+    batches = read.batches()
+    if matched is not None and not matched.in_order:
+        batches = _in_order(batches, schema, matched)
+    return Frame(schema, batches, [] if matched is None else list(matched.warnings()))
 
 
-def _format(step: ReadStepCsv) -> CsvFormat:
-    return CsvFormat(
-        separator=_character("separator", step.separator, ","),
-        quote=_character("quote", step.quote, '"'),
-        escape=None if step.escape == "" else _character("escape", step.escape, "\\"),
-    )
+def _matched(
+    step: ReadStepCsv, path: Path, form: CsvFormat, schema: pa.Schema, limits: Limits, errors: str
+) -> Matched | None:
+    """Which field of the file is which column; None without a header to tell it by.
+
+    Raises:
+        HeaderMismatch.
+        BadRow: the header has more or fewer fields than there are columns.
+    """
+    with path.open("rb") as stream:
+        head = next(iter(CsvRecords(stream, form, limits, errors=errors)), None)
+    if head is None:
+        return None
+    check_decoded(head.line, head.fields)
+    if len(head.fields) != len(schema):
+        reason = f"{len(schema)} fields expected, {len(head.fields)} found"
+        raise BadRow(reason, line=head.line)
+    try:
+        return match(head.fields, schema.names, header_rule(step.schema))
+    except HeaderMismatch as bad:
+        raise HeaderMismatch(bad.message, **{**bad.facts, "line": head.line}) from None
 
 
-def _character(option: str, value: str | None, default: str) -> str:
-    if value is None:
-        return default
-    if len(value) != 1 or not value.isascii() or value in "\r\n":
-        raise Unsupported(f"Csv {option} must be one ASCII character, not {value!r}", option=option)
-    return value
+def _refuse_header(path: Path, form: CsvFormat, schema: pa.Schema, limits: Limits) -> None:
+    """Raises `HeaderMismatch` for a file that has a header though its source says it has none."""
+    with path.open("rb") as stream:
+        records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
+        try:
+            first = next(records, None)
+        except (BadRow, InputTooLarge):  # told with the rows
+            return
+    if first is not None and names_columns(first.fields, schema.names):
+        raise HeaderMismatch(
+            "the first line names the columns, and the source says that there is no header "
+            "(`header: true` would say that there is one)",
+            line=first.line,
+        )
+
+
+def _as_stored(schema: pa.Schema, matched: Matched) -> pa.Schema:
+    """The columns in the order of the file."""
+    fields = dict(zip(matched.order, schema, strict=True))
+    return pa.schema([fields[at] for at in range(len(schema))])
+
+
+def _in_order(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, matched: Matched
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        columns = [batch.column(at) for at in matched.order]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _schema_of(
@@ -280,6 +339,8 @@ def _schema_of(
     nulls: frozenset[str],
     limits: Limits,
     errors: str,
+    known: Known | None,
+    forms: Forms,
 ) -> pa.Schema | None:
     with path.open("rb") as stream:
         head = list(islice(CsvRecords(stream, form, limits, errors=errors), INFER_ROWS + 1))
@@ -290,13 +351,17 @@ def _schema_of(
     limits.check_columns(len(first))
     names = first if header else [f"column_{number}" for number in range(1, len(first) + 1)]
     texts = [[row.fields[at] for row in rows if at < len(row.fields)] for at in range(len(first))]
-    types = [_infer(column, nulls) if infer else pa.string() for column in texts]
+    types = [_infer(column, nulls, forms) if infer else pa.string() for column in texts]
+    if known is not None:
+        types = [known.type_of_text(*pair) for pair in zip(names, types, strict=True)]
     return pa.schema(list(zip(names, types, strict=True)))
 
 
-def _infer(texts: Sequence[str], nulls: frozenset[str]) -> pa.DataType:
+def _infer(texts: Sequence[str], nulls: frozenset[str], forms: Forms) -> pa.DataType:
     """The type all of the values have; of no value nothing is known."""
-    kinds = {_kind(text) for text in texts if text not in nulls}
+    kinds = {(forms and forms.kind(text)) or _kind(text) for text in texts if text not in nulls}
+    if forms and kinds & set(_UNITS) and not all(forms.kind(t) for t in texts if t not in nulls):
+        return pa.string()  # times of another form than the source says
     if not kinds:
         return pa.null()
     if kinds == {"bool"}:

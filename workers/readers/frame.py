@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from protocol.errors import BadInput, LimitExceeded
+from protocol.scalar_text import scalar_text
+from protocol.source_rules import Unsupported as Unsupported
 
 from ..prepare.limits import PrepareLimits
 
@@ -22,10 +24,6 @@ SHOWN_CHARS = 120
 """Of a value, in an error."""
 RAW_CHARS = 2_000
 """Of a row that is set aside."""
-
-
-class Unsupported(BadInput):
-    """A read step asks for something this node does not do; the message names it."""
 
 
 class BadInputSchema(BadInput):
@@ -47,6 +45,7 @@ class BadRow(BadInput):
         column: str | None = None,
         value: object = None,
     ) -> None:
+        column = None if column is None else scalar_text(column)
         where = [f"line {line}"] if line is not None else []
         where += [f"column `{column}`"] if column is not None else []
         shown = shorten(value) if value is not None else None
@@ -104,6 +103,8 @@ class Frame:
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
+    warnings: list[str] = field(default_factory=list)
+    """What the publisher should know; complete when all batches are consumed."""
 
     @classmethod
     def empty(cls, schema: pa.Schema) -> Frame:
@@ -131,5 +132,5 @@ def check_names(names: Iterable[str], limits: Limits) -> None:
 
 
 def shorten(value: object) -> str:
-    text = str(value) if isinstance(value, str) else repr(value)
+    text = scalar_text(str(value)) if isinstance(value, str) else repr(value)
     return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"

@@ -23,13 +23,17 @@ from protocol.metadata.reading import (
     ReadStepNdGeoJson,
     ReadStepNdJson,
 )
+from protocol.scalar_text import is_scalar_text
+from protocol.source_rules import check_read_step
 
+from .fields_seen import FieldsSeen
+from .forms import Forms
 from .frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
 from .json_rows import Shape, Value, compact_json, typed_batches
 from .json_scan import JsonScanner
-from .json_values import infer
+from .json_values import AS_DECLARED, How, infer
+from .known import Known
 from .ndjson_lines import NotAgreed, numbered_lines, quick_batches
-from .options import check_encoding, check_time_formats
 from .rejected import Rejected
 
 Values = Callable[[JsonScanner], Iterator[Value]]
@@ -46,6 +50,7 @@ class _Reading:
     shape: Shape
     sequence: bool = False
     """Values follow each other, so that each can be looked at apart."""
+    how: How = AS_DECLARED
 
 
 def read_ndjson(
@@ -54,15 +59,17 @@ def read_ndjson(
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
+    known: Known | None = None,
 ) -> Frame | None:
     """One object after the other, usually one per line; where bad ones are set aside, always."""
-    check_encoding(step.encoding)
-    check_time_formats(step.date_format, step.timestamp_format)
-    reading = _sequence_reading(path, limits, rejected, _object)
-    frame = _frame(reading, schema)
-    if frame is None or not len(frame.schema):
+    check_read_step(step)
+    how = How(schema is None, Forms.of(step.date_format, step.timestamp_format))
+    reading = _sequence_reading(path, limits, rejected, _object, how)
+    frame = _frame(reading, schema, known)
+    if frame is None or not len(frame.schema) or path.stat().st_size == 0 or how.forms:
         return frame
-    return Frame(frame.schema, _quick_then_slow(reading, frame.schema))
+    warnings: list[str] = []
+    return Frame(frame.schema, _quick_then_slow(reading, frame.schema, warnings), warnings)
 
 
 def read_json(
@@ -71,10 +78,11 @@ def read_json(
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
+    known: Known | None = None,
 ) -> Frame | None:
     """An array of objects, at the root or where `subPath` (dot-separated keys) leads."""
-    check_encoding(step.encoding)
-    check_time_formats(step.date_format, step.timestamp_format)
+    check_read_step(step)
+    how = How(schema is None, Forms.of(step.date_format, step.timestamp_format))
     sub_path = step.sub_path or ""
 
     def values(scanner: JsonScanner) -> Iterator[Value]:
@@ -85,15 +93,25 @@ def read_json(
         if scanner.peek() != "[":
             if scanner.value() is None and sub_path:
                 raise SubPathNotFound(f"Sub-path not found: {sub_path}")
-            raise SubPathNotFound(f"Sub-path does not specify an array: {sub_path or '.'}")
+            raise SubPathNotFound(
+                f"Sub-path does not specify an array: {sub_path or '.'} (a list of objects is "
+                "expected; NDJSON, application/x-ndjson, takes one object a line)"
+            )
         yield from _array(scanner)
         for others in reversed(entered):  # a document that was cut short has to be noticed
             for _ in others:
                 scanner.value()
         scanner.end()
 
-    reading = _Reading(path=path, limits=limits, rejected=rejected, values=values, shape=_object)
-    return _frame(reading, schema)
+    reading = _Reading(
+        path=path,
+        limits=limits,
+        rejected=rejected,
+        values=values,
+        shape=_object,
+        how=how,
+    )
+    return _frame(reading, schema, known)
 
 
 def read_ndgeojson(
@@ -102,9 +120,11 @@ def read_ndgeojson(
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
+    known: Known | None = None,
 ) -> Frame | None:
     """One `Feature` after the other."""
-    return _frame(_sequence_reading(path, limits, rejected, _feature), schema)
+    reading = _sequence_reading(path, limits, rejected, _feature, How(schema is None))
+    return _frame(reading, schema, known)
 
 
 def read_geojson(
@@ -113,23 +133,35 @@ def read_geojson(
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
+    known: Known | None = None,
 ) -> Frame | None:
     """A `FeatureCollection`: a row per feature, properties and `geometry` as its text."""
     reading = _Reading(
-        path=path, limits=limits, rejected=rejected, values=_collection, shape=_feature
+        path=path,
+        limits=limits,
+        rejected=rejected,
+        values=_collection,
+        shape=_feature,
+        how=How(schema is None),
     )
-    return _frame(reading, schema)
+    return _frame(reading, schema, known)
 
 
 def _sequence_reading(
-    path: Path, limits: Limits, rejected: Rejected | None, shape: Shape
+    path: Path, limits: Limits, rejected: Rejected | None, shape: Shape, how: How
 ) -> _Reading:
     return _Reading(
-        path=path, limits=limits, rejected=rejected, values=_sequence, shape=shape, sequence=True
+        path=path,
+        limits=limits,
+        rejected=rejected,
+        values=_sequence,
+        shape=shape,
+        sequence=True,
+        how=how,
     )
 
 
-def _frame(reading: _Reading, schema: pa.Schema | None) -> Frame | None:
+def _frame(reading: _Reading, schema: pa.Schema | None, known: Known | None) -> Frame | None:
     if reading.path.stat().st_size == 0:
         return None if schema is None else Frame.empty(schema)
     values, shape = _values(reading)
@@ -138,9 +170,32 @@ def _frame(reading: _Reading, schema: pa.Schema | None) -> Frame | None:
         records = list(_records(head, shape, reading.rejected))
         if not records:
             return None
-        schema = infer(records)
+        schema = _as_known(infer(records), known)
     check_names(schema.names, reading.limits)
-    return Frame(schema, _typed(reading, chain(head, values), shape, schema))
+    warnings: list[str] = []
+    batches = _noted(reading, chain(head, values), shape, schema, warnings)
+    return Frame(schema, batches, warnings)
+
+
+def _as_known(found: pa.Schema, known: Known | None) -> pa.Schema:
+    """The columns that were found, with the types and the further columns of the dataset."""
+    if known is None:
+        return found
+    fields = [field.with_type(known.type_of(field.name, field.type)) for field in found]
+    return pa.schema([*fields, *known.absent(found.names)])
+
+
+def _noted(
+    reading: _Reading,
+    values: Iterator[Value],
+    shape: Shape,
+    schema: pa.Schema,
+    warnings: list[str],
+) -> Iterator[pa.RecordBatch]:
+    """Typed batches; what there is to be said of the names of fields is said at the end."""
+    seen = FieldsSeen(schema.names)
+    yield from _typed(reading, values, shape, schema, seen)
+    warnings += seen.warnings()
 
 
 def _records(
@@ -149,26 +204,42 @@ def _records(
     """Those that types are inferred from; the bad ones are set aside later."""
     for line, value in values:
         try:
-            yield shape(line, value)
+            record = shape(line, value)
+            _check_names(line, record)
         except BadRow:
             if rejected is None:
                 raise
+        else:
+            yield record
 
 
-def _quick_then_slow(reading: _Reading, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _check_names(line: int, value: Any) -> None:
+    """Raises `BadRow` for a name that no column can have."""
+    if type(value) is dict:
+        for name, inner in value.items():
+            if not is_scalar_text(name):
+                raise BadRow("a name holds half of a surrogate pair", line=line, column=name)
+            _check_names(line, inner)
+    elif type(value) is list:
+        for inner in value:
+            _check_names(line, inner)
+
+
+def _quick_then_slow(
+    reading: _Reading, schema: pa.Schema, warnings: list[str]
+) -> Iterator[pa.RecordBatch]:
     """Many lines at a time for as long as that agrees with the scanner, which does the rest."""
-    done = 0
+    done, seen = 0, FieldsSeen(schema.names)
     try:
-        for batch in quick_batches(reading.path, schema, reading.limits):
+        for batch in quick_batches(reading.path, schema, reading.limits, seen):
             yield batch
             done += batch.num_rows
-        return
     except NotAgreed:
-        pass
-    if reading.rejected is not None:
-        reading.rejected.passed(done)
-    values, shape = _values(reading)
-    yield from _typed(reading, islice(values, done, None), shape, schema)
+        if reading.rejected is not None:
+            reading.rejected.passed(done)
+        values, shape = _values(reading)
+        yield from _typed(reading, islice(values, done, None), shape, schema, seen)
+    warnings += seen.warnings()
 
 
 def _values(reading: _Reading) -> tuple[Iterator[Value], Shape]:
@@ -195,9 +266,15 @@ def _of_line(reading: _Reading) -> Shape:
 
 
 def _typed(
-    reading: _Reading, values: Iterator[Value], shape: Shape, schema: pa.Schema
+    reading: _Reading,
+    values: Iterator[Value],
+    shape: Shape,
+    schema: pa.Schema,
+    seen: FieldsSeen,
 ) -> Iterator[pa.RecordBatch]:
-    return typed_batches(values, schema, reading.limits, reading.rejected, shape)
+    return typed_batches(
+        values, schema, reading.limits, reading.rejected, shape, how=reading.how, seen=seen
+    )
 
 
 def _sequence(scanner: JsonScanner) -> Iterator[Value]:

@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .fields_seen import FieldsSeen
+from .forms import not_of
 from .frame import BATCH_ROWS, BadRow, Limits
 from .json_scan import NumberText
-from .json_values import Convert, Misfit, column_of, converter
+from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter
 from .rejected import Rejected, sifted
 
 Value = tuple[int, Any]
@@ -28,11 +30,15 @@ def typed_batches(
     limits: Limits,
     rejected: Rejected | None = None,
     shape: Shape = lambda _, record: record,
+    *,
+    how: How = AS_DECLARED,
+    seen: FieldsSeen | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the values, once they are records. Raises `BadRow`, `TooManyBadRows`."""
-    convert = [converter(field.type, column=field.name) for field in schema]
+    """Batches of the values, once they are records. The names the records have go into `seen`.
+    Raises `BadRow`, `TooManyBadRows`."""
+    convert = [converter(field.type, column=field.name, how=how) for field in schema]
     while chunk := list(islice(values, BATCH_ROWS)):
-        yield from _sifted(chunk, schema, convert, limits, rejected, shape)
+        yield from _sifted(chunk, schema, convert, limits, rejected, shape, seen, how)
 
 
 def _sifted(
@@ -42,10 +48,15 @@ def _sifted(
     limits: Limits,
     rejected: Rejected | None,
     shape: Shape,
+    seen: FieldsSeen | None,
+    how: How,
 ) -> Iterator[pa.RecordBatch]:
     def batch(start: int, stop: int) -> pa.RecordBatch:
         records = [(line, shape(line, value)) for line, value in chunk[start:stop]]
-        return _batch(records, schema, convert, limits)
+        made = _batch(records, schema, convert, limits, how)
+        if seen is not None:
+            seen.note(record for _, record in records)
+        return made
 
     return sifted(len(chunk), batch, rejected, lambda at: _raw(chunk[at][1]))
 
@@ -55,15 +66,15 @@ def _raw(value: Any) -> str:
 
 
 def _batch(
-    records: list[Record], schema: pa.Schema, convert: list[Convert], limits: Limits
+    records: list[Record], schema: pa.Schema, convert: list[Convert], limits: Limits, how: How
 ) -> pa.RecordBatch:
     columns = []
     for field, one in zip(schema, convert, strict=True):
         values = [record.get(field.name) for _, record in records]
         try:
-            column = column_of(values, field.type, one)
+            column = column_of(values, field.type, one, how)
         except Misfit as bad:
-            raise _bad_value(records[bad.index][0], field, bad.value) from None
+            raise _bad_value(records[bad.index][0], field, bad.value, how) from None
         if not field.nullable and column.null_count:
             line = records[pc.index(pc.is_null(column), True).as_py()][0]
             raise BadRow("no value in a required column", line=line, column=field.name)
@@ -81,9 +92,9 @@ def _check_cells(chunk: list[Record], field: pa.Field, column: pa.Array, limits:
             limits.check_cell(longest, line=line, column=field.name)
 
 
-def _bad_value(line: int, field: pa.Field, value: Any) -> BadRow:
+def _bad_value(line: int, field: pa.Field, value: Any, how: How) -> BadRow:
     shown = value if isinstance(value, str) else json.dumps(value)
-    return BadRow(f"not a value of type {field.type}", line=line, column=field.name, value=shown)
+    return BadRow(not_of(field.type, how.forms), line=line, column=field.name, value=shown)
 
 
 def compact_json(value: Any) -> str:

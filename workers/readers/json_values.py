@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from protocol.time_patterns import TimePattern
+
+from .forms import PLAIN, Forms, iso_of
 from .frame import Unsupported
 from .json_scan import NumberText
 from .text import (
@@ -34,6 +38,18 @@ _PLAIN: dict[type, Callable[[pa.DataType], bool]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """How values are read. `exact`: a fraction for a whole number, and a number for a time, are
+    refused, since nobody declared the types."""
+
+    exact: bool = False
+    forms: Forms = PLAIN
+
+
+AS_DECLARED = How()
+
+
 class Misfit(ValueError):
     """A value its column cannot hold; `index` is its row in the batch."""
 
@@ -42,27 +58,33 @@ class Misfit(ValueError):
         self.index, self.value = index, value
 
 
-def column_of(values: Sequence[Any], wanted: pa.DataType, convert: Convert) -> pa.Array:
+def column_of(
+    values: Sequence[Any], wanted: pa.DataType, convert: Convert, how: How = AS_DECLARED
+) -> pa.Array:
     """One column of a batch. Raises `Misfit`."""
     try:
         if _already(values, wanted):
             return pa.array(values, wanted)
         if _times_as_text(values, wanted):
-            return cast_text(pa.array(values, pa.string()), wanted)
+            return cast_text(how.forms.iso(pa.array(values, pa.string()), wanted), wanted)
         converted = [None if value is None else convert(value) for value in values]
         return pa.array(converted, wanted)
     except (ValueError, TypeError, OverflowError, pa.ArrowException):
         raise _first_misfit(values, wanted, convert) from None
 
 
-def converter(wanted: pa.DataType, *, column: str) -> Convert:
+def converter(wanted: pa.DataType, *, column: str, how: How = AS_DECLARED) -> Convert:
     """How a JSON value becomes what `pa.array` takes for that type. Raises `Unsupported`."""
     if pa.types.is_struct(wanted):
-        return _struct(wanted, column)
+        return _struct(wanted, column, how)
     if pa.types.is_map(wanted):
-        return _map(wanted, column)
+        return _map(wanted, column, how)
     if pa.types.is_list(wanted) or pa.types.is_large_list(wanted) or _is_fixed_list(wanted):
-        return _list(wanted, column)
+        return _list(wanted, column, how)
+    if (pattern := how.forms.pattern(wanted)) is not None:
+        return _of_pattern(pattern)(wanted)
+    if how.exact and (make := _exact(wanted)) is not None:
+        return make(wanted)
     for matches, make in _SCALARS:
         if matches(wanted):
             return make(wanted)
@@ -112,6 +134,47 @@ def _integer(wanted: pa.DataType) -> Convert:
         raise ValueError("no number")
 
     return convert
+
+
+def _exact(wanted: pa.DataType) -> Callable[[pa.DataType], Convert] | None:
+    """Converters of types that otherwise take what they cannot hold wholly."""
+    if pa.types.is_integer(wanted):
+        return _whole
+    if pa.types.is_timestamp(wanted):
+        return _text_of(parse_timestamp)
+    if pa.types.is_date(wanted):
+        return _text_of(parse_date)
+    return None
+
+
+def _whole(wanted: pa.DataType) -> Convert:
+    inexact = _integer(wanted)
+
+    def convert(value: Any) -> int:
+        if type(value) is NumberText and not float(value).is_integer():
+            raise ValueError("a fraction")
+        return int(inexact(value))
+
+    return convert
+
+
+def _of_pattern(pattern: TimePattern) -> Callable[[pa.DataType], Convert]:
+    def parse(text: str, wanted: pa.DataType) -> Any:
+        return parse_one(iso_of(pattern, text, wanted), wanted)
+
+    return _text_of(parse)
+
+
+def _text_of(parse: Callable[[str, pa.DataType], Any]) -> Callable[[pa.DataType], Convert]:
+    def make(wanted: pa.DataType) -> Convert:
+        def convert(value: Any) -> Any:
+            if type(value) is not str:
+                raise ValueError("no text")
+            return parse(value, wanted)
+
+        return convert
+
+    return make
 
 
 def _float(wanted: pa.DataType) -> Convert:
@@ -180,9 +243,9 @@ def _nothing(wanted: pa.DataType) -> Convert:
     return convert
 
 
-def _struct(wanted: pa.DataType, column: str) -> Convert:
+def _struct(wanted: pa.DataType, column: str, how: How) -> Convert:
     members = [(wanted.field(at), at) for at in range(wanted.num_fields)]
-    parts = [(f.name, f.nullable, converter(f.type, column=column)) for f, _ in members]
+    parts = [(f.name, f.nullable, converter(f.type, column=column, how=how)) for f, _ in members]
 
     def convert(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
@@ -192,9 +255,9 @@ def _struct(wanted: pa.DataType, column: str) -> Convert:
     return convert
 
 
-def _list(wanted: pa.DataType, column: str) -> Convert:
+def _list(wanted: pa.DataType, column: str, how: How) -> Convert:
     optional = wanted.value_field.nullable
-    part = converter(wanted.value_type, column=column)
+    part = converter(wanted.value_type, column=column, how=how)
 
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
@@ -204,10 +267,10 @@ def _list(wanted: pa.DataType, column: str) -> Convert:
     return convert
 
 
-def _map(wanted: pa.DataType, column: str) -> Convert:
+def _map(wanted: pa.DataType, column: str, how: How) -> Convert:
     key, item = (
-        converter(wanted.key_type, column=column),
-        converter(wanted.item_type, column=column),
+        converter(wanted.key_type, column=column, how=how),
+        converter(wanted.item_type, column=column, how=how),
     )
     optional = wanted.item_field.nullable
 

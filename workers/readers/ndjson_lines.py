@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from protocol.typed import json_decoder
 
 from .csv_records import BOM
+from .fields_seen import FieldsSeen
 from .frame import Limits
 from .text import BadValue, cast_text, has_text_form
 
@@ -33,14 +34,38 @@ class NotAgreed(Exception):
     """The rest is for the scanner."""
 
 
-def quick_batches(path: Path, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Batches from the start of the file on. Raises `NotAgreed`, at once or after some of them."""
-    decoder = _decoder(schema)
+def quick_batches(
+    path: Path, schema: pa.Schema, limits: Limits, seen: FieldsSeen
+) -> Iterator[pa.RecordBatch]:
+    """Batches from the start of the file on; the names records have go into `seen`.
+    Raises `NotAgreed`, at once or after some of them."""
+    decode = _Decoders(schema)
     with path.open("rb") as stream:
         for lines in _chunks(stream, limits):
-            batch = _batch(decoder, lines, schema, limits)
-            if batch.num_rows:
-                yield batch
+            batch = _batch(decode, lines, schema, limits)
+            if not batch.num_rows:
+                continue
+            if decode.surplus or _may_lack(batch, seen):
+                seen.note(records_of(lines))
+            else:
+                seen.note_names(schema.names)
+            yield batch
+
+
+def records_of(lines: bytes) -> list[dict[str, Any]]:
+    """What records there are, for the sake of their names. Raises `NotAgreed`."""
+    try:
+        return json_decoder(dict[str, msgspec.Raw]).decode_lines(lines)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise NotAgreed from None
+
+
+def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
+    """Whether a column without a value was perhaps named by no record so far."""
+    return any(
+        column.null_count == batch.num_rows and seen.absent(name)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    )
 
 
 def numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
@@ -56,17 +81,36 @@ def numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
                 yield number, content
 
 
-def _decoder(schema: pa.Schema) -> msgspec.json.Decoder[Any]:
-    fields: list[tuple[str, Any, Any]] = []
-    names: dict[str, str] = {}
-    for at, field in enumerate(schema):
-        kind = _kind(field.type)
-        if kind is None or not _PLAIN_NAME.fullmatch(field.name):
-            raise NotAgreed
-        fields.append((f"f{at}", kind | None, None))
-        names[f"f{at}"] = field.name
-    record = msgspec.defstruct("Record", fields, rename=names, gc=False)
-    return json_decoder(record)
+class _Decoders:
+    """Lines to records: strictly, until there is a field that the schema does not name."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._fields: list[tuple[str, Any, Any]] = []
+        self._names: dict[str, str] = {}
+        self.surplus = False
+        for at, field in enumerate(schema):
+            kind = _kind(field.type)
+            if kind is None or not _PLAIN_NAME.fullmatch(field.name):
+                raise NotAgreed
+            self._fields.append((f"f{at}", kind | None, None))
+            self._names[f"f{at}"] = field.name
+        self._decoder = self._made(strict=True)
+
+    def lines(self, lines: bytes) -> list[Any]:
+        try:
+            return self._decoder.decode_lines(lines)
+        except msgspec.ValidationError as bad:
+            if self.surplus or "unknown field" not in str(bad):
+                raise
+        self.surplus = True
+        self._decoder = self._made(strict=False)
+        return self._decoder.decode_lines(lines)
+
+    def _made(self, *, strict: bool) -> msgspec.json.Decoder[Any]:
+        record = msgspec.defstruct(
+            "Record", self._fields, rename=self._names, gc=False, forbid_unknown_fields=strict
+        )
+        return json_decoder(record)
 
 
 def _kind(wanted: pa.DataType) -> Any:
@@ -100,11 +144,9 @@ def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
         yield chunk
 
 
-def _batch(
-    decoder: msgspec.json.Decoder[Any], lines: bytes, schema: pa.Schema, limits: Limits
-) -> pa.RecordBatch:
+def _batch(decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits) -> pa.RecordBatch:
     try:
-        records = decoder.decode_lines(lines)
+        records = decode.lines(lines)
         columns = [
             _column(list(map(attrgetter(f"f{at}"), records)), field.type)
             for at, field in enumerate(schema)

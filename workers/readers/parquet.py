@@ -10,17 +10,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from protocol.errors import BadInput
 from protocol.metadata.reading import ReadStepParquet
+from protocol.scalar_text import scalar_text
 
-from .frame import BATCH_ROWS, BadInputSchema, BadRow, Frame, Limits, check_names
+from .forms import not_of
+from .frame import BadInputSchema, BadRow, Frame, Limits, check_names
+from .known import Known
+from .parquet_bounds import (
+    MalformedParquet,
+    allowance,
+    check_unpacked,
+    parts,
+    planned,
+    row_sizes,
+)
 from .recast import can_recast, recast
 from .rejected import Rejected, shown, sifted
 from .text import BadValue
 
-
-class MalformedParquet(BadInput):
-    """The bytes are no Parquet file, or a damaged one."""
+MAX_SAID = 200
+"""Characters of what a library says of a file."""
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError)
 
 
 def read_parquet(
@@ -29,22 +39,20 @@ def read_parquet(
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
+    known: Known | None = None,
 ) -> Frame | None:
     """Open a Parquet file.
 
     Raises:
         MalformedParquet: not readable as such, here or later from the batches.
+        InputTooLarge, DecompressionTooLarge: more comes out of it than is read here.
         BadInputSchema: a column of the schema is not in the file, or cannot become its type.
     """
     if path.stat().st_size == 0:
         return None if schema is None else Frame.empty(schema)
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as bad:
-        raise MalformedParquet(f"not a Parquet file: {bad}") from None
-    stored = pa.schema([_plain(field) for field in file.schema_arrow])
+    stored, file, rows = _opened(path, limits)
     check_names(stored.names, limits)
-    wanted = schema if schema is not None else stored
+    wanted = schema if schema is not None else _as_known(stored, known)
     for field in wanted:
         if field.name not in stored.names:
             raise BadInputSchema(f"the file has no column `{field.name}`", column=field.name)
@@ -54,7 +62,66 @@ def read_parquet(
                 f"column `{field.name}` is {found} in the file, which cannot become {field.type}",
                 column=field.name,
             )
-    return Frame(wanted, _batches(file, stored, wanted, rejected))
+    unpacked = _unpacked(file, stored, rows, limits, path.stat().st_size)
+    return Frame(wanted, _batches(unpacked, stored, wanted, rejected))
+
+
+def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]:
+    """Columns of a file, the file, and how many rows of it are read at once."""
+    try:
+        content = pa.memory_map(str(path))
+        file = pq.ParquetFile(content)
+        stored = pa.schema([_plain(field) for field in file.schema_arrow])
+        limits.check_columns(file.metadata.num_columns)
+        reading = planned(memoryview(content.read_buffer()), file.schema, limits)
+        file = pq.ParquetFile(content, read_dictionary=reading.dictionaries)
+    except _UNREADABLE as bad:
+        raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
+    return stored, file, reading.rows
+
+
+def _said(bad: Exception) -> str:
+    """The first line of what a library says; names that are no text are among it."""
+    if isinstance(bad, UnicodeDecodeError):
+        return "a name in it is no UTF-8"
+    return scalar_text(str(bad)).partition("\n")[0][:MAX_SAID]
+
+
+def _unpacked(
+    file: pq.ParquetFile, stored: pa.Schema, rows: int, limits: Limits, size: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows in the columns of the file, so many at once as their sizes allow."""
+    done, total, allowed = 0, 0, allowance(size, limits.archives)
+    try:
+        for batch in file.iter_batches(rows):
+            sizes = row_sizes(batch, done, limits)
+            for start, stop in parts(sizes):
+                total += int(sizes[start:stop].sum())
+                check_unpacked(total, allowed, limits.archives)
+                part = batch.slice(start, stop - start)
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        _made(column, field.type)
+                        for column, field in zip(part.columns, stored, strict=True)
+                    ],
+                    schema=stored,
+                )
+            done += batch.num_rows
+    except _UNREADABLE as bad:
+        raise MalformedParquet(f"the Parquet file is damaged: {_said(bad)}") from None
+
+
+def _made(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values out of dictionaries."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column if column.type == kind else column.cast(kind)
+
+
+def _as_known(stored: pa.Schema, known: Known | None) -> pa.Schema:
+    if known is None:
+        return stored
+    return pa.schema([field.with_type(known.type_of(field.name, field.type)) for field in stored])
 
 
 def _plain(field: pa.Field) -> pa.Field:
@@ -64,20 +131,20 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 def _batches(
-    file: pq.ParquetFile, stored: pa.Schema, wanted: pa.Schema, rejected: Rejected | None
+    unpacked: Iterator[pa.RecordBatch],
+    stored: pa.Schema,
+    wanted: pa.Schema,
+    rejected: Rejected | None,
 ) -> Iterator[pa.RecordBatch]:
     done = 0
-    try:
-        for batch in file.iter_batches(BATCH_ROWS, columns=None):
-            yield from sifted(
-                batch.num_rows,
-                partial(_converted, batch, stored, wanted, done),
-                rejected,
-                partial(shown, batch),
-            )
-            done += batch.num_rows
-    except (pa.ArrowException, OSError) as bad:
-        raise MalformedParquet(f"the Parquet file is damaged: {bad}") from None
+    for batch in unpacked:
+        yield from sifted(
+            batch.num_rows,
+            partial(_converted, batch, stored, wanted, done),
+            rejected,
+            partial(shown, batch),
+        )
+        done += batch.num_rows
 
 
 def _converted(
@@ -95,7 +162,7 @@ def _cast(column: pa.Array, field: pa.Field, done: int) -> pa.Array:
     try:
         column = recast(column, field.type)
     except BadValue as bad:
-        where = f"row {done + bad.index + 1} is not a value of type {field.type}"
+        where = f"row {done + bad.index + 1} is {not_of(field.type)}"
         raise BadRow(where, column=field.name, value=bad.value) from None
     if not field.nullable and column.null_count:
         row = done + pc.index(pc.is_null(column), True).as_py() + 1

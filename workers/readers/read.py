@@ -26,11 +26,14 @@ from protocol.metadata.reading import (
 from .csv import read_csv
 from .frame import Frame, Limits, Unsupported
 from .json import read_geojson, read_json, read_ndgeojson, read_ndjson
+from .known import Known
 from .parquet import read_parquet
 from .rejected import Rejected
 from .shapefile import read_shapefile
 
-Reader = Callable[[Any, Path, pa.Schema | None, Limits, Rejected | None], Frame | None]
+Reader = Callable[
+    [Any, Path, pa.Schema | None, Limits, Rejected | None, Known | None], Frame | None
+]
 READERS: dict[type, Reader] = {
     ReadStepCsv: read_csv,
     ReadStepJson: read_json,
@@ -47,6 +50,9 @@ MEDIA_TYPES: dict[str, type[ReadStep]] = {
     "application/geo+json": ReadStepGeoJson,
     "application/x-ndgeojson": ReadStepNdGeoJson,
     "application/vnd.apache.parquet": ReadStepParquet,
+    "application/parquet": ReadStepParquet,
+    "application/x-parquet": ReadStepParquet,
+    "application/vnd.apache.arrow.stream": ReadStepParquet,
     "application/vnd.shp": ReadStepEsriShapefile,
     "x-gis/x-shapefile": ReadStepEsriShapefile,
 }
@@ -57,11 +63,16 @@ class UnsupportedMediaType(BadInput):
 
 
 def open_frame(
-    step: ReadStep, path: Path, limits: Limits, rejected: Rejected | None = None
+    step: ReadStep,
+    path: Path,
+    limits: Limits,
+    rejected: Rejected | None = None,
+    known: Known | None = None,
 ) -> Frame | None:
     """Open a file for reading by a read step; None when it is empty and there is no schema.
 
-    Rows that cannot be read fail the batch, or are put into `rejected`.
+    Rows that cannot be read fail the batch, or are put into `rejected`. Without a schema,
+    columns get the types that are `known` of them, where those fit.
 
     Raises:
         Unsupported: a kind of file or an option this node does not read.
@@ -72,7 +83,7 @@ def open_frame(
     if reader is None:
         kind = msgspec.to_builtins(step)["kind"]
         raise Unsupported(f"reading {kind} is not supported", kind=kind)
-    return reader(step, path, schema_of(step), limits, rejected)
+    return reader(step, path, schema_of(step), limits, rejected, known)
 
 
 def schema_of(step: ReadStep) -> pa.Schema | None:

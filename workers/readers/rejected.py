@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from protocol.errors import BadInput
+from protocol.scalar_text import scalar_text
 
 from .frame import RAW_CHARS, BadRow
 
@@ -91,7 +92,7 @@ def _row(number: int, bad: BadRow, raw: str) -> RejectedRow:
         column=bad.column,
         value=bad.value,
         reason=bad.reason,
-        raw=raw if len(raw) <= RAW_CHARS else raw[:RAW_CHARS] + "…",
+        raw=scalar_text(raw if len(raw) <= RAW_CHARS else raw[:RAW_CHARS] + "…"),
     )
 
 

@@ -29,6 +29,7 @@ from ..prepare.zip import entry_names, unzip
 from .frame import BadRow, Frame, Limits, check_names
 from .json_rows import Record, compact_json, typed_batches
 from .json_scan import NumberText
+from .known import Known
 from .rejected import Rejected
 
 GEOMETRY = "geometry"
@@ -62,6 +63,7 @@ def read_shapefile(
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
+    known: Known | None = None,
 ) -> Frame | None:
     """Open an archive.
 
@@ -77,6 +79,8 @@ def read_shapefile(
         reader = _opened(base, stack)
         if schema is None:
             schema = _inferred(reader)
+            if known is not None:
+                schema = pa.schema([f.with_type(known.type_of(f.name, f.type)) for f in schema])
         check_names(schema.names, limits)
         rows = typed_batches(_rows(reader, limits), schema, limits, rejected)
         return Frame(schema, _closing(rows, stack.pop_all()))

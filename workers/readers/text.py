@@ -13,10 +13,11 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from protocol.time_patterns import zone_offset
 
 UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,6 +36,10 @@ _TIMESTAMP = re.compile(
     r"(?: ?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?|([A-Za-z][A-Za-z0-9_/+-]+)))?)?",
     re.ASCII,
 )
+_BASIC = re.compile(
+    r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)(?:\.\d+)?(?:Z|[+-]\d\d(?:\d\d)?)?)?", re.ASCII
+)
+"""ISO 8601 without separators: `20200131`, `20200131T235959Z`."""
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?", re.ASCII)
 _ASCII_BLANKS = " \t\n\r\f\v"
@@ -77,13 +82,13 @@ def parse_one(text: str, wanted: pa.DataType) -> Any:
 
 def parse_timestamp(text: str, wanted: pa.DataType) -> int:
     """Count of the type's unit since 1970; further digits are cut. Raises ValueError."""
-    match = _TIMESTAMP.fullmatch(text)
+    match = _TIMESTAMP.fullmatch(_extended(text))
     if match is None:
         raise ValueError("not an ISO 8601 time")
     hour, minute, second = (int(part or 0) for part in match.group(4, 5, 6))
     local = datetime(int(match[1]), int(match[2]), int(match[3]), hour, minute, second, tzinfo=UTC)
     if match[12]:
-        offset = _offset_in(match[12], local)
+        offset = zone_offset(match[12], local)
     else:
         offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
         offset = -offset if match[9] == "-" else offset
@@ -94,16 +99,13 @@ def parse_timestamp(text: str, wanted: pa.DataType) -> int:
     return nanos // UNIT_NANOS[wanted.unit]
 
 
-def _offset_in(zone: str, local: datetime) -> timedelta:
-    """What a named zone is ahead of UTC. Raises ValueError for times that are not once a day."""
-    try:
-        info = ZoneInfo(zone)
-    except (KeyError, OSError):
-        raise ValueError("no such time zone") from None
-    first, second = (local.replace(tzinfo=info, fold=fold).utcoffset() for fold in (0, 1))
-    if first is None or first != second:
-        raise ValueError("the clock showed this time twice, or never")
-    return first
+def _extended(text: str) -> str:
+    """A basic form of ISO 8601 with its separators; other texts as they are."""
+    match = _BASIC.fullmatch(text)
+    if match is None:
+        return text
+    day = "-".join(match.group(1, 2, 3))
+    return day if match[4] is None else f"{day}T{':'.join(match.group(4, 5, 6))}{text[15:]}"
 
 
 def parse_date(text: str, _: pa.DataType) -> date:

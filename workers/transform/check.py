@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from protocol.arrow_schema import from_arrow
+from protocol.arrow_schema import from_arrow, to_arrow
 from protocol.chain.schema_evolution import incompatibility
 from protocol.chain.state import Vocab
 from protocol.codec.manifests import from_data, to_data
@@ -22,6 +22,7 @@ from protocol.metadata.events import SetTransform, SetVocab
 from protocol.metadata.schema import DataSchema
 from protocol.multihash import Multihash
 from storage.contracts.transform_job import CheckPayload, CheckReceipt
+from storage.integrity.errors import ObjectDamaged
 from storage.stores import Stores
 from storage.values import ObjectKind
 
@@ -32,9 +33,10 @@ from ..ingest.run import EngineFailed
 from ..plan.transform import NO_SCHEMA
 from ..slice_schema import IncompatibleSchema
 from .chains import input_datasets
+from .check_source import expected_schema
 from .files import work_folder
 from .iteration import ask, empty_input, vocabulary
-from .result import checked
+from .result import as_before, checked
 from .run import engines_of, input_files
 
 NOBODY = DatasetAlias.parse("check/check")
@@ -61,11 +63,16 @@ def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Insta
     current = from_data(payload.current, DataSchema) if payload.current is not None else None
     inputs = input_datasets(stores, definition)
     engine = engine_for(definition.transform, engines_of(bench))
-    for dataset, alias in inputs:
-        if dataset.state().schema is None:
-            return CheckReceipt(outcome="unknown", reason=f"{NO_SCHEMA}: {alias}")
     with work_folder(bench.scratch, "check-") as name:
         folder = Path(name)
+        declared: dict[DatasetId, DataSchema] = {}
+        for dataset, alias in inputs:
+            if dataset.state().schema is not None:
+                continue
+            place = folder / f"declared-{len(declared)}"
+            if (columns := expected_schema(dataset.state(), bench, place)) is None:
+                return CheckReceipt(outcome="unknown", reason=f"{NO_SCHEMA}: {alias}")
+            declared[dataset.id] = columns
         data, checkpoint = folder / "data.parquet", folder / "checkpoint"
         vocab = Vocab.of(event)
         request = TransformRequest(
@@ -74,7 +81,9 @@ def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Insta
             system_time=now,
             vocab=vocabulary(vocab),
             transform=definition.transform,
-            query_inputs=tuple(empty_input(*item, folder) for item in inputs),
+            query_inputs=tuple(
+                empty_input(*item, folder, declared=declared.get(item[0].id)) for item in inputs
+            ),
             next_offset=0,
             new_checkpoint_path=str(checkpoint),
             new_data_path=str(data),
@@ -82,7 +91,8 @@ def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Insta
         response, heard = ask(engine, request, bench.meter)
         made = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
         after = _after_the_query_before(stores, payload, request, engine, bench, folder)
-    schema = from_arrow(made.arrow)
+    arrow = made.arrow if current is None else as_before(made.arrow, to_arrow(current))
+    schema = from_arrow(arrow)
     if current is not None and (problem := incompatibility(current, schema)) is not None:
         raise IncompatibleSchema(f"the result does not fit the data of the dataset: {problem}")
     return CheckReceipt(
@@ -118,7 +128,7 @@ def _after_the_query_before(
             new_data_path=str(folder / "data-after.parquet"),
         )
         ask(engine, going_on, bench.meter)
-    except NotFound:  # rewritten or removed meanwhile
+    except (NotFound, ObjectDamaged):  # rewritten or removed meanwhile, or lost
         return ()
     except (InvalidQuery, EngineFailed) as problem:
         return (DOES_NOT_FIT.format(problem.message),)

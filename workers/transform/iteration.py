@@ -6,7 +6,7 @@ Nothing is committed here, so the same serves computing, replaying and looking.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -29,8 +29,9 @@ from protocol.multihash import Multihash
 from storage.dataset import Dataset
 from storage.values import ObjectKind
 
+from ..engine.heard import Heard
 from ..engine.places import place_of
-from ..engine.port import Engine, InvalidQuery, Listener
+from ..engine.port import Engine, InvalidQuery
 from ..ingest.run import EngineFailed
 from ..meter import Meter
 from ..plan.transform import InputPlan, TransformPlan
@@ -41,21 +42,6 @@ from .result import Made, checked
 
 class SchemaNotKnown(BadInput):
     """An input has no schema as of the block it is read up to."""
-
-
-@dataclass(slots=True)
-class Heard(Listener):
-    """Keeps what an engine says on the way; its work ends once the job is not ours any more."""
-
-    meter: Meter = field(default_factory=Meter)
-    warnings: list[str] = field(default_factory=list)
-
-    def progress(self) -> None:
-        self.meter.check()
-
-    def warning(self, text: str) -> None:
-        if text not in self.warnings:
-            self.warnings.append(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +110,7 @@ def ask(
     """The answer of an engine. Raises `InvalidQuery`, `EngineFailed`, `JobLost`."""
     heard = Heard(meter)
     response = engine.execute_transform(request, heard)
+    meter.check()  # an engine that was stopped says that it took too long
     match response:
         case TransformResponseSuccess():
             return response, heard
@@ -154,11 +141,17 @@ def write_schema(schema: DataSchema, path: Path) -> Path:
 
 
 def empty_input(
-    dataset: Dataset, alias: str, folder: Path, *, as_of: Multihash | None = None
+    dataset: Dataset,
+    alias: str,
+    folder: Path,
+    *,
+    as_of: Multihash | None = None,
+    declared: DataSchema | None = None,
 ) -> TransformRequestInput:
-    """An input with its columns as of a block, by default the head, and nothing in it."""
+    """An input with its columns as of a block, by default the head, and nothing in it; with those
+    that are `declared` as long as it has none."""
     state = dataset.state(as_of)
-    if (schema := state.data_schema) is None:
+    if (schema := state.data_schema or declared) is None:
         raise SchemaNotKnown(f"input {alias!r} has no schema as of block {state.head}")
     return TransformRequestInput(
         dataset_id=dataset.id,

@@ -6,18 +6,21 @@
 Same intervals of the inputs, same recorded system time, the transform and schema in force at
 that block, and the engine version that made it where it is here. Nothing is committed. What
 engines may do differently, the encoding of files, does not count: hashes and sizes of files
-are taken over from the record when the rows are the same.
+are taken over from the record when the rows are the same. Between different engines less is
+proved, see `elsewhere.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from protocol.chain.state import ChainState
-from protocol.errors import BadInput, NodeError
+from protocol.errors import BadInput, NodeError, Unavailable
 from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.data import ExecuteTransformInput
@@ -27,10 +30,11 @@ from protocol.multihash import Multihash
 from storage.dataset import Dataset, InvalidInterval
 from storage.engines import EngineRun, read_note
 from storage.stores import Stores
-from storage.trouble import StorageFull, StorageReadOnly, Unavailable
+from storage.trouble import StorageFull, StorageReadOnly
 
+from ..budget import JobOverBudget
 from ..conform import UnexpectedNulls
-from ..engine.port import InvalidQuery, is_too_slow
+from ..engine.port import Engine, InvalidQuery, is_beyond_limits
 from ..ingest.bench import Bench
 from ..meter import JobLost
 from ..plan.transform import (
@@ -47,9 +51,11 @@ from ..plan.transform import (
 )
 from ..slice_schema import IncompatibleSchema
 from .chains import newest_watermark
-from .engines import engine_of
+from .elsewhere import proves, undecided, usable_checkpoint, with_checkpoint_of
+from .engines import engine_of, is_trusted
 from .files import work_folder
-from .iteration import SchemaNotKnown, execute
+from .iteration import Executed, SchemaNotKnown, execute
+from .result import Made
 from .run import engines_of, input_files
 
 
@@ -60,7 +66,7 @@ class NotVerifiable(BadInput):
 FAILS = (InvalidQuery, IncompatibleSchema, UnexpectedNulls, SchemaNotKnown, TransformNotDefined)
 """What says that the query cannot have given what was recorded. Other errors are those of this
 node: something is absent, damaged, or an engine fails for reasons of its own."""
-CUT_SHORT = (JobLost, Unavailable, StorageFull, StorageReadOnly)
+CUT_SHORT = (JobLost, JobOverBudget, Unavailable, StorageFull, StorageReadOnly)
 """What ends the work without a verdict."""
 
 
@@ -77,6 +83,8 @@ class Replayed:
     engine_version: str
     recorded: EngineRun | None
     """The engine that made the record; None if that was another node's."""
+    undecided: str | None = None
+    """Why the differences prove nothing, if they do not."""
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -92,13 +100,18 @@ def replay(
     bench: Bench,
     *,
     newest_engine: bool = False,
+    on_made: Callable[[Made], None] = lambda _: None,
 ) -> Replayed:
     """Make an execution again; by the engine version that made it, unless told otherwise.
 
+    `on_made` is shown what came out for as long as its files are there.
+
     Raises:
         NotVerifiable: an input is not here, was rewritten since, lacks a slice or is damaged;
-            or no engine here runs the query, or it fails for reasons of its own.
-        InvalidQuery, …: what is in `FAILS`, unless it was too slow for its time.
+            or no engine here runs the query, or it fails for reasons of its own; or it refuses
+            what another engine did.
+        InvalidQuery, …: what is in `FAILS`, of an execution that this engine made, unless a
+            limit of this machine ended it.
         JobLost, …: what is in `CUT_SHORT`.
     """
     event = block.event
@@ -106,21 +119,45 @@ def replay(
         raise NotVerifiable(f"block {block.hash} is no execution of a transform")
     note = read_note(stores.objects, dataset.id)
     recorded = note.at(block.sequence_number)
+    is_same = newest_engine
     try:
         before = dataset.state(block.prev)
         plan, inputs = recorded_plan(stores, before, block, event)
         wanted = None if newest_engine else recorded
         engine = engine_of(plan.transform, engines_of(bench), wanted, note)
+        is_same = is_same or (recorded is not None and is_trusted(note, recorded, engine))
         with work_folder(bench.scratch, "replay-") as name:
             files = input_files(Path(name), bench)
-            done = execute(dataset, plan, inputs, engine, files, Path(name) / "out", bench.meter)
+            begun = plan
+            if not is_same:
+                usable = usable_checkpoint(dataset, plan.prev_checkpoint, files)
+                begun = replaced(plan, prev_checkpoint=usable)
+            done = execute(dataset, begun, inputs, engine, files, Path(name) / "out", bench.meter)
+            on_made(done.made)
+            found = _compared(plan, event, done, block, engine, recorded)
+            if not is_same:
+                found = replaced(found, actual=with_checkpoint_of(found.actual, event))
+                why = undecided(found.differences, plan, inputs, files, done.made)
+                found = replaced(found, undecided=why)
             files.trim()
+        return found
     except (NotVerifiable, *CUT_SHORT):
         raise
     except NodeError as reason:
-        if isinstance(reason, FAILS) and not _is_too_slow(reason):
+        fails = isinstance(reason, FAILS) and not _is_of_this_machine(reason)
+        if fails and (is_same or proves(reason)):
             raise
         raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
+
+
+def _compared(
+    plan: TransformPlan,
+    event: ExecuteTransform,
+    done: Executed,
+    block: HashedBlock,
+    engine: Engine,
+    recorded: EngineRun | None,
+) -> Replayed:
     made = plan.event(
         data=done.made.data,
         checkpoint=done.made.checkpoint,
@@ -137,9 +174,10 @@ def replay(
     )
 
 
-def _is_too_slow(reason: NodeError) -> bool:
-    """Whether it says no more than that this machine was slower than the one of the record."""
-    return isinstance(reason, InvalidQuery) and is_too_slow(reason)
+def _is_of_this_machine(reason: NodeError) -> bool:
+    """Whether it says no more than that this machine was slower or smaller than that of the
+    record."""
+    return isinstance(reason, InvalidQuery) and is_beyond_limits(reason)
 
 
 def recorded_plan(

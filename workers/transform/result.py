@@ -72,6 +72,26 @@ def checked(
     )
 
 
+_WAS_SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+}
+"""Derivatives from before unsigned columns were kept have them as the next larger signed ones."""
+
+
+def as_before(found: pa.Schema, dataset: pa.Schema) -> pa.Schema:
+    """The columns found, signed where the dataset has them so."""
+    return pa.schema(
+        field.with_type(_WAS_SIGNED[field.type])
+        if field.name in dataset.names
+        and _WAS_SIGNED.get(field.type) == dataset.field(field.name).type
+        else field
+        for field in found
+    )
+
+
 def wanted_schema(found: pa.Schema, dataset: pa.Schema | None) -> pa.Schema:
     """The schema of the dataset with the columns found. Raises `IncompatibleSchema`."""
     if dataset is None:
@@ -83,6 +103,7 @@ def wanted_schema(found: pa.Schema, dataset: pa.Schema | None) -> pa.Schema:
                     column=field.name,
                 )
         return pa.schema(list(found))
+    found = as_before(found, dataset)
     missing = [name for name in dataset.names if name not in found.names]
     if missing:
         raise IncompatibleSchema(

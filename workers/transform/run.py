@@ -22,7 +22,8 @@ from protocol.metadata.events import ExecuteTransform, MetadataEvent
 from protocol.multihash import Multihash
 from storage.contracts.transform_job import TransformPayload, TransformReceipt
 from storage.dataset import Dataset
-from storage.dependencies import refuse_cycle
+from storage.definitions.rights import hidden_inputs
+from storage.dependencies import InputsNotHere, refuse_cycle
 from storage.errors import RefConflict
 from storage.local_files import chunks
 from storage.stores import Stores
@@ -68,6 +69,7 @@ class Run:
     now: Instant
     may_reset: bool
     """Once an iteration: whoever rewrites the input meanwhile is met by the next one."""
+    everything_is_read: bool = False
     was_reset: bool = False
     warnings: list[str] = field(default_factory=list)
 
@@ -108,6 +110,7 @@ class Run:
         self, state: ChainState, limits: IterationLimits, *, may_reset: bool
     ) -> TransformPlan | UpToDate | ResetFirst:
         definition = require_transform(state)
+        self._refuse_hidden(state)
         inputs = input_datasets(self.stores, definition)
         refuse_cycle(self.stores, self.dataset.id, [dataset.id for dataset, _ in inputs])
         return plan_transform(
@@ -117,6 +120,14 @@ class Run:
             limits=limits,
             reset_on_diverged=may_reset,
         )
+
+    def _refuse_hidden(self, state: ChainState) -> None:
+        """What the author may not read looks like what is not here. Raises `InputsNotHere`."""
+        hidden = hidden_inputs(
+            self.stores, self.dataset.entry, state, everything_is_read=self.everything_is_read
+        )
+        if hidden:
+            raise InputsNotHere(hidden)
 
     def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
         """The receipt of a committed iteration; None for one that leaves nothing to record."""
@@ -177,6 +188,7 @@ def run_transform(
         bench=bench,
         now=now,
         may_reset=options.reset_on_diverged if asked is None else asked,
+        everything_is_read=bool(payload.everything_is_read),
     )
     total = None
     if repeated:

@@ -17,6 +17,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from storage.contracts.verify_job import VerifyAnswer, VerifyPayload
 from storage.dataset import Dataset
+from storage.engines import noted_as_received
 from storage.errors import RefConflict
 from storage.history.reset import remember_inputs
 from storage.ports import BlockIndex
@@ -125,6 +126,20 @@ def run_candidate(
         dataset.commit([dataset.block(head)], expected=expected, force=payload.force)
         remember_inputs(stores, dataset)
         return VerifyAnswer(ok=True, head=str(head), datasets=())
+    with noted_as_received(stores.objects, dataset.id, blocks):
+        return _let_in(stores, dataset, payload, bench, blocks, now=now)
+
+
+def _let_in(
+    stores: Stores,
+    dataset: Dataset,
+    payload: VerifyPayload,
+    bench: Bench,
+    blocks: Sequence[HashedBlock],
+    *,
+    now: Instant,
+) -> VerifyAnswer:
+    head, expected = blocks[-1].hash, Multihash.parse(str(payload.expected))
     overlaid = replace(
         stores,
         blocks=OverlaidBlocks(stores.blocks, dataset.id, blocks),

@@ -69,7 +69,7 @@ def _verified(
     settings: WorkerSettings, name: str, *, recursive: bool, after: str | None, upto: str | None
 ) -> Any:
     # Spark is imported late: `--help` and wrong names need none.
-    from ..main import now
+    from ..handlers import now
     from .run import run_verification
 
     with on_the_spot(settings) as (stores, bench):

@@ -1,8 +1,9 @@
 """Executions of a derivative made again, one by one: reproduced, not reproduced, cannot tell.
 
 Cannot tell means that what a replay needs is not here or does not work: an input, the history it
-had, or an engine. That proves nothing against the block, so it is a note and no problem. Nor does
-a job that is cancelled or a store that is away: they end the verification without a verdict.
+had, or an engine; or that another engine made the block, by other rules. That proves nothing
+against the block, so it is a note and no problem. Nor does a job that is cancelled or a store that
+is away: they end the verification without a verdict.
 """
 
 from __future__ import annotations
@@ -106,6 +107,11 @@ def _replay(
     found.engines[f"{made.engine} {made.engine_version}"] += 1
     if not made.differences:
         found.verdicts[name] = REPRODUCED
+        return
+    if made.undecided is not None:
+        found.verdicts[name] = CANNOT_TELL
+        message = f"not verifiable here: it differs in {', '.join(made.differences)}, but "
+        found.notes.append(_problem(NOT_VERIFIABLE, block, message + made.undecided))
         return
     found.verdicts[name] = NOT_REPRODUCED
     found.problems.append(_different(block, made))

@@ -14,6 +14,7 @@ from storage.contracts.verify_job import VerifiedDataset, VerifyAnswer, VerifyPa
 from storage.dataset import Dataset
 from storage.stores import Stores
 from storage.verify.note import ValidationNote, write_note
+from storage.verify.pending import read_unverified, write_unverified
 from storage.verify.report import CANNOT_TELL, REPRODUCED
 from storage.verify.run import (
     EVERYTHING,
@@ -168,6 +169,8 @@ def note(
     if not everything or not subject.is_whole or not found.report.blocks:
         return
     head = Multihash.parse(found.report.head)
+    if found.ok:
+        _all_rows_looked_at(stores, subject.dataset, head)
     first = found.report.problems[0] if found.report.problems else None
     write_note(
         stores.objects,
@@ -181,9 +184,18 @@ def note(
             replayed=found.replays.count(REPRODUCED),
             not_verifiable=found.replays.count(CANNOT_TELL),
             problems=len(found.report.problems),
+            warnings=len(found.report.warnings),
             first_problem=None if first is None else f"{first.kind} #{first.sequence_number}",
         ),
     )
+
+
+def _all_rows_looked_at(stores: Stores, dataset: Dataset, head: Multihash) -> None:
+    """Nothing is left to be hashed, unless more came meanwhile."""
+    with stores.locks.hold(dataset.id):
+        note = read_unverified(stores.objects, dataset.id)
+        if note is not None and dataset.head() == head:
+            write_unverified(stores.objects, dataset.id, None)
 
 
 def _hash(text: str | None) -> Multihash | None:

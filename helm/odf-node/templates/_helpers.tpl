@@ -51,6 +51,12 @@ capabilities:
     secretKeyRef:
       name: {{ .Values.secret.name }}
       key: database-url
+- name: ODF_NODE_SECRETS_KEYS
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.secret.name }}
+      key: secrets-keys
+      optional: true
 - name: ODF_NODE_OBJECTS_URL
   value: {{ .Values.objectsUrl | quote }}
 - name: ODF_NODE_LOG_FORMAT
@@ -93,4 +99,28 @@ containers:
 volumes:
   - {name: data, emptyDir: {}}
   - {name: tmp, emptyDir: {}}
+{{- end }}
+
+{{/* Where every pod of ours connects to: names, database and bucket. */}}
+{{- define "odf.egress.stores" -}}
+- ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+{{- toYaml .Values.networkPolicy.stores | nindent 0 }}
+{{- end }}
+
+{{/* Service and worker also reach sources and mirrors: public addresses, nothing of the cluster. */}}
+{{- define "odf.egress" -}}
+{{ include "odf.egress.stores" . }}
+{{- if .Values.networkPolicy.sources.enabled }}
+- to:
+    - ipBlock:
+        cidr: 0.0.0.0/0
+        except:
+          {{- toYaml .Values.networkPolicy.sources.except | nindent 10 }}
+  ports:
+    {{- range .Values.networkPolicy.sources.ports }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
+{{- end }}
 {{- end }}

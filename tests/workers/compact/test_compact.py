@@ -14,10 +14,12 @@ from upkeep_parts import TOMORROW, begun, dataset_of, grow, grown, key_of
 
 from protocol.instant import Instant
 from protocol.metadata.events import AddData
-from storage.config import memory_stores
+from storage.config import StoreSettings, memory_stores, open_stores
 from storage.contracts.compact_job import CompactPayload
 from storage.history.compaction import InvalidDatasetKind
 from storage.history.receipt import HistoryReceipt
+from storage.integrity.errors import ObjectDamaged
+from storage.objects.local import LocalObjectStore
 from storage.stores import Stores
 from storage.upkeep.fsck import check_stores
 from storage.upkeep.gc import collect_garbage
@@ -212,3 +214,25 @@ def test_a_derivative_is_refused(stores: Stores, tmp_path: Path) -> None:
     other = Dataset(replace(made, kind=DatasetKind.Derivative), stores)
     with pytest.raises(InvalidDatasetKind):
         run_compaction(other, CompactPayload(), stores, tmp_path, attempts=1)
+
+
+def test_a_flipped_bit_is_never_committed(tmp_path: Path) -> None:
+    """Each byte of each slice: nothing is compacted from it, and the slice is named."""
+    local = open_stores(StoreSettings(data=tmp_path / "node", durable=False))
+    made, blocks = grown(local, slices=3)
+    assert isinstance(local.objects, LocalObjectStore)
+    part = blocks[3].event.new_data  # type: ignore[union-attr]
+    path = local.objects.path(key_of(made, ObjectKind.DATA, part.physical_hash))
+    right = path.read_bytes()
+    for at in range(7, len(right), len(right) // 20):
+        damaged = bytearray(right)
+        damaged[at] ^= 0x10
+        path.write_bytes(damaged)
+        with pytest.raises(ObjectDamaged) as said:
+            compacted(local, made, tmp_path)
+        assert said.value.facts["hash"] == str(part.physical_hash)
+        assert dataset_of(local, made).head() == blocks[-1].hash
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(right)  # its owner puts it again
+    assert compacted(local, made, tmp_path).outcome == "updated"
+    local.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 from workers.cli import main
 from workers.engine import class_archive
 from workers.engine.class_archive import JAVA, SIZES, SPARK, dumping, publish, recording, using
+from workers.engine.machine import command_of
 
 
 def jvm(*flags: str) -> subprocess.CompletedProcess[str]:
@@ -78,10 +78,8 @@ def test_spark_is_told_of_them_whatever_their_folder_is_called(
     from workers.engine import spark
 
     monkeypatch.setattr(class_archive.using, "__defaults__", (kept,))
-    for name in ("JAVA_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-    spark._prepare_environment(spark.SparkOptions(), tmp_path)
-    words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+    machine = spark._machine(spark.SparkOptions(), tmp_path, {})
+    words = command_of(machine)
     flags = shlex.split(words[words.index("--driver-java-options") + 1])
     assert set(using(kept)) <= set(flags)
 

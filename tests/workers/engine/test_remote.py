@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import msgspec
 import pytest
+from sparks import alive
 
 from protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
 from protocol.metadata.engine import (
@@ -38,7 +39,7 @@ from workers.engine.server import serve
 from workers.meter import JobLost
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from workers.engine.spark import SparkWhenNeeded
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "engine-messages.json").read_text())[
     "vectors"
@@ -73,10 +74,10 @@ class TestRemoteDataFusion(EngineContract, TransformContract):
 
 
 @pytest.fixture(scope="module")
-def sparks(served: Serve, spark: SparkSession) -> RemoteEngine:
+def sparks(served: Serve, spark_of_the_run: SparkWhenNeeded) -> RemoteEngine:
     from workers.engine.spark_engine import SparkEngine
 
-    return served(SparkEngine(spark), at_once=2)
+    return served(SparkEngine(alive(spark_of_the_run)), at_once=2)
 
 
 @pytest.mark.spark

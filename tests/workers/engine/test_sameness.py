@@ -105,10 +105,11 @@ def test_large_results_come_in_the_same_order(
 def test_inputs_are_indeed_cut(spark: SparkSession, tmp_path: Path) -> None:
     """Otherwise the tests above say nothing."""
     from workers.engine.frames import read_parquet
+    from workers.engine.spark_allowed import TRANSFORM
 
     staged = run(cut_into(spark, 2), tmp_path, QUERIES["map"])
     engine = cut_into(spark, 8)
-    frame = read_parquet(engine._session(), [staged.data], staged.table().schema)
+    frame = read_parquet(engine._sessions.of(TRANSFORM), [staged.data], staged.table().schema)
     assert frame.rdd.getNumPartitions() >= 8
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sparks import alive
 
 from protocol.instant import Instant
 from protocol.metadata.engine import TransformResponseInvalidQuery, TransformResponseSuccess
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+    from workers.engine.spark import SparkWhenNeeded
 
 pytestmark = pytest.mark.spark
 WINDOWED = (
@@ -304,7 +307,9 @@ def test_rows_that_java_takes_exception_to_are_told_by_what_it_says(
     assert "d != " in response.message or "prolog" in response.message
 
 
-def test_a_query_that_takes_too_long_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_takes_too_long_is_cancelled(
+    spark: SparkSession, spark_of_the_run: SparkWhenNeeded, tmp_path: Path
+) -> None:
     many = "select event_time, explode(sequence(1, 100000)) as x from cities"
     endless = f"select event_time, x, explode(sequence(1, 100000)) as y from ({many})"
     began = time.monotonic()
@@ -317,7 +322,7 @@ def test_a_query_that_takes_too_long_is_cancelled(spark: SparkSession, tmp_path:
     assert isinstance(response, TransformResponseInvalidQuery), response
     assert "within 3 seconds" in response.message
     assert time.monotonic() - began < 60
-    again = answer(spark, tmp_path / "next", "select event_time from cities")
+    again = answer(alive(spark_of_the_run), tmp_path / "next", "select event_time from cities")
     assert isinstance(again, TransformResponseSuccess)
 
 
@@ -334,7 +339,8 @@ def test_a_query_nobody_waits_for_any_more_is_stopped(spark: SparkSession, tmp_p
         engine=SparkEngine(spark),
         folder=tmp_path,
         transform=sql(
-            f"select event_time, x from ({endless}) where length(sha2(cast(x * y as string), 512)) < 0"
+            f"select event_time, x from ({endless})"
+            " where length(sha2(cast(x * y as string), 512)) < 0"
         ),
         schemas={"cities": CITIES},
     )

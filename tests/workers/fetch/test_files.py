@@ -101,6 +101,25 @@ def test_files_can_be_read_in_the_order_of_their_event_times(asked: Ask, tmp_pat
     assert seen == ["b-2020.csv", "d-2020.csv", "c-2021.csv", "a-2022.csv"]
 
 
+def test_the_path_of_an_address_may_hold_the_event_time(asked: Ask, tmp_path: Path) -> None:
+    (tmp_path / "2020-01-02").mkdir()
+    (tmp_path / "2020-01-02" / "rows.csv").write_text("rows")
+    rule = EventTimeSourceFromPath(pattern=r"/(\d+-\d+-\d+)/")
+    found = fetch(
+        FetchStepUrl(url=f"file://{tmp_path}/2020-01-02/rows.csv", event_time=rule), asked()
+    )
+    assert found is not None
+    assert found.event_time == Instant.parse("2020-01-02T00:00:00Z")
+
+
+def test_what_a_template_stands_for_is_not_told_with_an_event_time(asked: Ask) -> None:
+    rule = EventTimeSourceFromPath(pattern=r"/(secret)")
+    step = FetchStepUrl(url="https://x.test/${{ env.KEY }}", event_time=rule)
+    with pytest.raises(values.EventTimeNotFound) as caught:
+        fetch(step, asked(variables={"KEY": "secret"}))
+    assert "secret" not in str([caught.value, caught.value.facts])
+
+
 @pytest.mark.parametrize(
     ("pattern", "wanted", "name", "time"),
     [
@@ -108,6 +127,7 @@ def test_files_can_be_read_in_the_order_of_their_event_times(asked: Ask, tmp_pat
         (r"_(.*)\.", "%Y%m%dT%H%M%S%#z", "s_20200102T030405Z.csv", "2020-01-02T03:04:05Z"),
         (r"_(.*)\.", "%FT%T%z", "s_2020-01-02T03:04:05+0100.csv", "2020-01-02T02:04:05Z"),
         (r"(.*)", "%Y-%m-%d %H:%M", "2020-01-02 03:04", "2020-01-02T00:00:00Z"),
+        (r"_(.*)\.", "yyyyMMdd'T'HHmm", "s_20200102T0304.csv", "2020-01-02T03:04:00Z"),
         (r"^(?i)DATA-(.*)$", None, "data-2020-01-02", "2020-01-02T00:00:00Z"),
     ],
 )
@@ -128,7 +148,7 @@ def test_event_times_come_from_the_first_group(
         (r"(?=a)(a)", None),
         (r"a)(b", None),
         ("(" + "a" * 2_000 + ")", None),
-        (r"-(.*)", "yyyy-MM-dd"),
+        (r"-(.*)", "dd.MM.yyyy"),
         (r"-(.*)", "%Q"),
         (r"-(.*)", "%Y-%Y-%Y"),
         (r"-(.*)", "%" * 99),

@@ -22,6 +22,7 @@ from protocol.metadata.sources import (
     RequestHeader,
     SourceCachingForever,
 )
+from storage.networks import resolved
 from workers.fetch import values
 from workers.fetch.run import fetch
 from workers.readers.frame import Unsupported
@@ -41,7 +42,7 @@ def resolver(**hosts: str) -> Callable[[str, int], list[str]]:
 def test_addresses_inside_are_refused_without_a_connection(asked: Ask) -> None:
     with web_server(lambda _: BODY) as server:
         for host in ("127.0.0.1", "[::1]", "localhost", "0x7f.1", "[::ffff:127.0.0.1]", "[::]"):
-            request = asked(networks=(), resolve=values.resolve)
+            request = asked(networks=(), resolve=resolved)
             with pytest.raises(values.SourceRefused, match="public network"):
                 fetch(FetchStepUrl(url=url(server.port, host=host)), request)
         assert server.asked == []

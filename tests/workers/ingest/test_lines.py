@@ -29,7 +29,7 @@ from storage.values import JobId
 from workers.ingest import lines
 from workers.ingest.bench import Bench
 from workers.ingest.joined import part_of
-from workers.ingest.lines import Body, ReadTogether
+from workers.ingest.lines import Body, ReadTogether, Rows
 from workers.ingest.outcome import Extras
 from workers.plan.ingest import IngestPlan
 
@@ -95,7 +95,7 @@ def bench(folder: Path) -> Bench:
     return Bench(session=none, engine=none, objects=none, scratch=folder)
 
 
-def alone(body: Body, folder: Path) -> pa.Table | None:
+def alone(body: Body, folder: Path) -> Rows | None:
     """The rows of a body read by itself; None if it is refused, or goes another way."""
     folder.mkdir(exist_ok=True)
     path = folder / "input"
@@ -105,26 +105,28 @@ def alone(body: Body, folder: Path) -> pa.Table | None:
         part = part_of(dataset, body.plan, path, bench(folder), folder, Extras())
     except Exception:
         return None
-    return None if part is None else part.rows
+    return None if part is None else Rows(part.rows, part.warnings)
 
 
-def together(bodies: Sequence[Body], folder: Path) -> list[pa.Table | None]:
+def together(bodies: Sequence[Body], folder: Path) -> list[Rows | None]:
     asked = {JobId(str(number)): body for number, body in enumerate(bodies)}
     read = ReadTogether(asked, bench(folder), folder)
     return [read.rows(job, body.plan) for job, body in asked.items()]
 
 
 def same(bodies: Sequence[Body]) -> list[pa.Table | None]:
-    """What was read together, once it is found to be what each gives alone."""
+    """What was read together, once rows and warnings are found to be what each gives alone."""
     with tempfile.TemporaryDirectory() as place:
         found = together(bodies, Path(place))
         for number, (body, rows) in enumerate(zip(bodies, found, strict=True)):
             if rows is not None:
                 by_itself = alone(body, Path(place) / str(number))
                 assert by_itself is not None, body.content
-                assert rows.schema == by_itself.schema
-                assert [str(r) for r in rows.to_pylist()] == [str(r) for r in by_itself.to_pylist()]
-    return found
+                assert rows.table.schema == by_itself.table.schema
+                texts = [[str(row) for row in each.table.to_pylist()] for each in (rows, by_itself)]
+                assert texts[0] == texts[1]
+                assert rows.warnings == by_itself.warnings, body.content
+    return [None if rows is None else rows.table for rows in found]
 
 
 def csv(rows: Sequence[Sequence[str]], end: str, head: str = "n,at,city,share") -> bytes:
@@ -179,6 +181,53 @@ def test_good_bodies_are_all_read_together(
         )
         bodies.append(Body(plan(read, number), content))
     assert all(rows is not None for rows in same(bodies))
+
+
+HEADS = (
+    "n,at,city,share",
+    "city,n,share,at",
+    "n,at,town,part",
+    "at,n,town,part",
+    "N, at,City,share",
+)
+
+
+@CASES
+@given(st.lists(st.tuples(st.sampled_from(HEADS), GOOD_ROWS), min_size=2, max_size=9))
+def test_headers_mean_the_same_together_and_alone(batches: list[tuple[str, Any]]) -> None:
+    columns = dict(zip(("n", "at", "city", "share"), range(4), strict=True))
+    bodies = []
+    for head, row in batches:
+        names = [name.strip().lower() for name in head.split(",")]
+        cells = [row[columns[name]] if name in columns else "7" for name in names]
+        bodies.append(Body(plan(CSV), csv([cells], "\n", head)))
+    same(bodies)
+
+
+def test_a_header_that_is_not_announced_keeps_its_body_apart() -> None:
+    rows = [csv([("1", "", "a", "")], "\n", head) for head in ("", "city,at,n,share", "")]
+    assert [found is None for found in same([Body(plan(BARE), body) for body in rows])] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_each_body_is_told_of_its_own_fields() -> None:
+    lines_of = (b'{"n": 1, "at": null, "city": "A", "share": null}', b'{"n": 2, "town": "B"}')
+    bodies = [Body(plan(NDJSON), line + b"\n") for line in (*lines_of, lines_of[0])]
+    with tempfile.TemporaryDirectory() as place:
+        found = together(bodies, Path(place))
+    told = [rows.warnings if rows is not None else None for rows in found]
+    assert told == [
+        (),
+        (
+            "fields that the schema does not name are not stored: `town`",
+            "columns that no record names are null: `at`, `city`, `share`",
+        ),
+        (),
+    ]
+    same(bodies)
 
 
 def test_rows_without_a_time_take_that_of_their_own_post() -> None:

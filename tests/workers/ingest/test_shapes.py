@@ -80,10 +80,13 @@ ITEMS = pa.list_(pa.int64())
         (MILLIS, pa.timestamp("us", "Asia/Tokyo"), 1_999, BEGIN.replace(microsecond=1_000)),
         (MILLIS, pa.timestamp("s"), 1, BEGIN.replace(second=1)),
         (pa.int64(), pa.null(), None, None),
+        (pa.int64(), pa.int32(), 1, 1),
+        (pa.float64(), pa.int64(), 1, 1.0),
+        (ITEMS, pa.list_(pa.int32()), [1], [1]),
     ],
     ids=str,
 )
-def test_layouts_units_and_zones_make_no_difference(
+def test_layouts_units_zones_and_widths_make_no_difference(
     of_dataset: pa.DataType, of_batch: pa.DataType, value: Any, becomes: Any, tmp_path: Path
 ) -> None:
     schema = SetDataSchema(schema=from_arrow(dataset_schema("x", of_dataset, MILLIS)))
@@ -94,10 +97,12 @@ def test_layouts_units_and_zones_make_no_difference(
 @pytest.mark.parametrize(
     ("of_dataset", "of_batch", "value", "refused", "what"),
     [
-        (pa.int64(), pa.int32(), 1, IncompatibleSchema, "`x` is int32"),
+        (pa.int64(), pa.float64(), 1.5, IncompatibleSchema, "`x` is double"),
+        (pa.int64(), pa.string(), "1", IncompatibleSchema, "`x` is string"),
+        (pa.int64(), MILLIS, 1, IncompatibleSchema, "`x` is timestamp"),
         (pa.binary(), pa.binary(1), b"a", IncompatibleSchema, "`x` is fixed"),
         (ITEMS, pa.list_(pa.int64(), 1), [1], IncompatibleSchema, "`x` is fixed"),
-        (ITEMS, pa.list_(pa.int32()), [1], IncompatibleSchema, "`x` is list"),
+        (ITEMS, pa.list_(pa.float64()), [1.5], IncompatibleSchema, "`x` is list"),
         (required(pa.int64()), pa.struct([("b", pa.int64())]), {}, IncompatibleSchema, "`x`"),
         (
             required(pa.int64()),

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.codec.manifests import from_data
+from protocol.csv_header import HeaderMismatch
 from protocol.metadata.reading import ReadStepCsv
+from protocol.time_patterns import UnsupportedPattern
 from workers.readers import csv as csv_reader
 from workers.readers.csv_records import CsvFormat, CsvRecords
 from workers.readers.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits, Unsupported
@@ -106,13 +108,13 @@ def test_every_line_end_is_known(tmp_path: Path) -> None:
         {"quote": ""},
         {"escape": "\\\\"},
         {"encoding": "utf16"},
-        {"timestampFormat": "MM/dd/yyyy"},
-        {"dateFormat": "dd.MM.yyyy"},
+        {"timestampFormat": "MM/dd/yyyy q"},
+        {"dateFormat": "dd.MM"},
         {"schema": {"fields": [{"name": "l", "type": {"kind": "List", "itemType": "String"}}]}},
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(options: Any, tmp_path: Path) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises((Unsupported, UnsupportedPattern)):
         read(tmp_path, "a\n", **options)
 
 
@@ -207,3 +209,110 @@ def test_both_tokenizers_read_the_same_records(rows: list[tuple[str, str]]) -> N
     assert own == rows
     found = list(zip(table["column_1"], table["column_2"], strict=True))
     assert found == [(a or None, b or None) for a, b in rows]
+
+
+NAMED = {"fields": [{"name": name, "type": "String"} for name in ("carrier", "name")]}
+
+
+def test_columns_in_another_order_are_taken_by_name(tmp_path: Path) -> None:
+    text = "name,carrier\nAmerican,AA\n"
+    assert read(tmp_path, text, schema=NAMED, header=True) == {
+        "carrier": ["AA"],
+        "name": ["American"],
+    }
+
+
+def test_a_quoted_value_goes_to_its_column_as_well(tmp_path: Path) -> None:
+    text = 'Name, carrier\n"Ame\\"rican",AA\n'  # the escape has the own tokenizer read it
+    assert read(tmp_path, text, schema=NAMED, header=True) == {
+        "carrier": ["AA"],
+        "name": ['Ame"rican'],
+    }
+
+
+def test_a_header_that_fits_in_part_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HeaderMismatch, match="`name` is declared as another column"):
+        read(tmp_path, "name,code\nAmerican,AA\n", schema=NAMED, header=True)
+
+
+def test_renamed_columns_are_taken_by_position_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "input.csv"
+    path.write_text("code,label\nAA,American\n")
+    step = from_data({"kind": "Csv", "schema": NAMED, "header": True}, ReadStepCsv)
+    frame = open_frame(step, path, Limits())
+    assert frame is not None
+    assert frame.table().to_pydict() == {"carrier": ["AA"], "name": ["American"]}
+    assert frame.warnings == [
+        "columns are taken by position: `code` as `carrier`, `label` as `name`"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "header", "taken"),
+    [
+        ("strict", "carrier,name", True),
+        ("strict", "name,carrier", False),
+        ("strict", "Carrier,name", False),
+        ("position", "name,carrier", True),
+        ("position", "name,x", True),
+    ],
+)
+def test_a_source_may_ask_for_another_rule(
+    rule: str, header: str, taken: bool, tmp_path: Path
+) -> None:
+    asked = {**NAMED, "extra": {"odf-node/csvHeader": rule}}
+    try:
+        rows = read(tmp_path, f"{header}\nAA,American\n", schema=asked, header=True)
+    except HeaderMismatch:
+        rows = None
+    assert rows == ({"carrier": ["AA"], "name": ["American"]} if taken else None)
+
+
+def test_errors_name_the_declared_column_of_a_field(tmp_path: Path) -> None:
+    bad = refusal(tmp_path, "population,city\nx,A\n", schema=SCHEMA, header=True)
+    assert bad.facts == {"line": 2, "column": "population", "value": "x"}
+
+
+DAYS = {"fields": [{"name": "d", "type": "Date"}, {"name": "t", "type": "Timestamp"}]}
+
+
+def test_dates_and_times_are_read_as_the_source_writes_them(tmp_path: Path) -> None:
+    text = 'd,t\n"Jan 1 2000",31/12/1999 11:30 PM +0200\n"Feb 29 2000",01/01/2000 00:15 AM Z\n'
+    formats = {"dateFormat": "MMM d yyyy", "timestampFormat": "dd/MM/yyyy hh:mm a Z"}
+    good = text.replace("00:15", "12:15")
+    rows = read(tmp_path, good, header=True, schema=DAYS, **formats)
+    assert [str(day) for day in rows["d"]] == ["2000-01-01", "2000-02-29"]
+    assert [str(t)[:16] for t in rows["t"]] == ["1999-12-31 21:30", "2000-01-01 00:15"]
+    bad = refusal(tmp_path, text, header=True, schema=DAYS, **formats)
+    assert bad.message == (
+        "line 3, column `t`: not a value of type Timestamp (written as dd/MM/yyyy hh:mm a Z): "
+        "'01/01/2000 00:15 AM Z'"
+    )
+
+
+def test_a_date_in_another_form_is_told_the_forms_there_are(tmp_path: Path) -> None:
+    bad = refusal(tmp_path, "Jan 1 2000,2000-01-01\n", schema=DAYS)
+    assert bad.message == (
+        "line 1, column `d`: not a value of type Date (written as 2000-01-31; dateFormat takes "
+        "other forms): 'Jan 1 2000'"
+    )
+
+
+def test_dates_without_separators_are_read(tmp_path: Path) -> None:
+    rows = read(tmp_path, "20000131,20000131T235959Z\n2000-02-01,20000201\n", schema=DAYS)
+    assert [str(day) for day in rows["d"]] == ["2000-01-31", "2000-02-01"]
+    assert [str(t)[:19] for t in rows["t"]] == ["2000-01-31 23:59:59", "2000-02-01 00:00:00"]
+
+
+def test_formats_count_when_types_are_inferred(tmp_path: Path) -> None:
+    text = "d,e\nJan 1 2000,2000-01-01\nMay 2 2001,2000-01-02\n"
+    rows = read(tmp_path, text, header=True, inferSchema=True, dateFormat="MMM d yyyy")
+    assert [str(day) for day in rows["d"]] == ["2000-01-01", "2001-05-02"]
+    assert rows["e"] == ["2000-01-01", "2000-01-02"]
+
+
+@pytest.mark.parametrize("header", ["carrier,name", "Name, Carrier", '"name","carrier"'])
+def test_a_header_where_none_is_announced_is_no_row(header: str, tmp_path: Path) -> None:
+    with pytest.raises(HeaderMismatch, match="header: true"):
+        read(tmp_path, f"{header}\nAA,American\n", schema=NAMED)
+    assert read(tmp_path, "carrier,x\n", schema=NAMED) == {"carrier": ["carrier"], "name": ["x"]}

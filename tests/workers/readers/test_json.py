@@ -114,6 +114,25 @@ def test_text_that_is_no_json_is_refused_with_its_line(bad: str, tmp_path: Path)
     assert caught.value.facts["line"] in (2, 3)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "column"),
+    [
+        ("NdJson", '{"n": 1, "city": "A"}\n{"n": 1, "city": "\\ud800"}', "city"),
+        ("NdJson", '{"n": 1}\n{"n": 1, "\\udfff": "x"}', "\\udfff"),
+        ("NdJson", '{"n": 1}\n{"n": {"in": [{"a\\ud83d": 1}]}}', "a\\ud83d"),
+        ("Json", '[{"n": ["A"]},\n{"n": ["\\ud800x"]}]', "n"),
+        ("NdGeoJson", '\n{"type": "Feature", "properties": {}, "geometry": "\\ud800"}', "geometry"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused_with_line_and_column(
+    kind: str, text: str, column: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadRow) as bad:
+        read(tmp_path, text, kind)
+    assert (bad.value.facts["line"], bad.value.facts["column"]) == (2, column)
+    json.dumps([bad.value.message, bad.value.facts], ensure_ascii=False).encode()
+
+
 def test_an_array_longer_than_a_chunk_is_streamed(tmp_path: Path) -> None:
     rows = [{"n": n, "t": "z" * 40} for n in range(5_000)]
     assert read(tmp_path, json.dumps(rows), "Json")["n"] == list(range(5_000))

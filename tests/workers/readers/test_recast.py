@@ -151,7 +151,7 @@ def test_the_parquet_reader_names_row_and_column(tmp_path: Path) -> None:
     assert frame.table().to_pylist() == [{"a": "x", "b": 1}, {"a": None, "b": 2}]
     frame = read_parquet(ReadStepParquet(), path, pa.schema([("a", pa.int64())]), Limits())
     assert frame is not None
-    with pytest.raises(BadRow, match=r"column `a`: row 1 .* int64: 'x'"):
+    with pytest.raises(BadRow, match=r"column `a`: row 1 .* Int64: 'x'"):
         frame.table()
 
 

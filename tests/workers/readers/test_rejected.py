@@ -65,7 +65,7 @@ def test_rows_of_csv_that_are_ragged_or_of_another_type_are_set_aside(tmp_path: 
     ]
     assert [each["reason"] for each in bad] == [
         "2 fields expected, 1 found",
-        "not a value of type int64",
+        "not a value of type Int64",
         "no value in a required column",
         "2 fields expected, 3 found",
     ]
@@ -102,6 +102,20 @@ def test_lines_of_ndjson_that_do_not_parse_or_fit_are_set_aside(tmp_path: Path) 
     assert good == [{"city": "A", "n": 1}, {"city": "H", "n": 8}]
     assert [(each["row"], each["line"]) for each in bad] == [(2, 2), (3, 3), (4, 4), (5, 6), (6, 7)]
     assert [each["raw"] for each in bad] == [lines[at] for at in (1, 2, 3, 5, 6)]
+
+
+@pytest.mark.parametrize("step", [NDJSON, {**NDJSON, "kind": "Json"}, {"kind": "NdJson"}])
+def test_a_row_with_half_of_a_surrogate_pair_is_set_aside_in_an_escaped_form(
+    step: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = ['{"city": "A", "n": 1}', '{"city": "\\ud800", "n": 2}', '{"city": "C", "n": 3}']
+    text = "[" + ",".join(rows) + "]" if step["kind"] == "Json" else "\n".join(rows)
+    good, bad = read(tmp_path, text, step)
+    assert [each["n"] for each in good] == [1, 3]
+    assert [(each["row"], each["column"], each["value"]) for each in bad] == [
+        (2, "city", "\\ud800")
+    ]
+    assert "\\ud800" in bad[0]["raw"]
 
 
 def test_types_are_inferred_without_the_rows_that_are_no_records(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from protocol.codec.manifests import to_data
-from protocol.errors import BadInput
 from protocol.instant import Instant
 from protocol.metadata.engine import TransformRequest, TransformResponseInvalidQuery
 from storage.config import memory_stores
@@ -17,7 +16,13 @@ from storage.contracts.transform_job import CheckPayload, CheckReceipt, Transfor
 from storage.dataset import Dataset
 from storage.stores import Stores
 from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root, transform
-from workers.engine.checkpoint import Checkpoint, holds_state, read_checkpoint, write_checkpoint
+from workers.engine.checkpoint import (
+    Checkpoint,
+    UnreadableCheckpoint,
+    holds_state,
+    read_checkpoint,
+    write_checkpoint,
+)
 from workers.transform.check import run_check
 from workers.transform.run import run_transform
 
@@ -124,5 +129,5 @@ def test_only_checkpoints_of_ours_say_whether_they_hold_state(tmp_path: Path) ->
     assert not holds_state(path)
     path.write_bytes(b"\xff\x00 of another engine")
     assert not holds_state(path)
-    with pytest.raises(BadInput):
+    with pytest.raises(UnreadableCheckpoint):
         read_checkpoint(str(path), tmp_path)

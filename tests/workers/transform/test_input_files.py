@@ -9,7 +9,7 @@ import pytest
 
 from protocol.multihash import Multihash
 from storage.config import StoreSettings, memory_stores, open_stores
-from storage.errors import ObjectNotFound
+from storage.integrity.errors import ObjectDamaged
 from storage.stores import Stores
 from storage.values import ObjectKey, ObjectKind
 from tests.workers.derivatives import root
@@ -63,5 +63,5 @@ def test_the_cache_keeps_to_its_limit_and_no_job_loses_its_files(tmp_path: Path)
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     dataset, _ = kept(memory_stores())
     files = InputFiles(tmp_path / "job", tmp_path / "cache", cache_bytes=0)
-    with pytest.raises(ObjectNotFound):
+    with pytest.raises(ObjectDamaged, match="missing"):
         files.get(dataset, ObjectKind.DATA, Multihash.of(b"other"))

@@ -17,8 +17,11 @@ from protocol.metadata.events import (
 from storage.config import memory_stores
 from storage.contracts.transform_job import TransformPayload, TransformReceipt
 from storage.dataset import Dataset
+from storage.definitions.values import Author, definition_hash
+from storage.dependencies import InputsNotHere
 from storage.errors import RefConflict
 from storage.stores import Stores
+from storage.values import Account, AccountId, Role, Visibility
 from tests.workers.derivatives import (
     add_rows,
     bench_of,
@@ -428,3 +431,33 @@ def test_a_long_chain_is_read_no_further_than_one_iteration_goes(
     receipt = run(stores, tens, bench_of(stores, tmp_path, limits=limits))
     assert (receipt.iterations, receipt.rows_added) == (4, 8)
     assert [row["n"] for row in read(stores, tens)] == [n * 10 for n in range(8)]
+
+
+def test_what_the_author_may_not_read_is_not_here_for_the_definition(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    """Looked at when it runs, since jobs wait and definitions and rights change meanwhile."""
+    mallory = Account(AccountId("did:odf:mallory"), "mallory")
+    stores.accounts.put_account(mallory)
+    cities = root(stores, "cities")
+    tens = derivative(stores, "tens", [cities], COPY.format("cities"))
+    add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)
+    transform = tens.state().transform
+    assert transform is not None
+    stores.definitions.put(tens.id, definition_hash(transform), Author(mallory.id))
+    with pytest.raises(InputsNotHere) as refused:
+        run(stores, tens, bench)
+    assert refused.value.facts["missing"] == [str(cities.id)]
+    assert read(stores, tens) == []
+    assert (
+        run(stores, tens, bench, payload=TransformPayload(everything_is_read=True)).rows_added == 1
+    )
+    add_rows(stores, cities, [("2024-01-02T00:00:00Z", "B", 2)], tmp_path, at=20)
+    stores.roles.put(cities.id, mallory.id, Role.READER)
+    assert run(stores, tens, bench, at=2000).rows_added == 1
+    add_rows(stores, cities, [("2024-01-03T00:00:00Z", "C", 3)], tmp_path, at=30)
+    stores.roles.remove(cities.id, mallory.id)
+    with pytest.raises(InputsNotHere):
+        run(stores, tens, bench, at=3000)
+    stores.registry.set_visibility(cities.id, Visibility.PUBLIC)
+    assert run(stores, tens, bench, at=4000).rows_added == 1

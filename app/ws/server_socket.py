@@ -1,0 +1,126 @@
+"""uvicorn's WebSocket as smart transfer needs it, and as nobody can hold the service up with it.
+
+Long messages leave in frames, because peers take frames below 16 MiB only; a goodbye takes five
+seconds. What arrives is parsed in short slices: between two of them that held many frames the
+event loop has a turn, since a frame of one byte costs as much as a long one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
+
+from .frames import BoundedProtocol
+from .handshake import SUBPROTOCOL
+
+FRAME_BYTES = 8 * 1024 * 1024
+"""Longest frame sent; the reference peer takes up to 16 MiB."""
+SLICE_BYTES = 4096
+SLICE_FRAMES = 32
+"""Frames in a slice from which on the event loop has a turn before the next one."""
+SWITCHING_PROTOCOLS = 101
+DENIED = "websocket.http.response.body"
+PUSH = "/push"
+
+
+class TransferSocket(WebSocketsSansIOProtocol):
+    """One connection. The limits are set by a subclass, from the settings."""
+
+    close_wait_s = 5.0
+    first_message_bytes = 1024 * 1024
+    pull_message_bytes = 16 * 1024 * 1024
+    push_message_bytes = 64 * 1024 * 1024
+    max_frames = 16_384
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.conn: BoundedProtocol = BoundedProtocol(
+            first=self.first_message_bytes,
+            later=self.pull_message_bytes,
+            max_frames=self.max_frames,
+            now=time.monotonic,
+        )
+        self.close_timeout = self.close_wait_s
+        self._in_parts = False
+        self._arrived: deque[memoryview] = deque()
+        """Slices that wait for their turn."""
+        self._held = False
+        """Whether reading is paused because of them."""
+
+    def data_received(self, data: bytes) -> None:
+        was_idle, view = not self._arrived, memoryview(data)
+        self._arrived.extend(view[at : at + SLICE_BYTES] for at in range(0, len(data), SLICE_BYTES))
+        if was_idle:
+            self._parse()
+        else:
+            self._hold()  # the application went on reading in between
+
+    def _parse(self) -> None:
+        while self._arrived and not self.disconnected:
+            self.conn.receive_data(bytes(self._arrived.popleft()))
+            frames = len(self.conn.events)
+            self.handle_events()
+            if self.conn.parser_exc is not None:
+                self._arrived.clear()
+                self.handle_parser_exception()
+            elif frames > SLICE_FRAMES and self._arrived:
+                self._hold()
+                self.loop.call_soon(self._parse)
+                return
+        if self._held and not (self.read_paused or self.transport.is_closing()):
+            self._held = False
+            self.transport.resume_reading()
+
+    def _hold(self) -> None:
+        self._held = True
+        self.transport.pause_reading()
+
+    def handle_connect(self, event: Any) -> None:
+        """The subprotocol of the specification is no token by RFC 6455; it is let through."""
+        if event.path.partition("?")[0].endswith(PUSH):
+            self.conn.later = self.push_message_bytes
+        offered = event.headers.get_all("Sec-WebSocket-Protocol") == [SUBPROTOCOL]
+        if offered:
+            del event.headers["Sec-WebSocket-Protocol"]
+        super().handle_connect(event)
+        if offered and self.response.status_code == SWITCHING_PROTOCOLS:
+            self.scope["subprotocols"] = [SUBPROTOCOL]
+
+    async def send(self, message: Any) -> None:
+        """As ASGI has it; a text with `more` is continued by the next one."""
+        text = message.get("text") if message["type"] == "websocket.send" else None
+        more = message.get("more", False)
+        short = text is None or (len(text) <= FRAME_BYTES and not more and not self._in_parts)
+        if text is None or short or not self._is_open:
+            await super().send(message)
+            if message["type"] == DENIED and not message.get("more_body", False):
+                # An answer, too; uvicorn would log an application that gave none.
+                self.handshake_complete = True
+            return
+        content = text.encode()
+        for start in range(0, max(1, len(content)), FRAME_BYTES):
+            piece = content[start : start + FRAME_BYTES]
+            await self._send_fragment(piece, last=not more and start + FRAME_BYTES >= len(content))
+
+    @property
+    def _is_open(self) -> bool:
+        return self.handshake_complete and not self.close_sent and self.initial_response is None
+
+    async def _send_fragment(self, piece: bytes, *, last: bool) -> None:
+        await self.writable.wait()
+        if self.disconnected or self.close_sent:
+            raise ClientDisconnected
+        try:
+            if self._in_parts:
+                self.conn.send_continuation(piece, fin=last)
+            else:
+                self.conn.send_text(piece, fin=last)
+        except InvalidState:
+            raise ClientDisconnected from None
+        self._in_parts = not last
+        self.transport.write(b"".join(self.conn.data_to_send()))

@@ -1,0 +1,171 @@
+"""The footer of a Parquet file, as far as it says where pages lie.
+
+Source: Parquet format, `parquet.thrift`; Thrift compact protocol. Library classes are made of a
+footer only once it is known to be sound: some end the process over a number that cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .parquet_pages import Unclear
+
+MAGIC = b"PAR1"
+MAX_DEPTH = 16
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BYTES, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
+_INTEGERS = (4, 5, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A column of a row group."""
+
+    num_values: int
+    total_compressed_size: int
+    data_page_offset: int
+    dictionary_page_offset: int | None
+
+    @property
+    def has_dictionary_page(self) -> bool:
+        return self.dictionary_page_offset is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    num_rows: int
+    chunks: list[Chunk]
+
+
+def row_groups_of(content: memoryview) -> list[RowGroup]:
+    """What the footer of a file says of its row groups. Raises `Unclear`."""
+    if len(content) < 12 or bytes(content[-4:]) != MAGIC:
+        raise Unclear("no footer that can be read")
+    size = int.from_bytes(content[-8:-4], "little")
+    if size > len(content) - 12:
+        raise Unclear("a footer larger than its file")
+    reader = _Reader(bytes(content[len(content) - 8 - size : len(content) - 8]))
+    try:
+        footer = reader.struct(_FOOTER)
+    except IndexError:
+        raise Unclear("a footer without an end") from None
+    return [_group(each) for each in footer.get(4, [])]
+
+
+def _group(said: Mapping[int, Any]) -> RowGroup:
+    return RowGroup(_whole(said, 3), [_chunk(each) for each in said.get(1, [])])
+
+
+def _chunk(said: Mapping[int, Any]) -> Chunk:
+    meta = said.get(3)
+    if meta is None:
+        raise Unclear("a column without a place in the file")
+    dictionary = meta.get(11) or None
+    return Chunk(_whole(meta, 5), _whole(meta, 7), _whole(meta, 9), dictionary)
+
+
+def _whole(said: Mapping[int, Any], field: int) -> int:
+    number: int = said.get(field, -1)
+    if number < 0:
+        raise Unclear("a footer that lacks a number")
+    return number
+
+
+_Fields = Mapping[int, Any]
+_META: _Fields = {5: None, 7: None, 9: None, 11: None}
+_FOOTER: _Fields = {4: [{1: [{3: _META}], 3: None}]}
+"""What is read, by number of the field: integers, structs, lists of structs."""
+
+
+class _Reader:
+    def __init__(self, raw: bytes) -> None:
+        self._raw, self._at = raw, 0
+
+    def struct(self, wanted: _Fields, depth: int = 0) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        for field, kind in self._fields():
+            shape = wanted.get(field, ...)
+            if shape is None and kind in _INTEGERS:
+                found[field] = self._integer()
+            elif isinstance(shape, Mapping) and kind == _STRUCT:
+                found[field] = self.struct(shape, depth + 1)
+            elif isinstance(shape, list) and kind == _LIST:
+                found[field] = list(self._structs(shape[0], depth + 1))
+            else:
+                self._pass(kind, depth)
+        return found
+
+    def _fields(self) -> Iterator[tuple[int, int]]:
+        field = 0
+        while head := self._byte():
+            field = field + (head >> 4) if head >> 4 else self._integer()
+            yield field, head & 0x0F
+
+    def _structs(self, shape: _Fields, depth: int) -> Iterator[dict[int, Any]]:
+        count, kind = self._list()
+        if kind != _STRUCT:
+            raise Unclear("a list of something else")
+        for _ in range(count):
+            yield self.struct(shape, depth)
+
+    def _list(self) -> tuple[int, int]:
+        head = self._byte()
+        count = head >> 4
+        if count == 15:
+            count = self._varint()
+        if count > len(self._raw) - self._at:
+            raise Unclear("a list longer than the footer")
+        return count, head & 0x0F
+
+    def _pass(self, kind: int, depth: int, *, in_list: bool = False) -> None:
+        """Over a value that is not wanted."""
+        if depth > MAX_DEPTH:
+            raise Unclear("a footer nested too deep")
+        if kind == _STRUCT:
+            for _, inner in self._fields():
+                self._pass(inner, depth + 1)
+        elif kind in (_LIST, _SET):
+            count, inner = self._list()
+            for _ in range(count):
+                self._pass(inner, depth + 1, in_list=True)
+        else:
+            step = _STEPS.get(kind)
+            if step is None:
+                raise Unclear("a field of a kind that no footer has")
+            step(self, in_list)
+
+    def _skip(self, count: int) -> None:
+        if count > len(self._raw) - self._at:
+            raise IndexError
+        self._at += count
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._raw[self._at - 1]
+
+    def _integer(self) -> int:
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 63:
+                raise Unclear("a number without an end")
+
+
+_STEPS: Mapping[int, Callable[[_Reader, bool], None]] = {
+    _TRUE: lambda reader, in_list: reader._skip(int(in_list)),
+    _FALSE: lambda reader, in_list: reader._skip(int(in_list)),
+    _BYTE: lambda reader, _: reader._skip(1),
+    **{kind: lambda reader, _: reader._skip(0 * reader._varint()) for kind in _INTEGERS},
+    _DOUBLE: lambda reader, _: reader._skip(8),
+    _BYTES: lambda reader, _: reader._skip(reader._varint()),
+}
+"""How to pass a value that holds no others; a boolean of a field is its kind."""

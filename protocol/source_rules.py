@@ -1,0 +1,150 @@
+"""What a source says that no batch could ever be read by: refused when the source is defined.
+
+Chains of other writers may hold such sources; they are refused when they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .arrow_schema import to_arrow
+from .ddl import parse_ddl
+from .errors import BadInput
+from .metadata.events import AddPushSource, MetadataEvent, SetPollingSource
+from .metadata.reading import ReadStep, ReadStepCsv
+from .metadata.sources import (
+    EventTimeSourceFromMetadata,
+    EventTimeSourceFromPath,
+    FetchStepFilesGlob,
+    FetchStepUrl,
+)
+from .source_options import header_rule, retraction_rule
+from .time_patterns import pattern_of
+
+MAX_PATTERN_CHARS = 1_000
+"""Of a regular expression for event times."""
+SCHEMES = ("http", "https", "file", "ftp", "ftps")
+"""Of addresses that are polled."""
+_UTF8 = frozenset({"utf8", "utf-8"})
+
+
+class Unsupported(BadInput):
+    """A source asks for something this node does not do; the message names it."""
+
+
+class KeyNotDeclared(BadInput):
+    """A merge strategy names columns that are not among those that the source declares."""
+
+
+def check_definition(event: MetadataEvent, event_time: str) -> None:
+    """Whether batches of a source can be read at all; other events pass. `event_time` is the name
+    of the column of event times.
+
+    Raises:
+        Unsupported, UnsupportedPattern, UnsupportedSchema, UnknownSourceOption, KeyNotDeclared.
+    """
+    if not isinstance(event, AddPushSource | SetPollingSource):
+        return
+    check_read_step(event.read)
+    declared = declared_columns(event.read)
+    if declared is not None and event.preprocess is None:
+        # The node's own names get an underscore where nobody chose them.
+        renamed = [f"_{name}" for name in declared.names] if event.read.schema is None else []
+        _check_key(event, [*declared.names, *renamed, event_time])
+    if isinstance(event, SetPollingSource):
+        _check_fetch(event)
+
+
+def check_read_step(step: ReadStep) -> None:
+    """Raises `Unsupported`, `UnsupportedPattern`, `UnknownSourceOption`."""
+    encoding = getattr(step, "encoding", None)
+    if encoding is not None and encoding.lower() not in _UTF8:
+        raise Unsupported(
+            f"encoding {encoding!r} is not supported, only utf8: convert the file first",
+            option="encoding",
+        )
+    for option in ("date_format", "timestamp_format"):
+        pattern_of(getattr(step, option, None))
+    header_rule(step.schema)
+    retraction_rule(step.schema)
+    if isinstance(step, ReadStepCsv):
+        csv_characters(step)
+
+
+def csv_characters(step: ReadStepCsv) -> tuple[str, str, str | None]:
+    """Separator, quote and escape of CSV files. Raises `Unsupported`."""
+    escape = None if step.escape == "" else _character("escape", step.escape, "\\")
+    return (
+        _character("separator", step.separator, ","),
+        _character("quote", step.quote, '"'),
+        escape,
+    )
+
+
+def _character(option: str, value: str | None, default: str) -> str:
+    if value is None:
+        return default
+    if len(value) != 1 or not value.isascii() or value in "\r\n":
+        raise Unsupported(f"Csv {option} must be one ASCII character, not {value!r}", option=option)
+    return value
+
+
+def declared_columns(step: ReadStep) -> pa.Schema | None:
+    """The columns a read step declares, in either of its forms. Raises `UnsupportedSchema`."""
+    if step.schema is not None:
+        return to_arrow(step.schema)
+    if step.ddl_schema is not None:
+        return to_arrow(parse_ddl(step.ddl_schema))
+    return None
+
+
+def _check_key(event: AddPushSource | SetPollingSource, columns: Sequence[str]) -> None:
+    wanted = [
+        *(getattr(event.merge, "primary_key", None) or ()),
+        *(getattr(event.merge, "compare_columns", None) or ()),
+    ]
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        raise KeyNotDeclared(
+            f"the merge strategy names the column `{missing[0]}`, which is not among those that "
+            "the source declares",
+            column=missing[0],
+        )
+
+
+def _check_fetch(event: SetPollingSource) -> None:
+    fetch = event.fetch
+    rule = getattr(fetch, "event_time", None)
+    if isinstance(rule, EventTimeSourceFromPath):
+        check_event_time(rule)
+    if isinstance(fetch, FetchStepFilesGlob) and isinstance(rule, EventTimeSourceFromMetadata):
+        raise Unsupported("the event time of files cannot be taken from their metadata")
+    if isinstance(fetch, FetchStepUrl) and "${{" not in fetch.url:
+        scheme = fetch.url.partition(":")[0].lower()
+        if scheme not in SCHEMES:
+            raise Unsupported(
+                f"sources of the scheme {scheme[:50]!r} are not fetched; known are "
+                f"{', '.join(SCHEMES)}",
+                scheme=scheme[:50],
+            )
+
+
+def check_event_time(rule: EventTimeSourceFromPath) -> None:
+    """Raises `Unsupported`, `UnsupportedPattern`."""
+    if len(rule.pattern) > MAX_PATTERN_CHARS:
+        raise Unsupported(f"a pattern has at most {MAX_PATTERN_CHARS} characters")
+    try:
+        around = rf"^(?s:.*?)(?:{rule.pattern})(?s:.*)$"
+        pc.match_substring_regex(pa.array([""]), rule.pattern)
+        pc.replace_substring_regex(pa.array([""]), around, r"\1", max_replacements=1)
+    except pa.ArrowInvalid as bad:
+        raise Unsupported(
+            f"the pattern {rule.pattern[:200]!r} is no regular expression with one group ({bad})",
+            pattern=rule.pattern[:200],
+        ) from None
+    wanted = rule.timestamp_format
+    if wanted is not None and "%" not in wanted:
+        pattern_of(wanted)

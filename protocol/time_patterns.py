@@ -1,0 +1,184 @@
+"""Patterns of dates and times as Spark and Java write them: `MMM d yyyy`, `yyyy-MM-dd'T'HH:mm:ss`.
+
+A pattern is looked at once, when a source is defined: what is not known here is refused then. A
+number of one letter takes as many digits as there are, one of several letters exactly so many.
+Names of months and days are English, in any case. What has no zone is in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from .errors import BadInput
+
+MAX_PATTERN_CHARS = 100
+MAX_TEXT_CHARS = 200
+"""Longer texts are no times."""
+ISO = "rfc3339"
+"""How the specification writes that texts are read as ISO 8601 has them: the default."""
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_TOKEN = re.compile(r"''|'(?:[^']|'')*'|([A-Za-z])\1*|[\[\]]|[^A-Za-z'\[\]]+|'")
+_ZONE = r"[A-Za-z][A-Za-z0-9_/+-]*"
+
+
+class UnsupportedPattern(BadInput):
+    """A pattern of times with letters that are not known here, or that tells no date."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePattern:
+    """A pattern, ready to read texts."""
+
+    text: str
+    regex: re.Pattern[str]
+
+    def read(self, text: str) -> datetime:
+        """The moment, in UTC. Raises `ValueError` for a text of another form."""
+        match = self.regex.fullmatch(text) if len(text) <= MAX_TEXT_CHARS else None
+        if match is None:
+            raise ValueError(f"not of the form {self.text}")
+        found = {name: value for name, value in match.groupdict().items() if value is not None}
+        local = datetime(
+            _year(found), _month(found), int(found.get("day", 1)), _hour(found),
+            int(found.get("minute", 0)), int(found.get("second", 0)),
+            int(found.get("fraction", "0")[:6].ljust(6, "0")),
+        )  # fmt: skip
+        if "weekday" in found and not _DAYS[local.weekday()].startswith(found["weekday"].lower()):
+            raise ValueError("the day of the week is another one")
+        return local.replace(tzinfo=UTC) - _offset(found, local)
+
+
+@lru_cache(64)
+def pattern_of(text: str | None) -> TimePattern | None:
+    """The pattern of a read step; None for the default. Raises `UnsupportedPattern`."""
+    if text is None or text == ISO:
+        return None
+    if len(text) > MAX_PATTERN_CHARS:
+        raise UnsupportedPattern(
+            f"a pattern of times has at most {MAX_PATTERN_CHARS} characters", pattern=text[:100]
+        )
+    names: set[str] = set()
+    made = "".join(_part(token[0], text, names) for token in _TOKEN.finditer(text))
+    if not ({"year", "year2"} & names and {"month", "month_name"} & names and "day" in names):
+        raise _unsupported(text, "it tells no day: letters for year, month and day are needed")
+    if "hour12" in names and "half" not in names:
+        raise _unsupported(text, "hours of half a day (h) need to be told which half (a)")
+    try:
+        return TimePattern(text, re.compile(made, re.ASCII | re.IGNORECASE))
+    except re.error:
+        raise _unsupported(text, "a letter stands twice, or a bracket alone") from None
+
+
+def _part(part: str, pattern: str, names: set[str]) -> str:
+    """The regular expression of a part of a pattern."""
+    if part == "[":
+        return "(?:"
+    if part == "]":
+        return ")?"
+    if part == "''":
+        return "'"
+    if part.startswith("'"):
+        if len(part) < 2:
+            raise _unsupported(pattern, "a quote is not closed")
+        return re.escape(part[1:-1].replace("''", "'"))
+    if not part[0].isalpha():
+        return re.escape(part)
+    letter, count = part[0], len(part)
+    for letters, counts, name, expression in _LETTERS:
+        if letter in letters and count in counts:
+            names.add(name)
+            return f"(?P<{name}>{expression.format(n=count)})"
+    raise _unsupported(pattern, f"`{part}` is not known")
+
+
+def _unsupported(pattern: str, reason: str) -> UnsupportedPattern:
+    return UnsupportedPattern(
+        f"the pattern {pattern[:MAX_PATTERN_CHARS]!r} of times is not supported: {reason}. Known "
+        "are y M d H h a m s S E X x Z VV, quoted text and [optional parts]",
+        pattern=pattern[:MAX_PATTERN_CHARS],
+    )
+
+
+def _names(names: tuple[str, ...], *, short: bool) -> str:
+    return "|".join(name[:3] if short else name for name in names)
+
+
+_LETTERS: tuple[tuple[str, tuple[int, ...], str, str], ...] = (
+    ("yu", (1, 4), "year", r"\d{{4}}"),
+    ("yu", (2,), "year2", r"\d\d"),
+    ("ML", (1,), "month", r"\d{{1,2}}"),
+    ("ML", (2,), "month", r"\d\d"),
+    ("ML", (3,), "month_name", _names(_MONTHS, short=True)),
+    ("ML", (4,), "month_name", _names(_MONTHS, short=False)),
+    ("d", (1,), "day", r"\d{{1,2}}"),
+    ("d", (2,), "day", r"\d\d"),
+    ("H", (1,), "hour", r"\d{{1,2}}"),
+    ("H", (2,), "hour", r"\d\d"),
+    ("h", (1,), "hour12", r"\d{{1,2}}"),
+    ("h", (2,), "hour12", r"\d\d"),
+    ("a", (1,), "half", "[ap]m"),
+    ("m", (1,), "minute", r"\d{{1,2}}"),
+    ("m", (2,), "minute", r"\d\d"),
+    ("s", (1,), "second", r"\d{{1,2}}"),
+    ("s", (2,), "second", r"\d\d"),
+    ("S", tuple(range(1, 10)), "fraction", r"\d{{{n}}}"),
+    ("E", (1, 2, 3), "weekday", _names(_DAYS, short=True)),
+    ("E", (4,), "weekday", _names(_DAYS, short=False)),
+    ("X", (1, 2, 3), "offset", r"Z|[+-]\d\d(?::?\d\d)?"),
+    ("x", (1, 2, 3), "offset", r"[+-]\d\d(?::?\d\d)?"),
+    ("Z", (1, 2, 3, 5), "offset", r"Z|[+-]\d\d:?\d\d"),
+    ("V", (2,), "zone", _ZONE),
+)
+"""Letters, how often they stand, what they tell, and how that is written."""
+
+
+def _year(found: dict[str, str]) -> int:
+    return int(found["year"]) if "year" in found else 2000 + int(found.get("year2", 0))
+
+
+def _month(found: dict[str, str]) -> int:
+    name = found.get("month_name")
+    if name is None:
+        return int(found.get("month", 1))
+    return next(at for at, month in enumerate(_MONTHS, 1) if month.startswith(name.lower()))
+
+
+def _hour(found: dict[str, str]) -> int:
+    if "hour12" not in found:
+        return int(found.get("hour", 0))
+    hour = int(found["hour12"])
+    if not 1 <= hour <= 12:
+        raise ValueError("no hour of half a day")
+    return hour % 12 + (12 if found["half"].lower() == "pm" else 0)
+
+
+def _offset(found: dict[str, str], local: datetime) -> timedelta:
+    if "zone" in found:
+        return zone_offset(found["zone"], local)
+    text = found.get("offset", "Z")
+    if text in "Zz":
+        return timedelta()
+    digits = text[1:].replace(":", "")
+    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
+    timezone(offset)  # raises for a whole day or more
+    return -offset if text[0] == "-" else offset
+
+
+def zone_offset(zone: str, local: datetime) -> timedelta:
+    """What a named zone is ahead of UTC. Raises `ValueError` for times that are not once a day."""
+    try:
+        info = ZoneInfo(zone)
+    except (KeyError, OSError):
+        raise ValueError("no such time zone") from None
+    first, second = (local.replace(tzinfo=info, fold=fold).utcoffset() for fold in (0, 1))
+    if first is None or first != second:
+        raise ValueError("the clock showed this time twice, or never")
+    return first

@@ -1,0 +1,1 @@
+"""Whose definitions of transforms and sources are in force."""

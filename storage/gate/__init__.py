@@ -1,0 +1,1 @@
+"""Slices that were received are held to their blocks, in processes that may die of them."""

@@ -1,0 +1,233 @@
+"""Rows are read in processes of their own: what is in them costs the service nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from servers import wait_until
+from service import NOON, SCHEMA, Chain, seeded, serving
+
+from app.readers import pool
+from protocol.metadata.data import DataSlice, OffsetInterval
+from protocol.metadata.events import AddData, SetDataSchema
+from protocol.multihash import Multihash
+from storage.values import ObjectKind
+
+MIB = 1024 * 1024
+READ_BYTES = 20 * MIB
+
+
+def slice_of(cities: pa.Array) -> Chain:
+    """A dataset of one slice with these cities, as short as Parquet makes it."""
+    chain, rows = seeded().add(SetDataSchema(schema=SCHEMA)), len(cities)
+    utc = pa.timestamp("ms", "UTC")
+    table = pa.table(
+        {
+            "offset": pa.array(range(rows), pa.int64()),
+            "op": pa.array([0] * rows, pa.int32()),
+            "system_time": pa.array([NOON.millis] * rows, utc),
+            "event_time": pa.array([NOON.millis] * rows, utc),
+            "city": cities,
+            "population": pa.array([1] * rows, pa.int64()),
+        }
+    )
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    content = sink.getvalue()
+    name = Multihash.of(content)
+    piece = DataSlice(
+        logical_hash=name,
+        physical_hash=name,
+        offset_interval=OffsetInterval(start=0, end=rows - 1),
+        size=len(content),
+    )
+    chain.objects[ObjectKind.DATA, name] = content
+    return chain.add(AddData(new_data=piece, new_watermark=NOON))
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    limits = {
+        "max_tail_bytes": 4 * MIB,
+        "max_read_bytes": READ_BYTES,
+        "reader_memory_bytes": 64 * MIB,
+        "reader_wait_s": 0.5,
+        "readers": 3,
+        "readers_caller": 2,
+    }
+    with serving(tmp_path_factory.mktemp("readers"), **limits) as service:
+        service.keep(slice_of(pa.array(["x" * MIB]).take(pa.array([0] * 100))), "kamu/wide")
+        service.keep(slice_of(pa.array(["x" * 60 * MIB])), "kamu/cell")
+        service.keep(slice_of(pa.array([f"c{n}" for n in range(600_000)])), "kamu/long")
+        yield service
+
+
+def memory_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def readers() -> set[int]:
+    """Processes of the nursery."""
+    nursery = pool._NURSERY._process
+    assert nursery is not None
+    told = Path(f"/proc/{nursery.pid}/task/{nursery.pid}/children").read_text()
+    return {int(pid) for pid in told.split()}
+
+
+def only_those_that_wait() -> bool:
+    return len(readers()) <= pool.SPARES
+
+
+@pytest.mark.parametrize("asked", ["wide/tail?limit=100", "cell/tail?limit=1"])
+def test_rows_above_the_budget_of_a_tail_are_refused(node, asked):
+    """A few kilobytes of Parquet that are a hundred megabytes of answer."""
+    with node.http() as client:
+        client.get("/wide/tail?limit=1")
+        before = memory_bytes()
+        answer = client.get(f"/{asked}")
+        grown = memory_bytes() - before
+    assert answer.status_code == 413, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["setting"] in ("ODF_NODE_MAX_TAIL_BYTES", "ODF_NODE_READER_MEMORY_BYTES")
+    assert grown < 20 * MIB  # of 100
+
+
+def test_a_tail_within_its_budget_comes_whole(node):
+    with node.http() as client:
+        answer = client.get("/wide/tail?limit=3")
+    assert answer.status_code == 200, answer.text
+    assert [len(row["city"]) for row in answer.json()["data"]] == [MIB] * 3
+    assert int(answer.headers["content-length"]) == len(answer.content)
+
+
+def test_a_page_shows_that_rows_are_too_long_for_it(node):
+    with node.http() as client:
+        answer = client.get("/wide", headers={"accept": "text/html"})
+    assert answer.status_code == 200
+    assert "ask for fewer" in answer.text
+
+
+def test_a_reader_that_needs_more_memory_than_it_may_is_told(node):
+    """The state of a dataset is kept in memory by key; here a cell is all it takes."""
+    with node.http() as client:
+        answer = client.get("/cell/read")
+        assert (answer.status_code, answer.json()["setting"]) == (
+            413,
+            "ODF_NODE_READER_MEMORY_BYTES",
+        )
+        assert client.get("/long/read?limit=2").status_code == 200
+
+
+def test_a_read_breaks_off_at_its_budget(node):
+    received: list[bytes] = []
+    client, cut = node.http(), pytest.raises(httpx.RemoteProtocolError)
+    with client, client.stream("GET", "/long/read") as answer, cut:
+        received.extend(answer.iter_raw())
+    assert READ_BYTES / 2 < sum(map(len, received)) <= READ_BYTES
+
+
+def test_a_long_answer_costs_the_service_no_memory(node):
+    with node.http() as client:
+        client.get("/long/tail?limit=1")
+        before, most, received = memory_bytes(), 0, 0
+        with client.stream("GET", "/long/read?columns=offset,city&format=csv") as answer:
+            for piece in answer.iter_raw():
+                received += len(piece)
+                most = max(most, memory_bytes())
+    assert received > 5 * MIB
+    assert most - before < 30 * MIB
+
+
+def test_a_reader_that_is_silent_for_too_long_is_ended(tmp_path):
+    with serving(tmp_path, reader_silent_s=0.0001) as node, node.http() as client:
+        node.keep(slice_of(pa.array(["a"])), "kamu/foo")
+        for path in ("tail", "read"):
+            answer = client.get(f"/foo/{path}")
+            assert answer.status_code == 503
+            assert answer.json()["setting"] == "ODF_NODE_READER_SILENT_S"
+
+
+def test_a_client_that_leaves_ends_its_reader(node):
+    with node.http() as client, client.stream("GET", "/long/read") as answer:
+        pieces = answer.iter_raw()
+        next(pieces)
+        assert not only_those_that_wait()
+    wait_until(only_those_that_wait, "the reader's end")
+
+
+def test_a_client_that_takes_nothing_ends_its_reader(tmp_path):
+    with serving(tmp_path, reader_idle_s=0.3) as node, node.http() as client:
+        node.keep(slice_of(pa.array([f"c{n}" for n in range(600_000)])), "kamu/long")
+        with client.stream("GET", "/long/read") as answer:
+            pieces = answer.iter_raw()
+            next(pieces)
+            wait_until(only_those_that_wait, "the reader's end")
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(pieces)
+
+
+def test_a_reader_or_the_nursery_that_dies_is_replaced(node):
+    with node.http() as client:
+        with client.stream("GET", "/long/read") as answer:
+            pieces = answer.iter_raw()
+            next(pieces)
+            for pid in readers():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(pieces)
+        assert client.get("/long/tail?limit=1").status_code == 200
+        nursery = pool._NURSERY._process
+        nursery.kill()
+        nursery.wait(30)
+        assert client.get("/long/tail?limit=1").status_code == 200
+        assert pool._NURSERY._process.pid != nursery.pid
+
+
+def test_one_caller_has_a_share_of_the_readers(node):
+    with ExitStack() as held, node.http() as nobody, node.http(node.token()) as alice:
+
+        def hold(client: httpx.Client) -> None:
+            answer = held.enter_context(client.stream("GET", "/long/read"))
+            begun.append(answer.iter_raw())
+            next(begun[-1])
+
+        begun: list[Iterator[bytes]] = []
+        hold(nobody)
+        hold(nobody)
+        refused = nobody.get("/long/read?limit=1")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+        assert refused.json()["setting"] == "ODF_NODE_READERS_CALLER"
+        assert nobody.get("/long/tail?limit=1").status_code == 200  # tails have turns of their own
+        assert alice.get("/long/read?limit=1").status_code == 200
+        hold(alice)
+        refused = alice.get("/long/read?limit=1")
+        assert refused.status_code == 503
+        assert refused.json()["setting"] == "ODF_NODE_READERS"
+    deadline = time.monotonic() + 20
+    with node.http() as nobody:
+        while nobody.get("/long/read?limit=1").status_code != 200:
+            assert time.monotonic() < deadline
+
+
+def test_a_reader_holds_no_secret_and_no_file_of_the_node(node, monkeypatch):
+    monkeypatch.setenv("ODF_NODE_SECRETS_KEYS", "a-canary")
+    pool._NURSERY._stop()
+    with node.http() as client, client.stream("GET", "/long/read") as answer:
+        pieces = answer.iter_raw()
+        next(pieces)
+        for pid in readers():
+            assert b"ODF_NODE" not in Path(f"/proc/{pid}/environ").read_bytes()
+            opened = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
+            ours = {place for place in opened if str(node.node.settings.data) in place}
+            assert all("/data/f1620" in place for place in ours), ours

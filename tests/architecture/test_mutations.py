@@ -1,0 +1,32 @@
+"""The mutations fit the code: each patch applies, and the tests it names are there.
+
+Whether the tests notice them is tried by `make mutations`, which takes long.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from mutations import ROOT, mutations
+
+CONTRACTS = "".join(path.read_text() for path in (ROOT / "tests/conformance").glob("*.py"))
+"""Suites whose tests stand in a class of the file that runs them on an adapter."""
+
+
+@pytest.mark.parametrize("mutation", mutations(), ids=lambda each: each.name)
+def test_a_mutation_fits_the_code_and_names_tests_that_are_there(mutation):
+    tried = subprocess.run(
+        ["git", "apply", "--check", "-C1", str(mutation.path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert tried.returncode == 0, tried.stderr
+    for test in mutation.tests:
+        file, _, name = test.partition("::")
+        text = (ROOT / file).read_text() + CONTRACTS
+        for part in name.split("::") if name else []:
+            pattern = rf"(def|class) {re.escape(part.partition('[')[0])}\b"
+            assert re.search(pattern, text), test

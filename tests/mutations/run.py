@@ -1,0 +1,92 @@
+"""Take each protection out, one after the other, and see whether its tests notice.
+
+    python tests/mutations/run.py [WORD ...]     only mutations whose name holds one of the words
+
+Each mutation is applied to a copy of the tracked files. `noticed`: a named test failed, as it
+should; `MISSED`: all of them passed without the protection; `BROKEN`: the patch does not apply, or
+the tests did not run. Ends with 1 unless every mutation is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from mutations import ROOT, Mutation, mutations
+
+SECONDS = 900
+PASSED, FAILED = 0, 1
+"""Exit codes of pytest; any other says that the tests did not run."""
+
+
+def main(words: list[str]) -> int:
+    chosen = [each for each in mutations() if not words or any(w in each.name for w in words)]
+    if not chosen:
+        print("no mutation has a name like that")
+        return 2
+    verdicts: dict[str, int] = {}
+    for number, mutation in enumerate(chosen, 1):
+        began = time.monotonic()
+        verdict, why = judge(mutation)
+        verdicts[verdict] = verdicts.get(verdict, 0) + 1
+        took = time.monotonic() - began
+        print(f"[{number}/{len(chosen)}] {verdict:8} {mutation.name} ({took:.0f} s) {why}".rstrip())
+        sys.stdout.flush()
+    print(", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())))
+    return 0 if set(verdicts) == {"noticed"} else 1
+
+
+def judge(mutation: Mutation) -> tuple[str, str]:
+    """The verdict, and what to know about it."""
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        copy = Path(folder)
+        copy_tracked(copy)
+        applied = subprocess.run(
+            ["git", "apply", "-C1", str(mutation.path)], cwd=copy, capture_output=True, text=True
+        )
+        if applied.returncode != 0:
+            return "BROKEN", applied.stderr.strip()[:500]
+        try:
+            tried = _pytest(copy, mutation.tests)
+        except subprocess.TimeoutExpired:
+            return "noticed", f"no end within {SECONDS} s"
+        if tried.returncode == FAILED:
+            return "noticed", ""
+        if tried.returncode == PASSED:
+            return "MISSED", mutation.takes_out
+        return "BROKEN", tried.stdout.strip()[-500:]
+
+
+def _pytest(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    paths = {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        command,
+        cwd=copy,
+        env=os.environ | paths,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
+def copy_tracked(target: Path) -> None:
+    """The files that git tracks, as they stand in the working tree."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        source, place = ROOT / name, target / name
+        if source.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, place)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+"""Sources that no batch could be read by are refused when they are defined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.codec.manifests import from_data
+from protocol.errors import BadInput
+from protocol.metadata.events import AddPushSource, SetPollingSource
+from protocol.source_rules import check_definition
+
+FIELDS = [{"name": "a", "type": "Int64"}, {"name": "b", "type": "String"}]
+CSV = {"kind": "Csv", "schema": {"fields": FIELDS}}
+APPEND = {"kind": "Append"}
+LEDGER = {"kind": "Ledger", "primaryKey": ["a", "event_time"]}
+
+
+def push(read: Any = CSV, merge: Any = APPEND, **more: Any) -> AddPushSource:
+    found = {"kind": "AddPushSource", "sourceName": "s", "read": read, "merge": merge, **more}
+    event: AddPushSource = from_data(found, AddPushSource)
+    return event
+
+
+def polling(fetch: Any) -> SetPollingSource:
+    found = {"kind": "SetPollingSource", "fetch": fetch, "read": CSV, "merge": APPEND}
+    event: SetPollingSource = from_data(found, SetPollingSource)
+    return event
+
+
+def url(text: str, **more: Any) -> SetPollingSource:
+    return polling({"kind": "Url", "url": text, **more})
+
+
+def from_path(pattern: str, wanted: str | None = None) -> dict[str, Any]:
+    found = {"kind": "FromPath", "pattern": pattern}
+    return found if wanted is None else {**found, "timestampFormat": wanted}
+
+
+SQL = {"kind": "Sql", "engine": "datafusion", "queries": [{"query": "select 1"}]}
+GOOD = [
+    push(),
+    push(merge=LEDGER),
+    push({"kind": "Csv"}, LEDGER),
+    push(merge={"kind": "Ledger", "primaryKey": ["made"]}, preprocess=SQL),
+    push({**CSV, "dateFormat": "MMM d yyyy", "timestampFormat": "rfc3339", "encoding": "UTF-8"}),
+    push(
+        {"kind": "Csv", "ddlSchema": ["a INT", "b STRING"]}, {"kind": "Ledger", "primaryKey": ["a"]}
+    ),
+    url("https://x.test/y", eventTime=from_path(r"(\d+)", "%Y")),
+    url("${{ env.WHERE }}"),
+    polling({"kind": "FilesGlob", "path": "/x/*", "eventTime": from_path(r"(.*)", "yyyy-MM-dd")}),
+]
+WRONG = [
+    (push({**CSV, "separator": ";;"}), "separator"),
+    (push({**CSV, "quote": ""}), "quote"),
+    (push({**CSV, "encoding": "latin1"}), "encoding"),
+    (push({**CSV, "dateFormat": "DD/MM/YYYY"}), "pattern"),
+    (push({"kind": "NdJson", "timestampFormat": "%Y-%m-%d"}), "pattern"),
+    (
+        push({"kind": "Csv", "schema": {"fields": FIELDS, "extra": {"odf-node/csvHeader": "x"}}}),
+        "one of",
+    ),
+    (push(merge={"kind": "Ledger", "primaryKey": ["c"]}), "`c`"),
+    (push(merge={"kind": "Snapshot", "primaryKey": ["a"], "compareColumns": ["c"]}), "`c`"),
+    (push({"kind": "Csv", "ddlSchema": ["a TINYINT"]}), "a"),
+    (url("s3://bucket/x"), "s3"),
+    (url("https://x.test/y", eventTime=from_path("(")), "regular expression"),
+    (url("https://x.test/y", eventTime=from_path("(.*)", "YYYY")), "pattern"),
+    (
+        polling({"kind": "FilesGlob", "path": "/x/*", "eventTime": {"kind": "FromMetadata"}}),
+        "metadata",
+    ),
+]
+
+
+@pytest.mark.parametrize("event", GOOD)
+def test_what_can_be_read_is_taken(event: Any) -> None:
+    check_definition(event, "event_time")
+
+
+@pytest.mark.parametrize(("event", "told"), WRONG)
+def test_what_can_never_be_read_is_refused(event: Any, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        check_definition(event, "event_time")

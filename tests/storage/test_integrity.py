@@ -1,0 +1,220 @@
+"""Objects are hashed by whoever computes with them; what is damaged is put aside, told, healed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from upkeep_parts import dataset_of, grown, key_of, put_slice
+
+from protocol.multihash import Multihash
+from storage.audit.values import DeedFilter
+from storage.config import StoreSettings, open_stores
+from storage.errors import ObjectNotFound
+from storage.integrity.errors import ObjectDamaged
+from storage.integrity.healing import look_again
+from storage.integrity.memory import Hashed
+from storage.integrity.opening import ensure_hashed, open_hashed
+from storage.local_files import local_file
+from storage.objects.local import LocalObjectStore
+from storage.stores import Stores
+from storage.values import ObjectKey, ObjectKind
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Stores]:
+    stores = open_stores(StoreSettings(data=tmp_path / "node", durable=False))
+    yield stores
+    stores.close()
+
+
+def path_of(stores: Stores, key: ObjectKey) -> Path:
+    assert isinstance(stores.objects, LocalObjectStore)
+    return stores.objects.path(key)
+
+
+def rot(path: Path) -> None:
+    """One bit changes, and nothing of it shows: neither size nor time."""
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x04
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def a_slice(stores: Stores) -> ObjectKey:
+    made, blocks = grown(stores)
+    part = blocks[2].event.new_data  # type: ignore[union-attr]
+    assert part is not None
+    return key_of(made, ObjectKind.DATA, part.physical_hash)
+
+
+def test_a_flipped_bit_is_never_read(local: Stores, tmp_path: Path) -> None:
+    key = a_slice(local)
+    rot(path_of(local, key))
+    with pytest.raises(ObjectDamaged) as said:
+        open_hashed(local, key)
+    assert said.value.facts["hash"] == str(key.hash)
+    aside = tmp_path / "node" / "quarantine" / key.dataset.multibase / "data" / str(key.hash)
+    assert aside.exists()
+    assert local.objects.stat(key) is None
+
+
+def test_damage_is_told_once_by_log_audit_and_count(
+    local: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = a_slice(local)
+    rot(path_of(local, key))
+    for _ in range(3):
+        with pytest.raises(ObjectDamaged):
+            open_hashed(local, key)
+    assert local.damages.count() == 1
+    deeds = local.audit.page(DeedFilter(dataset=key.dataset))
+    assert [(deed.action, deed.outcome) for deed in deeds] == [("object damaged", "open")]
+    assert str(key.hash) in deeds[0].subject
+    told = [record for record in caplog.records if "object damaged" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].levelname == "ERROR"
+
+
+def test_a_lost_slice_is_damage_and_a_lost_upload_is_not(local: Stores) -> None:
+    key = a_slice(local)
+    local.objects.delete(key)
+    with pytest.raises(ObjectDamaged, match="missing"):
+        open_hashed(local, key)
+    with pytest.raises(ObjectNotFound):
+        open_hashed(local, replace(key, kind=ObjectKind.UPLOAD))
+
+
+def test_a_damaged_block_is_healed_from_the_index_while_it_is_read(local: Stores) -> None:
+    made, blocks = grown(local)
+    key = key_of(made, ObjectKind.BLOCK, blocks[1].hash)
+    rot(path_of(local, key))
+    with open_hashed(local, key) as stream:
+        assert stream.read() == blocks[1].raw
+    assert path_of(local, key).read_bytes() == blocks[1].raw
+    assert local.damages.count() == 0
+    actions = [deed.action for deed in local.audit.page(DeedFilter(dataset=made.id))]
+    assert actions == ["object healed", "object damaged"]
+
+
+def test_a_damaged_slice_is_healed_from_a_copy_and_a_damaged_copy_is_passed_by(
+    local: Stores, tmp_path: Path
+) -> None:
+    key = a_slice(local)
+    right = path_of(local, key).read_bytes()
+    bad, good = (LocalObjectStore(tmp_path / name, durable=False) for name in ("bad", "good"))
+    for copy in (bad, good):
+        copy.put(key, [right])
+    rot(bad.path(key))
+    rot(path_of(local, key))
+    with open_hashed(replace(local, copies=(bad, good)), key) as stream:
+        assert stream.read() == right
+    assert path_of(local, key).read_bytes() == right
+
+
+def test_what_was_hashed_counts_as_whole_until_it_is_touched_or_the_time_is_over(
+    local: Stores,
+) -> None:
+    key, now = a_slice(local), [0.0]
+    stores = replace(local, hashed=Hashed(seconds=100.0, clock=lambda: now[0]))
+    ensure_hashed(stores, key)
+    rot(path_of(local, key))
+    ensure_hashed(stores, key)  # rot does not show: known as whole for a while
+    now[0] = 101.0
+    with pytest.raises(ObjectDamaged):
+        ensure_hashed(stores, key)
+
+
+def test_a_file_that_was_written_to_is_hashed_again_at_once(local: Stores) -> None:
+    key = a_slice(local)
+    ensure_hashed(local, key)
+    path = path_of(local, key)
+    path.write_bytes(path.read_bytes()[::-1])
+    with pytest.raises(ObjectDamaged):
+        ensure_hashed(local, key)
+
+
+def test_zero_seconds_hash_at_every_read(local: Stores) -> None:
+    key = a_slice(local)
+    stores = replace(local, hashed=Hashed(seconds=0))
+    ensure_hashed(stores, key)
+    rot(path_of(local, key))
+    with pytest.raises(ObjectDamaged):
+        ensure_hashed(stores, key)
+
+
+def test_a_memory_of_hashes_stays_small() -> None:
+    hashed = Hashed(most=3)
+    for number in range(5):
+        hashed.note("x", (number,))
+    assert [hashed.knows("x", (number,)) for number in range(5)] == [False, False, True, True, True]
+
+
+def test_putting_the_right_bytes_replaces_damaged_ones(stores: Stores) -> None:
+    made, _ = grown(stores)
+    content = b"right" * 100
+    key = key_of(made, ObjectKind.DATA, Multihash.of(content))
+    stores.objects.put(key, [content])
+    damage(stores, key)
+    stores.objects.put(key, [content])
+    with stores.objects.open(key) as stream:
+        assert stream.read() == content
+
+
+def test_blocks_put_again_replace_damaged_ones(local: Stores) -> None:
+    made, blocks = grown(local)
+    for several in ([blocks[1]], blocks):
+        rot(path_of(local, key_of(made, ObjectKind.BLOCK, blocks[1].hash)))
+        local.objects.put_blocks(made.id, [(each.hash, each.raw) for each in several])
+        path = path_of(local, key_of(made, ObjectKind.BLOCK, blocks[1].hash))
+        assert path.read_bytes() == blocks[1].raw
+    rot(path)
+    local.objects.put_all([(key_of(made, ObjectKind.BLOCK, blocks[1].hash), blocks[1].raw)])
+    assert path.read_bytes() == blocks[1].raw
+
+
+def damage(stores: Stores, key: ObjectKey) -> None:
+    """Other bytes under the same key, whatever the store is."""
+    wrong = b"wrong" * 100
+    if isinstance(stores.objects, LocalObjectStore):
+        stores.objects.path(key).write_bytes(wrong)
+    elif hasattr(stores.objects, "bucket"):
+        from storage.objects.s3 import _name
+
+        stores.objects.bucket.call("put_object", _name(key), Body=wrong)
+    else:
+        stores.objects._objects[key] = wrong  # type: ignore[attr-defined]
+
+
+def test_any_store_finds_the_damage_and_is_healed_by_a_put(stores: Stores) -> None:
+    key = a_slice(stores)
+    with stores.objects.open(key) as stream:
+        right = stream.read()
+    damage(stores, key)
+    with pytest.raises(ObjectDamaged):
+        open_hashed(stores, key)
+    assert stores.damages.count() == 1
+    stores.objects.put(key, [right])
+    assert look_again(stores) == 1
+    assert stores.damages.count() == 0
+    with open_hashed(stores, key) as stream:
+        assert stream.read() == right
+
+
+def test_a_copy_that_rotted_is_made_again(stores: Stores, tmp_path: Path) -> None:
+    key = a_slice(stores)
+    dataset = dataset_of(stores, grown(stores, "kamu/other")[0])
+    part = put_slice(stores, dataset.entry, 0)
+    copy = local_file(dataset, ObjectKind.DATA, part.physical_hash, tmp_path / "cache")
+    right = copy.read_bytes()
+    assert Multihash.of(right) == part.physical_hash
+    if copy.parent == tmp_path / "cache":  # the store keeps no files
+        rot(copy)
+        stores.hashed.clear()  # as a worker does at the begin of a job
+        again = local_file(dataset, ObjectKind.DATA, part.physical_hash, tmp_path / "cache")
+        assert again.read_bytes() == right
+    assert key.kind is ObjectKind.DATA

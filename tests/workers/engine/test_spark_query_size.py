@@ -1,0 +1,33 @@
+"""Queries that are too long to be planned: Spark is not even asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
+from protocol.metadata.transforms import SqlQueryStep, TransformSql
+from workers.engine.spark_engine import SparkEngine
+
+
+@pytest.mark.parametrize(
+    ("query", "setting"),
+    [
+        ("select " + "+".join(["n"] * 20_000) + " as m from input", "ODF_NODE_MAX_QUERY_TERMS"),
+        ("select " + "(" * 101 + "n" + ")" * 101 + " from input", "ODF_NODE_MAX_QUERY_DEPTH"),
+        (f"select '{'x' * 300_000}' as x from input", "ODF_NODE_MAX_QUERY_BYTES"),
+    ],
+)
+def test_a_query_that_is_too_long_or_too_deep_is_refused_before_spark_sees_it(
+    query: str, setting: str, tmp_path: Path
+) -> None:
+    engine = SparkEngine(None)  # type: ignore[arg-type]
+    request = RawQueryRequest(
+        input_data_paths=(str(tmp_path / "input.parquet"),),
+        transform=TransformSql(engine="spark", queries=(SqlQueryStep(query=query),)),
+        output_data_path=str(tmp_path / "output.parquet"),
+    )
+    response = engine.execute_raw_query(request)
+    assert isinstance(response, RawQueryResponseInvalidQuery), response
+    assert setting in response.message

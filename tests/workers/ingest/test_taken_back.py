@@ -1,0 +1,128 @@
+"""Rows of a changelog have to be the rows that they take back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol.attributes import Attributes
+from protocol.codec.manifests import from_data
+from protocol.instant import Instant
+from protocol.metadata.events import AddPushSource
+from protocol.metadata.reading import (
+    MergeStrategyAppend,
+    MergeStrategyChangelogStream,
+    ReadStepNdJson,
+)
+from protocol.metadata.schema import DataSchema
+from storage.config import memory_stores
+from storage.merge_state.store import MergeStates
+from storage.stores import Stores
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from workers.ingest.outcome import Extras
+from workers.ingest.run import read_batch, run_ingest
+from workers.ingest.taken_back import NotWhatStands, check_taken_back
+from workers.plan.ingest import plan_ingest
+
+NOW = Instant.parse("2050-01-01T12:00:00Z")
+TIME = "2020-01-01T00:00:00Z"
+COLUMNS = [
+    {"name": "event_time", "type": {"kind": "Option", "inner": "Timestamp"}},
+    {"name": "id", "type": "Int64"},
+    {"name": "name", "type": {"kind": "Option", "inner": "String"}},
+    {"name": "tags", "type": {"kind": "Option", "inner": {"kind": "List", "itemType": "String"}}},
+]
+OPERATIONS = [{"name": "op", "type": "Int32"}]
+A = {"event_time": TIME, "id": 1, "name": "A", "tags": ["x"]}
+B = {"event_time": TIME, "id": 2, "name": "B", "tags": None}
+
+
+def read(*extra: dict[str, Any], **attributes: str) -> ReadStepNdJson:
+    schema = from_data({"fields": [*extra, *COLUMNS]}, DataSchema)
+    if attributes:
+        told = {f"odf-node/{key}": value for key, value in attributes.items()}
+        schema = msgspec.structs.replace(schema, extra=Attributes.of(told))
+    return ReadStepNdJson(schema=schema)
+
+
+def source(name: str, **attributes: str) -> AddPushSource:
+    return AddPushSource(
+        source_name=name,
+        read=read(*OPERATIONS, **attributes),
+        merge=MergeStrategyChangelogStream(primary_key=("id",)),
+    )
+
+
+@pytest.fixture
+def stores() -> Iterator[Stores]:
+    return memory_stores()
+
+
+@pytest.fixture(params=["state", "slices"])
+def compare(request: Any, stores: Stores, tmp_path: Path) -> Any:
+    """Compares a batch with the rows A and B, which stand; gives what is warned of."""
+    more = {}
+    if request.param == "state":
+        more["states"] = MergeStates(tmp_path / "states", max_bytes=1 << 30)
+    bench = bench_without_engine(stores, tmp_path, **more)
+    dataset = created(
+        stores,
+        read=read(),
+        merge=MergeStrategyAppend(),
+        more=(source("changes"), source("lenient", retractions="warn")),
+    )
+    rows = msgspec.structs.replace(upload(stores, dataset, ndjson([A, B])), source_name="default")
+    run_ingest(dataset, rows, bench, now=NOW)
+
+    def compared(*changes: tuple[int, dict[str, Any]], name: str = "changes") -> tuple[str, ...]:
+        payload = upload(stores, dataset, b"")
+        plan = plan_ingest(
+            dataset.state(), msgspec.structs.replace(payload, source_name=name), now=NOW
+        )
+        path = tmp_path / "batch"
+        path.write_bytes(ndjson([{"op": code, **row} for code, row in changes]))
+        batch = read_batch(plan, path, bench, tmp_path, Extras())
+        assert batch is not None
+        return check_taken_back(dataset, plan, batch.staged, batch.schema, bench, tmp_path)
+
+    return compared
+
+
+RIGHT: list[list[tuple[int, dict[str, Any]]]] = [
+    [(1, A)],
+    [(2, B), (3, {**B, "name": "C"})],
+    [(1, A), (0, {**A, "name": "Z"}), (1, {**A, "name": "Z"})],
+    [(2, A), (3, {**A, "name": "Z"}), (1, {**A, "name": "Z"})],
+    [(0, {**A, "id": 7}), (1, {**A, "id": 7})],
+    [(1, {**A, "event_time": None})],
+]
+WRONG: list[tuple[list[tuple[int, dict[str, Any]]], str]] = [
+    ([(1, {**A, "name": "Z"})], "row 1 takes back a row that is another one in `name`"),
+    ([(1, {**A, "name": None})], "row 1 .* another one in `name`"),
+    ([(1, {**A, "tags": ["y"]})], "row 1 .* another one in `tags`"),
+    ([(1, {**A, "event_time": "2020-01-02T00:00:00Z"})], "another one in `event_time`"),
+    ([(0, {**A, "id": 9}), (1, {**A, "id": 7})], "row 2 takes back a row that does not stand"),
+    ([(1, A), (1, A)], "row 2 takes back a row that does not stand"),
+    ([(2, A), (3, {**A, "name": "Z"}), (1, A)], "row 3 .* another one in `name`"),
+    ([(2, {**B, "tags": []}), (3, B)], "row 1 .* another one in `tags`"),
+]
+
+
+@pytest.mark.parametrize("changes", RIGHT)
+def test_rows_that_take_back_what_stands_are_taken(compare: Any, changes: Any) -> None:
+    assert compare(*changes) == ()
+
+
+@pytest.mark.parametrize(("changes", "told"), WRONG)
+def test_rows_that_take_back_another_row_are_refused(compare: Any, changes: Any, told: str) -> None:
+    with pytest.raises(NotWhatStands, match=told):
+        compare(*changes)
+
+
+def test_a_source_may_ask_to_be_warned_only(compare: Any) -> None:
+    told = compare((1, {**A, "name": "Z"}), name="lenient")
+    assert told == ("row 1 takes back a row that is another one in `name`",)

@@ -1,0 +1,125 @@
+"""Packed bodies and Arrow streams are read as what is in them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from protocol.errors import BadInput
+from protocol.instant import Instant
+from protocol.metadata.reading import ReadStep, ReadStepCsv, ReadStepNdJson, ReadStepParquet
+from storage.config import memory_stores
+from storage.values import ObjectKind
+from tests.workers.datasets import bench_without_engine, created, upload
+from workers.ingest.run import run_ingest
+from workers.prepare.limits import DecompressionTooLarge, PrepareLimits
+from workers.readers.frame import Limits
+
+NOW = Instant.parse("2050-01-01T00:00:00Z")
+CSV = ReadStepCsv(header=True, infer_schema=True)
+TABLE = pa.table({"n": [1, 2], "city": ["A", None]})
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def ingested(tmp_path: Path) -> Callable[..., Rows]:
+    def run(body: bytes, read: ReadStep, media_type: str | None = None) -> Rows:
+        stores = memory_stores()
+        limits = Limits(archives=PrepareLimits(max_bytes=1 << 20))
+        bench = bench_without_engine(stores, tmp_path, limits=limits)
+        dataset = created(stores, read=read)
+        asked = msgspec.structs.replace(upload(stores, dataset, body), media_type=media_type)
+        run_ingest(dataset, asked, bench, now=NOW)
+        data = dataset.blocks()[-1].event.new_data  # type: ignore[union-attr]
+        with dataset.open_object(ObjectKind.DATA, data.physical_hash) as stream:  # type: ignore[union-attr]
+            found: Rows = pq.read_table(stream).select(["n", "city"]).to_pylist()
+        return found
+
+    return run
+
+
+def zipped(**files: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def arrow(table: pa.Table, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    raw: bytes = sink.getvalue().to_pybytes()
+    return raw
+
+
+TEXT = b"n,city\n1,A\n2,\n"
+
+
+@pytest.mark.parametrize("body", [TEXT, gzip.compress(TEXT), zipped(rows=TEXT)])
+def test_a_packed_text_is_read_as_the_text(body: bytes, ingested: Any) -> None:
+    assert ingested(body, CSV) == TABLE.to_pylist()
+
+
+def test_an_archive_of_several_files_is_refused(ingested: Any) -> None:
+    with pytest.raises(BadInput, match="2 files"):
+        ingested(zipped(a=TEXT, b=TEXT), CSV)
+
+
+def test_what_unpacks_to_more_than_is_taken_is_refused(ingested: Any) -> None:
+    with pytest.raises(DecompressionTooLarge):
+        ingested(gzip.compress(TEXT + b"3,B\n" * 400_000), CSV)
+
+
+@pytest.mark.parametrize("read", [ReadStepParquet(), ReadStepNdJson()])
+def test_an_arrow_stream_is_read_as_parquet_is(read: ReadStep, ingested: Any) -> None:
+    for media_type, body in (
+        ("application/vnd.apache.arrow.stream", arrow(TABLE)),
+        ("application/vnd.apache.arrow.stream", arrow(TABLE.set_column(
+            1, "city", TABLE.column("city").dictionary_encode()))),
+    ):  # fmt: skip
+        assert ingested(body, read, media_type) == TABLE.to_pylist()
+
+
+def test_parquet_has_two_names(ingested: Any) -> None:
+    sink = io.BytesIO()
+    pq.write_table(TABLE, sink)
+    for media_type in ("application/parquet", "application/vnd.apache.parquet"):
+        assert ingested(sink.getvalue(), ReadStepNdJson(), media_type) == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_buffers_that_are_packed_inside_of_a_stream_are_refused(
+    compression: str, ingested: Any
+) -> None:
+    bodies = [
+        arrow(TABLE, compression=compression),
+        arrow(pa.table({"n": pa.array(["x", "x"]).dictionary_encode()}), compression=compression),
+    ]
+    for body in bodies:
+        with pytest.raises(BadInput, match="compressed"):
+            ingested(body, ReadStepParquet())
+
+
+def test_a_damaged_stream_is_refused(ingested: Any) -> None:
+    whole = arrow(TABLE)
+    for cut in (9, len(whole) // 2, len(whole) - 20):
+        with pytest.raises(BadInput):
+            ingested(whole[:cut], ReadStepParquet())
+    for at in range(8, len(whole), 7):
+        broken = bytearray(whole)
+        broken[at] ^= 0xFF
+        try:
+            ingested(bytes(broken), ReadStepParquet())
+        except (BadInput, KeyError):
+            continue

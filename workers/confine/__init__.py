@@ -1,0 +1,19 @@
+"""Confines a process before it runs code of strangers, as far as the kernel can.
+
+A parent says in `Rules` what its child may do, and starts it with an `environment` of its own:
+either any command behind `launcher`, or a Python program of ours that calls `confine` first.
+"""
+
+from .apply import PARTS as PARTS
+from .apply import SETTING as SETTING
+from .apply import CannotConfine as CannotConfine
+from .apply import close_own_memory as close_own_memory
+from .apply import confine as confine
+from .apply import missing as missing
+from .apply import told as told
+from .rules import Mode as Mode
+from .rules import Rules as Rules
+from .rules import environment as environment
+from .rules import launcher as launcher
+from .rules import program as program
+from .rules import program_reads as program_reads

@@ -1,0 +1,146 @@
+"""What queries on DataFusion may be made of, by name: alike for preprocessing and transforms.
+
+What is not listed is refused, also what a later version of the engine brings. A transform may not
+use the parts whose rows depend on several rows, or whose values on the moment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+INPUTS = "?table?"
+"""What plans call the files of the inputs; all other tables are strangers."""
+GENERATORS = ("generate_series", "range")
+"""Functions in the place of a table: rows out of nothing. Time and memory bound how many."""
+
+NODES: Mapping[str, str | None] = {
+    "Filter": None,
+    "Projection": None,
+    "Sort": None,
+    "SubqueryAlias": None,
+    "TableScan": None,
+    "Union": None,
+    "Unnest": None,
+    "Aggregate": "an aggregate",
+    "Distinct": "DISTINCT or UNION without ALL",
+    "EmptyRelation": "rows that come from no input",
+    "Join": "a join",
+    "Limit": "LIMIT",
+    "RecursiveQuery": "a recursive query",
+    "Subquery": "a subquery",
+    "Values": "rows that come from no input",
+    "WindowExpr": "a window function",
+}
+"""Nodes of plans; with what they are called in a transform, where their rows depend on others."""
+LINES = re.compile(
+    r"\s*(?:(?:Projection|Filter|Sort|SubqueryAlias|Unnest|Aggregate|Distinct|DistinctOn|Limit|"
+    r"EmptyRelation|RecursiveQuery|Subquery|Values|WindowAggr)(?::|$)|Union$|"
+    r"(?:Inner|Left|Right|Full|Cross|LeftSemi|RightSemi|LeftAnti|RightAnti|LeftMark|RightMark) "
+    r"Join:|TableScan: (?P<table>.*?)(?= projection=| partial_filters=| full_filters=| fetch=|$))"
+)
+"""The same nodes as the text of a plan begins a line with them."""
+
+OPERANDS = frozenset(
+    {
+        "Between",
+        "BinaryExpr",
+        "Case",
+        "Cast",
+        "InList",
+        "InSubquery",
+        "IsFalse",
+        "IsNotFalse",
+        "IsNotNull",
+        "IsNotTrue",
+        "IsNotUnknown",
+        "IsNull",
+        "IsTrue",
+        "IsUnknown",
+        "Like",
+        "Negative",
+        "Not",
+        "RLike",
+        "ScalarFunction",
+        "TryCast",
+    }
+)
+"""Expressions whose operands are looked into."""
+LEAVES = frozenset(
+    {
+        "AggregateFunction",
+        "Column",
+        "Exists",
+        "GroupingSet",
+        "Literal",
+        "Outer",
+        "ScalarSubquery",
+        "SetComparison",
+        "Unnest",
+        "WindowFunction",
+    }
+)
+"""Those that are not; functions in them are known by name all the same, or there are none."""
+
+FUNCTIONS = _words(
+    """
+    abs acos acosh array_any_value array_append array_cat array_compact array_concat array_contains
+    array_dims array_distance array_distinct array_element array_empty array_except array_extract
+    array_has array_has_all array_has_any array_indexof array_intersect array_join array_length
+    array_max array_min array_ndims array_normalize array_pop_back array_pop_front array_position
+    array_positions array_prepend array_push_back array_push_front array_remove array_remove_all
+    array_remove_n array_repeat array_replace array_replace_all array_replace_n array_resize
+    array_reverse array_slice array_sort array_to_string array_union arrays_overlap arrays_zip
+    arrow_cast arrow_field arrow_metadata arrow_try_cast arrow_typeof ascii asin asinh atan atan2
+    atanh bit_length btrim cardinality cast_to_type cbrt ceil char_length character_length chr
+    coalesce concat concat_ws contains cos cosh cosine_distance cot date_bin date_format date_part
+    date_trunc datepart datetrunc decode degrees digest dot_product element_at empty encode
+    ends_with exp factorial find_in_set flatten floor from_unixtime gcd generate_series get_field
+    greatest ifnull initcap inner_product instr isnan iszero lcm least left length levenshtein
+    list_any_value list_append list_cat list_compact list_concat list_contains list_dims
+    list_distance list_distinct list_element list_empty list_except list_extract list_has
+    list_has_all list_has_any list_indexof list_intersect list_join list_length list_max list_ndims
+    list_normalize list_pop_back list_pop_front list_position list_positions list_prepend
+    list_push_back list_push_front list_remove list_remove_all list_remove_n list_repeat
+    list_replace list_replace_all list_replace_n list_resize list_reverse list_slice list_sort
+    list_to_string list_union list_zip ln log log10 log2 lower lpad ltrim make_array make_date
+    make_list make_time map map_entries map_extract map_keys map_values md5 named_struct nanvl
+    nullif nvl nvl2 octet_length overlay pi position pow power radians range regexp_count
+    regexp_instr regexp_like regexp_match regexp_replace repeat replace reverse right round row
+    rpad rtrim sha224 sha256 sha384 sha512 signum sin sinh split_part sqrt starts_with
+    string_to_array string_to_list strpos struct substr substr_index substring substring_index tan
+    tanh to_char to_date to_hex to_local_time to_time to_timestamp to_timestamp_micros
+    to_timestamp_millis to_timestamp_nanos to_timestamp_seconds to_unixtime translate trim trunc
+    try_cast_to_type union_extract union_tag upper
+    """
+)
+"""Of one row. What they build is bounded by the memory of the process, not by their arguments."""
+AGGREGATES = _words(
+    """
+    approx_distinct approx_median approx_percentile_cont approx_percentile_cont_with_weight
+    array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar covar_pop covar_samp
+    first_value grouping last_value max mean median min nth_value percentile_cont quantile_cont
+    regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
+    stddev stddev_pop stddev_samp string_agg sum var var_pop var_population var_samp var_sample
+    """
+)
+WINDOWS = _words(
+    """
+    cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank
+    row_number
+    """
+)
+MOMENTS = _words(
+    """
+    current_date current_time current_timestamp gen_random_uuid now rand random today uuid uuidv4
+    version
+    """
+)
+"""Functions whose value depends on when or where they are computed: not in transforms."""
+REFUSED = frozenset({"with_metadata"})
+"""Known, and not available: it writes into the schema of a dataset past its author's manifest."""

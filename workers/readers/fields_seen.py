@@ -1,0 +1,71 @@
+"""Fields of JSON records that a schema does not name, and columns that no record names.
+
+Neither is an error: a missing field is null and a surplus one is not stored. But either may be
+a misspelt name, so the publisher is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+MAX_UNKNOWN = 1_000
+"""So many unknown names are remembered."""
+SHOWN_NAMES = 10
+
+
+class FieldsSeen:
+    """Names the records of a batch have had so far."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._absent = dict.fromkeys(columns)
+        self._columns = frozenset(columns)
+        self._unknown: dict[str, None] = {}
+        self._any = False
+
+    @property
+    def unknown(self) -> bool:
+        return bool(self._unknown)
+
+    def note(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Names of some records."""
+        listed = list(records)
+        if listed:
+            self.note_names(set().union(*listed))
+
+    def note_names(self, names: Iterable[str]) -> None:
+        """All names that some records have, one record at least."""
+        found = set(names)
+        self._any = True
+        for name in self._absent.keys() & found:
+            del self._absent[name]
+        for name in sorted(found - self._columns):
+            if len(self._unknown) >= MAX_UNKNOWN:
+                break
+            self._unknown[name] = None
+
+    def absent(self, name: str) -> bool:
+        """Whether no record has named the column."""
+        return name in self._absent
+
+    def warnings(self) -> list[str]:
+        """What is worth to be told when all records were seen."""
+        told = []
+        if self._unknown:
+            told.append(
+                f"fields that the schema does not name are not stored: {_shown(self._unknown)}"
+            )
+        if self._absent and self._any:
+            told.append(f"columns that no record names are null: {_shown(self._absent)}")
+        return told
+
+
+def _shown(names: Iterable[str]) -> str:
+    listed = list(names)
+    shown = ", ".join(f"`{_short(name)}`" for name in listed[:SHOWN_NAMES])
+    return shown + (", …" if listed[SHOWN_NAMES:] else "")
+
+
+def _short(name: str) -> str:
+    text = name.encode(errors="backslashreplace").decode()
+    return text if len(text) <= 100 else text[:100] + "…"
