@@ -86,8 +86,9 @@ def _beget(connection: socket.socket, end: int, ends: dict[int, int], answer: An
         ends[pid] = end
         handle = os.pidfd_open(pid)
         try:
-            with suppress(OSError):  # nobody waits for it any more
-                socket.send_fds(connection, [BIRTH.pack(pid)], [handle])
+            socket.send_fds(connection, [BIRTH.pack(pid)], [handle])
+        except OSError:  # nobody waits for it any more
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
         finally:
             os.close(handle)
 
