@@ -203,6 +203,18 @@ class Settings(BaseSettings):
         "was uploaded and not the rest; more are answered 429. After a day without a further part "
         "one is cleared away.",
     )
+    max_begun_uploads_account: int = Field(
+        300,
+        gt=0,
+        description="Most objects, of all datasets, of which one account has uploaded a part and "
+        "not the rest; more are answered 429.",
+    )
+    max_begun_bytes_account: int = Field(
+        64 * 1024 * MIB,
+        gt=0,
+        description="Most bytes these objects may have, whole as they were announced; more are "
+        "answered 429.",
+    )
     min_free_bytes: int = Field(
         256 * MIB,
         ge=0,

@@ -11,7 +11,8 @@
     │        ├─ alias             text of the alias, no newline
     │        └─ node              what else the index knows: visibility, time of creation
     ├─ uploads/
-    │  └─ fed01…/f1620…           spooled bodies on their way in; not part of the dataset
+    │  ├─ fed01…/f1620…           spooled bodies on their way in; not part of the dataset
+    │  └─ .begun/                 which uploads each account has begun and not ended
     └─ quarantine/
        └─ fed01…/data/f1620…      objects found damaged; for a person to look at
 
@@ -38,6 +39,7 @@ from .values import ObjectKey, ObjectKind
 
 DATASETS = "datasets"
 UPLOADS = "uploads"
+BEGUN = ".begun"
 QUARANTINE = "quarantine"
 HEAD = "head"
 ALIAS = "alias"

@@ -24,6 +24,7 @@ from storage.values import ObjectKind
 from ..auth.access import ActionForbidden, IsRemote
 from ..auth.actors import Actor
 from ..shares import Turns, caller_of
+from ..usecases import begun_uploads
 from ..usecases import objects as usecase
 from ..wiring import Node
 from .answers import error_answer
@@ -63,8 +64,16 @@ class Uploads:
             usecase.announced_size(node, str(total))
             if offset + size > total:
                 raise UnreadableOffset(f"{size} bytes from {offset} on are more than {total}")
-            sizes = {"size": size, "total": total}
-            append = partial(usecase.append_object, node, key, offset, body.chunks(), **sizes)
+            append = partial(
+                begun_uploads.append_object,
+                node,
+                actor,
+                key,
+                offset,
+                body.chunks(),
+                size=size,
+                total=total,
+            )
             here = await self._turns.run(caller_of(scope), append)
             return Response(b"", 204, {OFFSET: str(here)})
 
@@ -83,7 +92,7 @@ class Uploads:
             key = usecase.upload_target(self._node, actor, account, dataset, kind, text)
         except (ActionForbidden, IsRemote):
             return answer
-        here = usecase.received(self._node, key)
+        here = begun_uploads.received(self._node, key)
         if here is not None:
             answer.headers[OFFSET] = str(here)
             answer.headers["cache-control"] = "no-store"

@@ -28,7 +28,6 @@ from .remote_only import refuse_mirror
 HEAD = "head"
 HASHED_AT_ONCE_BYTES = 1024
 """Up to here hashing takes as long as looking up that it was done."""
-BEGUN_RETRY_S = 3600
 MAX_PLACES = 4096
 """Spellings of addresses that are remembered."""
 SHA3_PREFIX = "f1620"
@@ -47,14 +46,6 @@ class UnreadableHash(BadInput):
 
 class LengthRequired(BadInput):
     """An upload that does not announce its length."""
-
-
-class UploadsInOneGo(BadInput):
-    """Objects are not kept where parts of them can be."""
-
-
-class TooManyBegun(LimitExceeded):
-    """As many uploads to a dataset are here in part as may be."""
 
 
 class ObjectTooLarge(LimitExceeded):
@@ -216,37 +207,6 @@ def upload_target(
     entry: DatasetEntry = node.resolve(actor, account, dataset, Action.WRITE)
     refuse_mirror(node, entry)
     return ObjectKey(entry.id, kind, parse_hash(text))
-
-
-def received(node: Node, key: ObjectKey) -> int | None:
-    """Bytes of an upload that broke off; None where uploads do not go on."""
-    partial = node.stores.objects.partial
-    return None if partial is None else partial.received(key)
-
-
-def append_object(
-    node: Node, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, size: int, total: int
-) -> int:
-    """Go on with an upload by `size` bytes; how many are here then.
-
-    Raises:
-        TooManyBegun: it would be one more that is here in part. It is not begun then.
-        UploadsInOneGo, UploadBusy, OffsetMismatch, HashMismatch.
-    """
-    partial = node.stores.objects.partial
-    if partial is None:
-        raise UploadsInOneGo("this node takes objects in one go: use PUT")
-    most = node.settings.max_begun_uploads
-    is_new = offset == 0 and size < total and partial.received(key) == 0
-    if is_new and partial.begun(key) >= most:
-        raise TooManyBegun(
-            f"{most} uploads to this dataset have begun and not ended; finish them, or wait until "
-            "they are cleared away",
-            limit=most,
-            setting="ODF_NODE_MAX_BEGUN_UPLOADS",
-            retry_after_s=BEGUN_RETRY_S,
-        )
-    return partial.append(key, offset, chunks, total=total)
 
 
 def announced_size(node: Node, length: str | None) -> int:

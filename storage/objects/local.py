@@ -47,7 +47,7 @@ class LocalObjectStore:
         self.root = root
         self._root_text = str(root)
         self._durable = durable
-        self.partial: PartialUploads | None = PartialFiles(self.path, durable=durable)
+        self.partial: PartialUploads | None = PartialFiles(root, self.path, durable=durable)
 
     def folder(self, dataset: DatasetId) -> FolderObjects:
         """The dataset's folder as a repository of its own."""

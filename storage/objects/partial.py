@@ -19,18 +19,20 @@ from protocol.multihash import SHA3_256, HashMismatch, Multihash
 
 from ..errors import OffsetMismatch, UploadBusy
 from ..layout import PENDING_PREFIX
-from ..values import ObjectKey
+from ..values import AccountId, ObjectKey
 from . import files
+from .claims import Claims, Judge
 
 READ_BYTES = 1024 * 1024
 _UPLOADS = f"{PENDING_PREFIX}upload-"
 
 
 class PartialFiles:
-    """`PartialUploads` in files; `path_of` says where an object belongs."""
+    """`PartialUploads` in files below the store `root`; `path_of` says where an object belongs."""
 
-    def __init__(self, path_of: Callable[[ObjectKey], Path], *, durable: bool) -> None:
+    def __init__(self, root: Path, path_of: Callable[[ObjectKey], Path], *, durable: bool) -> None:
         self._path_of, self._durable = path_of, durable
+        self._claims = Claims(root, lambda key: _partial(path_of(key), key))
 
     def received(self, key: ObjectKey) -> int:
         found = files.info_of(_partial(self._path_of(key), key))
@@ -42,6 +44,9 @@ class PartialFiles:
                 return sum(entry.name.startswith(_UPLOADS) for entry in found)
         except FileNotFoundError:
             return 0
+
+    def claim(self, account: AccountId, key: ObjectKey, total: int, judge: Judge) -> None:
+        self._claims.claim(account, key, total, judge)
 
     def append(self, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int) -> int:
         path = self._path_of(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import BinaryIO, Protocol
 
@@ -10,7 +10,7 @@ from protocol.identity import DatasetAlias, DatasetId
 from protocol.instant import Instant
 from protocol.multihash import Multihash
 
-from ..values import ObjectInfo, ObjectKey, TransferUrl
+from ..values import AccountId, ObjectInfo, ObjectKey, TransferUrl
 
 
 class ObjectStore(Protocol):
@@ -111,6 +111,15 @@ class PartialUploads(Protocol):
 
     def begun(self, key: ObjectKey) -> int:
         """How many uploads have begun for objects of the dataset and kind of this one."""
+
+    def claim(
+        self, account: AccountId, key: ObjectKey, total: int, judge: Callable[[int, int], None]
+    ) -> None:
+        """Begin an upload of `total` bytes in the name of an account, or go on with its own.
+
+        For one more than those it has begun and not ended `judge` is given how many these are
+        and how many bytes they announced, and raises to refuse. Accounts claim one at a time.
+        """
 
     def append(self, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int) -> int:
         """Add bytes; how many are here then. With `total` bytes the object appears.
