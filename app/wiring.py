@@ -202,12 +202,12 @@ def _session_secrets(settings: Settings, stores: Stores, keys: SecretKeys) -> tu
 
 
 def _is_shared(stores: Stores) -> bool:
-    return stores.engine is not None and stores.engine.dialect.name == "postgresql"
+    return stores.engine.dialect.name == "postgresql"
 
 
 def _throttle(settings: Settings, stores: Stores, clock: Clock) -> Throttle | SharedThrottle:
     """Services on one PostgreSQL count together; on SQLite there is one service."""
-    if stores.engine is not None and _is_shared(stores):
+    if _is_shared(stores):
         counted = SqlAttempts(stores.engine)
         return SharedThrottle(counted, settings.login_attempts, settings.login_window_s, clock)
     return Throttle(settings.login_attempts, settings.login_window_s)

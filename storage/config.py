@@ -11,36 +11,26 @@ import sqlalchemy as sa
 
 from protocol.errors import BadInput
 
-from .accounts.memory import MemoryAccountStore
-from .accounts.memory_access import MemoryDeviceLogins, MemoryRoleStore, MemoryUploadedFiles
 from .accounts.sql import SqlAccountStore
 from .accounts.sql_access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
-from .audit.memory import MemoryAuditLog
 from .audit.sql import SqlAuditLog
 from .bells.pipes import PipeBell
-from .bells.port import Bell, MemoryBell
+from .bells.port import Bell
 from .bells.postgres import PostgresBell
 from .clock import Clock, system_clock
 from .damages.sql import SqlDamageLog
-from .definitions.memory import MemoryDefinitionAuthors
 from .definitions.sql import SqlDefinitionAuthors
-from .derivations.memory import MemoryDerivationStore
 from .derivations.sql import SqlDerivationStore
-from .index.memory import IndexTables, MemoryBlockIndex, MemoryDatasetRegistry, MemoryRefIndex
 from .index.sql import SqlDatasetRegistry, SqlRefIndex
 from .index.sql_blocks import SqlBlockIndex
 from .index.sql_states import SqlStates
 from .integrity.memory import REHASH_S, Hashed
-from .jobs.memory import MemoryJobQueue
 from .jobs.sql import SqlJobQueue
 from .locks import locks_of
-from .mirrors.memory import MemoryMirrorStore
 from .mirrors.sql import SqlMirrorStore
 from .objects.local import LocalObjectStore
-from .objects.memory import MemoryObjectStore
 from .ports import ObjectStore
 from .private import make_private, touch_private
-from .publishing.memory import MemorySchedules, MemoryVariables
 from .publishing.sql import SqlSchedules, SqlVariables
 from .sql.engine import open_engine, sqlite_url
 from .sql.migrate import migrate as migrate_database
@@ -153,31 +143,6 @@ def open_stores(
     if repair:
         stores.repair_mirrors()
     return stores
-
-
-def memory_stores(*, clock: Clock = system_clock) -> Stores:
-    """Stores that are gone with the process: for tests and demonstrations."""
-    tables, accounts = IndexTables(clock=clock), MemoryAccountStore(clock=clock)
-    bell = MemoryBell()
-    jobs = MemoryJobQueue(clock=clock, bell=bell)
-    return Stores(
-        objects=MemoryObjectStore(),
-        registry=MemoryDatasetRegistry(tables),
-        refs=MemoryRefIndex(tables, jobs=jobs),
-        blocks=MemoryBlockIndex(tables),
-        jobs=jobs,
-        accounts=accounts,
-        roles=MemoryRoleStore(tables, accounts),
-        devices=MemoryDeviceLogins(),
-        files=MemoryUploadedFiles(accounts),
-        mirrors=MemoryMirrorStore(tables),
-        derivations=MemoryDerivationStore(tables),
-        definitions=MemoryDefinitionAuthors(tables),
-        audit=MemoryAuditLog(),
-        schedules=MemorySchedules(jobs),
-        variables=MemoryVariables(),
-        bell=bell,
-    )
 
 
 def _bell(engine: sa.Engine, data: Path) -> Bell:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,7 +20,7 @@ import sqlalchemy as sa
 from protocol.identity import DatasetId
 
 SLOTS = 256
-"""Lock files, and locks in memory: datasets may share one."""
+"""Lock files: datasets may share one."""
 
 
 class Locks(Protocol):
@@ -30,18 +28,6 @@ class Locks(Protocol):
 
     def hold(self, dataset: DatasetId) -> AbstractContextManager[None]:
         """Wait until nobody else holds the dataset, and keep others waiting."""
-
-
-class ProcessLocks:
-    """`Locks` among the threads of one process, for stores that are in memory."""
-
-    def __init__(self) -> None:
-        self._locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
-
-    @contextmanager
-    def hold(self, dataset: DatasetId) -> Iterator[None]:
-        with self._locks[_slot(dataset)]:
-            yield
 
 
 class FileLocks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,14 +22,13 @@ from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
-from .bells.port import Bell, MemoryBell
-from .damages.memory import MemoryDamageLog
+from .bells.port import Bell
 from .dataset import Dataset, check_objects, put_blocks
 from .errors import AliasTaken, DatasetIdTaken, DatasetNotFound, NameTooLong, RefConflict
 from .info import read_info, write_info
 from .integrity.memory import Hashed
 from .layout import HEAD
-from .locks import Locks, ProcessLocks
+from .locks import Locks
 from .objects.local import LocalObjectStore
 from .ports import (
     AccountStore,
@@ -87,13 +86,12 @@ class Stores:
     audit: AuditLog
     schedules: Schedules
     variables: Variables
-    bell: Bell = field(default_factory=MemoryBell)
+    damages: DamageLog
+    bell: Bell
     """Wakes who waits for jobs, in every process of the node."""
-    engine: sa.Engine | None = None
-    """None when nothing is in a database."""
+    engine: sa.Engine
+    locks: Locks
     states: StateCache = field(default_factory=StateCache)
-    locks: Locks = field(default_factory=ProcessLocks)
-    damages: DamageLog = field(default_factory=MemoryDamageLog)
     hashed: Hashed = field(default_factory=Hashed)
     """What this process hashed of late."""
     copies: Sequence[ObjectStore] = ()
@@ -193,7 +191,7 @@ class Stores:
 
     def reading_once(self) -> AbstractContextManager[None]:
         """Until the block ends, looks of this thread into the index share a transaction."""
-        return nullcontext() if self.engine is None else reading_once(self.engine)
+        return reading_once(self.engine)
 
     def repair_mirrors(self, *, moved_since: Instant | None = None) -> int:
         """Make up for mirrors that crashes and outages left behind; returns how many were wrong.
@@ -230,15 +228,14 @@ class Stores:
 
     def _folders(self) -> list[Path]:
         folders = [self.objects.root] if isinstance(self.objects, LocalObjectStore) else []
-        if self.engine is not None and self.engine.dialect.name == "sqlite":
+        if self.engine.dialect.name == "sqlite":
             folders.append(Path(str(self.engine.url.database)).parent)
         return list(dict.fromkeys(folders))
 
     def close(self) -> None:
         """Give back all connections and threads."""
         self.release()
-        if self.engine is not None:
-            self.engine.dispose()
+        self.engine.dispose()
 
     def repair_mirror(self, entry: DatasetEntry) -> bool:
         """As `repair_mirrors` for one dataset; whether anything was wrong."""

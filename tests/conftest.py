@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +43,18 @@ def _quick_databases() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("storage.config.migrate_database", databases.made_ready)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _throwaway_stores() -> Iterator[None]:
+    """What a test has opened of them ends with it."""
+    if "throwaway" not in sys.modules:  # nothing that was collected opens any
+        yield
+        return
+    from throwaway import throwing_away
+
+    with throwing_away():
         yield
 
 

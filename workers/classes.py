@@ -80,7 +80,7 @@ def _keep_java(folder: Path) -> None:
 
 def _keep_spark(folder: Path) -> None:
     """All that is used by the jobs with which a worker warms up."""
-    from storage.config import memory_stores
+    from storage.objects.memory import MemoryObjectStore
 
     from .engine.spark import SparkOptions, SparkWhenNeeded
     from .engine.spark_engine import SparkEngine
@@ -94,7 +94,7 @@ def _keep_spark(folder: Path) -> None:
         bench = Bench(
             session=session,
             engine=SparkEngine(session),
-            objects=memory_stores().objects,
+            objects=MemoryObjectStore(),
             scratch=Path(scratch),
         )
         warm_up(bench, now=now())

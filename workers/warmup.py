@@ -1,13 +1,14 @@
 """The first jobs of a fresh Spark are slow; so a worker does some of its own before it is ready.
 
-They go the way of real ones, on stores in memory: read, merge with a history that nothing is
-kept of, which takes Spark, write, commit; and for each batch an iteration of a derivative, over
-rows that are new and over a correction.
+They go the way of real ones, on stores that are gone afterwards: read, merge with a history that
+nothing is kept of, which takes Spark, write, commit; and for each batch an iteration of a
+derivative, over rows that are new and over a correction.
 """
 
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from protocol.metadata.events import (
 from protocol.metadata.reading import MergeStrategyUpsertStream, ReadStepNdJson
 from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from protocol.multihash import Multihash
-from storage.config import memory_stores
+from storage.config import StoreSettings, open_stores
 from storage.contracts.ingest_job import IngestPayload
 from storage.contracts.transform_job import TransformPayload
 from storage.dataset import Dataset
@@ -54,10 +55,11 @@ def warm_up(bench: Bench, *, now: Instant) -> None:
     for engine in bench.more_engines:
         if isinstance(engine, Prepared):
             engine.prepare()
-    stores = memory_stores()
     with tempfile.TemporaryDirectory(prefix="warm-up-", dir=bench.scratch) as folder:
-        own = replace(bench, objects=stores.objects, states=None, scratch=Path(folder))
-        _work(stores, own, now)
+        settings = StoreSettings(data=Path(folder) / "node", durable=False)
+        with closing(open_stores(settings, repair=False)) as stores:
+            own = replace(bench, objects=stores.objects, states=None, scratch=Path(folder))
+            _work(stores, own, now)
 
 
 def _work(stores: Stores, bench: Bench, now: Instant) -> None:

@@ -30,9 +30,8 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         yield from _of_process(self._node)
         yield from _of_requests(self._node.tally)
-        if self._node.stores.engine is not None:
-            gauges = read_gauges(self._node.stores.engine)
-            yield from _of_node(gauges, self._node.clock().ns / 1e9)
+        gauges = read_gauges(self._node.stores.engine)
+        yield from _of_node(gauges, self._node.clock().ns / 1e9)
 
 
 def page(node: Node) -> bytes:

@@ -12,8 +12,7 @@ from protocol.instant import Instant
 
 from ..sql.audit_tables import deeds as table
 from ..sql.engine import reading, storable, writing
-from .memory import EVERYTHING
-from .values import Deed, DeedFilter
+from .values import EVERYTHING, Deed, DeedFilter
 
 _COLUMNS = tuple(field.name for field in fields(Deed) if field.name != "number")
 

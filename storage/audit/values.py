@@ -40,3 +40,6 @@ class DeedFilter:
     dataset: DatasetId | None = None
     since: Instant | None = None
     until: Instant | None = None
+
+
+EVERYTHING = DeedFilter()

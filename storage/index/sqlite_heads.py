@@ -26,9 +26,9 @@ class SqliteHeads:
         self._connection: sqlite3.Connection | None = None
 
     @classmethod
-    def of(cls, engine: sa.Engine | None) -> SqliteHeads | None:
+    def of(cls, engine: sa.Engine) -> SqliteHeads | None:
         """None for any other database."""
-        if engine is None or engine.dialect.name != "sqlite" or not engine.url.database:
+        if engine.dialect.name != "sqlite" or not engine.url.database:
             return None
         return cls(engine.url.database)
 

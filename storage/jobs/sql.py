@@ -31,9 +31,10 @@ from ..values import (
     RequestKey,
     Submitted,
 )
-from .memory import after_lease
+from .ids import parse_id
+from .leases import after_lease
 from .sql_claim import RaceLost, claim_rows
-from .sql_rows import OPEN, SHOWN, change_held, end_jobs, get_job, is_job, job_of, parse_id
+from .sql_rows import OPEN, SHOWN, change_held, end_jobs, get_job, is_job, job_of
 from .sql_submit import Submitter, repeated_job
 from .turns import Turns
 

@@ -15,7 +15,8 @@ from protocol.instant import Instant
 
 from ..sql.tables import jobs
 from ..values import Job
-from .memory import after_lease, go_together
+from .groups import go_together
+from .leases import after_lease
 from .sql_rows import job_of
 from .sql_turns import BLOCKED, FREE, MOST, RUNNING, startable
 from .turns import ALONE_AFTER, Candidate, Turns

@@ -12,11 +12,10 @@ from protocol.instant import Instant
 from protocol.multihash import Multihash
 
 from ..errors import JobNotFound, LeaseLost
-from ..sql.engine import storable
 from ..sql.publishing import rejected_rows
 from ..sql.tables import KEY_CHARS, jobs
 from ..values import Job, JobEnd, JobId, JobSpec, JobStatus, Succeeded
-from .memory import job_id
+from .ids import job_id, parse_id
 from .outcomes import outcome_of, outcome_to_json
 
 OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
@@ -49,16 +48,6 @@ _RUNNING = (
     .with_for_update()
 )
 _SPEC = ("kind", "dataset", "payload", "lock", "dedup_key", "account", "schedule", "trace")
-
-
-def parse_id(job: str) -> tuple[int, str]:
-    """Number and tag of a job id; for anything else those of no job."""
-    number, _, tag = job.partition("-")
-    try:
-        parsed = int(number, 16)
-    except ValueError:
-        return 0, ""
-    return (parsed, tag) if parsed < 1 << 63 and storable(tag) else (0, "")
 
 
 def is_job(job: JobId) -> sa.ColumnElement[bool]:

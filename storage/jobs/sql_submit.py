@@ -20,7 +20,7 @@ from ..sql.engine import insert_new, writing
 from ..sql.publishing import request_keys
 from ..sql.tables import jobs
 from ..values import JobId, JobSpec, JobStatus, RequestKey, Submitted
-from .memory import job_id
+from .ids import job_id
 from .sql_rows import kept_key, row_of
 
 MAX_TOGETHER = 256

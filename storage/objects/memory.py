@@ -1,4 +1,4 @@
-"""Object store in memory: for tests and for throw-away nodes.
+"""Object store in memory: for tests.
 
 Hands out no URLs; everything is gone with the process.
 """

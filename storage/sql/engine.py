@@ -149,7 +149,9 @@ def storable(text: str) -> bool:
 
 def _open_sqlite(url: sa.URL, *, durable: bool) -> sa.Engine:
     if not url.database or url.database == ":memory:":
-        raise UnknownDatabase("SQLite needs a file; for a throw-away node use memory stores")
+        raise UnknownDatabase(
+            "SQLite needs a file; a throw-away node has one in a temporary folder"
+        )
     engine = sa.create_engine(
         url,
         connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None},

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from service import serving
+from throwaway import throwaway_stores
 
 from app.auth.actors import Reason, identify
 from app.auth.sessions import ISSUER, MalformedSession, Session, read_session
@@ -21,7 +22,6 @@ from app.settings import Settings
 from app.usecases.accounts import create_token, ensure_account
 from app.wiring import open_node
 from protocol.instant import NANOS, Instant
-from storage.config import memory_stores
 from storage.private import keep_private
 from storage.values import AccountId, Scope, StoredPassword
 
@@ -95,7 +95,7 @@ def test_no_text_breaks_the_reader_of_sessions(text):
 
 @pytest.fixture
 def accounts():
-    return memory_stores(clock=lambda: NOW).accounts
+    return throwaway_stores(clock=lambda: NOW).accounts
 
 
 def _session(accounts, now=NOW, ttl_s=DAY):

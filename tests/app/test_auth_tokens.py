@@ -8,6 +8,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from throwaway import throwaway_stores
 
 from app.auth.access import Action, grants, may_create
 from app.auth.actors import ANONYMOUS, Actor, MalformedBearer, Reason, bearer_of, identify
@@ -18,7 +19,6 @@ from protocol.errors import Refused
 from protocol.identity import DatasetAlias, DatasetId
 from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
-from storage.config import memory_stores
 from storage.values import Account, AccountId, DatasetEntry, Reach, Role, Scope, Visibility
 
 HERE, ELSEWHERE = DatasetId(bytes(32)), DatasetId(bytes(range(32)))
@@ -83,7 +83,7 @@ def test_a_bearer_token_is_found_whatever_the_case_of_the_scheme():
 
 @pytest.fixture
 def accounts():
-    return memory_stores(clock=lambda: NOW).accounts
+    return throwaway_stores(clock=lambda: NOW).accounts
 
 
 def test_a_valid_token_names_its_account_and_scopes(accounts):

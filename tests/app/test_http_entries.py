@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 from service import NOON, seeded
+from throwaway import throwaway_stores
 
 from app.entries import MAX_ENTRIES, EntryMemory
 from protocol.identity import DatasetAlias
 from protocol.metadata.events import DatasetKind
-from storage.config import memory_stores
 from storage.values import DatasetEntry, Visibility
 
 
 @pytest.fixture
 def stores():
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

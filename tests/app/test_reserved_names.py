@@ -8,6 +8,7 @@ import pytest
 from chain_maker import long_chain, some_id
 from raw_peer import talking
 from service import seeded, serving
+from throwaway import throwaway_stores
 from websockets.exceptions import InvalidStatus
 
 from app.http.contract import contract
@@ -17,7 +18,6 @@ from app.usecases.accounts import create_account, ensure_account
 from app.web.site import OWN
 from protocol.identity import DatasetAlias, MalformedName, Name
 from protocol.metadata.events import DatasetKind
-from storage.config import memory_stores
 from storage.naming import RESERVED, ReservedName
 from storage.upkeep.fsck import FsckOptions, check_stores
 from storage.values import DatasetEntry, Visibility
@@ -79,7 +79,7 @@ def test_no_dataset_of_the_single_tenant_is_called_so(node, name):
 
 
 def test_old_datasets_of_such_names_are_named_by_fsck_and_at_the_start(tmp_path, caplog):
-    stores = memory_stores()
+    stores = throwaway_stores()
     made = DatasetEntry(
         some_id(), DatasetAlias.parse("kamu/docs"), DatasetKind.Root, Visibility.PUBLIC, seeded_at()
     )

@@ -1,4 +1,4 @@
-"""Every store the contracts are run on: memory, SQLite, and a real PostgreSQL."""
+"""Every store the contracts are run on: SQLite and a real PostgreSQL, files and buckets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from databases import emptied, made_ready
 from index_parts import Index, ManualClock, TickingClock
 from servers import S3Server
 
-from storage.config import StoreSettings, memory_stores, open_stores
-from storage.index.memory import (
-    IndexTables,
-    MemoryBlockIndex,
-    MemoryDatasetRegistry,
-    MemoryRefIndex,
-)
+from storage.config import StoreSettings, open_stores
 from storage.index.sql import SqlDatasetRegistry, SqlRefIndex
 from storage.index.sql_blocks import SqlBlockIndex
 from storage.sql.engine import open_engine, sqlite_url
@@ -33,7 +27,6 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.conformance")
 
 DATABASES = ["sqlite", "postgres"]
-EVERYWHERE = ["memory", *DATABASES]
 
 
 @pytest.fixture(scope="session")
@@ -88,20 +81,14 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=EVERYWHERE)
-def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
+@pytest.fixture
+def index(database: sa.Engine) -> Index:
     clock = TickingClock()
-    if request.param == "memory":
-        tables = IndexTables(clock=clock)
-        yield Index(MemoryDatasetRegistry(tables), MemoryRefIndex(tables), MemoryBlockIndex(tables))
-        return
-    engine = open_engine(database_url(request.param, request, tmp_path), durable=False)
-    yield Index(
-        SqlDatasetRegistry(engine, clock=clock),
-        SqlRefIndex(engine, clock=clock),
-        SqlBlockIndex(engine),
+    return Index(
+        SqlDatasetRegistry(database, clock=clock),
+        SqlRefIndex(database, clock=clock),
+        SqlBlockIndex(database),
     )
-    engine.dispose()
 
 
 @pytest.fixture
@@ -115,14 +102,11 @@ def bucket(s3_bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) ->
     return Bucket(fresh_location(s3_bucket_url))
 
 
-@pytest.fixture(params=["memory", *BACKENDS])
+@pytest.fixture(params=BACKENDS)
 def stores(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stores]:
-    """Whole sets of stores: in memory, and every pair of database and object store."""
-    if request.param == "memory":
-        yield memory_stores()
-        return
+    """Whole sets of stores: every pair of database and object store."""
     in_postgres, in_bucket = BACKENDS[request.param]
     place: dict[str, str] = {}
     if in_bucket:

@@ -1,4 +1,4 @@
-"""Roles, device logins and uploaded files keep their promises in memory and both databases."""
+"""Roles, device logins and uploaded files keep their promises in both databases."""
 
 from __future__ import annotations
 

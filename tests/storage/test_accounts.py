@@ -1,4 +1,4 @@
-"""Accounts and tokens keep their promises in memory, SQLite and PostgreSQL."""
+"""Accounts and tokens keep their promises on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import pytest
 import sqlalchemy as sa
 from index_parts import ManualClock
 
-from storage.accounts.memory import MemoryAccountStore
 from storage.accounts.sql import SqlAccountStore
 from storage.ports import AccountStore
 from tests.conformance.account_store import AccountStoreContract
-
-
-class TestMemoryAccountStore(AccountStoreContract):
-    @pytest.fixture
-    def accounts(self, clock: ManualClock) -> AccountStore:
-        return MemoryAccountStore(clock=clock)
 
 
 class TestSqlAccountStore(AccountStoreContract):

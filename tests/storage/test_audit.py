@@ -1,4 +1,4 @@
-"""The audit log keeps its promises in memory and both databases."""
+"""The audit log keeps its promises in both databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of damaged objects keep their promises in memory and both databases."""
+"""Logs of damaged objects keep their promises in both databases."""
 
 from __future__ import annotations
 

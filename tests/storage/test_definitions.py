@@ -1,4 +1,4 @@
-"""Authors of definitions are kept in memory and both databases, and read as themselves."""
+"""Authors of definitions are kept in both databases, and read as themselves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from chain_maker import long_chain
+from throwaway import throwaway_stores
 
 from app.auth.access import Action, grants
 from app.auth.actors import Actor
@@ -13,7 +14,6 @@ from app.settings import AnonymousReads
 from protocol.identity import DatasetAlias, DatasetId, Name
 from protocol.instant import Instant
 from protocol.metadata.events import DatasetKind
-from storage.config import memory_stores
 from storage.definitions.rights import Reader
 from storage.values import Account, AccountId, DatasetEntry, Reach, Role, Scope, Visibility
 from tests.conformance.definition_authors import DefinitionAuthorsContract
@@ -36,7 +36,7 @@ def entry(dataset: DatasetId, visibility: Visibility) -> DatasetEntry:
 def test_a_definition_reads_what_its_author_may_read_by_hand(name: str, reach: Reach) -> None:
     """One table of rights is the service's, the other goes with the jobs: they agree."""
     for is_admin, role, item in itertools.product((False, True), (None, *Role), IDS):
-        stores = memory_stores()
+        stores = throwaway_stores()
         account = Account(AccountId("did:odf:some"), name, is_admin)
         stores.accounts.put_account(account)
         found = entry(item, Visibility.PRIVATE)

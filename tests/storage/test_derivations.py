@@ -1,4 +1,4 @@
-"""Stores of derivations keep their promises in memory and both databases."""
+"""Stores of derivations keep their promises in both databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registry, references and blocks keep their promises in memory, SQLite and PostgreSQL."""
+"""Registry, references and blocks keep their promises on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

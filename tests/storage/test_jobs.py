@@ -1,4 +1,4 @@
-"""The job queue keeps its promises in memory, SQLite and PostgreSQL."""
+"""The job queue keeps its promises on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,18 +15,11 @@ from protocol.multihash import Multihash
 from storage.accounts.sql import SqlAccountStore
 from storage.index.sql import SqlDatasetRegistry
 from storage.jobs import sql_submit
-from storage.jobs.memory import MemoryJobQueue
 from storage.jobs.sql import SqlJobQueue
 from storage.ports import JobQueue
 from storage.trouble import DatabaseUnavailable
 from storage.values import Account, AccountId, JobSpec, RequestKey
 from tests.conformance.job_queue import JobQueueContract, RequestContract
-
-
-class TestMemoryJobQueue(JobQueueContract, RequestContract):
-    @pytest.fixture
-    def queue(self, clock: ManualClock) -> JobQueue:
-        return MemoryJobQueue(clock=clock)
 
 
 class TestSqlJobQueue(JobQueueContract, RequestContract):

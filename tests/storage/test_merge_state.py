@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.chain.author import author
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.metadata.events import AddData, SetInfo
 from protocol.multihash import ARROW0_SHA3_256, Multihash
-from storage.config import memory_stores
 from storage.dataset import Dataset
 from storage.merge_state import build, segments, state
 from storage.merge_state.key_hash import NotHashable, key_hashes
@@ -83,7 +83,7 @@ class Ledger:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    stores = memory_stores()
+    stores = throwaway_stores()
     made = Ledger(stores, tmp_path / "slices")
     from protocol.arrow_schema import from_arrow
     from protocol.metadata.events import SetDataSchema

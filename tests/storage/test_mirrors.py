@@ -1,4 +1,4 @@
-"""Mirrors keep their promises in memory and both databases."""
+"""Mirrors keep their promises in both databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules and variables keep their promises in memory, SQLite and PostgreSQL."""
+"""Schedules and variables keep their promises on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -97,11 +97,7 @@ def test_a_run_that_still_waits_is_not_queued_twice(stores: Stores) -> None:
     assert len(stores.jobs.page()) == 1
 
 
-def test_a_schedule_of_no_dataset_is_refused_and_goes_with_its_own(
-    stores: Stores, request: pytest.FixtureRequest
-) -> None:
-    if stores.engine is None:
-        pytest.skip("memory stores check no keys")
+def test_a_schedule_of_no_dataset_is_refused_and_goes_with_its_own(stores: Stores) -> None:
     stores.schedules.put(schedule())
     stores.registry.forget(ID)
     assert stores.schedules.find("s") is None

@@ -17,7 +17,7 @@ def made_ready(engine: sa.Engine, revision: str = HEAD) -> None:
     """What `migrate` does; a new SQLite file is a copy of one that was migrated before."""
     if engine.dialect.name == "sqlite" and revision == HEAD:
         file = Path(engine.url.database or "")
-        if not file.exists():
+        if not file.exists() or not file.stat().st_size:
             file.write_bytes(_migrated())
     migrate(engine, revision)
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from throwaway import throwaway_stores
 
 import workers.budget
 import workers.main
 from protocol.metadata.reading import ReadStepNdJson
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.contracts import ingest_job, transform_job
 from storage.contracts.ingest_job import IngestPayload
 from storage.contracts.transform_job import TransformPayload
@@ -35,7 +35,7 @@ Run = Callable[[Worker], object]
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 def worker_of(stores: Stores, scratch: Path, budget: Budget) -> Worker:

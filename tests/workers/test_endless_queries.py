@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.metadata.events import AddPushSource
 from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from storage.config import memory_stores
 from storage.stores import Stores
 from storage.values import Failed, JobId, JobStatus, Succeeded
 from tests.workers.datasets import bench_without_engine, created, ndjson, submit
@@ -29,7 +29,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 def worker_of(stores: Stores, scratch: Path, **limits: Any) -> Worker:

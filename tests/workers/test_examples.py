@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.chain.snapshot import normalize_event
 from protocol.codec.manifests import load_snapshots
 from protocol.instant import Instant
-from storage.config import memory_stores
 from storage.contracts.poll_job import PollPayload
 from storage.dataset import Dataset
 from storage.merge_state.store import MergeStates
@@ -42,7 +42,7 @@ ROWS = (
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.chain.author import author
 from protocol.metadata.block import HashedBlock
@@ -21,7 +22,6 @@ from protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.contracts import ingest_job
 from storage.contracts.ingest_job import IngestPayload, IngestReceipt
 from storage.dataset import Dataset
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

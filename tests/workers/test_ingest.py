@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.arrow_digest import logical_hash_of
 from protocol.chain.author import author
@@ -29,7 +30,6 @@ from protocol.metadata.reading import (
     ReadStepParquet,
 )
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.errors import RefConflict
 from storage.stores import Stores
 from storage.values import ObjectKind
@@ -46,7 +46,7 @@ NOW = Instant.parse("2050-01-01T12:00:00.000000001Z")
 
 @pytest.fixture
 def stores() -> Iterator[Stores]:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_equal_rows_give_equal_bytes_however_spark_deals_with_them(
     first, second = ndjson(rows(500)), ndjson(rows(700)[100:])
     results = []
     for partitions, small_rows in ((1, 10**9), (1, 0), (8, 0)):
-        stores = memory_stores()
+        stores = throwaway_stores()
         other = replace(bench, objects=stores.objects, partitions=partitions, small_rows=small_rows)
         dataset = created(stores, merge=merge)
         receipts = [ingest(stores, dataset, other, body) for body in (first, second)]

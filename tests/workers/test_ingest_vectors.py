@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 from web_server import Answer, web_server
 
 from protocol.chain.author import author
@@ -37,7 +38,6 @@ from protocol.metadata.events import (
 )
 from protocol.metadata.reading import ReadStep
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.contracts.ingest_job import IngestPayload
 from storage.contracts.poll_job import PollPayload, PollReceipt
 from storage.dataset import Dataset
@@ -90,7 +90,7 @@ class Runner:
 
         self.given, self.folder, self.web = case["given"], folder, web
         self.receipt: PollReceipt | None = None
-        self.stores: Stores = memory_stores()
+        self.stores: Stores = throwaway_stores()
         self.bench: Bench = Bench(
             session=spark,
             engine=SparkEngine(spark),

@@ -16,11 +16,12 @@ import pytest
 from chain_maker import entry
 from ingesting import BATCHES, ROWS_OF_A_BATCH, appended, begin
 from servers import Program, postgres_program, wait_until
+from throwaway import throwaway_stores
 
 import workers.ingest.run
 import workers.main
 from protocol.identity import DatasetId, DatasetRef
-from storage.config import StoreSettings, memory_stores, open_stores
+from storage.config import StoreSettings, open_stores
 from storage.dataset import Dataset
 from storage.objects.s3_bucket import StoreUnavailable
 from storage.stores import Stores
@@ -71,7 +72,7 @@ def rows_of(stores: Stores, dataset: DatasetId) -> int:
 def test_a_job_whose_store_is_away_begins_again_and_its_rows_are_there_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, put, made = memory_stores(), group.put_slices, entry("kamu/away")
+    stores, put, made = throwaway_stores(), group.put_slices, entry("kamu/away")
     begin(stores, made)
     away = iter([True, True])
 
@@ -91,7 +92,7 @@ def test_a_job_whose_store_is_away_begins_again_and_its_rows_are_there_once(
 def test_a_store_that_stays_away_is_an_outcome_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, made = memory_stores(), entry("kamu/away")
+    stores, made = throwaway_stores(), entry("kamu/away")
     begin(stores, made)
 
     def never(*_: Any) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.chain.state import Vocab
 from protocol.codec.manifests import from_data
@@ -22,7 +23,6 @@ from protocol.metadata.reading import (
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
-from storage.config import memory_stores
 from storage.merge_state.store import MergeStates
 from tests.workers import tables
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
@@ -260,7 +260,7 @@ def test_a_batch_merges_as_the_answer_says_without_an_engine(case: dict[str, Any
 def test_small_batches_need_no_engine(merge: MergeStrategy, tmp_path: Path) -> None:
     from workers.ingest.run import run_ingest
 
-    stores = memory_stores()
+    stores = throwaway_stores()
     states = MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)
     bench = bench_without_engine(stores, tmp_path, states=states)
     dataset = created(stores, merge=merge)

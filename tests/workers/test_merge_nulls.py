@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.chain.author import author
 from protocol.codec.manifests import from_data
@@ -20,7 +21,6 @@ from protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from storage.config import memory_stores
 from storage.contracts import ingest_job
 from storage.dataset import Dataset
 from storage.merge_state.store import MergeStates
@@ -81,7 +81,7 @@ def rows_of(stores: Stores, dataset: Dataset, *names: str) -> list[tuple[Any, ..
 
 @pytest.mark.parametrize("merge", [UPSERT, SNAPSHOT], ids=["upsert", "snapshot"])
 def test_a_batch_may_require_what_stored_rows_lack(merge: MergeStrategy, tmp_path: Path) -> None:
-    stores = memory_stores()
+    stores = throwaway_stores()
     dataset = created(stores, merge=merge, read=reading(k="Int64", v=optional("Int64")))
     bench = bench_without_engine(stores, tmp_path, states=MergeStates(tmp_path, max_bytes=1 << 30))
     worker = Worker(
@@ -114,7 +114,7 @@ def test_a_batch_may_require_what_stored_rows_lack(merge: MergeStrategy, tmp_pat
 def test_a_struct_with_a_required_member_may_be_absent_as_a_whole(
     merge: MergeStrategy, spark: SparkSession, tmp_path: Path
 ) -> None:
-    stores = memory_stores()
+    stores = throwaway_stores()
     log = merge is CHANGELOG
     columns = {"k": "Int64", "s": optional(STRUCT), **({"op": "Int32"} if log else {})}
     dataset = created(stores, merge=merge, read=reading(**columns))
@@ -147,7 +147,7 @@ def test_a_struct_with_a_required_member_may_be_absent_as_a_whole(
 def test_an_operation_column_that_is_no_whole_number_is_refused_by_its_type(
     kind: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    stores = memory_stores()
+    stores = throwaway_stores()
     value = {"String": "0", "Float64": 0.5, "Bool": True}[kind]
     for number, merge in enumerate((CHANGELOG, UPSERT), 1):
         dataset = created(stores, number=number, merge=merge, read=reading(k="Int64", op=kind))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.codec.manifests import from_data
 from protocol.instant import Instant
@@ -17,7 +18,6 @@ from protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from storage.config import memory_stores
 from storage.merge_state.store import MergeStates
 from storage.values import ObjectKind
 from tests.workers.datasets import created, ndjson, upload
@@ -65,7 +65,7 @@ def test_values_of_all_types_are_compared_and_kept(
     from workers.ingest.bench import Bench
     from workers.ingest.run import run_ingest
 
-    stores = memory_stores()
+    stores = throwaway_stores()
     bench = Bench(
         session=spark,
         engine=SparkEngine(spark),
@@ -96,7 +96,7 @@ def test_a_key_without_an_order_is_refused(spark: SparkSession, tmp_path: Path) 
     from workers.ingest.bench import Bench
     from workers.ingest.run import run_ingest
 
-    stores = memory_stores()
+    stores = throwaway_stores()
     bench = Bench(
         session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.codec.manifests import from_data
 from protocol.instant import Instant
@@ -17,7 +18,6 @@ from protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from storage.config import memory_stores
 from storage.merge_state.store import MergeStates
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 
@@ -75,7 +75,7 @@ def test_the_state_changes_no_byte(
     read = read_step(operations=isinstance(merge, MergeStrategyUpsertStream))
     written = []
     for states in (None, MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)):
-        stores = memory_stores()
+        stores = throwaway_stores()
         bench = Bench(
             session=spark,
             engine=SparkEngine(spark),
@@ -94,7 +94,7 @@ def test_the_state_changes_no_byte(
 def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
     from workers.ingest.run import run_ingest
 
-    stores = memory_stores()
+    stores = throwaway_stores()
     states = MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)
     bench = bench_without_engine(stores, tmp_path, states=states)
     dataset = created(stores, merge=MergeStrategySnapshot(primary_key=("n",)))
@@ -109,7 +109,7 @@ def test_a_batch_is_cut_by_position_into_slices_of_one_move(rows: int, tmp_path:
     from workers.ingest.run import run_ingest
     from workers.slices import Cut
 
-    stores = memory_stores()
+    stores = throwaway_stores()
     dataset = created(stores, merge=MergeStrategyLedger(primary_key=("n",)))
     body = ndjson([{"n": n, "event_time": f"20{n % 90 + 10}-01-01"} for n in range(100)])
     moves = []

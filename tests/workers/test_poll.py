@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace as replace_fields
+from throwaway import throwaway_stores
 from web_server import Answer, Asked, web_server
 
 from protocol.chain.author import author
@@ -44,7 +45,6 @@ from protocol.metadata.sources import (
     MqttTopicSubscription,
     PrepStepPipe,
 )
-from storage.config import memory_stores
 from storage.contracts import poll_job
 from storage.contracts.poll_job import PollPayload, PollReceipt
 from storage.dataset import Dataset
@@ -111,7 +111,7 @@ def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_pa
     from workers.ingest.poll import run_poll
     from workers.prepare.limits import PipeRefused
 
-    stores = memory_stores()
+    stores = throwaway_stores()
     piped = replace_fields(source(WEB), prepare=(PrepStepPipe(command=("sort",)),))
     dataset = created(stores, source=piped)
     bench = bench_without_engine(stores, tmp_path)  # nor may it fetch from anywhere
@@ -145,7 +145,7 @@ def test_a_source_that_tells_nothing_is_polled_once_unless_it_is_forced(
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.metadata.reading import (
     MergeStrategy,
@@ -16,7 +17,6 @@ from protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.contracts import ingest_job
 from storage.contracts.ingest_job import IngestPayload, IngestReceipt
 from storage.dataset import Dataset
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from protocol.errors import Unavailable
 from protocol.metadata.events import SetInfo
 from protocol.metadata.reading import MergeStrategyLedger
 from protocol.multihash import Multihash
-from storage.config import StoreSettings, memory_stores, open_stores
+from storage.config import StoreSettings, open_stores
 from storage.contracts import ingest_job
 from storage.contracts.ingest_job import IngestPayload, IngestReceipt
 from storage.dataset import Dataset
@@ -25,11 +25,8 @@ from tests.workers.datasets import bench_without_engine, created, now
 from workers.main import Worker
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
-    if request.param == "memory":
-        yield memory_stores()
-        return
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[Stores]:
     opened = open_stores(StoreSettings(data=tmp_path / "node"))
     yield opened
     opened.close()

@@ -15,12 +15,13 @@ from unittest import mock
 
 import pytest
 from py4j.protocol import Py4JError
+from throwaway import throwaway_stores
 
 import workers.main
 from protocol.metadata.events import AddPushSource
 from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
 from protocol.metadata.transforms import SqlQueryStep, TransformSql
-from storage.config import StoreSettings, memory_stores, open_stores
+from storage.config import StoreSettings, open_stores
 from storage.contracts import transform_job
 from storage.contracts.transform_job import TransformPayload
 from storage.values import Failed, JobStatus, Succeeded
@@ -72,7 +73,7 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(workers.main, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(workers.main, "PAUSE_GROWTH", 1)
     monkeypatch.setattr(jvm, "how_it_ended", lambda: "it ran out of memory")
-    stores = memory_stores()
+    stores = throwaway_stores()
     large, small = (created(stores, number=number) for number in (1, 2))
     ran: list[str] = []
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
+from throwaway import throwaway_stores
 
-from storage.config import StoreSettings, memory_stores, open_stores
+from storage.config import StoreSettings, open_stores
 from storage.contracts import ingest_job
 from storage.stores import Stores
 from storage.values import Failed, JobSpec, JobStatus, Succeeded
@@ -32,7 +33,7 @@ PATIENCE_S = 120
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

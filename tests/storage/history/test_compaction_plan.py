@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from chain_maker import entry, linked, seed, some_id
 from known import document
+from throwaway import throwaway_stores
 
 from protocol.attributes import Attributes
 from protocol.instant import Instant
@@ -34,7 +35,6 @@ from protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
 from protocol.metadata.sources import FetchStepUrl
 from protocol.metadata.transforms import TransformSql
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.dataset import Dataset
 from storage.history.compact import plan_hard
 from storage.history.compaction import (
@@ -137,7 +137,7 @@ def test_a_chain_is_compacted_as_the_known_answers_say(case: dict[str, Any]) -> 
     given, expected = case["given"], case["expect"]
     if "error" in expected:
         assert expected["error"]["kind"] == "InvalidDatasetKind"
-        whole = Dataset(entry(kind=DatasetKind(given["dataset_kind"])), memory_stores())
+        whole = Dataset(entry(kind=DatasetKind(given["dataset_kind"])), throwaway_stores())
         with pytest.raises(InvalidDatasetKind):
             plan_hard(whole, SliceLimits())
         return

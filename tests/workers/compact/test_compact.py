@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chain_maker import add_data, infos, linked, parquet, slice_of, table
+from throwaway import throwaway_stores
 from upkeep_parts import TOMORROW, begun, dataset_of, grow, grown, key_of
 
 from protocol.instant import Instant
 from protocol.metadata.events import AddData
-from storage.config import StoreSettings, memory_stores, open_stores
+from storage.config import StoreSettings, open_stores
 from storage.contracts.compact_job import CompactPayload
 from storage.history.compaction import InvalidDatasetKind
 from storage.history.receipt import HistoryReceipt
@@ -33,7 +34,7 @@ LATER = Instant.parse("2027-01-01T00:00:00Z")
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 def compacted(stores: Stores, made: DatasetEntry, scratch: Path, **limits: Any) -> HistoryReceipt:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.metadata.reading import MergeStrategySnapshot
-from storage.config import memory_stores
 from storage.contracts import compact_job
 from storage.dataset import Dataset
 from storage.history.reset import reset
@@ -30,7 +30,7 @@ DAY = "2024-01-01T00:00:00Z"
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.codec.manifests import to_data
 from protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
 from protocol.metadata.transforms import SqlQueryStep, TransformSql
-from storage.config import memory_stores
 from storage.contracts.transform_job import CheckPayload
 from tests.workers.derivatives import START, bench_of, root, transform
 from workers.engine.datafusion import DataFusionEngine
@@ -100,7 +100,7 @@ def facts(*place: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", BOTH)
 def test_datafusion_refuses_with_the_place(name: str, tmp_path: Path) -> None:
     queries, place = BOTH[name]
-    stores = memory_stores()
+    stores = throwaway_stores()
     bad = refused(bench_of(stores, tmp_path), stores, "datafusion", queries)
     assert bad.facts == facts(*place), bad.message
 
@@ -111,7 +111,7 @@ def test_spark_refuses_with_the_place(spark: SparkSession, tmp_path: Path) -> No
 
     found = {}
     for name, (queries, _) in {**BOTH, **ON_SPARK}.items():
-        stores = memory_stores()
+        stores = throwaway_stores()
         bench = replace(bench_of(stores, tmp_path), engine=SparkEngine(spark))
         found[name] = refused(bench, stores, "spark", queries).facts
     assert found == {name: facts(*place) for name, (_, place) in {**BOTH, **ON_SPARK}.items()}
@@ -121,7 +121,7 @@ def test_spark_refuses_with_the_place(spark: SparkSession, tmp_path: Path) -> No
 def test_the_plan_of_spark_is_left_out_of_the_reason(spark: SparkSession, tmp_path: Path) -> None:
     from workers.engine.spark_engine import SparkEngine
 
-    stores = memory_stores()
+    stores = throwaway_stores()
     bench = replace(bench_of(stores, tmp_path), engine=SparkEngine(spark))
     message = refused(bench, stores, "spark", [NO_SUCH_COLUMN]).message
     assert message.startswith("line 2, column 15: [UNRESOLVED_COLUMN")

@@ -10,10 +10,10 @@ from typing import Any, get_args
 from unittest import mock
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.metadata.engine import RawQueryRequest
 from protocol.metadata.transforms import SqlQueryStep, TransformSql
-from storage.config import memory_stores
 from storage.values import Succeeded
 from tests.workers.datasets import created, ndjson, submit, worker_of
 
@@ -50,7 +50,7 @@ def test_who_asks_first_starts_it_for_all(later: Any, starts: mock.Mock) -> None
 def test_rows_that_are_appended_start_nothing(
     later: Any, starts: mock.Mock, tmp_path: Path
 ) -> None:
-    stores = memory_stores()
+    stores = throwaway_stores()
     worker = worker_of(later, stores, tmp_path)
     job = submit(stores, created(stores), ndjson([{"n": 1}]))
     worker.work(once=True)

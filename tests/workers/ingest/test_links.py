@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.codec.manifests import from_data
 from protocol.instant import Instant
@@ -13,7 +14,6 @@ from protocol.linked import SUMMARY_KEY
 from protocol.metadata.events import AddData, SetDataSchema
 from protocol.metadata.reading import MergeStrategySnapshot
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.linked import DanglingReference, InvalidValue
 from storage.stores import Stores
 from storage.values import ObjectKey, ObjectKind
@@ -53,7 +53,7 @@ LINK = {"kind": "ObjectLink", "linkType": {"kind": "Multihash"}}
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

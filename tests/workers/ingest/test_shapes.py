@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.arrow_schema import from_arrow
 from protocol.errors import BadInput
 from protocol.instant import Instant
 from protocol.metadata.events import AddData, SetDataSchema, SetVocab
 from protocol.metadata.reading import ReadStepParquet
-from storage.config import memory_stores
 from storage.values import ObjectKind
 from tests.workers.datasets import created, upload
 from workers.conform import UnexpectedNulls
@@ -48,7 +48,7 @@ def dataset_schema(name: str, kind: pa.DataType, time: pa.DataType) -> pa.Schema
 
 def ingested(batch: Columns, folder: Path, *events: Any) -> list[dict[str, Any]]:
     """Rows after a batch was appended: without any engine, which appending needs not."""
-    stores = memory_stores()
+    stores = throwaway_stores()
     none: Any = None
     bench = Bench(session=none, engine=none, objects=stores.objects, scratch=folder)
     dataset = created(stores, read=ReadStepParquet(), more=events)

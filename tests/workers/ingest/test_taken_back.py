@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.attributes import Attributes
 from protocol.codec.manifests import from_data
@@ -19,7 +20,6 @@ from protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from protocol.metadata.schema import DataSchema
-from storage.config import memory_stores
 from storage.merge_state.store import MergeStates
 from storage.stores import Stores
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
@@ -59,7 +59,7 @@ def source(name: str, **attributes: str) -> AddPushSource:
 
 @pytest.fixture
 def stores() -> Iterator[Stores]:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture(params=["state", "slices"])

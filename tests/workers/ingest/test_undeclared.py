@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.errors import BadInput
 from protocol.instant import Instant
@@ -22,7 +23,6 @@ from protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
-from storage.config import memory_stores
 from storage.contracts.ingest_job import IngestReceipt
 from storage.dataset import Dataset
 from storage.stores import Stores
@@ -42,7 +42,7 @@ CSV, NDJSON, JSON, PARQUET = (
 
 @pytest.fixture
 def stores() -> Iterator[Stores]:
-    return memory_stores()
+    return throwaway_stores()
 
 
 class Posting:

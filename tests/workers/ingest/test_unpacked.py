@@ -13,11 +13,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.errors import BadInput
 from protocol.instant import Instant
 from protocol.metadata.reading import ReadStep, ReadStepCsv, ReadStepNdJson, ReadStepParquet
-from storage.config import memory_stores
 from storage.values import ObjectKind
 from tests.workers.datasets import bench_without_engine, created, upload
 from workers.ingest.run import run_ingest
@@ -33,7 +33,7 @@ Rows = list[dict[str, Any]]
 @pytest.fixture
 def ingested(tmp_path: Path) -> Callable[..., Rows]:
     def run(body: bytes, read: ReadStep, media_type: str | None = None) -> Rows:
-        stores = memory_stores()
+        stores = throwaway_stores()
         limits = Limits(archives=PrepareLimits(max_bytes=1 << 20))
         bench = bench_without_engine(stores, tmp_path, limits=limits)
         dataset = created(stores, read=read)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.codec.manifests import to_data
 from protocol.instant import Instant
 from protocol.metadata.engine import TransformRequest, TransformResponseInvalidQuery
-from storage.config import memory_stores
 from storage.contracts.transform_job import CheckPayload, CheckReceipt, TransformPayload
 from storage.dataset import Dataset
 from storage.stores import Stores
@@ -55,7 +55,7 @@ class Keeping:
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.identity import DatasetRef
-from storage.config import memory_stores
 from storage.contracts.transform_job import TransformPayload
 from storage.values import Succeeded
 from tests.workers.datasets import now, submit
@@ -36,7 +36,7 @@ def test_flights_and_weather_run_through_the_pipeline(spark: SparkSession, tmp_p
     from workers.main import Worker
     from workers.transform.run import run_transform
 
-    stores = memory_stores()
+    stores = throwaway_stores()
     bench = Bench(
         session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
     )

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.multihash import Multihash
-from storage.config import StoreSettings, memory_stores, open_stores
+from storage.config import StoreSettings, open_stores
 from storage.integrity.errors import ObjectDamaged
 from storage.stores import Stores
 from storage.values import ObjectKey, ObjectKind
@@ -37,7 +38,7 @@ def test_files_of_the_store_are_linked_and_outlive_it(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_copied_once(tmp_path: Path) -> None:
-    stores = memory_stores()
+    stores = throwaway_stores()
     dataset, name = kept(stores)
     cache = tmp_path / "cache"
     InputFiles(tmp_path / "one", cache, cache_bytes=1000).get(dataset, ObjectKind.DATA, name)
@@ -47,7 +48,7 @@ def test_what_is_no_file_is_copied_once(tmp_path: Path) -> None:
 
 
 def test_the_cache_keeps_to_its_limit_and_no_job_loses_its_files(tmp_path: Path) -> None:
-    stores = memory_stores()
+    stores = throwaway_stores()
     dataset, first = kept(stores)
     second = Multihash.of(CONTENT + b"!")
     stores.objects.put(ObjectKey(dataset.id, ObjectKind.DATA, second), [CONTENT + b"!"])
@@ -61,7 +62,7 @@ def test_the_cache_keeps_to_its_limit_and_no_job_loses_its_files(tmp_path: Path)
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    dataset, _ = kept(memory_stores())
+    dataset, _ = kept(throwaway_stores())
     files = InputFiles(tmp_path / "job", tmp_path / "cache", cache_bytes=0)
     with pytest.raises(ObjectDamaged, match="missing"):
         files.get(dataset, ObjectKind.DATA, Multihash.of(b"other"))

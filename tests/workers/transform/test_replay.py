@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import ExecuteTransform
-from storage.config import memory_stores
 from storage.contracts.transform_job import TransformPayload
 from storage.dataset import Dataset
 from storage.engines import Compatible, EngineNote, EngineRun, load_note, read_note
@@ -34,7 +34,7 @@ DAY = "2024-01-0{}T00:00:00Z"
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_another_node_derives_the_same_rows_from_inputs_and_definition(
     stores: Stores, bench: Any, tmp_path: Path
 ) -> None:
     cities, tens = computed(stores, bench, tmp_path)
-    elsewhere = memory_stores()
+    elsewhere = throwaway_stores()
     copy = _copied(cities, elsewhere)
     again = derivative(elsewhere, "tens", [copy], COPY)
     folder = tmp_path / "elsewhere"

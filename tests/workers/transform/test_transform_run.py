@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.metadata.events import (
     ExecuteTransform,
@@ -14,7 +15,6 @@ from protocol.metadata.events import (
     SetInfo,
     SetVocab,
 )
-from storage.config import memory_stores
 from storage.contracts.transform_job import TransformPayload, TransformReceipt
 from storage.dataset import Dataset
 from storage.definitions.values import Author, definition_hash
@@ -41,7 +41,7 @@ COPY = "select event_time, city, n * 10 as n from {}"
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import ExecuteTransform, SetInfo
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.contracts.transform_job import TransformPayload
 from storage.contracts.verify_job import VerifyAnswer, VerifyPayload
 from storage.dataset import Dataset, check_objects, put_blocks
@@ -29,7 +29,7 @@ NOW = moment(5000)
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from throwaway import throwaway_stores
 
 from protocol.chain.author import author
 from protocol.errors import Conflict
@@ -16,7 +17,6 @@ from protocol.metadata.engine import TransformResponseInvalidQuery
 from protocol.metadata.events import ExecuteTransform
 from protocol.metadata.schema import DataTypeOption, DataTypeUInt64
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.contracts.transform_job import TransformPayload
 from storage.contracts.verify_job import VerifyPayload
 from storage.dataset import Dataset
@@ -43,7 +43,7 @@ LATER = "2024-01-02T12:00:00Z"
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from throwaway import throwaway_stores
 
 from protocol.identity import DatasetId
-from storage.config import memory_stores
 from storage.contracts import compact_job, verify_job
 from storage.contracts.compact_job import CompactPayload
 from storage.contracts.transform_job import TransformPayload
@@ -25,7 +25,7 @@ from workers.transform.run import run_transform
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from throwaway import throwaway_stores
 
 from protocol.multihash import Multihash
-from storage.config import memory_stores
 from storage.contracts.verify_job import VerifyPayload
 from storage.dataset import Dataset
 from storage.gate.limits import GateLimits
@@ -24,7 +24,7 @@ LIMITS = GateLimits(memory=512 << 20, seconds=60, ratio=1000)
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture

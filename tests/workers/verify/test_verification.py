@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from known import document
 from msgspec.structs import replace
+from throwaway import throwaway_stores
 
 from protocol.chain.author import author
 from protocol.metadata.block import HashedBlock
@@ -20,7 +21,6 @@ from protocol.metadata.engine import (
     TransformResponseInvalidQuery,
 )
 from protocol.metadata.events import AddData, ExecuteTransform, SetInfo
-from storage.config import memory_stores
 from storage.contracts.compact_job import CompactPayload
 from storage.contracts.transform_job import TransformPayload
 from storage.contracts.verify_job import VerifyAnswer, VerifyPayload, answer_of, to_json
@@ -55,7 +55,7 @@ NOW = moment(5000)
 
 @pytest.fixture
 def stores() -> Stores:
-    return memory_stores()
+    return throwaway_stores()
 
 
 @pytest.fixture
