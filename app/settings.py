@@ -454,6 +454,12 @@ class Settings(BaseSettings):
         ge=64 * MIB,
         description="Memory of a process that reads rows, beyond what it starts with; more: 413.",
     )
+    read_held_bytes: int = Field(
+        MIB,
+        ge=0,
+        description="Bytes of rows held back until the answer's end is known: answers up to this "
+        "have a `Content-Length`, longer ones are sent as they come.",
+    )
     reader_silent_s: float = Field(
         300.0,
         gt=0,

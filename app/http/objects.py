@@ -22,7 +22,7 @@ from ..auth.actors import Actor
 from ..usecases import objects as usecase
 from ..usecases.objects import HEAD, AtHand, LocalObject, StoredObject
 from ..wiring import Node
-from .answers import TRANSFER
+from .answers import HEADERS_ONLY, TRANSFER
 from .hashed_source import BytesDiffer, HashedSource
 from .object_answer import Headers, ObjectAnswer, answer_for
 from .object_path import KINDS, REFS, ObjectPath
@@ -68,6 +68,7 @@ class ObjectPaths:
     async def _leave(self, scope: Scope, receive: Receive, send: Send) -> None:
         """To the framework, which knows no HEAD: it is a GET whose body is dropped."""
         if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope.setdefault("state", {})[HEADERS_ONLY] = True
             scope, send = {**scope, "method": "GET"}, _headless(send)
         try:
             await self.inner(scope, receive, send)

@@ -9,6 +9,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..readers.pool import Answer
+from .answers import HEADERS_ONLY
 
 
 class Rows(StreamingResponse):
@@ -26,6 +27,11 @@ class Rows(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As any; also a client that left before the first byte leaves no reader behind."""
         try:
+            if scope.get("state", {}).get(HEADERS_ONLY):
+                start = {"type": "http.response.start", "status": self.status_code}
+                await send({**start, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": b""})
+                return
             await super().__call__(scope, receive, send)
         finally:
             self._answer.close()

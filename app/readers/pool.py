@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import BinaryIO, Protocol
@@ -138,14 +139,22 @@ class Answer:
         """How long the answer is, where that is known."""
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
         self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
+        self._held_bytes = settings.read_held_bytes
         self._received = bytearray()
-        self._first: bytes | None = None
+        self._held: deque[bytes] = deque()
+        self._is_whole = False
         self._loop = asyncio.get_running_loop()
 
     async def begin(self, order: Order) -> None:
-        """Up to the first bytes, or to the end if there are none."""
+        """Up to the end of a short answer, whose size is known by that; or its first pieces."""
         await self._loop.sock_sendall(self._link, frame(Kind.TASK, write_order(order)))
-        self._first = await self._piece()
+        length = 0
+        while (piece := await self._piece()) is not None:
+            self._held.append(piece)
+            length += len(piece)
+            if self.size is not None or length > self._held_bytes:
+                return
+        self.size, self._is_whole = length, True
 
     def close(self) -> None:
         """Nobody reads on; ends the reader."""
@@ -154,18 +163,21 @@ class Answer:
         self._turn.give_back()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        piece = self._first
         try:
-            while piece is not None:
+            while (piece := await self._next()) is not None:
                 # A client that takes nothing any more holds no reader.
                 leaving = self._loop.call_later(self._idle_s, self.close)
                 try:
                     yield piece
                 finally:
                     leaving.cancel()
-                piece = await self._piece()
         finally:
             self.close()
+
+    async def _next(self) -> bytes | None:
+        if self._held:
+            return self._held.popleft()
+        return None if self._is_whole else await self._piece()
 
     async def _piece(self) -> bytes | None:
         """The next bytes of the answer; None at its end."""

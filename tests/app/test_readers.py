@@ -18,6 +18,7 @@ from servers import wait_until
 from service import NOON, SCHEMA, Chain, seeded, serving
 
 from app.readers import pool
+from app.usecases.read_formats import Format
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.metadata.events import AddData, SetDataSchema
 from protocol.multihash import Multihash
@@ -146,6 +147,72 @@ def test_a_long_answer_costs_the_service_no_memory(node):
                 most = max(most, memory_bytes())
     assert received > 5 * MIB
     assert most - before < 30 * MIB
+
+
+@pytest.fixture
+def received(monkeypatch):
+    """Lengths of the pieces that the service took from readers."""
+    found, piece = [], pool.Answer._piece
+
+    async def noted(answer):
+        taken = await piece(answer)
+        found.append(len(taken or b""))
+        return taken
+
+    monkeypatch.setattr(pool.Answer, "_piece", noted)
+    return found
+
+
+@pytest.mark.parametrize("form", [form.value for form in Format])
+def test_a_short_answer_says_its_length_before_it_comes(node, form):
+    asked = f"/long/read?limit=1000&format={form}"
+    with node.http() as client:
+        shown, answer = client.head(asked), client.get(asked)
+    assert 1000 < len(answer.content) < MIB
+    for one in (shown, answer):
+        assert int(one.headers["content-length"]) == len(answer.content)
+    assert shown.content == b""
+
+
+@pytest.mark.parametrize(("more", "has_length"), [(0, True), (-1, False)])
+def test_how_short_an_answer_is_that_says_its_length_is_a_setting(tmp_path, more, has_length):
+    asked = "/foo/read?columns=offset&format=csv"
+    with serving(tmp_path, read_held_bytes=len("offset\r\n0\r\n") + more) as node:
+        node.keep(slice_of(pa.array(["a"])), "kamu/foo")
+        with node.http() as client:
+            answer = client.get(asked)
+    assert answer.text == "offset\r\n0\r\n"
+    assert ("content-length" in answer.headers) == has_length
+
+
+def test_rows_that_nobody_asked_for_are_not_read_for_their_headers(node, received):
+    with node.http() as client:
+        answer = client.head("/long/read?format=csv&columns=offset,city")
+        assert client.head("/long/tail?limit=3").status_code == 200
+        assert client.head("/long/read?columns=mayor").status_code == 400
+    assert (answer.status_code, answer.headers["content-type"][:8]) == (200, "text/csv")
+    assert "odf-block" in answer.headers
+    assert "content-length" not in answer.headers
+    assert MIB < sum(received) < 4 * MIB  # of 8
+    wait_until(only_those_that_wait, "the reader's end")
+
+
+@pytest.mark.parametrize("limit", [1000, 600_000])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_duckdb_reads_rows_by_their_address_and_they_are_computed_once(node, received, form, limit):
+    import duckdb
+    import duckdb_extension_httpfs
+
+    extension = next(Path(duckdb_extension_httpfs.__file__).parent.rglob("*.duckdb_extension"))
+    url = f"{node.url}/long/read?format={form}&columns=offset,city&limit={limit}"
+    with node.http() as client:
+        length = len(client.get(url).content)
+    received.clear()
+    with duckdb.connect() as db:
+        db.load_extension(str(extension))
+        query = f'select count(*), max("offset") from read_{form}(?)'
+        assert db.execute(query, [url]).fetchone() == (limit, limit - 1)
+    assert length <= sum(received) < length + 2 * MIB
 
 
 def test_a_reader_that_is_silent_for_too_long_is_ended(tmp_path):
