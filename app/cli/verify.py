@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -16,9 +17,10 @@ from ..client.http import open_http
 from ..client.node_api import NodeApi
 from ..client.sync import opened
 from ..client.urls import Location
+from .heal import NODES_HEAL, healed_at, healed_text
 from .ingest import dataset_base, job_progress
 from .output import DAMAGED, json_option, print_json
-from .tokens import token_option
+from .tokens import any_token, token_at
 from .watch import stepwise
 
 
@@ -37,8 +39,13 @@ from .watch import stepwise
     "--replay", is_flag=True, help="Have the node make the executions of a derivative again."
 )
 @click.option("--recursive", is_flag=True, help="With --replay: the datasets it is made of, too.")
+@click.option(
+    "--heal",
+    is_flag=True,
+    help="First fetch what is not whole in DIR from where it was pushed to or pulled from.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each data block.")
-@token_option
+@any_token
 @json_option
 @click.pass_context
 def verify(
@@ -51,35 +58,34 @@ def verify(
     changelog: bool,
     replay: bool,
     recursive: bool,
+    heal: bool,
     verbose: bool,
     token: str | None,
     as_json: bool,
 ) -> None:
     """Check every block, rule, file and row of the dataset in DIR or at URL.
 
+    With --heal, what is not whole in DIR is fetched first, by hash, from the places that DIR was
+    pushed to, the last one first, and the one it was pulled from.
+
     Ends with exit code 6 when something is wrong; each problem names block, file and reason.
     Nothing is executed unless asked for with --replay, which a node does, for datasets it has.
     """
+    healed = healed_at(where, token) if heal and not replay else []
+    token = token_at(where, token)
     if replay and changelog:
         raise click.UsageError("--changelog is looked at here, and --replay by the node: ask twice")
+    if replay and heal:
+        raise click.UsageError(NODES_HEAL)
     if replay:
         asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
-        with open_http() as http, stepwise(quiet=as_json) as step:
-            api = NodeApi(dataset_base(where), token, http=http)
-            answer = api.act("verify", seen=job_progress(step), after=after, upto=upto, **asked)
-        if as_json:
-            print_json(answer)
-        else:
-            click.echo(answer_text(answer_of(answer), verbose=verbose))
-        ctx.exit(0 if answer.get("ok") else DAMAGED)
+        within = {"after": after, "upto": upto}
+        is_ok = _replayed(where, token, {**asked, **within}, as_json=as_json, verbose=verbose)
+        ctx.exit(0 if is_ok else DAMAGED)
     if changelog and metadata_only:
         raise click.UsageError("--changelog reads rows; it does not go with --metadata-only")
     if recursive:
         raise click.UsageError("--recursive goes with --replay: a folder does not know its inputs")
-    interval = Interval(
-        after=None if after is None else Multihash.parse(after),
-        upto=None if upto is None else Multihash.parse(upto),
-    )
     with (
         opened(Location.parse(where), token, whole=True) as repository,
         stepwise(quiet=as_json) as progress,
@@ -88,14 +94,37 @@ def verify(
             repository,
             objects=not metadata_only,
             logical=not no_rows,
-            interval=interval,
+            interval=_interval(after, upto),
             progress=progress,
         )
         if changelog and report.ok and not metadata_only:
             notes = (*report.notes, *changelog_notes(repository))
             report = replace(report, notes=notes)
     if as_json:
-        print_json(report.to_data())
+        print_json({**report.to_data(), **({"healed": healed} if heal else {})})
     else:
-        click.echo(report_text(report, verbose=verbose))
+        for line in (*map(healed_text, healed), report_text(report, verbose=verbose)):
+            click.echo(line)
     ctx.exit(0 if report.ok else DAMAGED)
+
+
+def _interval(after: str | None, upto: str | None) -> Interval:
+    return Interval(
+        after=None if after is None else Multihash.parse(after),
+        upto=None if upto is None else Multihash.parse(upto),
+    )
+
+
+def _replayed(
+    where: str, token: str | None, asked: dict[str, Any], *, as_json: bool, verbose: bool
+) -> bool:
+    """Whether all is well, as a node says that looked."""
+    with open_http() as http, stepwise(quiet=as_json) as step:
+        answer = NodeApi(dataset_base(where), token, http=http).act(
+            "verify", seen=job_progress(step), **asked
+        )
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(answer_text(answer_of(answer), verbose=verbose))
+    return bool(answer.get("ok"))

@@ -70,7 +70,7 @@ def fetch_links(
 
     def fetch(name: Multihash) -> bool:
         come = with_retries(
-            partial(_fetch, source, target, name, limits, progress), attempts=limits.attempts
+            partial(fetch_link, source, target, name, limits, progress), attempts=limits.attempts
         )
         progress.object_done()
         return come
@@ -79,9 +79,21 @@ def fetch_links(
     return sum(run_all(tasks, limits.parallel_simple, threading.Event())) if tasks else 0
 
 
-def _fetch(
+def linked_names(place: Repository, blocks: Sequence[HashedBlock]) -> list[Multihash]:
+    """What the rows of a whole chain, oldest block first, link to; each once."""
+    if not _any_links(blocks):
+        return []
+    return list(dict.fromkeys(_links(place, blocks, _columns(reversed(blocks)))))
+
+
+def fetch_link(
     source: Repository, target: Target, name: Multihash, limits: ClientLimits, progress: Progress
 ) -> bool:
+    """Bring one linked object; False if the source does not have it.
+
+    Raises:
+        HashMismatch, TooMuch, TransferFailed
+    """
     what = f"linked object {name}"
     try:
         stream = source.open_object(ObjectKind.DATA, name)

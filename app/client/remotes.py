@@ -23,6 +23,8 @@ from .urls import Location, Transfer, node_base
 REPOSITORIES = "repositories.json"
 REMOTES = ".remotes.json"
 MAX_FILE_BYTES = 1024 * 1024
+MAX_PUSHED = 8
+"""Places a folder was pushed to that are remembered."""
 T = TypeVar("T")
 
 
@@ -66,6 +68,14 @@ class Remotes(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     pull: str | None = None
     push: str | None = None
+    pushed: list[str] = []
+    """Every place it was pushed to, the last one first; so many as are remembered."""
+
+    @property
+    def copies(self) -> list[str]:
+        """Places that have the dataset, as far as the folder knows."""
+        known = [self.push, *self.pushed, self.pull]
+        return list(dict.fromkeys(place for place in known if place is not None))
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -132,9 +142,14 @@ def note_remotes(
     after = Remotes(
         pull=known.pull if pull is None else _noted(pull),
         push=known.push if push is None else _noted(push),
+        pushed=known.pushed if push is None else _first(_noted(push), known.pushed),
     )
     if after != known:
         _write(folder / REMOTES, after, mode=0o644)
+
+
+def _first(place: str, others: list[str]) -> list[str]:
+    return [place, *(one for one in others if one != place)][:MAX_PUSHED]
 
 
 def _noted(location: Location) -> str:

@@ -1,0 +1,57 @@
+"""`odf-node verify --heal`: which places are asked, with which token, and what is said of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ..client.folder import FolderRepository
+from ..client.heal import heal_folder
+from ..client.remotes import Repositories, remotes_of
+from ..client.sync import opened
+from ..client.targets import read_place
+from ..client.text import one_line
+from ..client.urls import Location
+from .tokens import token_at
+
+NODES_HEAL = "--heal is for a folder; a node heals what it has by itself"
+
+
+def healed_at(where: str, token: str | None) -> list[dict[str, Any]]:
+    """What was not whole in a folder, and where it came from; see `Remotes.copies`.
+
+    Raises:
+        UsageError: no folder, or a token that every host would be given.
+        DatasetMissing, FolderBusy, TooMuch
+    """
+    folder = Location.parse(where).path
+    if folder is None:
+        raise click.UsageError(NODES_HEAL)
+    given = click.get_current_context().get_parameter_source("token")
+    if given is ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "--heal may ask several hosts, and a token is for one: name it in a repository "
+            "(odf-node repo add), or in ODF_NODE_TOKEN for the node at ODF_NODE_URL"
+        )
+    repositories = Repositories()
+    places = [read_place(text, repositories) for text in remotes_of(folder).copies]
+    openings = []
+    for one in places:
+        name = str(one.location)
+        openings.append((name, partial(opened, one.location, one.token or token_at(name, token))))
+    files = heal_folder(FolderRepository(folder), openings)
+    return [
+        {"object": one.name, "healedFrom": one.source, "problems": list(one.problems)}
+        for one in files
+    ]
+
+
+def healed_text(file: dict[str, Any]) -> str:
+    """A line for a person."""
+    if file["healedFrom"] is not None:
+        return f"healed: {file['object']} from {file['healedFrom']}"
+    why = "; ".join(map(one_line, file["problems"])) or "no place is known to have the dataset"
+    return f"not healed: {file['object']} ({why})"

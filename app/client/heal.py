@@ -1,0 +1,164 @@
+"""A dataset folder healed from other places that have the dataset, file by file and by hash.
+
+What is damaged or missing here is asked of one place after the other. Nothing they send is
+trusted: it counts once it hashes to the name it was asked by, and until then what is here stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+from protocol.codec.blocks import decode_block
+from protocol.errors import NodeError, NotFound
+from protocol.metadata.block import HashedBlock
+from protocol.multihash import Multihash
+from storage.values import ObjectKind
+
+from .folder import FolderRepository, chunks_of
+from .http import Overloaded, Unreachable
+from .limits import LIMITS, ClientLimits, TooMuch
+from .linked import fetch_link, linked_names
+from .objects import Fetcher
+from .progress import UNWATCHED
+from .receive import NeededObject, objects_of
+from .repositories import Repository
+
+Opening = Callable[[], AbstractContextManager[Repository]]
+
+
+@dataclass(frozen=True, slots=True)
+class HealedFile:
+    """A file that was not whole. Without a source it still is not, and `problems` say why."""
+
+    name: str
+    source: str | None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Places:
+    """Where to ask, in this order. One that does not answer is not asked again."""
+
+    openings: Sequence[tuple[str, Opening]]
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _opened: dict[str, Repository] = field(default_factory=dict)
+    _silent: dict[str, str] = field(default_factory=dict)
+
+    def __enter__(self) -> Places:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def ask(self, name: str, bring: Callable[[Repository], bool]) -> HealedFile:
+        """Have the first place that can bring a file; `bring` says whether the place had it."""
+        problems = []
+        for place, opening in self.openings:
+            if place in self._silent:
+                problems.append(f"{place}: {self._silent[place]}")
+                continue
+            try:
+                if place not in self._opened:
+                    self._opened[place] = self._stack.enter_context(opening())
+                if bring(self._opened[place]):
+                    return HealedFile(name, place, tuple(problems))
+                problems.append(f"{place} does not have it")
+            except (Unreachable, Overloaded) as problem:
+                self._silent[place] = problem.message
+                problems.append(f"{place}: {problem.message}")
+            except (NodeError, OSError) as problem:  # the next place may have it
+                problems.append(f"{place}: {problem}")
+        return HealedFile(name, None, tuple(problems))
+
+
+def heal_folder(
+    folder: FolderRepository, openings: Sequence[tuple[str, Opening]], limits: ClientLimits = LIMITS
+) -> list[HealedFile]:
+    """Blocks, slices, checkpoints and linked objects of a folder that were not whole.
+
+    The head has to be readable; behind a block that nobody has, nothing is known of the chain.
+
+    Raises:
+        DatasetMissing, FolderBusy, TooMuch
+    """
+    head = folder.head()
+    with folder.locked(), Places(openings) as places:
+        healed: list[HealedFile] = []
+        blocks = list(_blocks(folder, head, places, limits, healed))
+        blocks.reverse()
+        healed += _objects(folder, blocks, places, limits)
+        healed += _links(folder, blocks, places, limits)
+    return healed
+
+
+def _blocks(
+    folder: FolderRepository,
+    head: Multihash,
+    places: Places,
+    limits: ClientLimits,
+    healed: list[HealedFile],
+) -> Iterator[HashedBlock]:
+    """Newest first, as far as they are whole in the end."""
+    at: Multihash | None = head
+    for _ in range(limits.blocks):
+        if at is None:
+            return
+        block = _whole_block(folder, at)
+        if block is None:
+            healed.append(places.ask(f"block {at}", partial(_block_of, folder, at)))
+            block = _whole_block(folder, at)
+        if block is None:
+            return
+        yield block
+        at = block.prev
+    raise TooMuch("the number of blocks", limits.blocks)
+
+
+def _whole_block(folder: FolderRepository, name: Multihash) -> HashedBlock | None:
+    try:
+        return decode_block(folder.block_bytes(name), expected=name)
+    except NodeError:
+        return None
+
+
+def _block_of(folder: FolderRepository, name: Multihash, place: Repository) -> bool:
+    try:
+        raw = place.block_bytes(name)
+    except NotFound:
+        return False
+    folder.put(ObjectKind.BLOCK, name, (raw,))
+    return True
+
+
+def _objects(
+    folder: FolderRepository, blocks: Sequence[HashedBlock], places: Places, limits: ClientLimits
+) -> Iterator[HealedFile]:
+    def bring(needed: NeededObject, place: Repository) -> bool:
+        fetcher = Fetcher(folder, lambda one: place.open_object(one.kind, one.hash), limits=limits)
+        return not fetcher.fetch([needed], parallel=1)
+
+    for needed in objects_of(blocks, limits):
+        if not _is_whole(folder, needed.kind, needed.hash):
+            yield places.ask(needed.name, partial(bring, needed))
+
+
+def _links(
+    folder: FolderRepository, blocks: Sequence[HashedBlock], places: Places, limits: ClientLimits
+) -> Iterator[HealedFile]:
+    def bring(name: Multihash, place: Repository) -> bool:
+        return fetch_link(place, folder, name, limits, UNWATCHED)
+
+    for name in linked_names(folder, blocks):
+        if not _is_whole(folder, ObjectKind.DATA, name):
+            yield places.ask(f"linked object {name}", partial(bring, name))
+
+
+def _is_whole(folder: FolderRepository, kind: ObjectKind, name: Multihash) -> bool:
+    try:
+        with folder.open_object(kind, name) as stream:
+            return Multihash.of_chunks(chunks_of(stream)) == name
+    except NotFound:
+        return False
