@@ -47,7 +47,6 @@ from protocol.arrow_digest import CACHE_WINDOW_ROWS
 from protocol.arrow_schema import from_arrow
 from protocol.arrow_values import stream, validity
 from protocol.metadata.events import SetDataSchema
-from protocol.plain_pages import Laid
 from protocol.sha3 import Feeds, lanes, prepare, sha3_256, side_by_side
 from storage.objects.folder import FolderObjects
 from storage.values import ObjectKind
@@ -171,7 +170,7 @@ def verified(objects: FolderObjects, *, logical: bool) -> None:
 
 
 def read_through(columns: Columns, column: Column) -> None:
-    deque(columns.values(column, CACHE_WINDOW_ROWS), maxlen=0)
+    deque(columns.batches(column, CACHE_WINDOW_ROWS), maxlen=0)
 
 
 def parts(settings: Settings) -> None:
@@ -180,17 +179,16 @@ def parts(settings: Settings) -> None:
     content = pa.py_buffer(parquet(table, **settings))
     values = bytes(value_bytes(table))
 
-    def reopen(names: Sequence[str]) -> pq.ParquetFile:
-        return pq.ParquetFile(content, read_dictionary=names)
-
-    columns = Columns(pq.ParquetFile(content), reopen, content)
-    held = {column: list(columns.values(column, CACHE_WINDOW_ROWS)) for column in columns.all}
+    columns = Columns(pq.ParquetFile(content), content)
+    held = {
+        column: [batch.column(0) for batch in columns.batches(column, CACHE_WINDOW_ROWS)]
+        for column in columns.all
+    }
 
     def laid_out(column: Column) -> None:
         coded = Coded(CACHE_WINDOW_ROWS)
         for values in held[column]:
-            if not isinstance(values, Laid):  # that was part of reading it
-                coded.stream(values) if column.coded else stream(values, validity(values))
+            coded.stream(values) if column.coded else stream(values, validity(values))
 
     def hash_at_once(content: memoryview) -> None:
         part = len(content) // lanes()

@@ -1,7 +1,5 @@
 """The columns of a Parquet slice, each read by itself, so that a window of one stays in the cache.
 
-What is plain is handed out page by page, as it is hashed; all else comes by a reader.
-
 Text that is stored as places in a dictionary, in every page, is handed out as such: no value is
 copied out of the dictionary only to be copied again as it is hashed.
 
@@ -10,7 +8,7 @@ Arrays are trusted to be valid, as the Parquet reader makes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +17,22 @@ import pyarrow as pa
 from pyarrow import types
 
 from .arrow_values import COUNT_BYTES, WIDE_BYTES, bytes_of, storage_type, stream, text_buffers
-from .plain_pages import TEXT, Laid, plain_values, plain_width
+from .parquet_footer import PLAIN, PLAIN_DICTIONARY
+from .slice_file import open_slice, row_groups
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-Reopen = Callable[[Sequence[str]], "pq.ParquetFile"]
-"""Opens a file once more, to be read beside it, with these columns as dictionary arrays."""
+    from .parquet_footer import Chunk
+
 DICTIONARY_BYTES = 2 << 20
 """Largest dictionary, as stored, that is worth it: each window brings it along."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a file, at its place in the schema. `size` orders columns by work."""
+    """A column of a file, at its place in the schema. `size`, the bytes of its chunks as far as
+    they are known, orders columns by work."""
 
     place: int
     name: str
@@ -41,109 +41,50 @@ class Column:
     size: int
     coded: bool
     """Whether a small dictionary holds all its values, and is what is read of it."""
-    width: int | None
-    """Bytes of a value, if pages may be plain: then they need no reader."""
-    optional: bool
-    """Whether values may be null."""
 
 
 class Columns:
     """The columns of a file in their order, read by as many readers as there are threads: one
     reader is for one thread."""
 
-    def __init__(self, file: pq.ParquetFile, reopen: Reopen, content: pa.Buffer | None) -> None:
+    def __init__(self, file: pq.ParquetFile, content: pa.Buffer) -> None:
         self.rows = int(file.metadata.num_rows)
-        self.all = list(_columns(file))
+        self.all = list(_columns(file, content))
         self._content = content
-        self._metadata = file.metadata
-        self._reopen = reopen
         self._dictionaries = [column.name for column in self.all if column.coded]
         self._groups = range(file.num_row_groups)
         self._spare = [] if self._dictionaries else [file]
 
-    def values(
-        self, column: Column, rows: int, *, shown: bool = False
-    ) -> Iterator[pa.Array | Laid]:
-        """All values of a column in their order: as many at a time as asked for, or fewer; or
-        those of a page, where the content of the file is at hand. Those to be `shown` are arrays
-        or numbers."""
-        content, width = self._content, column.width
-        if content is None or width is None or column.coded or (shown and width == TEXT):
-            yield from (batch.column(0) for batch in self.batches(column, rows))
-            return
-        for group in self._groups:
-            chunk, done = self._metadata.row_group(group).column(column.leaves[0]), 0
-            read = _Rows(self.batches(column, rows, [group]))
-            for laid in plain_values(content, chunk, width, optional=column.optional):
-                yield from read.between(done, laid.first)
-                yield laid
-                done = laid.first + laid.rows
-            yield from read.between(done, chunk.num_values)
-            read.close()
-
-    def batches(
-        self, column: Column, rows: int, groups: Sequence[int] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """The same by a reader alone, of some row groups or all."""
+    def batches(self, column: Column, rows: int) -> Iterator[pa.RecordBatch]:
+        """All values of a column in their order: as many at a time as asked for, or fewer."""
         try:
             file = self._spare.pop()
         except IndexError:
-            file = self._reopen(self._dictionaries)
-        wanted = self._groups if groups is None else groups
+            file = open_slice(self._content, self._dictionaries)
         try:
             yield from file.reader.iter_batches(
-                rows, row_groups=wanted, column_indices=column.leaves, use_threads=False
+                rows, row_groups=self._groups, column_indices=column.leaves, use_threads=False
             )
         finally:
             self._spare.append(file)
 
 
-class _Rows:
-    """Rows of a row group by their places, which are asked for in their order. Nothing is read
-    before it is."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self._values: Any = ()
-        self._end = 0
-
-    def between(self, start: int, end: int) -> Iterator[pa.Array]:
-        while start < end:
-            while self._end <= start:
-                batch = next(self._batches, None)
-                if batch is None:  # too few: whoever counts them will tell
-                    return
-                self._values = batch.column(0)
-                self._end += len(self._values)
-            skipped = start - (self._end - len(self._values))
-            part = self._values.slice(skipped, end - start)
-            yield part
-            start += len(part)
-
-    def close(self) -> None:
-        """Gives the reader back."""
-        self._values = ()
-        self._batches.close()  # type: ignore[attr-defined]
-
-
-def _columns(file: pq.ParquetFile) -> Iterator[Column]:
-    metadata, first = file.metadata, 0
-    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+def _columns(file: pq.ParquetFile, content: pa.Buffer) -> Iterator[Column]:
+    groups, first = row_groups(content), 0
+    if any(len(group.chunks) != len(file.schema) for group in groups):
+        groups = []  # Arrow will say what is wrong with them
     for place, field in enumerate(file.schema_arrow):
         leaves = range(first, first + _leaf_count(field.type))
         first = leaves.stop
-        chunks = [group.column(leaf) for group in groups for leaf in leaves]
+        chunks = [group.chunks[leaf] for group in groups for leaf in leaves]
         text = types.is_string(field.type) or types.is_binary(field.type)
-        described = file.schema.column(leaves[0])
         yield Column(
             place=place,
             name=field.name,
             type=field.type,
             leaves=leaves,
             size=sum(chunk.total_uncompressed_size for chunk in chunks),
-            coded=text and all(map(_only_dictionary, chunks)),
-            width=plain_width(described, field.type),
-            optional=described.max_definition_level > 0,
+            coded=text and bool(chunks) and all(map(_only_dictionary, chunks)),
         )
 
 
@@ -152,10 +93,9 @@ def _leaf_count(kind: Any) -> int:
     return sum(_leaf_count(kind.field(at).type) for at in range(kind.num_fields)) or 1
 
 
-def _only_dictionary(chunk: Any) -> bool:
+def _only_dictionary(chunk: Chunk) -> bool:
     """Whether a small dictionary holds all values. Format 1 tells; a file that lies is slow."""
-    encodings = chunk.encodings
-    if "PLAIN_DICTIONARY" not in encodings or "PLAIN" in encodings:
+    if PLAIN_DICTIONARY not in chunk.encodings or PLAIN in chunk.encodings:
         return False
     start = chunk.dictionary_page_offset
     return start is not None and chunk.data_page_offset - start <= DICTIONARY_BYTES

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from .arrow_columns import Coded, Column, Columns, Reopen
+from .arrow_columns import Coded, Column, Columns
 from .arrow_values import (
     is_binary,
     is_list,
@@ -41,10 +41,10 @@ from .arrow_values import (
     u64,
     validity,
 )
-from .errors import BadInput, Damaged
+from .errors import BadInput
 from .multihash import ARROW0_SHA3_256, Multihash
-from .plain_pages import Laid
 from .sha3 import Feeds, Run, Steps, does, finish, sha3_256, side_by_side
+from .slice_file import UNREADABLE, UnreadableSlice
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -85,10 +85,6 @@ class UnsupportedColumn(BadInput):
 
 class SchemaDiffers(BadInput):
     """A batch whose columns are not those the digest was started with."""
-
-
-class UnreadableSlice(Damaged):
-    """A data file that cannot be read to its end as Parquet."""
 
 
 class _Begun:
@@ -147,7 +143,7 @@ class ArrowDigest:
                 yield from _feeds(next(states), leaf, valid)
 
     def state(self, place: int) -> Any:
-        """The state of one leaf, to be fed what is laid out as it is hashed."""
+        """The state of one leaf, to be fed what is laid out already."""
         return self._columns[self._firsts[place]]
 
     def batch_feeds(self, batch: pa.RecordBatch) -> list[Feeds]:
@@ -234,67 +230,62 @@ def digest_of(
     *,
     run: Run = side_by_side,
     looks: Looks = NO_LOOKS,
-    reopen: Reopen | None = None,
     content: pa.Buffer | None = None,
 ) -> ArrowDigest:
     """The digest of a data slice, structs in windows of 10 000 rows from its start.
 
     Ask its `indeterminate` before calling a mismatch damage. `looks` are shown the values of their
-    columns as they pass, in order. Where the file can be opened again, columns are read one by
-    one, which is faster; a stream has one reader. Faster still with its `content`.
+    columns as they pass, in order. With the `content` of the file columns are read one by one,
+    which is faster; a stream has one reader.
 
     Raises:
         UnsupportedColumn: a column type without a digest.
         UnreadableSlice: the file breaks off or is no valid Parquet.
     """
-    return finish(digesting(file, looks=looks, reopen=reopen, content=content), run)
+    return finish(digesting(file, looks=looks, content=content), run)
 
 
 def digesting(
     file: pq.ParquetFile,
     *,
     looks: Looks = NO_LOOKS,
-    reopen: Reopen | None = None,
     content: pa.Buffer | None = None,
 ) -> Steps[ArrowDigest]:
     """As `digest_of`, step by step."""
     try:
         digest = ArrowDigest(file.schema_arrow)
-        if reopen is None:
+        if content is None:
             yield from digest.updating(_batches(file, looks))
         else:
-            columns = Columns(file, reopen, content)
+            columns = Columns(file, content)
             longest_first = sorted(columns.all, key=attrgetter("size"), reverse=True)
             yield [_column_feeds(digest, columns, each, looks) for each in longest_first]
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UnreadableSlice(f"the data slice cannot be read: {str(error)[:200]}") from None
+    except UNREADABLE as error:
+        raise UnreadableSlice.of(error) from None
     return digest
 
 
 def _batches(file: pq.ParquetFile, looks: Looks) -> Iterator[pa.RecordBatch]:
     nested = any(types.is_struct(storage_type(field.type)) for field in file.schema_arrow)
     rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
+    count, wanted = 0, file.metadata.num_rows
     for batch in windows(file.iter_batches(rows, use_threads=False), rows):
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             if name in looks:
                 looks[name](values)
         yield batch
+        count += batch.num_rows
+    if count != wanted:  # Arrow cuts columns to the shortest
+        raise UnreadableSlice(f"the data slice has {count} rows, its footer tells of {wanted}")
 
 
 def _column_feeds(digest: ArrowDigest, columns: Columns, column: Column, looks: Looks) -> Feeds:
     nested = types.is_struct(storage_type(column.type))
     rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
     look, coded, count = looks.get(column.name), Coded(rows), 0
-    parts = columns.values(column, rows, shown=look is not None)
-    if nested:
-        parts = (batch.column(0) for batch in windows(columns.batches(column, rows), rows))
-    for values in parts:
-        if isinstance(values, Laid):
-            if look is not None:
-                look(values.numbers(column.type))
-            yield digest.state(column.place), values.content
-            count += values.rows
-            continue
+    batches = columns.batches(column, rows)
+    for batch in windows(batches, rows) if nested else batches:
+        values = batch.column(0)
         if look is not None:
             look(values)
         if column.coded:

@@ -1,4 +1,4 @@
-"""The footer of a Parquet file, as far as it says where pages lie.
+"""The footer of a Parquet file, as far as it says where column chunks lie and how they are encoded.
 
 Source: Parquet format, `parquet.thrift`; Thrift compact protocol. Library classes are made of a
 footer only once it is known to be sound: some end the process over a number that cannot be.
@@ -6,30 +6,46 @@ footer only once it is known to be sound: some end the process over a number tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .parquet_pages import Unclear
+from .errors import Damaged
 
 MAGIC = b"PAR1"
+PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY = 0, 2, 8
+"""Encodings of values."""
+TAIL_BYTES = 8
+"""Length of the footer, and the magic."""
 MAX_DEPTH = 16
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BYTES, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 _INTEGERS = (4, 5, 6)
 
 
+class Unclear(Damaged):
+    """Bytes of a Parquet file that cannot be followed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A column of a row group."""
+    """A column of a row group. Sizes and offsets are bytes of the file."""
 
     num_values: int
+    total_uncompressed_size: int
     total_compressed_size: int
     data_page_offset: int
     dictionary_page_offset: int | None
+    encodings: Sequence[int]
+    """Of its pages, as numbers of the format."""
 
     @property
-    def has_dictionary_page(self) -> bool:
-        return self.dictionary_page_offset is not None
+    def start(self) -> int:
+        """Where its first page begins."""
+        return min(self.data_page_offset, self.dictionary_page_offset or self.data_page_offset)
+
+    @property
+    def end(self) -> int:
+        return self.start + self.total_compressed_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +56,28 @@ class RowGroup:
 
 def row_groups_of(content: memoryview) -> list[RowGroup]:
     """What the footer of a file says of its row groups. Raises `Unclear`."""
-    if len(content) < 12 or bytes(content[-4:]) != MAGIC:
+    size = footer_size(bytes(content[-TAIL_BYTES:]), len(content))
+    return row_groups_in(bytes(content[len(content) - TAIL_BYTES - size :][:size]))
+
+
+def footer_size(tail: bytes, file_size: int) -> int:
+    """Bytes of the footer of a file that ends with this tail. Raises `Unclear`."""
+    if file_size < len(MAGIC) + TAIL_BYTES or tail[-len(MAGIC) :] != MAGIC:
         raise Unclear("no footer that can be read")
-    size = int.from_bytes(content[-8:-4], "little")
-    if size > len(content) - 12:
+    size = int.from_bytes(tail[-TAIL_BYTES : -len(MAGIC)], "little")
+    if size > file_size - len(MAGIC) - TAIL_BYTES:
         raise Unclear("a footer larger than its file")
-    reader = _Reader(bytes(content[len(content) - 8 - size : len(content) - 8]))
+    return size
+
+
+def row_groups_in(footer: bytes) -> list[RowGroup]:
+    """What a footer says of row groups. Raises `Unclear`."""
+    reader = _Reader(footer)
     try:
-        footer = reader.struct(_FOOTER)
+        said = reader.struct(_FOOTER)
     except IndexError:
         raise Unclear("a footer without an end") from None
-    return [_group(each) for each in footer.get(4, [])]
+    return [_group(each) for each in said.get(4, [])]
 
 
 def _group(said: Mapping[int, Any]) -> RowGroup:
@@ -62,7 +89,16 @@ def _chunk(said: Mapping[int, Any]) -> Chunk:
     if meta is None:
         raise Unclear("a column without a place in the file")
     dictionary = meta.get(11) or None
-    return Chunk(_whole(meta, 5), _whole(meta, 7), _whole(meta, 9), dictionary)
+    if dictionary is not None and dictionary < 0:
+        raise Unclear("a dictionary before the file")
+    return Chunk(
+        num_values=_whole(meta, 5),
+        total_uncompressed_size=_whole(meta, 6),
+        total_compressed_size=_whole(meta, 7),
+        data_page_offset=_whole(meta, 9),
+        dictionary_page_offset=dictionary,
+        encodings=tuple(meta.get(2, ())),
+    )
 
 
 def _whole(said: Mapping[int, Any], field: int) -> int:
@@ -73,9 +109,9 @@ def _whole(said: Mapping[int, Any], field: int) -> int:
 
 
 _Fields = Mapping[int, Any]
-_META: _Fields = {5: None, 7: None, 9: None, 11: None}
+_META: _Fields = {2: [None], 5: None, 6: None, 7: None, 9: None, 11: None}
 _FOOTER: _Fields = {4: [{1: [{3: _META}], 3: None}]}
-"""What is read, by number of the field: integers, structs, lists of structs."""
+"""What is read, by number of the field: integers, structs, lists of either."""
 
 
 class _Reader:
@@ -91,7 +127,7 @@ class _Reader:
             elif isinstance(shape, Mapping) and kind == _STRUCT:
                 found[field] = self.struct(shape, depth + 1)
             elif isinstance(shape, list) and kind == _LIST:
-                found[field] = list(self._structs(shape[0], depth + 1))
+                found[field] = list(self._items(shape[0], depth + 1))
             else:
                 self._pass(kind, depth)
         return found
@@ -102,12 +138,12 @@ class _Reader:
             field = field + (head >> 4) if head >> 4 else self._integer()
             yield field, head & 0x0F
 
-    def _structs(self, shape: _Fields, depth: int) -> Iterator[dict[int, Any]]:
+    def _items(self, shape: _Fields | None, depth: int) -> Iterator[Any]:
         count, kind = self._list()
-        if kind != _STRUCT:
+        if kind != _STRUCT if shape is not None else kind not in _INTEGERS:
             raise Unclear("a list of something else")
         for _ in range(count):
-            yield self.struct(shape, depth)
+            yield self._integer() if shape is None else self.struct(shape, depth)
 
     def _list(self) -> tuple[int, int]:
         head = self._byte()

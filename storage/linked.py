@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,6 +15,7 @@ from protocol.errors import BadInput
 from protocol.identity import DatasetId
 from protocol.linked import LinkedObjects
 from protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
+from protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from .ports import ObjectStore
 from .values import ObjectKey, ObjectKind
@@ -59,7 +61,7 @@ def links_in(source: Path | BinaryIO, columns: Sequence[str]) -> Links:
         InvalidValue: a value that is no multihash of ours.
     """
     found: Counter[tuple[str, Multihash]] = Counter()
-    for column, text, count in _texts(source, columns):
+    for column, text, count in _texts(pq.ParquetFile(source), columns):
         found[column, _parsed(column, text)] += count
     return dict(found)
 
@@ -86,18 +88,28 @@ def check_links(
     return LinkedObjects(count, size)
 
 
-def readable_links(source: Path | BinaryIO, columns: Sequence[str]) -> Iterator[Multihash]:
-    """As `links_in`, each once a batch, of files that others made: what is no link is passed by."""
-    for column, text, _ in _texts(source, columns):
-        try:
+def readable_links(source: BinaryIO, columns: Sequence[str]) -> Iterator[Multihash]:
+    """As `links_in`, each once a batch, of files that others made: what is no link is passed by.
+
+    Raises:
+        UnreadableSlice: it is no Parquet file, or cannot be read to its end.
+    """
+    texts = _texts(open_slice(source), columns)
+    while (found := _next(texts)) is not None:
+        column, text, _ = found
+        with suppress(InvalidValue):
             yield _parsed(column, text)
-        except InvalidValue:
-            continue
 
 
-def _texts(source: Path | BinaryIO, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+def _next(texts: Iterator[tuple[str, str, int]]) -> tuple[str, str, int] | None:
+    try:
+        return next(texts, None)
+    except UNREADABLE as error:
+        raise UnreadableSlice.of(error) from None
+
+
+def _texts(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
     """Column, value and how often, batch by batch. A file may be older than a column."""
-    file = pq.ParquetFile(source)
     present = [name for name in columns if name in file.schema_arrow.names]
     if not present:
         return

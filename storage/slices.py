@@ -5,19 +5,17 @@ Reads in windows, so memory stays small however large the slice is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import types
 
-from protocol.arrow_digest import Looks, UnreadableSlice, UnsupportedColumn, digesting
+from protocol.arrow_digest import Looks, UnsupportedColumn, digesting
 from protocol.metadata.data import DataSlice
 from protocol.sha3 import Steps
+from protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 WINDOW_ROWS = 65_536
 
@@ -40,20 +38,15 @@ def checking_slice(
     the offsets: when the name of the column is not known.
     """
     try:
-        file = pq.ParquetFile(stream)
+        file = open_slice(stream)
         offsets = Offsets(file.schema_arrow, offset_column, declared)
         wrong_count = _check_count(file, declared)
         logical = yield from _checking_logical_hash(file, stream, declared, offsets)
         return [*(wrong_count or offsets.found()), *logical]
     except UnreadableSlice as error:
         return [Finding(reason="UnreadableSlice", message=error.message)]
-    except (pa.ArrowException, OSError, ValueError) as error:
-        message = f"the slice is no readable Parquet file: {str(error)[:200]}"
-        return [Finding(reason="UnreadableSlice", message=message)]
-
-
-def _opened_again(content: pa.Buffer, dictionaries: Sequence[str]) -> pq.ParquetFile:
-    return pq.ParquetFile(content, read_dictionary=dictionaries)
+    except (*UNREADABLE, ValueError) as error:
+        return [Finding(reason="UnreadableSlice", message=UnreadableSlice.of(error).message)]
 
 
 def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
@@ -119,9 +112,8 @@ def _checking_logical_hash(
 ) -> Steps[list[Finding]]:
     """Rows are read once: `offsets` are shown them on the way."""
     content = stream if isinstance(stream, pa.Buffer) else None  # has any number of readers
-    reopen = None if content is None else partial(_opened_again, content)
     try:
-        digest = yield from digesting(file, looks=offsets.looks(), reopen=reopen, content=content)
+        digest = yield from digesting(file, looks=offsets.looks(), content=content)
     except UnsupportedColumn as error:
         offsets.look_alone(file)
         return [Finding(reason="UnsupportedColumn", message=error.message, certain=False)]

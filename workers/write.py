@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -189,8 +189,7 @@ def described(path: Path, start: int) -> DataSlice:
     with pa.memory_map(str(path)) as mapped, how as run:
         content = mapped.read_buffer()
         file = pq.ParquetFile(content)
-        reopen = None if small else partial(_reopened, content)
-        logical = digest_of(file, run=run, reopen=reopen, content=content).finish()
+        logical = digest_of(file, run=run, content=None if small else content).finish()
     return _data_slice(logical, file_hash(path), start, file.metadata.num_rows, size)
 
 
@@ -226,10 +225,6 @@ def _data_slice(
         offset_interval=OffsetInterval(start=start, end=start + rows - 1),
         size=size,
     )
-
-
-def _reopened(content: pa.Buffer, dictionaries: Sequence[str]) -> pq.ParquetFile:
-    return pq.ParquetFile(content, read_dictionary=dictionaries)
 
 
 def file_hash(path: Path) -> Multihash:

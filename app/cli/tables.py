@@ -6,12 +6,12 @@ import os
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from protocol.arrow_digest import logical_hash, logical_hash_of
 from protocol.errors import BadInput
 from protocol.multihash import Multihash
 from protocol.sha3 import Run, expect
+from protocol.slice_file import open_slice
 from storage.hashing import threaded
 
 PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"
@@ -41,7 +41,7 @@ def _logical_hash(stream: BinaryIO, run: Run) -> Multihash:
     magic = source.read(len(IPC_FILE_MAGIC))
     source.seek(0)
     if magic.startswith(PARQUET_MAGIC):
-        return logical_hash_of(pq.ParquetFile(source), run=run)
+        return logical_hash_of(open_slice(source), run=run)
     if magic == IPC_FILE_MAGIC:
         reader = pa.ipc.open_file(source)
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))

@@ -147,8 +147,8 @@ def _links(
     """Links of all slices; one that cannot be read is somebody else's complaint."""
     if not columns:
         return
-    import pyarrow as pa  # late: few datasets have links, and a command line is to start soon
-
+    # late: few datasets have links, and a command line is to start soon
+    from protocol.slice_file import UnreadableSlice
     from storage.linked import readable_links
     from storage.local_files import read_anywhere
 
@@ -161,7 +161,7 @@ def _links(
             stream = place.open_object(ObjectKind.DATA, data.physical_hash)
             with stream, read_anywhere(stream) as file:
                 yield from readable_links(file, columns)
-        except (pa.ArrowException, NotFound, OSError):
+        except (UnreadableSlice, NotFound, OSError):
             continue
 
 

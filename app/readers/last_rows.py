@@ -50,7 +50,7 @@ def _of_slice(piece: DataSlice, opened: Open, wanted: int, max_bytes: int) -> pa
         try:
             parquet = pq.ParquetFile(file, pre_buffer=False)
             groups, skipped = _needed_groups(parquet.metadata, wanted)
-            batches = _drop_first(batches_of(parquet, groups=groups), skipped)
+            batches = _drop_first(batches_of(parquet, file, groups=groups), skipped)
             return pa.Table.from_batches(_bounded(batches, max_bytes), parquet.schema_arrow)
         except MemoryError:
             raise

@@ -13,22 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import types
 
-from protocol.arrow_digest import Look, Looks, UnreadableSlice, UnsupportedColumn, digesting
+from protocol.arrow_digest import Look, Looks, UnsupportedColumn, digesting
 from protocol.metadata.schema import DataTypeOption
 from protocol.sha3 import Feeds, Steps, T
+from protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ..slices import WINDOW_ROWS, Finding, Offsets
 from .claims import SliceClaim
 from .columns import difference
 from .limits import LookLimits
 
-MAGIC = b"PAR1"
-TAIL_BYTES = 8
-MAX_FOOTER_BYTES = 16 << 20
-MAX_FOOTER_ITEMS = 1_000_000
 FREE_BYTES = 64 << 20
 """So much may come out of any file, however small it is."""
 TOO_MUCH_MEMORY = Finding(
@@ -46,8 +42,7 @@ def looking(content: pa.Buffer, claim: SliceClaim, limits: LookLimits) -> Steps[
     """What is wrong; nothing: it is what it should be."""
     allowed = max(FREE_BYTES, limits.ratio * content.size)
     try:
-        _check_footer(content)
-        file = _opened(content)
+        file = open_slice(content)
         if wrong := _wrong_outside(file, claim):
             return [wrong]
         return (yield from _bounded(_rows(file, content, claim, limits), allowed))
@@ -60,28 +55,8 @@ def looking(content: pa.Buffer, claim: SliceClaim, limits: LookLimits) -> Steps[
         if isinstance(error.__context__, MemoryError):
             return [TOO_MUCH_MEMORY]
         return [Finding(reason="UnreadableSlice", message=error.message)]
-    except (pa.ArrowException, OSError, ValueError) as error:
-        message = f"it is no readable Parquet file: {str(error)[:200]}"
-        return [Finding(reason="UnreadableSlice", message=message)]
-
-
-def _check_footer(content: pa.Buffer) -> None:
-    """Raises `UnreadableSlice`."""
-    tail = content.slice(max(0, content.size - TAIL_BYTES)).to_pybytes()
-    if len(tail) < TAIL_BYTES or tail[4:] != MAGIC:
-        raise UnreadableSlice("it is no Parquet file")
-    footer = int.from_bytes(tail[:4], "little")
-    if footer > min(MAX_FOOTER_BYTES, content.size - TAIL_BYTES):
-        raise UnreadableSlice(f"its footer cannot have {footer} bytes")
-
-
-def _opened(content: pa.Buffer, dictionaries: Any = None) -> pq.ParquetFile:
-    return pq.ParquetFile(
-        content,
-        read_dictionary=dictionaries,
-        thrift_string_size_limit=MAX_FOOTER_BYTES,
-        thrift_container_size_limit=MAX_FOOTER_ITEMS,
-    )
+    except (*UNREADABLE, ValueError) as error:
+        return [Finding(reason="UnreadableSlice", message=UnreadableSlice.of(error).message)]
 
 
 def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
@@ -104,8 +79,7 @@ def _rows(
         watchers.look_alone(file)
         return watchers.found()
     try:
-        reopen = partial(_opened, content)
-        digest = yield from digesting(file, looks=watchers.looks, reopen=reopen, content=content)
+        digest = yield from digesting(file, looks=watchers.looks, content=content)
     except UnsupportedColumn:  # no logical hash is defined, so none can be wrong
         watchers = _Watchers(file.schema_arrow, claim)
         watchers.look_alone(file)

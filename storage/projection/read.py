@@ -164,7 +164,7 @@ class _Scan:
                 file = pq.ParquetFile(stream, pre_buffer=False)
                 there = [n for n in wanted.names if n in file.schema_arrow.names]
                 extra = [time] if late and time not in there else []
-                for batch in batches_of(file, columns=[*there, *extra]):
+                for batch in batches_of(file, stream, columns=[*there, *extra]):
                     rows = batch
                     if late and self._known_until is not None:
                         known = rows.column(time).cast(pa.timestamp("ms"), safe=False)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-import pyarrow as pa
-
 from protocol.errors import BadInput, Damaged, NotFound
 from protocol.identity import DatasetId, DatasetRef
 from protocol.linked import link_columns
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import AddData, ExecuteTransform
 from protocol.multihash import Multihash
+from protocol.slice_file import UnreadableSlice
 
 from ..integrity.errors import ObjectDamaged, ObjectHealing
 from ..integrity.opening import open_hashed
@@ -62,7 +61,7 @@ class Links:
             raise LinksUnreadable(data.physical_hash, problem) from None
 
 
-UNREADABLE = (NotFound, ObjectDamaged, ObjectHealing, pa.ArrowException, OSError)
+UNREADABLE = (NotFound, ObjectDamaged, ObjectHealing, UnreadableSlice, OSError)
 
 
 class LinkMarker:

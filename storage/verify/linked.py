@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import pyarrow as pa
-
 from protocol.errors import NotFound
 from protocol.multihash import Multihash
 from protocol.sha3 import Steps
+from protocol.slice_file import UnreadableSlice
 
 from ..crew import each
 from ..layout import object_path
@@ -53,7 +52,7 @@ def _linked(
                 read_anywhere(stream) as file,
             ):
                 found.update(dict.fromkeys(readable_links(file, columns), block))
-        except (NotFound, pa.ArrowException, OSError, ValueError):
+        except (NotFound, UnreadableSlice, OSError):
             continue
     return found
 

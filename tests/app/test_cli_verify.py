@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from chain_maker import parquet, slice_of, table
 from click.testing import CliRunner
-from damaged import DatasetMaker
+from damaged import PLAIN, DatasetMaker
+from footers import deadly
 
 from app.cli.main import main
+from protocol.metadata.events import AddData
 from storage.objects.folder import FolderObjects
 from storage.values import ObjectKind
 
@@ -86,3 +91,21 @@ def test_retractions_are_compared_when_asked_for(made: DatasetMaker, tmp_path: P
     assert code == 0
     assert "note: RetractionUnfounded" not in out
     assert run(folder, "--changelog", "--metadata-only")[0] == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--changelog"]])
+def test_a_slice_whose_footer_ends_other_readers_is_a_line_of_the_report(
+    options: list[str], tmp_path: Path
+) -> None:
+    made, rows = DatasetMaker().play(EVENTS[:2]), table(0, 3)
+    content = deadly(parquet(rows, **PLAIN), "text")
+    made.source.put(ObjectKind.DATA, content)
+    made.add(AddData(new_data=slice_of(content, rows, 0)))
+    folder = written(made, tmp_path / "ds")
+    run_it = "import sys; from app.cli.main import main; main(sys.argv[1:])"
+    words = [sys.executable, "-c", run_it, "verify", folder, *options]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 6, done.stderr
+    assert done.stdout.startswith("DataDoesNotMatchMetadata, UnreadableSlice: #2 "), done.stdout
+    assert "cannot be read" in done.stdout
+    assert "Traceback" not in done.stderr

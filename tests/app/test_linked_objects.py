@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from footers import deadly
 from msgspec.structs import replace as changed
 from service import NOON, SCHEMA, Chain, seeded, serving
 from upkeep_parts import TOMORROW
@@ -229,3 +230,22 @@ def test_links_of_a_damaged_slice_are_not_believed(served):
     assert len(collected.left_alone) == 1
     assert stores_of(service).objects.stat(ObjectKey(chain.id, ObjectKind.DATA, SCAN_HASH))
     assert check_stores(stores_of(service)).notes == []
+
+
+def test_a_slice_whose_footer_ends_other_readers_is_passed_by_while_links_are_looked_for(tmp_path):
+    """By fsck, which therefore calls no object an orphan, and by a verification, which says what is
+    wrong with the slice."""
+    chain = seeded().add(SetDataSchema(schema=LINKED_SCHEMA))
+    content, data = slice_of_links(str(SCAN_HASH), None, str(SCAN_HASH))
+    content = deadly(content, "city")
+    name = Multihash.of(content)
+    chain.objects[ObjectKind.DATA, name] = content
+    chain.add(AddData(new_data=changed(data, physical_hash=name, size=len(content))))
+    with serving(tmp_path / "node", tenancy="single") as service:
+        service.keep(chain)
+        put_scan(service, chain)
+        report = check_stores(stores_of(service))
+        assert (report.ok, report.notes) == (True, [])
+        dataset = stores_of(service).dataset(DatasetRef(id=chain.id))
+        [found] = verify_chain(DatasetSource(dataset)).problems
+        assert found.reason == "UnreadableSlice"

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +17,6 @@ from protocol.arrow_columns import Columns
 from protocol.arrow_digest import (
     ArrowDigest,
     SchemaDiffers,
-    UnreadableSlice,
     UnsupportedColumn,
     digest_of,
     logical_hash,
@@ -26,6 +24,7 @@ from protocol.arrow_digest import (
 )
 from protocol.arrow_values import stream, validity
 from protocol.sha3 import side_by_side
+from protocol.slice_file import UnreadableSlice
 from storage.hashing import threaded
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[
@@ -241,10 +240,7 @@ def test_text_in_dictionaries_has_the_hash_of_its_values(threads: int) -> None:
     pq.write_table(table, sink, row_group_size=100, version="1.0", store_schema=False)
     content = sink.getvalue()
 
-    def reopen(names: Sequence[str]) -> pq.ParquetFile:
-        return pq.ParquetFile(content, read_dictionary=names)
-
     with threaded(threads) as run, pq.ParquetFile(content) as file:
-        assert all(column.coded for column in Columns(file, reopen, None).all[:5])
-        found = digest_of(file, run=run, reopen=reopen).finish()
+        assert all(column.coded for column in Columns(file, content).all[:5])
+        found = digest_of(file, run=run, content=content).finish()
     assert found == logical_hash(table.to_batches(), table.schema)

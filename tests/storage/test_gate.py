@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chain_maker import NOON, linked, parquet, slice_of, some_id, table
+from footers import deadly
 from msgspec.structs import replace
 from raw_arrow import bare_schema
 
@@ -170,6 +171,7 @@ def no_parquet() -> Iterator[tuple[str, bytes]]:
     yield "a footer longer than the file", whole[:-8] + struct.pack("<I", len(whole)) + b"PAR1"
     footer = int.from_bytes(whole[-8:-4], "little")
     yield "no pages", bytes(len(whole) - footer - 8) + whole[-footer - 8 :]
+    yield "a footer that ends other readers", deadly(whole, "n")
     yield "a footer of noise", whole[: -footer - 8] + b"\xff" * footer + whole[-8:]
 
 

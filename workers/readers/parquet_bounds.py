@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from protocol.errors import BadInput
-from protocol.parquet_footer import Chunk, RowGroup, row_groups_of
-from protocol.parquet_pages import DELTA_BYTE_ARRAY, DICTIONARY, Unclear, page_headers
+from protocol.parquet_footer import Chunk, RowGroup, Unclear, row_groups_of
 
 from ..prepare.limits import DecompressionTooLarge, PrepareLimits, check_size
 from .frame import BATCH_ROWS, InputTooLarge, Limits
+from .parquet_pages import DELTA_BYTE_ARRAY, DICTIONARY, page_headers
 
 BATCH_BYTES = 64 << 20
 """Bytes of values made at once, unless one row is larger."""

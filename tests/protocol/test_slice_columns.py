@@ -1,9 +1,8 @@
-"""Values taken from pages as they lie there: hashed as the rows a reader gives, or read by one."""
+"""Columns that are read one by one have the hash of the rows that any reader gives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.arrow_columns import Columns
-from protocol.arrow_digest import UnreadableSlice, digest_of, logical_hash
+from protocol.arrow_digest import digest_of, logical_hash
 from protocol.multihash import Multihash
-from protocol.plain_pages import plain_values
+from protocol.slice_file import UnreadableSlice
 
 ROWS = 1000
 TYPES = [
@@ -73,15 +71,6 @@ TEXTS = {
     "with zeros": ["\0\0\0" + text for text in numbered("", [2, 5])],
     "that look like lengths": ["\3\0\0\0abc" * (1 + n % 2) for n in range(ROWS)],
 }
-CLEAR = [
-    "of one length",
-    "of many lengths",
-    "short",
-    "up to 255 bytes",
-    "longer, of one length",
-    "beyond ASCII",
-]
-"""Those that need no reader."""
 
 
 def texts(name: str, nulls: slice | None, kind: Any) -> pa.Array:
@@ -97,33 +86,12 @@ def content_of(table: pa.Table, **settings: Any) -> pa.Buffer:
     return sink.getvalue()
 
 
-def reopened(content: pa.Buffer, names: Sequence[str]) -> pq.ParquetFile:
-    return pq.ParquetFile(content, read_dictionary=names)
+def column_by_column(content: pa.Buffer) -> Multihash:
+    return digest_of(pq.ParquetFile(content), content=content).finish()
 
 
-def by_pages(content: pa.Buffer) -> Multihash:
-    file, reopen = pq.ParquetFile(content), partial(reopened, content)
-    return digest_of(file, reopen=reopen, content=content).finish()
-
-
-def by_reader(content: pa.Buffer) -> Multihash:
-    return digest_of(pq.ParquetFile(content), reopen=partial(reopened, content)).finish()
-
-
-def handed_out(content: pa.Buffer) -> dict[str, int]:
-    """How many values of each column come from pages."""
-    file = pq.ParquetFile(content)
-    counts = {}
-    for column in Columns(file, partial(reopened, content), content).all:
-        groups = [file.metadata.row_group(at) for at in range(file.num_row_groups)]
-        chunks = [group.column(column.leaves[0]) for group in groups]
-        counts[column.name] = sum(
-            laid.rows
-            for chunk in chunks
-            if column.width is not None
-            for laid in plain_values(content, chunk, column.width, optional=column.optional)
-        )
-    return counts
+def row_by_row(content: pa.Buffer) -> Multihash:
+    return digest_of(pq.ParquetFile(content)).finish()
 
 
 NULLS = {"none": None, "some": slice(30, 50), "end": slice(900, None), "all": slice(None)}
@@ -161,57 +129,8 @@ def test_values_have_the_hash_of_what_a_reader_gives(layout: str, nulls: str) ->
     content = content_of(table, data_page_size=100, write_batch_size=40, **settings)
     read = pq.ParquetFile(content)
     expected = logical_hash(read.iter_batches(), read.schema_arrow)
-    assert by_reader(content) == expected
-    assert by_pages(content) == expected
-
-
-def test_all_pages_without_a_null_are_handed_out_and_those_behind_a_dictionary() -> None:
-    whole = numbers(pa.int64(), None)
-    table = pa.table({"whole": whole, "few nulls": numbers(pa.int64(), slice(30, 50))})
-    settings = {"data_page_size": 100, "write_batch_size": 40}
-    plain = content_of(table, use_dictionary=False, write_statistics=False, **settings)
-    assert handed_out(plain) == {"whole": ROWS, "few nulls": ROWS - 80}
-    ends = content_of(table, dictionary_pagesize_limit=200, **settings)
-    assert 0 < handed_out(ends)["whole"] < ROWS
-    assert handed_out(ends)["few nulls"] == 0, "its statistics tell"
-
-
-@pytest.mark.parametrize("nullable", [True, False])
-def test_a_number_that_is_the_same_all_over_a_page_comes_without_a_reader(nullable: bool) -> None:
-    values = np.repeat([5, 7, 7, 9], [400, 300, 200, 100])
-    schema = pa.schema([pa.field("n", pa.int32(), nullable=nullable)])
-    table = pa.table([pa.array(values, pa.int32())], schema=schema)
-    content = content_of(table, data_page_size=10, write_batch_size=100)
-    assert handed_out(content) == {"n": ROWS}
-    assert by_pages(content) == logical_hash(table.to_batches(), schema)
-    mixed = content_of(table, data_page_size=10, write_batch_size=250)
-    assert handed_out(mixed) == {"n": 500}, "two of four pages hold two numbers"
-    assert by_pages(mixed) == logical_hash(table.to_batches(), schema)
-
-
-@pytest.mark.parametrize("nullable", [True, False])
-def test_texts_whose_lengths_are_seen_come_without_a_reader(nullable: bool) -> None:
-    fields = [pa.field(name, pa.string(), nullable=nullable) for name in TEXTS]
-    table = pa.table([texts(name, None, pa.string()) for name in TEXTS], pa.schema(fields))
-    content = content_of(table, use_dictionary=False, data_page_size=100, write_batch_size=1000)
-    assert handed_out(content) == {name: ROWS if name in CLEAR else 0 for name in TEXTS}
-
-
-def test_texts_behind_a_page_in_doubt_are_read_as_those_of_the_page() -> None:
-    values = [*numbered("a", [5, 6])[:450], "", *numbered("a", [5, 6])[451:]]
-    table = pa.table({"t": values})
-    content = content_of(table, use_dictionary=False, data_page_size=100, write_batch_size=100)
-    assert handed_out(content) == {"t": 400}
-    assert by_pages(content) == logical_hash(table.to_batches(), table.schema)
-
-
-def test_a_large_page_of_text_is_for_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pa.table({"t": TEXTS["of one length"]})
-    content = content_of(table, use_dictionary=False)
-    assert handed_out(content) == {"t": ROWS}
-    monkeypatch.setattr("protocol.plain_pages.MAX_TEXT_BYTES", 12 * ROWS - 1)
-    assert handed_out(content) == {"t": 0}
-    assert by_pages(content) == logical_hash(table.to_batches(), table.schema)
+    assert row_by_row(content) == expected
+    assert column_by_column(content) == expected
 
 
 def test_a_page_that_was_tampered_with_is_refused_or_read_as_a_reader_reads_it() -> None:
@@ -237,10 +156,10 @@ def test_a_page_that_was_tampered_with_is_refused_or_read_as_a_reader_reads_it()
         raw[at] = int(random.integers(0, 256))
         damaged = pa.py_buffer(bytes(raw))
         try:
-            expected = by_reader(damaged)
+            expected = row_by_row(damaged)
         except UnreadableSlice:
             continue
-        assert by_pages(damaged) == expected
+        assert column_by_column(damaged) == expected
 
 
 def pages_of(content: pa.Buffer) -> Iterator[int]:

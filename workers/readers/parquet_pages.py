@@ -1,4 +1,4 @@
-"""The pages of a Parquet column chunk: where they lie, and what their headers say.
+"""Headers of the pages of a Parquet column chunk: what a decoder will take out of each.
 
 Source: Parquet format, "Data Pages" and `parquet.thrift`; Thrift compact protocol.
 """
@@ -9,55 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import Damaged
+from protocol.parquet_footer import Chunk, Unclear
 
 DATA, INDEX, DICTIONARY, DATA_2 = 0, 1, 2, 3
 """Kinds of pages."""
-PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 3, 7, 8
-"""Encodings."""
+DELTA_BYTE_ARRAY = 7
+"""An encoding: texts that begin like those before them."""
 _HEADER_BYTES = 1 << 14
 _SHORT, _INT, _LONG, _BYTES, _STRUCT = 4, 5, 6, 8, 12
-_HEADER_OF = {DATA: 5, DICTIONARY: 7}
-"""In which field of its header a page tells what it holds."""
-
-
 _SAID_IN = {DATA: (5, 1, 2), DICTIONARY: (7, 1, 2), DATA_2: (8, 1, 4)}
 """In which fields a header of each kind tells of what it holds: values, and their encoding."""
-
-
-class Unclear(Damaged):
-    """What only a reader of all of Parquet can judge."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of a chunk: where its bytes are, and what its header says."""
-
-    kind: int
-    start: int
-    size: int
-    """As stored."""
-    content_size: int
-    """Decompressed."""
-    values: int
-    encoding: int
-    levels: int
-    """Encoding of the levels that tell which values are null."""
-
-
-def pages_of(content: memoryview, chunk: Any) -> list[Page]:
-    """All pages of a chunk, one behind the other, to its last byte.
-
-    Raises:
-        Unclear: they are of other kinds, do not add up, or cannot be read.
-    """
-    try:
-        pages = list(_pages(content, chunk))
-    except IndexError:
-        raise Unclear("a page header without an end") from None
-    if sum(page.values for page in pages if page.kind == DATA) != chunk.num_values:
-        raise Unclear("the pages have more or fewer values than their chunk")
-    return pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +31,14 @@ class Header:
     encoding: int
 
 
-def page_headers(content: memoryview, chunk: Any) -> Iterator[Header]:
+def page_headers(content: memoryview, chunk: Chunk) -> Iterator[Header]:
     """Of all pages of a chunk, whichever they are; a reader takes no more than they claim.
 
     Raises:
         Unclear: they do not follow each other, or cannot be read.
     """
-    at = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-        at = min(at, chunk.dictionary_page_offset)
-    end = at + chunk.total_compressed_size
-    if at < 0 or end > len(content):
+    at, end = chunk.start, chunk.end
+    if end > len(content):
         raise Unclear("the chunk lies outside of the file")
     while at < end:
         try:
@@ -98,30 +56,6 @@ def page_headers(content: memoryview, chunk: Any) -> Iterator[Header]:
         if not isinstance(said, dict) or said.get(counts, -1) < 0:
             raise Unclear("a page without a number of values")
         yield Header(kind, content_size, said[counts], said.get(encodes, -1))
-
-
-def _pages(content: memoryview, chunk: Any) -> Iterator[Page]:
-    at = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-        at = min(at, chunk.dictionary_page_offset)
-    end, first = at + chunk.total_compressed_size, True
-    if at < 0 or end > len(content):
-        raise Unclear("the chunk lies outside of the file")
-    while at < end:
-        head, length = _struct(bytes(content[at : min(at + _HEADER_BYTES, end)]), 0)
-        at += length
-        kind, content_size, size = head.get(1, -1), head.get(2, -1), head.get(3, -1)
-        if size < 0 or content_size < 0 or size > end - at:
-            raise Unclear("a page lies outside of its chunk")
-        known = kind == DATA or (kind == DICTIONARY and first)
-        data = head.get(_HEADER_OF[kind]) if known else None
-        if not isinstance(data, dict):
-            raise Unclear("a page of another kind")
-        values, encoding, levels = data.get(1, -1), data.get(2, -1), data.get(3, -1)
-        if values < 0:
-            raise Unclear("a page without a number of values")
-        yield Page(kind, at, size, content_size, values, encoding, levels)
-        at, first = at + size, False
 
 
 # --- Thrift ---------------------------------------------------------------------------------
@@ -164,11 +98,3 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise Unclear("a number without an end")
-
-
-def to_varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])

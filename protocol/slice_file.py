@@ -1,0 +1,97 @@
+"""Opens Parquet slices of strangers: by Arrow, as all readers do, once the footer is bounded.
+
+Arrow survives any footer while it reads rows. It ends the process when it is asked what some
+footers say of a column chunk (`metadata.row_group(…).column(…)`), so nobody asks it: what has to be
+known of chunks is read by `parquet_footer`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .errors import Damaged
+from .parquet_footer import TAIL_BYTES, RowGroup, Unclear, footer_size, row_groups_in
+
+MAX_FOOTER_BYTES = 16 << 20
+"""Largest footer of a slice that is opened."""
+MAX_FOOTER_ITEMS = 1_000_000
+"""Most entries that a list of a footer may have."""
+FOLLOWED_FOOTER_BYTES = 1 << 20
+"""Largest footer that is followed in Python, which takes some tenths of a second."""
+UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError)
+"""What Arrow, or the file it reads, raises over bytes that are no Parquet."""
+
+
+class UnreadableSlice(Damaged):
+    """A data file that cannot be read to its end as Parquet."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> UnreadableSlice:
+        return cls(f"the data slice cannot be read: {str(error)[:200] or type(error).__name__}")
+
+
+def open_slice(source: pa.Buffer | BinaryIO, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """A slice in memory or in a file that is read from any place; these columns as dictionaries.
+
+    Raises:
+        UnreadableSlice: it is no Parquet file, or its footer is larger than is read here.
+    """
+    try:
+        _check_footer(source)
+        if not isinstance(source, pa.Buffer):
+            source.seek(0)
+        file = pq.ParquetFile(
+            source,
+            read_dictionary=list(dictionaries),
+            thrift_string_size_limit=MAX_FOOTER_BYTES,
+            thrift_container_size_limit=MAX_FOOTER_ITEMS,
+        )
+        _ = file.schema_arrow  # names that are no text show here
+        return file
+    except UNREADABLE as error:
+        raise UnreadableSlice.of(error) from None
+
+
+def row_groups(source: pa.Buffer | BinaryIO) -> list[RowGroup]:
+    """What the footer says of row groups; nothing, if it is large or cannot be followed. A file is
+    left wherever that was read."""
+    try:
+        tail, whole = _tail(source)
+        size = footer_size(tail, whole)
+        if size > FOLLOWED_FOOTER_BYTES:
+            return []
+        return row_groups_in(_part(source, whole - TAIL_BYTES - size, size))
+    except Unclear:
+        return []
+
+
+def _check_footer(source: pa.Buffer | BinaryIO) -> None:
+    try:
+        size = footer_size(*_tail(source))
+    except Unclear as unclear:
+        raise UnreadableSlice(f"it is no Parquet file: {unclear.message}") from None
+    if size > MAX_FOOTER_BYTES:
+        raise UnreadableSlice(
+            f"its footer has {size} bytes, at most {MAX_FOOTER_BYTES} are read", bytes=size
+        )
+
+
+def _tail(source: pa.Buffer | BinaryIO) -> tuple[bytes, int]:
+    """The last bytes, and the size of the whole."""
+    whole = source.size if isinstance(source, pa.Buffer) else source.seek(0, io.SEEK_END)
+    return _part(source, max(0, whole - TAIL_BYTES), TAIL_BYTES), whole
+
+
+def _part(source: Any, start: int, size: int) -> bytes:
+    part: bytes
+    if isinstance(source, pa.Buffer):
+        part = source.slice(start, min(size, source.size - start)).to_pybytes()
+    else:
+        source.seek(start)
+        part = source.read(size)
+    return part
