@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from storage.values import ObjectKind
+
 from .ranges import Span, Unsatisfiable, parse_ranges
 
 Headers = list[tuple[bytes, bytes]]
@@ -19,6 +21,7 @@ _KEEP = {
     False: b"private, max-age=31536000, immutable",
 }
 _PART_HEAD = b"\r\n--%s\r\nContent-Type: %s\r\nContent-Range: %s\r\n\r\n"
+_SUFFIXES = {ObjectKind.DATA: b".parquet"}
 _ASKED = frozenset((b"if-match", b"if-none-match", b"if-range", b"range"))
 
 
@@ -32,19 +35,38 @@ class ObjectAnswer:
 
 
 def answer_for(
-    name: str, size: int, *, public: bool, headers: Sequence[tuple[bytes, bytes]], is_get: bool
+    kind: ObjectKind,
+    name: str,
+    size: int,
+    *,
+    public: bool,
+    headers: Sequence[tuple[bytes, bytes]],
+    is_get: bool,
 ) -> ObjectAnswer:
     """The answer to a GET or HEAD of the object called `name` (its hash), of `size` bytes."""
     etag = b'"%s"' % name.encode()
     asked = {key: value for key, value in headers if key in _ASKED}
+    answer = _whole(etag, size, public)
     if asked:
-        return _conditional(etag, size, public, asked, is_get=is_get)
-    return _whole(etag, size, public)
+        answer = _conditional(etag, size, public, asked, is_get=is_get)
+    if answer.pieces:
+        answer.headers.extend(_saved_as(kind, name))
+    return answer
 
 
-def whole_headers(name: str, size: int, *, public: bool) -> Headers:
+def whole_headers(kind: ObjectKind, name: str, size: int, *, public: bool) -> Headers:
     """Headers of an answer that is all of the object called `name` (its hash)."""
-    return _whole_headers(b'"%s"' % name.encode(), size, public)
+    named = _saved_as(kind, name) if size else []
+    return [*_whole_headers(b'"%s"' % name.encode(), size, public), *named]
+
+
+def _saved_as(kind: ObjectKind, name: str) -> Headers:
+    """Under which name a browser saves the object, where its bytes have a type."""
+    suffix = _SUFFIXES.get(kind)
+    if suffix is None:
+        return []
+    named = b'attachment; filename="%s%s"' % (name.encode(), suffix)
+    return [(b"content-disposition", named)]
 
 
 def _whole(etag: bytes, size: int, public: bool) -> ObjectAnswer:

@@ -108,7 +108,7 @@ class ObjectPaths:
         self, key: ObjectKey, local: LocalObject, file: FileSource, scope: Scope, send: Send
     ) -> bool:
         """False: nothing was sent, since it takes longer to be sure of the bytes."""
-        answer = _answer(local.name, file.size, scope, public=local.public)
+        answer = _answer(key.kind, local.name, file.size, scope, public=local.public)
         hashed = self.at_hand.hashed
         if _is_whole(answer, scope) and file.size <= SMALL_BYTES:
             body = file.read_now(0, file.size)
@@ -156,14 +156,14 @@ class ObjectPaths:
             answer = await to_thread.run_sync(self.uploads.how_far, missing, *place)
             await answer(scope, _nothing, send)
             return
-        shown = _answer(str(found.key.hash), found.size, scope, public=found.public)
+        shown = _answer(place[3], str(found.key.hash), found.size, scope, public=found.public)
         if _is_whole(shown, scope) and await self._stream_hashed(found, shown, send):
             return
         if _is_whole(shown, scope) or _shows_bytes(shown, scope):
             found = await to_thread.run_sync(
                 usecase.made_sure, self.node, found, limiter=self._hashing()
             )
-            shown = _answer(str(found.key.hash), found.size, scope, public=found.public)
+            shown = _answer(place[3], str(found.key.hash), found.size, scope, public=found.public)
         source = StreamSource(found.open)
         try:
             await _send_object(shown, source, scope, send)
@@ -193,9 +193,9 @@ _Place = tuple[Actor, str | None, str, ObjectKind, str]
 """Who asks, account, dataset, kind, text of the hash."""
 
 
-def _answer(name: str, size: int, scope: Scope, *, public: bool) -> ObjectAnswer:
+def _answer(kind: ObjectKind, name: str, size: int, scope: Scope, *, public: bool) -> ObjectAnswer:
     is_get = scope["method"] == "GET"
-    return answer_for(name, size, public=public, headers=scope["headers"], is_get=is_get)
+    return answer_for(kind, name, size, public=public, headers=scope["headers"], is_get=is_get)
 
 
 async def _send_object(answer: ObjectAnswer, source: Source, scope: Scope, send: Send) -> None:

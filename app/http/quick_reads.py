@@ -77,5 +77,5 @@ class QuickReads:
         if local is None or found is None or not self.at_hand.is_right(local.name, *found):
             return None
         body, _ = found
-        headers = whole_headers(local.name, len(body), public=local.public)
+        headers = whole_headers(KINDS[folder], local.name, len(body), public=local.public)
         return folder, [*headers, _VARY, NOSNIFF], body

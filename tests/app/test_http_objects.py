@@ -69,6 +69,25 @@ def test_objects_are_served_verbatim_with_length_and_lasting_etag(get, chain):
         assert "content-encoding" not in answer.headers
 
 
+def test_a_slice_is_saved_as_a_parquet_file_however_it_is_asked_for(single, chain):
+    """By the quick way, with an origin, by HEAD, in part; blocks and checkpoints have no suffix."""
+    asked = [("GET", {}), ("GET", {"origin": "http://a.example"}), ("HEAD", {})]
+    asked.append(("GET", {"range": "bytes=1-3"}))
+    found = set()
+    with single.http() as client:
+        for kind, name in chain.objects:
+            folder = {ObjectKind.DATA: "data", ObjectKind.CHECKPOINT: "checkpoints"}[kind]
+            for method, headers in asked:
+                answer = client.request(method, f"/foo/{folder}/{name}", headers=headers)
+                found.add((kind, name, answer.headers.get("content-disposition")))
+        block = client.get(f"/foo/blocks/{chain.blocks[0].hash}")
+    assert "content-disposition" not in block.headers
+    assert found == {
+        (kind, name, f'attachment; filename="{name}.parquet"' if kind is ObjectKind.DATA else None)
+        for kind, name in chain.objects
+    }
+
+
 def test_a_block_of_the_older_version_keeps_its_bytes(single):
     older = seeded()
     block = encode_block(older.blocks[0].block, version=2)
