@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,43 @@ class TestDataFusionEngine(EngineContract, TransformContract):
         query = "select event_time, 'no tablesample' as \"prewhere\" from cities -- tablesample"
         derivative = self.derivative(engine, tmp_path, query)
         assert isinstance(derivative.run(), TransformResponseSuccess)
+
+    @pytest.mark.parametrize(
+        "call", ["to_timestamp(t, '%d/%m/%Y')", "to_timestamp_millis(t, '%d/%m/%Y')"]
+    )
+    def test_times_that_cannot_be_read_from_texts_name_the_way_out(
+        self, call: str, engine: Any, tmp_path: Path
+    ) -> None:
+        text = "select concat('07/03/202', n) as t from cities"
+        query = f"select {call} as event_time from ({text})"
+        derivative = self.derivative(engine, tmp_path, query)
+        response = derivative.run({"cities": cities((APPEND, "a", 1), (APPEND, "b", 2))})
+        assert isinstance(response, TransformResponseInvalidQuery), response
+        assert "to_timestamp_millis(to_timestamp(text, pattern))" in response.message
+        assert "cast(text as timestamp with time zone)" in response.message
+
+    @pytest.mark.parametrize(
+        ("text", "call"),
+        [
+            ("'07/03/202'", "to_timestamp_millis(to_timestamp(t, '%d/%m/%Y %H:%M:%S'))"),
+            ("'2020-03-07T00:00:00.00'", "cast(t as timestamp with time zone)"),
+        ],
+    )
+    def test_the_way_out_reads_times_from_texts(
+        self, text: str, call: str, engine: Any, tmp_path: Path
+    ) -> None:
+        behind = "' 00:00:00'" if "%d" in call else "'Z'"
+        texts = f"select concat({text}, n, {behind}) as t from cities"
+        derivative = self.derivative(
+            engine, tmp_path, f"select {call} as event_time from ({texts})"
+        )
+        response = derivative.run({"cities": cities((APPEND, "a", 1), (APPEND, "b", 2))})
+        assert isinstance(response, TransformResponseSuccess), response
+        times = derivative.table().column("event_time").to_pylist()
+        if "%d" in call:
+            assert times == [datetime(2021, 3, 7, tzinfo=UTC), datetime(2022, 3, 7, tzinfo=UTC)]
+        else:
+            assert [time.microsecond for time in times] == [1000, 2000]
 
     def test_a_transform_beyond_its_time_is_an_answer(self, tmp_path: Path) -> None:
         engine = DataFusionEngine(DataFusionLimits(seconds=0.5))

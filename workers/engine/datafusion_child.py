@@ -49,6 +49,12 @@ SETTINGS = {
 _NO_ZONE = {name: value for name, value in SETTINGS.items() if "time_zone" not in name}
 """For what is ingested. With a zone, `to_timestamp(text, pattern)` announces times with it and
 gives times without, which fails. Ingested, those are in UTC; derivatives keep their types."""
+_ZONE_LOST = re.compile(r'expected Timestamp\(\w+, "UTC"\) but found Timestamp\(\w+\)')
+TEXTS_AS_TIMES = (
+    "this engine announces times in UTC when it reads them from texts, and makes them without a "
+    "zone: write to_timestamp_millis(to_timestamp(text, pattern)), or for texts of RFC 3339 "
+    "cast(text as timestamp with time zone)"
+)
 _READING = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
 _OURS = (AttributeError, AssertionError, ImportError, KeyError, NameError, TypeError)
 """Errors of this program, not of a query."""
@@ -88,10 +94,15 @@ def _answered(question: Question, say: Callable[[bytes, bytes], None]) -> End:
     except _OURS as bad:
         return End(failed=f"{type(bad).__name__}: {bad}"[:SHOWN_CHARS])
     except Exception as bad:  # the library has no type of its own for what a query does wrong
-        return End(refused=str(bad)[:SHOWN_CHARS])
+        return End(refused=_with_way_out(str(bad)[:SHOWN_CHARS]))
     except BaseException as bad:  # a panic of the library
         return End(failed=str(bad)[:SHOWN_CHARS])
     return End()
+
+
+def _with_way_out(reason: str) -> str:
+    """The reason, and how to write what the library cannot do as it was written."""
+    return f"{reason}; {TEXTS_AS_TIMES}" if _ZONE_LOST.search(reason) else reason
 
 
 def _received(connection: socket.socket) -> bytes:
