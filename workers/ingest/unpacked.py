@@ -1,8 +1,9 @@
 """Bodies and files as readers take them: unpacked if they are packed, Parquet if they are Arrow.
 
-A source may be given `rows.csv.gz` or `rows.csv.zip` without saying so: texts begin otherwise. Of a
-zip archive only the single file in it is meant. Arrow streams are written as Parquet first, so that
-one reader decides what becomes of columns that have types.
+A source may be given `rows.csv.gz` or `rows.csv.zip` without saying so: what readers take begins
+otherwise. Of a zip archive only the single file in it is meant; a shapefile is a zip archive, which
+may be in gzip. Arrow streams are written as Parquet first, so that one reader decides what becomes
+of columns that have types.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..prepare.limits import CHUNK_BYTES, MalformedArchive, PrepareLimits
 from ..prepare.zip import entry_names, unzip
 from ..readers.arrow_messages import is_compressed
 
-GZIP, ZIP, PARQUET, ARROW_FILE = b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"ARROW1"
+GZIP, ZIP, ARROW_FILE = b"\x1f\x8b", b"PK\x03\x04", b"ARROW1"
 
 
 class MalformedArrow(BadInput):
@@ -34,27 +35,32 @@ def plain_file(path: Path, step: ReadStep, scratch: Path, limits: PrepareLimits)
     Raises:
         MalformedArchive, DecompressionTooLarge, MalformedArrow.
     """
-    with path.open("rb") as stream:
-        begin = stream.read(8)
-    target = scratch / "plain"
-    if isinstance(step, ReadStepEsriShapefile):
-        return path
-    if isinstance(step, ReadStepParquet):
-        if not begin or begin.startswith(PARQUET) or not _is_arrow(begin):
-            return path
+    is_archive_wanted = isinstance(step, ReadStepEsriShapefile)
+    begin = _begin(path)
+    if begin.startswith(GZIP):
+        path = _written(gunzip(_chunks(path), limits), scratch / "plain")
+    elif begin.startswith(ZIP) and not is_archive_wanted:
+        path = _written(_single_entry(path, limits), scratch / "plain")
+    if isinstance(step, ReadStepParquet) and _is_arrow(begin := _begin(path)):
+        target = scratch / "plain.parquet"
         _as_parquet(path, target, is_file=begin.startswith(ARROW_FILE))
         return target
-    if begin.startswith(GZIP):
-        return _written(gunzip(_chunks(path), limits), target)
-    if begin.startswith(ZIP):
-        names = entry_names(path, limits)
-        if len(names) != 1:
-            raise MalformedArchive(
-                f"the archive holds {len(names)} files, and one is expected: name one in a "
-                "`Decompress` step of a polling source, or post the file itself"
-            )
-        return _written(unzip(path, names[0], limits), target)
     return path
+
+
+def _begin(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(8)
+
+
+def _single_entry(path: Path, limits: PrepareLimits) -> Iterator[bytes]:
+    names = entry_names(path, limits)
+    if len(names) != 1:
+        raise MalformedArchive(
+            f"the archive holds {len(names)} files, and one is expected: name one in a "
+            "`Decompress` step of a polling source, or post the file itself"
+        )
+    return unzip(path, names[0], limits)
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -13,11 +13,18 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapefile
 from throwaway import throwaway_stores
 
 from protocol.errors import BadInput
 from protocol.instant import Instant
-from protocol.metadata.reading import ReadStep, ReadStepCsv, ReadStepNdJson, ReadStepParquet
+from protocol.metadata.reading import (
+    ReadStep,
+    ReadStepCsv,
+    ReadStepEsriShapefile,
+    ReadStepNdJson,
+    ReadStepParquet,
+)
 from storage.values import ObjectKind
 from tests.workers.datasets import bench_without_engine, created, upload
 from workers.ingest.run import run_ingest
@@ -76,6 +83,46 @@ def test_an_archive_of_several_files_is_refused(ingested: Any) -> None:
         ingested(zipped(a=TEXT, b=TEXT), CSV)
 
 
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda body: zipped(rows=body)])
+@pytest.mark.parametrize("body", [parquet(TABLE), arrow(TABLE)], ids=["parquet", "arrow"])
+def test_packed_parquet_and_arrow_are_read_as_what_is_in_them(
+    pack: Any, body: bytes, ingested: Any
+) -> None:
+    assert ingested(pack(body), ReadStepParquet()) == TABLE.to_pylist()
+
+
+def shapes() -> bytes:
+    parts = {suffix: io.BytesIO() for suffix in ("shp", "shx", "dbf")}
+    with shapefile.Writer(**parts) as out:  # type: ignore[arg-type]
+        out.field("n", "N", 10, 0)
+        out.field("city", "C", 10)
+        for n, city in ((1, "A"), (2, "")):
+            out.point(n, n)
+            out.record(n, city)
+    return zipped(**{f"cities.{suffix}": part.getvalue() for suffix, part in parts.items()})
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_shapefile_in_gzip_is_read_as_its_archive(pack: Any, ingested: Any) -> None:
+    assert ingested(pack(shapes()), ReadStepEsriShapefile()) == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize("read", [ReadStepParquet(), ReadStepEsriShapefile()])
+def test_what_is_no_file_of_the_format_once_unpacked_is_refused(
+    read: ReadStep, ingested: Any
+) -> None:
+    with pytest.raises(BadInput):
+        ingested(gzip.compress(b"PAR1 or PK"), read)
+    with pytest.raises(DecompressionTooLarge):
+        ingested(gzip.compress(bytes(2 << 20)), read)
+
+
 def test_what_unpacks_to_more_than_is_taken_is_refused(ingested: Any) -> None:
     with pytest.raises(DecompressionTooLarge):
         ingested(gzip.compress(TEXT + b"3,B\n" * 400_000), CSV)
@@ -92,10 +139,8 @@ def test_an_arrow_stream_is_read_as_parquet_is(read: ReadStep, ingested: Any) ->
 
 
 def test_parquet_has_two_names(ingested: Any) -> None:
-    sink = io.BytesIO()
-    pq.write_table(TABLE, sink)
     for media_type in ("application/parquet", "application/vnd.apache.parquet"):
-        assert ingested(sink.getvalue(), ReadStepNdJson(), media_type) == TABLE.to_pylist()
+        assert ingested(parquet(TABLE), ReadStepNdJson(), media_type) == TABLE.to_pylist()
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
