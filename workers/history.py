@@ -51,5 +51,5 @@ def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: P
     """
     path = local_files.local_file(dataset, kind, content, folder)
     if path.parent == folder and kind in KIND_FOLDERS:
-        remember(path, f"{dataset_folder(dataset.id)}/{KIND_FOLDERS[kind]}/{content}")
+        remember(path, f"{dataset_folder(dataset.id)}/{KIND_FOLDERS[kind]}/{content}", content)
     return path

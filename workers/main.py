@@ -341,6 +341,7 @@ class Worker:
 
     def _failure(self, job: Job, error: Exception) -> Failed:
         """What a job is told about an error. Raises `EngineGone`, `Interrupted`."""
+        error = exchange.failed(error) or error
         if isinstance(error, Unavailable) and job.attempt < self.attempts:
             raise Interrupted(error.message) from error
         if isinstance(error, NodeError):

@@ -25,6 +25,7 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
+from protocol.multihash import Multihash
 from storage.objects.s3_bucket import Bucket, S3Location
 from workers.engine import exchange
 from workers.engine.frames import read_parquet, sorted_batches
@@ -41,7 +42,7 @@ staged, slice_ = folder / "staged.parquet", folder / "slice.parquet"
 pq.write_table(rows(list(range(500, 0, -1))), staged)
 pq.write_table(rows(list(range(501, 1001))).drop_columns(["text"]), slice_)
 Bucket(S3Location.parse(url)).call("put_object", "fed01/data/slice", Body=slice_.read_bytes())
-exchange.remember(slice_, "fed01/data/slice")
+exchange.remember(slice_, "fed01/data/slice", Multihash.of(slice_.read_bytes()))
 slice_.unlink()  # only the bucket has it
 session = start_spark(SparkOptions(master=master, scratch=folder / "scratch", exchange=url))
 for small in (True, False):
@@ -54,6 +55,14 @@ for small in (True, False):
         pa.chunked_array([pa.array([1000 * n for n in range(1, 1001)], schema.field(1).type)]))
     assert found["small"].to_pylist() == [n % 200 for n in range(1, 1001)]
     print("executors", session.sparkContext.uiWebUrl, small)
+rotten = rows([1]).drop_columns(["text"])
+pq.write_table(rotten, folder / "rotten.parquet")  # as good a file, and another
+Bucket(S3Location.parse(url)).call(
+    "put_object", "fed01/data/slice", Body=(folder / "rotten.parquet").read_bytes())
+try:
+    shown = read_parquet(session, [slice_], schema).toArrow()
+except Exception as error:
+    print("refused", exchange.failed(error))
 exchange.clear()
 session.stop()
 """
@@ -88,6 +97,7 @@ def test_executors_elsewhere_read_and_write_the_bucket(
     done = subprocess.run(work, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("executors") == 2
+    assert "refused the bucket has other bytes than those of f1620" in done.stdout
     assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []
 
 

@@ -7,12 +7,16 @@ that died is collected with other abandoned writes.
 Executors run queries of strangers, so they have no key of the bucket: the worker gives each job
 links, signed for a while, to read the files it reads and to write the files it makes. They need
 the same Python packages as a worker.
+
+The bucket is trusted to keep bytes, not to keep them right: with each link goes the hash of what
+is there, and whoever reads, an executor or the worker, hashes before it looks at a row.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import secrets
 import threading
 from collections import OrderedDict
@@ -21,16 +25,21 @@ from datetime import timedelta
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from protocol.errors import Unavailable
+from protocol.multihash import Multihash
+from storage.integrity.hashing import hash_of_stream
 from storage.layout import EXCHANGE
 
 if TYPE_CHECKING:
@@ -46,14 +55,32 @@ AGENT = "odf-node-executor"
 TRIES = 5
 BATCH_ROWS = 65_536
 REMEMBERED = 10_000
-_WRITTEN = "partition int, name string"
-_places: OrderedDict[str, str] = OrderedDict()
+_WRITTEN = "partition int, name string, hash string"
 _url: str | None = None
 _sent: list[tuple[str, str]] = []
 """Bucket and folder of what was sent and may still be read."""
 _lock = threading.Lock()
 
 Rows = Iterator[pa.RecordBatch]
+
+
+class Place(NamedTuple):
+    """An object of the bucket, and the hash of its bytes."""
+
+    name: str
+    hash: Multihash
+
+
+class ExchangeFault(OSError):
+    """In an executor: the bucket does not answer, or has other bytes than it should."""
+
+
+class ExchangeFailed(Unavailable):
+    """Executors could not read or write the bucket; the job may be begun again."""
+
+
+_places: OrderedDict[str, Place] = OrderedDict()
+_FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
 
 
 def use(url: str | None) -> None:
@@ -67,10 +94,21 @@ def exchange_of() -> str | None:
     return _url
 
 
-def remember(path: Path, name: str) -> None:
-    """A file of this disk is a copy of that object of the bucket."""
+def failed(error: Exception) -> ExchangeFailed | None:
+    """What went wrong between executors and the bucket, if that is what an error of Spark says."""
+    if _url is None or not isinstance(error, PySparkException | Py4JError):
+        return None
+    try:
+        found = _FAULT.search(str(error))  # which asks the Java runtime
+    except (Py4JError, OSError):  # it is gone: that is another trouble
+        return None
+    return None if found is None else ExchangeFailed(found[1])
+
+
+def remember(path: Path, name: str, content: Multihash) -> None:
+    """A file of this disk is a copy of that object of the bucket, whose hash is `content`."""
     with _lock:
-        _places[str(path)] = name
+        _places[str(path)] = Place(name, content)
         while len(_places) > REMEMBERED:
             _places.popitem(last=False)
 
@@ -81,17 +119,26 @@ def read_remotely(
     """Rows of the files, read by executors from the bucket; a file's order is kept."""
     folder = f"{EXCHANGE}/{secrets.token_hex(16)}"
     _sent.append((url, folder))
-    names = [
+    places = [
         _places.get(str(path)) or _send(url, path, f"{folder}/{at}")
         for at, path in enumerate(paths)
     ]
-    links = [_bucket(url).presign("get_object", name, LINK_TTL) for name in names]
-    listed = session.createDataFrame([(link,) for link in links], "link string")
-    return listed.repartition(max(1, len(links))).mapInArrow(_reading(schema), schema)
+    listed = session.createDataFrame(
+        [
+            (_bucket(url).presign("get_object", each.name, LINK_TTL), str(each.hash))
+            for each in places
+        ],
+        "link string, hash string",
+    )
+    return listed.repartition(max(1, len(places))).mapInArrow(reading(schema), schema)
 
 
 def write_remotely(frame: DataFrame, url: str, folder: Path) -> list[Path]:
-    """The frame's rows, written by executors to the bucket and fetched: a file a partition."""
+    """The frame's rows, written by executors to the bucket and fetched: a file a partition.
+
+    Raises:
+        ExchangeFailed: a file is not what its executor wrote.
+    """
     place, bucket = f"{EXCHANGE}/{secrets.token_hex(16)}", _bucket(url)
     names = [
         f"{place}/{partition}-{attempt}"
@@ -106,7 +153,10 @@ def write_remotely(frame: DataFrame, url: str, folder: Path) -> list[Path]:
     files = list[Path]()
     for row in sorted(written, key=lambda row: int(row["partition"])):
         path = folder / f"part-{row['partition']:05}.parquet"
-        path.write_bytes(bucket.call("get_object", f"{place}/{row['name']}")["Body"].read())
+        content = bucket.call("get_object", f"{place}/{row['name']}")["Body"].read()
+        if str(Multihash.of(content)) != row["hash"]:
+            raise ExchangeFailed("the bucket has other bytes than an executor wrote")
+        path.write_bytes(content)
         files.append(path)
     bucket.delete_below(f"{place}/")
     return files
@@ -128,22 +178,27 @@ def clear() -> None:
         _bucket(url).delete_below(f"{folder}/")
 
 
-def _send(url: str, path: Path, name: str) -> str:
+def _send(url: str, path: Path, name: str) -> Place:
     with path.open("rb") as content:
+        found = hash_of_stream(content)
+        content.seek(0)
         _bucket(url).call("put_object", name, Body=content)
-    return name
+    return Place(name, found)
 
 
 # --- on the executors -----------------------------------------------------------------------
 
 
-def _reading(schema: T.StructType) -> Callable[[Rows], Rows]:
+def reading(schema: T.StructType) -> Callable[[Rows], Rows]:
+    """From rows of `link` and `hash` to the rows of the files there, each file hashed before."""
     wanted = to_arrow_schema(schema, timezone="UTC")
 
     def read(batches: Rows) -> Rows:
         for batch in batches:
-            for link in batch.column("link").to_pylist():
-                content = _asked("GET", link)
+            for each in batch.to_pylist():
+                content = _asked("GET", each["link"])
+                if str(Multihash.of(content)) != each["hash"]:
+                    raise ExchangeFault(f"the bucket has other bytes than those of {each['hash']}")
                 with pq.ParquetFile(pa.BufferReader(content)) as file:
                     known = [each.name for each in wanted if each.name in file.schema_arrow.names]
                     for part in file.iter_batches(BATCH_ROWS, columns=known):
@@ -176,9 +231,14 @@ def _writing(links: Mapping[str, str]) -> Callable[[Rows], Rows]:
                 writer.write_batch(batch)
         partition = context.partitionId()
         name = f"{partition}-{context.attemptNumber()}"
-        _asked("PUT", links[name], out.getvalue())
+        content = out.getvalue()
+        _asked("PUT", links[name], content)
         yield pa.RecordBatch.from_pydict(
-            {"partition": pa.array([partition], pa.int32()), "name": pa.array([name])}
+            {
+                "partition": pa.array([partition], pa.int32()),
+                "name": pa.array([name]),
+                "hash": pa.array([str(Multihash.of(content))]),
+            }
         )
 
     return write
@@ -191,9 +251,9 @@ def _asked(method: str, link: str, body: bytes | None = None) -> bytes:
     try:
         answer = _pool(os.getpid()).request(method, link, body=body)
     except HTTPError as failed:
-        raise OSError(f"the bucket does not answer: {type(failed).__name__}") from None
+        raise ExchangeFault(f"the bucket does not answer: {type(failed).__name__}") from None
     if answer.status != HTTPStatus.OK:
-        raise OSError(f"the bucket answers {answer.status} to {method}")
+        raise ExchangeFault(f"the bucket answers {answer.status} to {method}")
     return answer.data
 
 

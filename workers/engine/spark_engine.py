@@ -22,6 +22,7 @@ from protocol.metadata.engine import (
 )
 from protocol.metadata.transforms import Transform
 
+from . import exchange
 from .places import blamed_on, said
 from .port import QUERY_SECONDS, QUIET, InvalidQuery, Listener, steps_of
 from .query_size import QuerySize, check_size
@@ -69,6 +70,8 @@ class SparkEngine:
         except InvalidQuery as bad:
             return RawQueryResponseInvalidQuery(message=said(bad))
         except (PySparkException, Py4JJavaError) as bad:
+            if (failed := exchange.failed(bad)) is not None:
+                raise failed from bad
             if not is_of_the_query(bad):
                 return RawQueryResponseInternalError(message=reason(bad))
             return RawQueryResponseInvalidQuery(message=reason(bad))
@@ -84,6 +87,8 @@ class SparkEngine:
         except InvalidQuery as bad:
             return TransformResponseInvalidQuery(message=said(bad))
         except (PySparkException, Py4JJavaError) as bad:
+            if (failed := exchange.failed(bad)) is not None:
+                raise failed from bad
             if not is_of_the_query(bad):
                 return TransformResponseInternalError(message=reason(bad))
             return TransformResponseInvalidQuery(message=reason(bad))

@@ -21,6 +21,7 @@ from pyspark.sql import types as T  # noqa: N812
 from protocol.instant import Instant
 
 from ...merge.columns import Operation, col
+from .. import exchange
 from ..frames import read_parquet
 from ..port import InvalidQuery
 from ..spark_errors import reason
@@ -59,6 +60,8 @@ def run(
         try:
             return _Run(plan, new_rows, state, Path(folder), partitions).finish(new_state, output)
         except (PySparkException, Py4JJavaError) as bad:
+            if (failed := exchange.failed(bad)) is not None:
+                raise failed from bad
             raise InvalidQuery(reason(bad)) from None
 
 

@@ -1,0 +1,62 @@
+"""What an executor reads by a link is hashed before a row of it is looked at."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import types as T
+from static_files import static_files
+
+from protocol.errors import Unavailable
+from protocol.multihash import Multihash
+from workers.engine import exchange
+from workers.engine.exchange import ExchangeFault, failed, reading
+
+SCHEMA = T.StructType([T.StructField("n", T.LongType())])
+
+
+def file_of(*numbers: int) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"n": pa.array(numbers, pa.int64())}), out)
+    return out.getvalue()
+
+
+def rows_read(folder, stored: bytes, named: bytes) -> list[dict]:
+    (folder / "slice").write_bytes(stored)
+    with static_files(folder) as server:
+        links = {"link": [f"{server.url}slice"], "hash": [str(Multihash.of(named))]}
+        batches = reading(SCHEMA)(iter([pa.RecordBatch.from_pydict(links)]))
+        return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_rows_of_what_was_named_are_read(tmp_path):
+    content = file_of(1, 2, 3)
+    assert rows_read(tmp_path, content, content) == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+
+def test_other_bytes_are_refused_before_their_first_row(tmp_path):
+    named = file_of(1, 2, 3)
+    with pytest.raises(ExchangeFault, match=str(Multihash.of(named))):
+        rows_read(tmp_path, file_of(1, 2, 4), named)
+
+
+@pytest.fixture
+def through_a_bucket():
+    exchange.use("s3://bucket")
+    yield
+    exchange.use(None)
+
+
+@pytest.mark.usefixtures("through_a_bucket")
+def test_a_fault_of_the_exchange_is_nobodys_query():
+    """Spark tells it as the last line of what a task of ours printed."""
+    said = "Traceback …\nworkers.engine.exchange.ExchangeFault: the bucket answers 503 to GET\n\n"
+    found = failed(PySparkException(said))
+    assert isinstance(found, Unavailable)
+    assert found.message == "the bucket answers 503 to GET"
+    assert failed(PySparkException("[DIVIDE_BY_ZERO] Division by zero")) is None
+    assert failed(ValueError(said)) is None
