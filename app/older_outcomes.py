@@ -1,7 +1,8 @@
-"""Branches of errors in outcomes that a version before wrote, which told leaves only.
+"""What outcomes of the version before left out: branches of errors, and whether to try again.
 
 Jobs are kept for weeks, and workers of the version before go on while a node is upgraded. Nothing
-is added here: newer outcomes carry their branch. Goes away two versions later.
+is added here: newer outcomes carry both. This is the only place of the service that names errors of
+workers, and goes away with the next version.
 """
 
 from __future__ import annotations
@@ -25,6 +26,14 @@ _LEAVES = {
     "Unavailable": "StoreUnavailable DatabaseUnavailable",
 }
 _BRANCHES = {leaf: branch for branch, leaves in _LEAVES.items() for leaf in leaves.split()}
+
+
+_RETRYABLE = {"EngineFailed": True, "JobLost": True, "JobAbandoned": False}
+
+
+def older_retryable(error: str) -> bool | None:
+    """Whether trying again may help after an error that does not say so; None: by its status."""
+    return _RETRYABLE.get(error)
 
 
 def older_branch(error: str) -> str:

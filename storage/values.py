@@ -163,7 +163,8 @@ class Failed:
     """A job that ended in an error. `error` is the class name of a `NodeError`, or `Internal`.
 
     `branch` is that of the error (`protocol/errors.py`), by which a process knows the status of an
-    error whose class it does not import; empty for none, and from versions that told none.
+    error whose class it does not import; empty for none, and from versions that told none. The fact
+    `retryable` says whether trying again may help, where the branch alone would say otherwise.
     """
 
     error: str
@@ -175,6 +176,12 @@ class Failed:
     def of(cls, error: NodeError) -> Failed:
         kind = type(error)
         return cls(kind.__name__, error.message, dict(error.facts), branch_of(kind))
+
+    @property
+    def retryable(self) -> bool | None:
+        """What the error says itself about trying again; None: it goes by its branch."""
+        said = self.facts.get("retryable")
+        return said if isinstance(said, bool) else None
 
 
 JobOutcome = Succeeded | Failed

@@ -73,6 +73,7 @@ def abandoned(tries: int, ended: str) -> JobAbandoned:
         f"ended {ended}: most often it needs more memory than it may take ({MEMORY_SETTING})",
         attempts=tries,
         setting=MEMORY_SETTING,
+        retryable=False,
     )
 
 

@@ -22,7 +22,7 @@ class JobLost(Conflict):
     """The job was cancelled, or another worker has it."""
 
     def __init__(self) -> None:
-        super().__init__("the job was cancelled, or is another worker's now")
+        super().__init__("the job was cancelled, or is another worker's now", retryable=True)
 
 
 class Meter:

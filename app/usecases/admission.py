@@ -18,6 +18,7 @@ from protocol.multihash import Multihash
 from storage.contracts import verify_job
 from storage.contracts.verify_job import VerifyPayload
 from storage.dataset import Dataset, put_blocks
+from storage.errors import RefConflict
 from storage.values import Failed, Job, JobId, JobSpec, Succeeded
 
 from ..job_watch import FINISHED
@@ -83,11 +84,11 @@ def commit_validated(
 
 def _reason(failed: Failed) -> str:
     """Why the blocks were not let in, in a few words; the job has the whole of it."""
-    if failed.error == "RefConflict":
+    if failed.error == RefConflict.__name__:
         return "the head was moved by somebody else: push again"
-    if failed.error != "NotValidated":
-        return f"not validated: {failed.error}"
     facts = failed.facts
+    if "sequence_number" not in facts or "kind" not in facts:
+        return f"not validated: {failed.error}"
     return f"not validated: block {facts['sequence_number']}: {facts['kind']}"
 
 

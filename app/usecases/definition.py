@@ -140,7 +140,7 @@ async def look(node: Node, spec: JobSpec | None) -> Looked:
         case Succeeded(result=result):
             return Looked(transform_job.checked_of(result))
         case Failed() as failed:
-            if status_of_failed(failed) < 500 and not is_passing(failed.error, failed.branch):
+            if status_of_failed(failed) < 500 and not is_passing(failed):
                 raise TransformRefused(failed)
             return Looked(reason=f"no worker could look at the query: {failed.message}")
     return Looked(reason=UNSEEN)

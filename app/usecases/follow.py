@@ -17,14 +17,15 @@ from protocol.instant import NANOS, Instant
 from protocol.metadata.events import DatasetKind, SetTransform
 from protocol.multihash import Multihash
 from storage.dataset import Dataset, InvalidInterval
-from storage.dependencies import remember_inputs
+from storage.dependencies import InputsNotHere, remember_inputs
 from storage.derivations.values import Derivation, Problem
-from storage.errors import BlockNotFound, DatasetNotFound
+from storage.errors import BlockNotFound, DatasetNotFound, RefConflict
 from storage.info import read_info
 from storage.layout import HEAD
 from storage.values import Failed, HeadMoved, Job
 
-from ..errors import status_of_name
+from ..errors import status_of_failed
+from ..older_outcomes import older_retryable
 from ..wiring import Node
 from .refresh_derivative import refuse_hidden_inputs, transform_spec
 
@@ -33,12 +34,10 @@ PAGE = 1000
 LONGEST_PAUSE_S = 300
 ATTEMPTS_COUNTED = 10
 """Failures after which the pause grows no more."""
-WAITS_FOR_INPUT = frozenset({"InputsNotHere"})
+WAITS_FOR_INPUT = frozenset({InputsNotHere.__name__})
 """Problems that end when an input moves, so nothing is tried before."""
-PASSING = frozenset({"RefConflict", "EngineFailed", "JobLost", "DatasetNotFound"})
-"""Errors that look permanent by their status, and are not."""
-PERMANENT = frozenset({"JobAbandoned"})
-"""And the other way round."""
+PASSING = frozenset({RefConflict.__name__, DatasetNotFound.__name__})
+"""Errors of the stores that look permanent by their status, and are not."""
 
 
 def follow(node: Node) -> float:
@@ -137,7 +136,7 @@ def _ended(node: Node, row: Derivation, job: Job | None) -> None:
 def _failed(node: Node, row: Derivation, failed: Failed) -> None:
     """Try again later, wait for an input, or pause."""
     paused, retry_at = False, None
-    if is_passing(failed.error, failed.branch):
+    if is_passing(failed):
         pause = min(LONGEST_PAUSE_S, 2 ** min(row.attempts, ATTEMPTS_COUNTED))
         retry_at = _after(node.clock(), pause)
     else:
@@ -148,12 +147,17 @@ def _failed(node: Node, row: Derivation, failed: Failed) -> None:
     )
 
 
-def is_passing(error: str, branch: str = "") -> bool:
-    """Whether trying again may help."""
-    if error in WAITS_FOR_INPUT | PERMANENT:
+def is_passing(failed: Failed) -> bool:
+    """Whether trying again may help: as the error says itself, else by its status."""
+    said = failed.retryable
+    if said is None:
+        said = older_retryable(failed.error)
+    if said is not None:
+        return said
+    if failed.error in WAITS_FOR_INPUT:
         return False
-    status = status_of_name(error, branch)
-    return status >= 500 or status == 404 or error in PASSING
+    status = status_of_failed(failed)
+    return status >= 500 or status == 404 or failed.error in PASSING
 
 
 def submit_due(node: Node) -> None:

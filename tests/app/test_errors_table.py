@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pkgutil
 import subprocess
 import sys
 from http import HTTPStatus
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,15 @@ import app
 import protocol
 import storage
 import workers
-from app.errors import BARE, STATUS, descendants, problem_of, status_of, status_of_name
+from app.errors import (
+    BARE,
+    STATUS,
+    descendants,
+    problem_of,
+    status_of,
+    status_of_failed,
+    status_of_name,
+)
 from app.http.answers import error_answer
 from protocol.errors import BadInput, NodeError
 from protocol.multihash import HashMismatch, Multihash
@@ -57,28 +67,43 @@ def test_the_table_names_only_errors_that_exist():
 
 
 @pytest.fixture(scope="module")
-def raised_in_a_worker() -> dict[str, dict[str, object]]:
-    """Outcomes of jobs, by error class: as a worker writes each, and what the service answers that
-    raises it itself."""
-    return json.loads(_process(IN_A_WORKER))
+def raised_by_jobs(tmp_path_factory):
+    """A node whose worker raised every error class there is, each in the handler of a job: what a
+    route that raises it answers, and what a service that never saw the worker answers."""
+    folder = tmp_path_factory.mktemp("node")
+    in_a_route = json.loads(_process(IN_A_WORKER, str(folder)))
+    return in_a_route, json.loads(_process(IN_A_SERVICE, str(folder)))
 
 
-def test_what_a_worker_raises_has_its_status_in_a_service_that_never_imported_it(
-    raised_in_a_worker,
-):
-    seen = json.loads(_process(IN_A_SERVICE, json.dumps(raised_in_a_worker)))
-    expected = {name: each["status"] for name, each in raised_in_a_worker.items()}
-    assert len(expected) > 150
-    assert seen == expected
+def test_an_error_of_a_worker_is_answered_as_if_a_route_had_raised_it(raised_by_jobs):
+    in_a_route, read_from_the_queue = raised_by_jobs
+    assert read_from_the_queue == in_a_route
+    rooms = {name.split(".")[0] for name in in_a_route}
+    assert rooms == {room.__name__ for room in ROOMS}
+    assert len(in_a_route) == len(_everything()) > 150
+
+
+def test_the_service_names_no_error_of_workers_but_those_of_the_version_before():
+    """By what an outcome says they are told from each other, not by lists of their names."""
+    kinds = _everything()
+    shared = {kind.__name__ for kind in kinds if not kind.__module__.startswith("workers.")}
+    theirs = {kind.__name__ for kind in kinds} - shared
+    named = {
+        f"{path.name}: {node.value}"
+        for path in Path(app.__path__[0]).rglob("*.py")
+        if path.name != "older_outcomes.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in theirs
+    }
+    assert "EngineFailed" in theirs
+    assert named == set()
 
 
 def test_outcomes_of_the_version_before_have_the_status_they_had():
     before = {"BadRow": 400, "InvalidInputInterval": 409, "InputTooLarge": 413, "JobAbandoned": 500}
     before |= {"SourceUnreachable": 502, "StoreUnavailable": 503, "StorageFull": 507}
-    outcomes = {
-        name: {"outcome": {"error": name, "message": "text", "facts": {}}} for name in before
-    }
-    assert json.loads(_process(IN_A_SERVICE, json.dumps(outcomes))) == before
+    outcomes = {name: outcome_of({"error": name, "message": "text"}) for name in before}
+    assert {name: status_of_failed(told) for name, told in outcomes.items()} == before
 
 
 def test_the_version_before_reads_what_is_written_now():
@@ -94,35 +119,62 @@ def test_a_later_version_may_add_to_an_outcome():
 
 IN_A_WORKER = """
 import json, pkgutil, sys
+from datetime import timedelta
 from importlib import import_module
+from pathlib import Path
 import app, protocol, storage, workers
-from app.errors import descendants, status_of
-from protocol.errors import NodeError
-from storage.jobs.outcomes import outcome_to_json
-from storage.values import Failed
-for room in (protocol, storage, app, workers):
+rooms = (protocol, storage, app, workers)
+for room in rooms:
     for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         import_module(module.name)
-told = {}
-for kind in descendants(NodeError):
-    error = kind.__new__(kind)
-    NodeError.__init__(error, "text")
-    outcome = outcome_to_json(Failed.of(error))
-    told[f"{kind.__module__}.{kind.__name__}"] = {"outcome": outcome, "status": status_of(kind)}
-json.dump(told, sys.stdout)
+from app.errors import descendants, problem_of, status_of
+from app.settings import Settings
+from app.wiring import open_node
+from protocol.errors import NodeError
+from storage.contracts import verify_job
+from storage.values import JobSpec
+from workers.handlers import HANDLERS
+from workers.ingest.bench import Bench
+from workers.main import Worker
+
+kinds = {f"{kind.__module__}.{kind.__name__}": kind for kind in descendants(NodeError)}
+
+def error_of(name):
+    error = kinds[name].__new__(kinds[name])
+    NodeError.__init__(error, "text", fact=1)
+    return error
+
+def fail(_worker, job):
+    raise error_of(job.spec.payload["error"])
+
+folder = Path(sys.stdin.read())
+stores = open_node(Settings(data=folder, workers=0)).stores
+for name in kinds:
+    stores.jobs.submit(JobSpec(verify_job.KIND, None, {"error": name}))
+HANDLERS[verify_job.KIND] = fail
+bench = Bench(session=None, engine=None, objects=stores.objects, scratch=folder)
+Worker(
+    stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.1,
+    attempts=1,
+).work(once=True)
+answers = {name: problem_of(error_of(name)) for name in kinds}
+json.dump({name: [a["status"], a["type"], a["fact"]] for name, a in answers.items()}, sys.stdout)
 """
 IN_A_SERVICE = """
 import json, sys
-import app.http.answers as answers
-from storage.jobs.outcomes import outcome_of
-given = json.load(sys.stdin)
-json.dump(
-    {
-        name: answers.failed_answer(outcome_of(each["outcome"])).status_code
-        for name, each in given.items()
-    },
-    sys.stdout,
-)
+from pathlib import Path
+from app.http.waiting import receipt_answer
+from app.settings import Settings
+from app.wiring import open_node
+
+jobs = open_node(Settings(data=Path(sys.stdin.read()), workers=0)).stores.jobs
+told = {}
+for job in jobs.page(limit=10_000):
+    answer = receipt_answer(job)
+    body = json.loads(answer.body)
+    assert answer.status_code == body["status"]
+    told[job.spec.payload["error"]] = [answer.status_code, body["type"], body.get("fact")]
+json.dump(told, sys.stdout)
 assert not any(name.startswith("workers") for name in sys.modules)
 """
 

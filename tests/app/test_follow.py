@@ -10,15 +10,25 @@ from app.settings import Settings
 from app.usecases.follow import follow, is_passing
 from app.usecases.refresh_derivative import submit_transform
 from app.wiring import open_node
+from protocol.errors import Unavailable
 from protocol.identity import DatasetRef
 from protocol.instant import Instant
 from protocol.metadata.events import SetInfo
+from protocol.multihash import Multihash
 from storage.contracts import transform_job
+from storage.dependencies import InputsNotHere
+from storage.errors import ObjectNotFound, RefConflict
 from storage.info import write_info
-from storage.values import Failed, JobStatus, Succeeded
+from storage.jobs.outcomes import outcome_of, outcome_to_json
+from storage.values import Failed, JobStatus, ObjectKind, Succeeded
 from tests.workers.derivatives import commit, derivative, root, transform
+from workers.engine.port import InvalidQuery
+from workers.ingest.run import EngineFailed
+from workers.main import abandoned
+from workers.meter import JobLost
 
 QUERY = "select event_time, n from cities"
+NAME = Multihash.of(b"")
 DONE = Succeeded({"outcome": "up-to-date"})
 KIND = transform_job.KIND
 
@@ -199,28 +209,38 @@ def test_the_graph_is_found_again_from_the_log(node, clock, cities, tens):
 
 
 @pytest.mark.parametrize(
-    ("error", "passing"),
+    ("failed", "passing"),
     [
-        ("Internal", True),
-        ("StoreUnavailable", True),
-        ("ObjectNotFound", True),
-        ("RefConflict", True),
-        ("EngineFailed", True),
-        ("InvalidQuery", False),
-        ("InvalidInputInterval", False),
-        ("IncompatibleSchema", False),
-        ("JobAbandoned", False),
-        ("InputsNotHere", False),
+        (Failed("Internal", "text"), True),
+        (Failed.of(Unavailable("text")), True),
+        (Failed.of(ObjectNotFound(ObjectKind.DATA, NAME)), True),
+        (Failed.of(RefConflict(NAME, NAME)), True),
+        (Failed.of(EngineFailed("text")), True),
+        (Failed.of(JobLost()), True),
+        (Failed.of(InvalidQuery("text")), False),
+        (Failed.of(abandoned(3, "its worker")), False),
+        (Failed.of(InputsNotHere(["a"])), False),
+        # a kind of error that this version does not know
+        (Failed("OfTomorrow", "text", {}, "BadInput"), False),
+        (Failed("OfTomorrow", "text", {}, "RemoteFailed"), True),
+        (Failed("OfTomorrow", "text", {"retryable": True}, "BadInput"), True),
+        (Failed("OfTomorrow", "text", {"retryable": False}, "RemoteFailed"), False),
+        (Failed("OfTomorrow", "text", {"retryable": "no"}, "RemoteFailed"), True),
+        # as workers of the version before tell them
+        (Failed("EngineFailed", "text", {}, "BadInput"), True),
+        (Failed("JobAbandoned", "text", {}, "NodeFault"), False),
+        (Failed("InvalidInputInterval", "text"), False),
+        (Failed("IncompatibleSchema", "text"), False),
     ],
 )
-def test_errors_that_may_pass_are_told_from_those_that_stay(error, passing):
-    assert is_passing(error) is passing
+def test_errors_that_may_pass_are_told_from_those_that_stay(failed, passing):
+    for told in (failed, outcome_of(outcome_to_json(failed))):
+        assert is_passing(told) is passing
 
 
 def test_a_derivative_reads_only_what_its_owner_may_read(tmp_path, clock):
     from app.usecases.accounts import ensure_account
     from protocol.identity import DatasetAlias
-    from storage.dependencies import InputsNotHere
     from storage.values import Role
 
     settings = Settings(data=tmp_path, workers=0, tenancy="multi", follow_debounce_s=0.0)

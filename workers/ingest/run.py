@@ -63,6 +63,9 @@ from .vanished import check_vanished
 class EngineFailed(BadInput):
     """The engine could not run a query, for reasons of its own."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBatch:
