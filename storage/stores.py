@@ -29,7 +29,6 @@ from .info import read_info, write_info
 from .integrity.memory import Hashed
 from .layout import HEAD
 from .locks import Locks
-from .objects.local import LocalObjectStore
 from .ports import (
     AccountStore,
     AuditLog,
@@ -227,7 +226,8 @@ class Stores:
         return min((shutil.disk_usage(folder).free for folder in self._folders()), default=None)
 
     def _folders(self) -> list[Path]:
-        folders = [self.objects.root] if isinstance(self.objects, LocalObjectStore) else []
+        local = self.objects.local_paths
+        folders = [] if local is None else [local.root]
         if self.engine.dialect.name == "sqlite":
             folders.append(Path(str(self.engine.url.database)).parent)
         return list(dict.fromkeys(folders))

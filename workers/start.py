@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.config import StoreSettings, open_stores
-from storage.objects.local import LocalObjectStore
 from storage.ports import ObjectStore
 from storage.sealing import open_keys
 from storage.stores import Stores
@@ -143,9 +142,8 @@ def _read_in_place(objects: ObjectStore, scratch: Path) -> tuple[Path, ...]:
     """The folder of the objects, if Spark has to see it to read slices of it."""
     from .engine.shown import can_link
 
-    if not isinstance(objects, LocalObjectStore) or can_link(objects.root, scratch):
-        return ()
-    return (objects.root,)
+    local = objects.local_paths
+    return () if local is None or can_link(local.root, scratch) else (local.root,)
 
 
 def _fetch_rules(settings: WorkerSettings) -> Any:

@@ -125,9 +125,7 @@ def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> No
 @contextmanager
 def _readers(objects: Any, count: int | None) -> Iterator[Executor | None]:
     """Who reads ahead: a process for each processor but one, or threads that wait for a bucket."""
-    from storage.objects.local import LocalObjectStore
-
-    local = isinstance(objects, LocalObjectStore)
+    local = objects.local_paths is not None
     if count is None:
         count = min(MAX_PROCESSES, (os.cpu_count() or 1) - 1) if local else BUCKET_THREADS
     if count == 0:

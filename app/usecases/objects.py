@@ -17,7 +17,6 @@ from storage.integrity.healing import DAMAGED, begin_healing, heal_here
 from storage.integrity.identity import Identity
 from storage.integrity.opening import ensure_hashed
 from storage.layout import DATASETS, KIND_FOLDERS, dataset_folder
-from storage.objects.local import LocalObjectStore
 from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 from ..auth.access import Action, address, authorize, is_for_all
@@ -91,8 +90,8 @@ class AtHand:
     def __init__(self, node: Node) -> None:
         self._entries, self._tenancy = node.entries, node.settings.tenancy
         self._reads = node.settings.anonymous_reads
-        objects = node.stores.objects
-        self._root = str(objects.root) if isinstance(objects, LocalObjectStore) else None
+        local = node.stores.objects.local_paths
+        self._root = None if local is None else str(local.root)
         self._heads = SqliteHeads.of(node.stores.engine)
         self.hashed = node.stores.hashed
         self._places: dict[tuple[str | None, str], Place] = {}

@@ -46,7 +46,11 @@ def ensure_hashed(stores: HealingStores, key: ObjectKey, *, named: bool | None =
 
 def copy_hashed(stores: HealingStores, key: ObjectKey, target: Path) -> Path:
     """The object as a file: where it lies if the store keeps files, else a copy at `target`."""
-    return _whole(stores, key, None, lambda stream: _placed(stores, key, stream, target))
+    local = stores.objects.local_paths
+    if local is None:
+        return _whole(stores, key, None, lambda stream: _copied(stores, key, stream, target))
+    ensure_hashed(stores, key)
+    return local.path(key).absolute()
 
 
 def is_whole_file(stores: HealingStores, path: Path, name: Multihash) -> bool:
@@ -125,10 +129,7 @@ def _looked_at(stores: HealingStores, key: ObjectKey, stream: BinaryIO) -> bool 
         return True
 
 
-def _placed(stores: HealingStores, key: ObjectKey, stream: BinaryIO, target: Path) -> Path | None:
-    name = getattr(stream, "name", None)
-    if isinstance(name, str) and Path(name).is_file():
-        return Path(name).absolute() if _looked_at(stores, key, stream) else None
+def _copied(stores: HealingStores, key: ObjectKey, stream: BinaryIO, target: Path) -> Path | None:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_suffix(".part")
     with stream, partial.open("wb") as out:

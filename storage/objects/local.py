@@ -28,11 +28,12 @@ from ..layout import (
     store_name,
     uploads_path,
 )
-from ..ports import PartialUploads
+from ..ports import LocalPaths, PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
 from .files_together import write_together
 from .folder import FolderObjects
+from .local_paths import FolderPaths
 from .partial import PartialFiles
 from .staged_files import WORTH_AHEAD, StagedFiles
 
@@ -47,6 +48,7 @@ class LocalObjectStore:
         self.root = root
         self._root_text = str(root)
         self._durable = durable
+        self.local_paths: LocalPaths | None = FolderPaths(root)
         self.partial: PartialUploads | None = PartialFiles(root, self.path, durable=durable)
 
     def folder(self, dataset: DatasetId) -> FolderObjects:

@@ -18,13 +18,14 @@ from protocol.multihash import HashMismatch, Multihash
 from ..clock import Clock, system_clock
 from ..errors import ObjectNotFound
 from ..layout import ALIAS, info_path, ref_path
-from ..ports import PartialUploads
+from ..ports import LocalPaths, PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 
 
 class MemoryObjectStore:
     """`ObjectStore` in a dictionary."""
 
+    local_paths: LocalPaths | None = None
     partial: PartialUploads | None = None
 
     def __init__(self, *, clock: Clock = system_clock) -> None:

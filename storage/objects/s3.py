@@ -47,7 +47,7 @@ from ..layout import (
     ref_path,
 )
 from ..logs import line
-from ..ports import PartialUploads
+from ..ports import LocalPaths, PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from .s3_age import CONDEMNED, RENEWED, Ages
 from .s3_bucket import Bucket, KeyMissing, PreconditionLost, StoreUnavailable, UploadGone
@@ -88,6 +88,7 @@ class ObjectBeyondStore(LimitExceeded):
 class S3ObjectStore:
     """`ObjectStore` in a bucket. Several processes may share the bucket."""
 
+    local_paths: LocalPaths | None = None
     partial: PartialUploads | None = None
     """Objects are put by URL past the node, whole: S3 shows nobody the parts of an upload."""
 

@@ -10,7 +10,7 @@ from .damages import DamageLog
 from .following import DefinitionAuthors, DerivationStore, MirrorStore
 from .index import BlockIndex, DatasetRegistry, RefIndex
 from .jobs import JobQueue
-from .objects import ObjectStore, PartialUploads
+from .objects import LocalPaths, ObjectStore, PartialUploads
 from .publishing import Schedules, UploadedFiles, Variables
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "DerivationStore",
     "DeviceLogins",
     "JobQueue",
+    "LocalPaths",
     "MirrorStore",
     "ObjectStore",
     "PartialUploads",

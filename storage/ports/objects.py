@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from protocol.identity import DatasetAlias, DatasetId
 from protocol.instant import Instant
 from protocol.multihash import Multihash
 
-from ..values import AccountId, ObjectInfo, ObjectKey, TransferUrl
+from ..values import AccountId, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 
 
 class ObjectStore(Protocol):
@@ -73,6 +74,10 @@ class ObjectStore(Protocol):
     def partial(self) -> PartialUploads | None:
         """None: objects are put in one go here."""
 
+    @property
+    def local_paths(self) -> LocalPaths | None:
+        """None: objects are no files of this machine."""
+
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         """Mirror a moved reference beside the objects (`refs/head`, no newline)."""
 
@@ -98,6 +103,23 @@ class ObjectStore(Protocol):
 
     def remove(self, dataset: DatasetId) -> None:
         """Everything of a dataset goes, references first. Nothing there: nothing happens."""
+
+
+class LocalPaths(Protocol):
+    """Objects that are files of this machine, for readers that need a file.
+
+    A path says where an object lies, whether it is there or not; nothing is looked at.
+    """
+
+    @property
+    def root(self) -> Path:
+        """The folder that everything lies in."""
+
+    def path(self, key: ObjectKey) -> Path:
+        """The file of an object."""
+
+    def folder(self, dataset: DatasetId, kind: ObjectKind) -> Path:
+        """Where all objects of a kind lie, each under its name. Uploads lie elsewhere."""
 
 
 class PartialUploads(Protocol):

@@ -15,8 +15,7 @@ from protocol.errors import BadInput, NotFound
 from protocol.identity import DatasetId
 from protocol.multihash import Multihash
 
-from ..layout import KIND_FOLDERS, PENDING_PREFIX
-from ..objects.local import LocalObjectStore
+from ..layout import PENDING_PREFIX
 from ..ports import ObjectStore
 from ..values import ObjectKey, ObjectKind
 
@@ -41,8 +40,8 @@ class Batch:
 
 def batches(objects: ObjectStore, dataset: DatasetId) -> Iterator[Read]:
     """All blocks that are listed; those whose bytes are others give no row."""
-    if isinstance(objects, LocalObjectStore):
-        folder = str(objects.folder(dataset).root / KIND_FOLDERS[ObjectKind.BLOCK])
+    if (local := objects.local_paths) is not None:
+        folder = str(local.folder(dataset, ObjectKind.BLOCK))
         names = _names(folder)
         while some := list(islice(names, BATCH)):
             yield Batch(read_files, folder, dataset.key, some)

@@ -32,8 +32,8 @@ def local(tmp_path: Path) -> Iterator[Stores]:
 
 
 def path_of(stores: Stores, key: ObjectKey) -> Path:
-    assert isinstance(stores.objects, LocalObjectStore)
-    return stores.objects.path(key)
+    assert stores.objects.local_paths is not None
+    return stores.objects.local_paths.path(key)
 
 
 def rot(path: Path) -> None:
@@ -180,14 +180,13 @@ def test_blocks_put_again_replace_damaged_ones(local: Stores) -> None:
 def damage(stores: Stores, key: ObjectKey) -> None:
     """Other bytes under the same key, whatever the store is."""
     wrong = b"wrong" * 100
-    if isinstance(stores.objects, LocalObjectStore):
-        stores.objects.path(key).write_bytes(wrong)
-    elif hasattr(stores.objects, "bucket"):
-        from storage.objects.s3 import _name
+    if stores.objects.local_paths is not None:
+        stores.objects.local_paths.path(key).write_bytes(wrong)
+        return
+    from storage.objects.s3 import S3ObjectStore, _name
 
-        stores.objects.bucket.call("put_object", _name(key), Body=wrong)
-    else:
-        stores.objects._objects[key] = wrong  # type: ignore[attr-defined]
+    assert isinstance(stores.objects, S3ObjectStore)
+    stores.objects.bucket.call("put_object", _name(key), Body=wrong)
 
 
 def test_any_store_finds_the_damage_and_is_healed_by_a_put(stores: Stores) -> None:

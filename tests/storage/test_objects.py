@@ -89,6 +89,22 @@ def test_objects_lie_where_the_specification_puts_them(
     assert (tmp_path / folder / "info/alias").read_bytes() == b"kamu/Foo"
 
 
+def test_paths_lead_to_the_bytes_that_were_put(tmp_path: Path) -> None:
+    store: ObjectStore = LocalObjectStore(tmp_path)
+    paths = store.local_paths
+    assert paths is not None
+    assert paths.root == tmp_path
+    assert not paths.path(KEY).exists()
+    for key in (KEY, UPLOAD):
+        store.put(key, [CONTENT])
+        assert paths.path(key).read_bytes() == CONTENT
+    assert list(paths.folder(DATASET, ObjectKind.DATA).iterdir()) == [paths.path(KEY)]
+
+
+def test_what_is_in_memory_has_no_path() -> None:
+    assert MemoryObjectStore().local_paths is None
+
+
 def test_a_hash_in_any_text_form_is_one_file(local: LocalObjectStore) -> None:
     local.put(KEY, [CONTENT])
     shouted = Multihash.parse(str(HASH).upper())

@@ -12,7 +12,6 @@ from upkeep_parts import dataset_of, grown, key_of
 from protocol.identity import DatasetAlias
 from protocol.multihash import Multihash
 from storage.config import StoreSettings, open_stores
-from storage.objects.local import LocalObjectStore
 from storage.stores import Stores
 from storage.upkeep.fsck import FsckOptions, FsckReport, check_stores
 from storage.upkeep.scrub import Throttle, hash_of
@@ -31,8 +30,8 @@ def local(tmp_path: Path) -> Iterator[Stores]:
 
 
 def path_of(stores: Stores, key: ObjectKey) -> Path:
-    assert isinstance(stores.objects, LocalObjectStore)
-    return stores.objects.path(key)
+    assert stores.objects.local_paths is not None
+    return stores.objects.local_paths.path(key)
 
 
 def flip(stores: Stores, key: ObjectKey) -> None:

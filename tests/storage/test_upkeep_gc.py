@@ -33,7 +33,6 @@ from storage.contracts import ingest_job
 from storage.dataset import ObjectMissing
 from storage.errors import BlockNotFound, RefConflict
 from storage.named import named_objects
-from storage.objects.local import LocalObjectStore
 from storage.stores import Stores
 from storage.upkeep.fsck import check_stores
 from storage.upkeep.gc import GcReport, collect_garbage
@@ -367,8 +366,8 @@ def test_collecting_all_the_time_never_takes_what_commits_name(local: Stores) ->
 def test_renewing_and_discarding_at_once_never_loses_a_renewed_object(local: Stores) -> None:
     made, _ = begun(local)
     key = key_of(made, ObjectKind.DATA, HASH)
-    assert isinstance(local.objects, LocalObjectStore)
-    path = local.objects.path(key)
+    assert local.objects.local_paths is not None
+    path = local.objects.local_paths.path(key)
     with ThreadPoolExecutor(1) as other:
         for _ in range(200):
             local.objects.put(key, [CONTENT])

@@ -314,8 +314,8 @@ class Rotting:
         return flip
 
     def path(self, key: ObjectKey) -> Path:
-        assert isinstance(self.stores.objects, LocalObjectStore)
-        return self.stores.objects.path(key)
+        assert self.stores.objects.local_paths is not None
+        return self.stores.objects.local_paths.path(key)
 
     # --- judgement --------------------------------------------------------------------------
 

@@ -27,7 +27,6 @@ from storage.dataset import Dataset
 from storage.errors import ObjectNotFound
 from storage.integrity.errors import ObjectDamaged, ObjectHealing
 from storage.merge_state.store import MergeStates
-from storage.objects.local import LocalObjectStore
 from storage.projection.read import Asked, reading
 from storage.projection.view import view_of_dataset
 from storage.stores import Stores
@@ -91,8 +90,8 @@ class World:
         self.worker.work(once=True)
 
     def path(self, dataset: Dataset, kind: ObjectKind, name: Multihash) -> Path:
-        assert isinstance(self.stores.objects, LocalObjectStore)
-        return self.stores.objects.path(ObjectKey(dataset.id, kind, name))
+        assert self.stores.objects.local_paths is not None
+        return self.stores.objects.local_paths.path(ObjectKey(dataset.id, kind, name))
 
     def slices(self, dataset: Dataset) -> list[Multihash]:
         found = [getattr(block.event, "new_data", None) for block in dataset.blocks()]

@@ -20,7 +20,6 @@ from storage.contracts.compact_job import CompactPayload
 from storage.history.compaction import InvalidDatasetKind
 from storage.history.receipt import HistoryReceipt
 from storage.integrity.errors import ObjectDamaged
-from storage.objects.local import LocalObjectStore
 from storage.stores import Stores
 from storage.upkeep.fsck import check_stores
 from storage.upkeep.gc import collect_garbage
@@ -221,9 +220,9 @@ def test_a_flipped_bit_is_never_committed(tmp_path: Path) -> None:
     """Each byte of each slice: nothing is compacted from it, and the slice is named."""
     local = open_stores(StoreSettings(data=tmp_path / "node", durable=False))
     made, blocks = grown(local, slices=3)
-    assert isinstance(local.objects, LocalObjectStore)
+    assert local.objects.local_paths is not None
     part = blocks[3].event.new_data  # type: ignore[union-attr]
-    path = local.objects.path(key_of(made, ObjectKind.DATA, part.physical_hash))
+    path = local.objects.local_paths.path(key_of(made, ObjectKind.DATA, part.physical_hash))
     right = path.read_bytes()
     for at in range(7, len(right), len(right) // 20):
         damaged = bytearray(right)

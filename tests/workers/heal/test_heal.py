@@ -18,7 +18,6 @@ from storage.contracts.transform_job import TransformPayload
 from storage.dataset import Dataset
 from storage.integrity.errors import ObjectDamaged, ObjectHealing
 from storage.integrity.healing import look_again
-from storage.objects.local import LocalObjectStore
 from storage.stores import Stores
 from storage.upkeep.fsck import FsckOptions, check_stores
 from storage.values import JobStatus, ObjectKey, ObjectKind
@@ -70,8 +69,8 @@ def slices(dataset: Dataset) -> list[Multihash]:
 
 
 def path_of(stores: Stores, dataset: Dataset, name: Multihash) -> Path:
-    assert isinstance(stores.objects, LocalObjectStore)
-    return stores.objects.path(ObjectKey(dataset.id, ObjectKind.DATA, name))
+    assert stores.objects.local_paths is not None
+    return stores.objects.local_paths.path(ObjectKey(dataset.id, ObjectKind.DATA, name))
 
 
 def rot(path: Path) -> bytes:
