@@ -19,7 +19,6 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
 from protocol.multihash import Multihash
 
-from .blocks_ahead import BlocksAhead
 from .errors import BlockNotFound as BlockNotFound
 from .errors import RefConflict
 from .gate.claims import SliceClaim, slice_claims
@@ -230,14 +229,12 @@ class Dataset:
         expected: Multihash,
         force: bool = False,
         ended: Sequence[JobEnd] = (),
-        ahead: BlocksAhead | None = None,
         gate: Gate | None = None,
     ) -> None:
         """Append blocks (oldest first) to `expected`; with `force`, replace whatever is head.
 
-        `ended` are jobs whose work this is: they end with the commit, or not at all. `ahead`
-        was given all of the blocks. What was received has to pass the `gate`; what a worker
-        of this node made has not.
+        `ended` are jobs whose work this is: they end with the commit, or not at all. What
+        was received has to pass the `gate`; what a worker of this node made has not.
 
         Forced blocks either begin with a Seed of this dataset's id and kind, or continue a
         block that is here. No blocks, or blocks that are head already: nothing happens.
@@ -260,7 +257,7 @@ class Dataset:
             return
         if not force and head != expected:
             raise RefConflict(expected, head)
-        state = self.prepare(blocks, None if force else expected, ahead, gate)
+        state = self.prepare(blocks, None if force else expected, gate)
         self._move(blocks, head if force else expected, force=force, ended=ended)
         self._stores.states.keep(self.id, state, folded=len(blocks))
         self._stores.mirror_head(self.id)
@@ -269,7 +266,6 @@ class Dataset:
         self,
         blocks: Sequence[HashedBlock],
         expected: Multihash | None,
-        ahead: BlocksAhead | None = None,
         gate: Gate | None = None,
     ) -> ChainState:
         """All of a commit but the move of the head; the state it will have.
@@ -277,8 +273,7 @@ class Dataset:
         `expected` is None where the commit is forced. Raises as `commit`.
         """
         state = self.judge(blocks, expected, gate=gate)
-        if ahead is None or not ahead.put(self.id):
-            put_blocks(self._stores.objects, self.id, blocks)
+        put_blocks(self._stores.objects, self.id, blocks)
         return state
 
     def judge(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -58,9 +58,8 @@ def blocks_of(
     limits: ClientLimits,
     *,
     encoding: str = BATCH_ENCODING,
-    each: Callable[[HashedBlock], object] | None = None,
 ) -> list[HashedBlock]:
-    """The blocks of a batch, oldest first, each one hashed; `each` is called with every one.
+    """The blocks of a batch, oldest first, each one hashed.
 
     Raises:
         HashMismatch, MalformedBlock, MalformedBundle, BundleTooLarge
@@ -68,7 +67,7 @@ def blocks_of(
     bounds = BundleLimits(max_blocks=limits.blocks, max_inflated=limits.metadata_bytes)
     try:
         with uncollected():
-            return unpack(batch, limits=bounds, encoding=encoding, each=each)
+            return unpack(batch, limits=bounds, encoding=encoding)
     except HashMismatch as error:
         name = f"block {error.expected}"
         raise mismatch(error, name, block=error.expected) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, BinaryIO
@@ -116,10 +116,6 @@ class BucketRepository:
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
     ) -> None:
         check_follows(self, new, old=old, force=force, limits=self._limits)
-
-    def writing_ahead(self) -> AbstractContextManager[Callable[[HashedBlock], object]]:
-        """Nothing in a bucket can be put out of sight and shown later."""
-        return nullcontext(lambda _block: None)
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
         """Blocks first. Raises `BucketBusy`."""

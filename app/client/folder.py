@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
 from protocol.errors import BadInput, Conflict
+from protocol.instant import Instant
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from storage.errors import ObjectNotFound
-from storage.layout import HEAD, KIND_FOLDERS, PENDING_PREFIX, ref_path
-from storage.objects.files import remove_pending
+from storage.layout import HEAD, KIND_FOLDERS, ref_path
+from storage.objects.files import remove_abandoned
 from storage.objects.folder import FolderObjects
-from storage.objects.staged_files import StagedFiles
 from storage.values import ObjectKind
 
 from .http import CHUNK_BYTES, DatasetMissing
@@ -48,7 +49,6 @@ class FolderRepository:
     def __init__(self, path: Path, *, limits: ClientLimits = LIMITS) -> None:
         self.path = path
         self._objects, self._limits = FolderObjects(path), limits
-        self._ahead: StagedFiles | None = None
         self._blocks = f"{path}/{KIND_FOLDERS[ObjectKind.BLOCK]}"
 
     @property
@@ -112,27 +112,15 @@ class FolderRepository:
         """As `Target` has it."""
         check_follows(self, new, old=old, force=force, limits=self._limits)
 
-    @contextmanager
-    def writing_ahead(self) -> Iterator[Callable[[HashedBlock], object]]:
-        """As `Target` has it. What a pull that was killed left pending goes."""
-        if self.path.is_dir():
-            for left in self.path.glob(f"{PENDING_PREFIX}*"):
-                remove_pending(left)
-        with closing(self._objects.staged()) as ahead:
-            self._ahead = ahead
-            try:
-                yield lambda block: ahead.add(str(block.hash), block.raw)
-            finally:
-                self._ahead = None
-
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
-        """Write the blocks, then the head. Call it under `locked()`.
+        """Write the blocks, then the head. Call it under `locked()`: what a pull that was killed
+        left pending goes.
 
         Raises:
             FolderBusy: the head is not `expected` any more.
         """
-        if self._ahead is None or not self._ahead.publish(Path(self._blocks)):
-            self._objects.put_all(ObjectKind.BLOCK, ((block.hash, block.raw) for block in new))
+        remove_abandoned(self.path, before=Instant(time.time_ns()))
+        self._objects.put_all(ObjectKind.BLOCK, ((block.hash, block.raw) for block in new))
         if self.find_head() != expected:
             raise FolderBusy(f"the head in {self.path} was moved by somebody else", at=self.name)
         self._objects.write_ref(HEAD, new[-1].hash)

@@ -13,13 +13,12 @@ only an announcement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import BinaryIO
 
 import httpx
 
 from protocol.errors import NodeError
-from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 from protocol.transfer.messages import (
     PULL_SUCCEEDED,
@@ -101,21 +100,11 @@ class _Exchange:
         self._http, self._limits, self._progress = http, limits, progress
 
     def run(self, talk: Conversation, remote: HttpRepository) -> Outcome:
-        with self._target.writing_ahead() as take:
-            return self._run(talk, remote, take)
-
-    def _run(
-        self,
-        talk: Conversation,
-        remote: HttpRepository,
-        take: Callable[[HashedBlock], object],
-    ) -> Outcome:
         new = receive_blocks(
             talk,
             DatasetPullRequest(begin_after=self._old, force_update_if_diverged=self._force),
             limits=self._limits,
             progress=self._progress,
-            each=take,
         )
         if not new:
             talk.close(PULL_SUCCEEDED)

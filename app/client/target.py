@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -29,11 +29,6 @@ class Target(Repository, Protocol):
 
         Raises:
             SeedOverwrite, ChainRuleBroken
-        """
-
-    def writing_ahead(self) -> AbstractContextManager[Callable[[HashedBlock], object]]:
-        """Take blocks as they come, all that `move_head` will be given in this context: on the
-        disk beside what is done with them meanwhile. Nobody sees them; call it under `locked()`.
         """
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:

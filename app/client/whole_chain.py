@@ -7,7 +7,6 @@ with the message, the blocks are asked for one by one: that names what is wrong,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Lock
 
 import httpx
@@ -72,12 +71,8 @@ def receive_blocks(
     *,
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
-    each: Callable[[HashedBlock], object] | None = None,
 ) -> list[HashedBlock]:
-    """The blocks that a pull asks for, oldest first, each one hashed.
-
-    `each` is called with every block when it comes; what it is worth shows at the end.
-    """
+    """The blocks that a pull asks for, oldest first, each one hashed."""
     talk.send(request)
     plan = success_of(talk.receive(DatasetPullResponse), DatasetPullSuccess).transfer_plan
     if plan.num_blocks == 0:
@@ -86,7 +81,7 @@ def receive_blocks(
     progress.expect_blocks(plan.num_blocks)
     talk.send(DatasetPullMetadataRequest())
     batch = talk.receive(DatasetMetadataPullResponse).blocks
-    blocks = blocks_of(batch, limits, encoding=talk.encoding, each=each)
+    blocks = blocks_of(batch, limits, encoding=talk.encoding)
     if len(blocks) < plan.num_blocks:
         raise UnintelligibleAnswer(
             f"the node announced {plan.num_blocks} blocks and sent {len(blocks)}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO
 
 from protocol.chain.rules import fold_received
@@ -11,7 +11,6 @@ from protocol.identity import DatasetRef
 from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import Seed
 from protocol.multihash import Multihash
-from storage.blocks_ahead import BlocksAhead
 from storage.values import DatasetEntry, ObjectKey, ObjectKind
 
 from ..client.receive import SeedOverwrite, begins_anew
@@ -26,7 +25,6 @@ class NodeTarget:
 
     def __init__(self, node: Node, entry: DatasetEntry) -> None:
         self._node, self._entry = node, entry
-        self._ahead: BlocksAhead | None = None
         self._dataset = node.stores.dataset(DatasetRef(id=entry.id))
 
     @property
@@ -65,29 +63,12 @@ class NodeTarget:
             raise SeedOverwrite
         fold_received(new)
 
-    @contextmanager
-    def writing_ahead(self) -> Iterator[Callable[[HashedBlock], object]]:
-        """As `Target` has it, where the store can."""
-        with closing(BlocksAhead(self._node.stores.objects)) as ahead:
-            self._ahead = ahead
-            try:
-                yield ahead.add
-            finally:
-                self._ahead = None
-
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
         head = expected or self.head()
         before, first = InForce.of(self._dataset.state(head)), new[0]
         base = InForce() if first.prev is None else InForce.of(self._dataset.state(first.prev))
         note_author(self._node.stores, self._entry, before, base.after(new))
-        commit_received(
-            self._node,
-            self._dataset,
-            new,
-            expected=head,
-            force=begins_anew(new),
-            ahead=self._ahead,
-        )
+        commit_received(self._node, self._dataset, new, expected=head, force=begins_anew(new))
         state = self._dataset.state(new[-1].hash)
         remember_inputs(self._node, self._entry.id, state)
 

@@ -94,9 +94,6 @@ class PullExchange:
     def settle(self) -> None:
         """A pull has nothing to do between its messages."""
 
-    def close(self) -> None:
-        """A pull leaves nothing behind."""
-
     def failure(self, state: State, error: Exception) -> Reply:  # noqa: ARG002
         """What the Close frame says of an error: that there was one, and where."""
         return DatasetPullResponse(

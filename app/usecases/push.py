@@ -39,7 +39,6 @@ from protocol.transfer.messages import (
     TransferPhase,
 )
 from protocol.transfer.phases import PHASES, PushState, State
-from storage.blocks_ahead import BlocksAhead
 from storage.dataset import Dataset, SeedBlockOverwriteRestricted
 from storage.dependencies import refuse_cycle
 from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
@@ -107,7 +106,6 @@ class PushExchange:
         self._blocks: list[HashedBlock] = []
         self._expected: Multihash | None = None
         self._unsettled = False
-        self._ahead = BlocksAhead(node.stores.objects)
         self._offered: set[Multihash] = set()
         """Data the client has for us, what rows link to among them."""
 
@@ -151,10 +149,6 @@ class PushExchange:
         elif self._expected is not None:
             self._dataset().check(self._blocks, expected=self._expected)
         check_definitions(self._node, self._actor, self._entry, *self._definitions())
-
-    def close(self) -> None:
-        """Blocks of a push that came to nothing go."""
-        self._ahead.close()
 
     def failure(self, state: State, error: Exception) -> Reply:
         """What the Close frame says of an error."""
@@ -222,9 +216,7 @@ class PushExchange:
             max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
         )
         with uncollected():
-            self._blocks = unpack(
-                batch, limits=limits, encoding=self._encoding, each=self._ahead.add
-            )
+            self._blocks = unpack(batch, limits=limits, encoding=self._encoding)
         self._unsettled = bool(self._blocks)
         if self._blocks and self._entry is not None and request.force_update_if_diverged:
             seed = self._blocks[0].event
@@ -285,14 +277,7 @@ class PushExchange:
                 self._node, dataset, self._blocks, expected=self._expected, force=force
             )
         else:
-            commit_received(
-                self._node,
-                dataset,
-                self._blocks,
-                expected=self._expected,
-                force=force,
-                ahead=self._ahead,
-            )
+            commit_received(self._node, dataset, self._blocks, expected=self._expected, force=force)
         remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))
 
     def _dataset_id(self) -> DatasetId:

@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from protocol.errors import NodeError
 from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
-from storage.blocks_ahead import BlocksAhead
 from storage.contracts import verify_job
 from storage.contracts.verify_job import VerifyPayload
 from storage.dataset import Dataset
@@ -30,7 +29,6 @@ def commit_received(
     *,
     expected: Multihash,
     force: bool,
-    ahead: BlocksAhead | None = None,
 ) -> None:
     """`Dataset.commit` of blocks that somebody else wrote. Raises as that."""
     claims = dataset.claims(blocks, None if force else expected)
@@ -38,7 +36,7 @@ def commit_received(
         note = None
         if not node.gate.hashes_rows(claims):
             note = marked.enter_context(_marked(node, dataset, blocks))
-        dataset.commit(blocks, expected=expected, force=force, ahead=ahead, gate=node.gate)
+        dataset.commit(blocks, expected=expected, force=force, gate=node.gate)
     if note is not None:
         _have_rows_hashed(node, dataset, note)
 

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
-from anyio import CancelScope
 from starlette.types import Receive, Send
 from uvicorn.protocols.utils import ClientDisconnected
 
@@ -97,8 +96,6 @@ class Conversation:
         finally:
             if self._incoming is not None:
                 self._incoming.cancel()
-            with CancelScope(shield=True):
-                await self._in_thread(self._exchange.close)
 
     async def _exchange_messages(self) -> bool:
         """Until the phase table ends; whether it ended in an answer that says no."""

@@ -59,7 +59,7 @@ class Transfers:
         try:
             exchange = await self._shake(scope)
             if not isinstance(exchange, Response):
-                await self._enter(exchange, caller)
+                self.open.take(caller)  # before the upgrade, where HTTP can still say it
         except NodeError as error:
             exchange = _refusal(error)
         if isinstance(exchange, Response):
@@ -78,14 +78,6 @@ class Transfers:
             await Conversation(exchange, receive, send, self.node.settings, run).hold()
         finally:
             self.open.give_back(caller)
-
-    async def _enter(self, exchange: Exchange, caller: str) -> None:
-        """Raises `ShareTaken`, `AllTaken`: before the upgrade, where HTTP can still say it."""
-        try:
-            self.open.take(caller)
-        except NodeError:
-            await to_thread.run_sync(exchange.close)
-            raise
 
     async def _shake(self, scope: Scope) -> Exchange | Response:
         path = TransferPath.of(scope["path"], self.node.settings.tenancy)

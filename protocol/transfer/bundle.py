@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import adler32
@@ -97,24 +97,16 @@ def unpack(
     *,
     limits: BundleLimits = DEFAULT_LIMITS,
     encoding: str = BATCH_ENCODING,
-    each: Callable[[HashedBlock], object] | None = None,
 ) -> list[HashedBlock]:
     """The blocks of a batch in its order. Whether they form a chain is not asked here.
 
-    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always taken. `each` is called
-    with every block as soon as it is read, before it is known whether the batch is whole.
+    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always taken.
 
     Raises:
         MalformedBundle, BundleTooLarge, MalformedMessage, HashMismatch: as `raw_blocks`.
         MalformedBlock, UnsupportedBlockVersion: from a block.
     """
-    blocks: list[HashedBlock] = []
-    for name, raw in _named(batch, limits, encoding):
-        block = decode_hashed(name, raw)
-        if each is not None:
-            each(block)
-        blocks.append(block)
-    return blocks
+    return [decode_hashed(name, raw) for name, raw in _named(batch, limits, encoding)]
 
 
 def raw_blocks(

@@ -21,8 +21,7 @@ from ..errors import ObjectNotFound
 from ..layout import ALIAS, HEAD, KIND_FOLDERS, info_path, object_path, ref_path
 from ..values import ObjectKind
 from . import files
-from .many_files import put_all
-from .staged_files import WORTH_AHEAD, StagedFiles
+from .pending_files import write_hashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +68,10 @@ class FolderObjects:
         return FolderObject(kind, object_hash, size)
 
     def put_all(self, kind: ObjectKind, contents: Iterable[tuple[Multihash, bytes]]) -> None:
-        """As `put` of each, with one sync for all. `HashMismatch`: those before may be there."""
-        put_all(self.root / KIND_FOLDERS[kind], contents, durable=self._durable)
-
-    def staged(self) -> StagedFiles:
-        """Where objects are written ahead; `publish` them into `root / KIND_FOLDERS[kind]`."""
-        return StagedFiles(self.root, durable=self._durable, few=WORTH_AHEAD)
+        """As `put` of each, with one sync for all. `HashMismatch`: none of them is visible."""
+        folder = f"{self.root}/{KIND_FOLDERS[kind]}"
+        wanted = ((f"{folder}/{name}", name, content) for name, content in contents)
+        write_hashed(self.root, wanted, durable=self._durable)
 
     def delete(self, kind: ObjectKind, object_hash: Multihash) -> None:
         self.path(kind, object_hash).unlink(missing_ok=True)

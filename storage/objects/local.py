@@ -6,7 +6,6 @@ Offers no transfer URLs: bytes go through the node.
 from __future__ import annotations
 
 import builtins
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -31,11 +30,10 @@ from ..layout import (
 from ..ports import LocalPaths, PartialUploads
 from ..values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
-from .files_together import write_together
 from .folder import FolderObjects
 from .local_paths import FolderPaths
 from .partial import PartialFiles
-from .staged_files import WORTH_AHEAD, StagedFiles
+from .pending_files import write_files, write_hashed
 
 
 class LocalObjectStore:
@@ -79,15 +77,8 @@ class LocalObjectStore:
         self.folder(dataset).put_all(ObjectKind.BLOCK, blocks)
 
     def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
-        for key, content in objects:
-            files.check(key.hash, Multihash.of(content))
-        named = [(self._name(key), content) for key, content in objects]
-        new = [each for each in named if not _renewed(*each)]
-        write_together(self.root, new, durable=self._durable)
-
-    def staged(self, place: str) -> StagedFiles:
-        """Where files are written ahead, below the folder `place` of the store."""
-        return StagedFiles(self.root / place, durable=self._durable, few=WORTH_AHEAD)
+        wanted = ((self._name(key), key.hash, content) for key, content in objects)
+        write_hashed(self.root, wanted, durable=self._durable)
 
     def delete(self, key: ObjectKey) -> None:
         self.path(key).unlink(missing_ok=True)
@@ -148,7 +139,7 @@ class LocalObjectStore:
             (f"{self._root_text}/{dataset_path(dataset)}/{place}", str(head).encode())
             for dataset, head in heads.items()
         ]
-        write_together(self.root, texts, durable=self._durable)
+        write_files(self.root, texts, durable=self._durable)
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
         return self.folder(dataset).read_ref(ref)
@@ -180,15 +171,6 @@ class LocalObjectStore:
             for folder in folders
             if folder.is_dir()
         )
-
-
-def _renewed(name: str, content: bytes) -> bool:
-    """Whether there is such a file, whole; it is young again then. A damaged one is replaced."""
-    # mostly there is none, and a Path costs more than the look
-    if not os.path.exists(name):  # noqa: PTH110
-        return False
-    path = Path(name)
-    return files.holds(path, Multihash.of(content)) and files.renew(path) is not None
 
 
 def _object(key: ObjectKey, found: files.FileInfo | None) -> ObjectInfo | None:

@@ -1,4 +1,4 @@
-"""Long chains are on the disk before they are checked, and nobody sees them: pushes and pulls."""
+"""Long chains are pushed and pulled whole or not at all, and leave nothing lying."""
 
 from __future__ import annotations
 
@@ -18,33 +18,9 @@ from protocol.instant import Instant
 from protocol.metadata.block import MetadataBlock
 from protocol.metadata.events import SetInfo
 from storage.layout import PENDING_PREFIX
-from storage.objects import files, folder, local, staged_files
-from storage.objects.staged_files import StagedFiles
+from storage.objects import pending_files
 from storage.trouble import StorageFull
 from storage.values import ObjectKind
-
-
-@pytest.fixture(autouse=True)
-def long_is_short(monkeypatch):
-    """What is done with thousands of blocks is done with a dozen."""
-    monkeypatch.setattr(folder, "WORTH_AHEAD", 10)
-    monkeypatch.setattr(local, "WORTH_AHEAD", 10)
-    monkeypatch.setattr(staged_files, "MANY", 15)
-    monkeypatch.setattr(staged_files, "BATCH", 20)
-
-
-@pytest.fixture
-def published(monkeypatch):
-    """What became of blocks that were written ahead: were they taken?"""
-    found: list[bool] = []
-    real = StagedFiles.publish
-
-    def looking(self, folder):
-        found.append(real(self, folder))
-        return found[-1]
-
-    monkeypatch.setattr(StagedFiles, "publish", looking)
-    return found
 
 
 @pytest.fixture
@@ -76,27 +52,23 @@ def pending(place):
     return [name for name in found if name.startswith(PENDING_PREFIX)]
 
 
-def test_a_long_chain_is_pushed_and_pulled_byte_for_byte(node, ours, tmp_path, published):
+def test_a_long_chain_is_pushed_and_pulled_byte_for_byte(node, ours, tmp_path):
     assert push(node, ours).blocks == 43
-    assert published == [True]
     assert pull(node, tmp_path / "copy").blocks == 43
-    assert published == [True, True]
     assert files_of(tmp_path / "copy") == ours.files()
     assert pending(tmp_path) == []
 
 
-def test_more_of_a_chain_follows_what_is_there(node, ours, tmp_path, published):
+def test_more_of_a_chain_follows_what_is_there(node, ours, tmp_path):
     push(node, ours)
     pull(node, tmp_path / "copy")
     ours.append(*(SetInfo(description=f"more {number}") for number in range(20)))
     push(node, ours)
     assert pull(node, tmp_path / "copy").blocks == 20
-    assert published == [True] * 4
     assert files_of(tmp_path / "copy") == ours.files()
     ours.append(*(SetInfo(description=f"few {number}") for number in range(5)))
     push(node, ours)
     assert pull(node, tmp_path / "copy").blocks == 5
-    assert published[4:] == [False, False]
     assert files_of(tmp_path / "copy") == ours.files()
     assert pending(tmp_path) == []
 
@@ -138,7 +110,7 @@ def test_a_sync_that_finds_no_room_moves_no_head_of_a_folder(node, ours, tmp_pat
     failing_sync(monkeypatch, errno.ENOSPC)
     with pytest.raises(StorageFull, match="nothing was stored"):
         pull(node, tmp_path / "copy")
-    assert not (tmp_path / "copy" / "blocks").exists()
+    assert list((tmp_path / "copy" / "blocks").iterdir()) == []
     assert not (tmp_path / "copy" / "refs").exists()
     assert pending(tmp_path / "copy") == []
     monkeypatch.undo()
@@ -151,27 +123,10 @@ def test_what_a_killed_pull_left_pending_goes_with_the_next(node, ours, tmp_path
     left = tmp_path / "copy" / f"{PENDING_PREFIX}0123456789abcdef"
     left.mkdir(parents=True)
     (left / str(ours.head)).write_bytes(b"half")
+    (tmp_path / "copy" / "blocks").mkdir()
+    (tmp_path / "copy" / "blocks" / f"{PENDING_PREFIX}0123-7").write_bytes(b"half")
     pull(node, tmp_path / "copy")
     assert pending(tmp_path / "copy") == []
-    assert files_of(tmp_path / "copy") == ours.files()
-
-
-def test_blocks_cleared_away_during_a_long_push_are_written_again(
-    node, ours, tmp_path, monkeypatch, published
-):
-    real = StagedFiles.publish
-
-    def late(self, folder):
-        if not published:
-            for path in (tmp_path / "node").rglob(f"{PENDING_PREFIX}*"):
-                files.remove_pending(path)
-        return real(self, folder)
-
-    monkeypatch.setattr(StagedFiles, "publish", late)
-    assert push(node, ours).new_head == ours.head
-    assert published == [False, True]
-    monkeypatch.undo()
-    pull(node, tmp_path / "copy")
     assert files_of(tmp_path / "copy") == ours.files()
 
 
@@ -179,7 +134,7 @@ def failing_sync(monkeypatch, number):
     def failing(_handle, name):
         raise OSError(number, f"cannot sync {name}")
 
-    monkeypatch.setattr(staged_files, "sync_file_system", failing)
+    monkeypatch.setattr(pending_files, "sync_file_system", failing)
 
 
 def wait_for_nothing_pending(place):
