@@ -2,8 +2,8 @@
 
 Each is written beside its target under a pending name. Once all are on the disk each is renamed,
 in the order given, and once the renames are on the disk all is done: a crash leaves of a file
-nothing or the whole. Many files share one `syncfs` before and one after the renames; a `fsync`
-for each would take minutes for a chain of ten thousand blocks.
+nothing or the whole. Many files share one sync before and one after the renames: an `fsync` of
+each would take minutes for a chain of ten thousand blocks.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ def write_files(root: Path, wanted: Iterable[NamedContent], *, durable: bool) ->
         try:
             for path, content in chain(first, waiting):
                 batch.write(path, content)
-            batch.sync()
+            batch.sync_contents()
             batch.rename()
         except BaseException:
             batch.remove()
             raise
-        batch.sync()
-        batch.sync_folders()
+        batch.sync_names()
 
 
 def write_hashed(
@@ -96,8 +95,8 @@ class _Pending:
         self._targets.append(path)
         write_file(self._name(len(self._targets) - 1), content, sync=self._each)
 
-    def sync(self) -> None:
-        """Everything so far reaches the disk, unless it does one by one."""
+    def sync_contents(self) -> None:
+        """What was written reaches the disk, unless each file did."""
         for handle, name in self._systems.values():
             sync_file_system(handle, name)
 
@@ -105,10 +104,14 @@ class _Pending:
         for number, target in enumerate(self._targets):
             os.rename(self._name(number), target)  # noqa: PTH104 - a Path costs more than the rename
 
-    def sync_folders(self) -> None:
-        """Renames reach the disk where syncs are done one by one."""
-        for folder in sorted(self._folders) if self._each else ():
-            files.sync_folder(Path(folder))
+    def sync_names(self) -> None:
+        """The renames reach the disk. One folder is synced by itself: a `syncfs` would wait for
+        all that others have written meanwhile."""
+        if self._durable and (self._each or len(self._folders) == 1):
+            for folder in sorted(self._folders):
+                files.sync_folder(Path(folder))
+        else:
+            self.sync_contents()
 
     def remove(self) -> None:
         for number in range(len(self._targets)):

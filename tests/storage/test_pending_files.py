@@ -25,6 +25,7 @@ COUNTS = pytest.mark.parametrize("count", [1, FEW // 2, FEW], ids=["one", "few",
 
 
 MANY = 40
+"""Of one folder: they share a sync."""
 
 
 def named(count: int) -> list[tuple[Multihash, bytes]]:
