@@ -7,6 +7,7 @@ needs a dataset of its own makes it before it calls `ready`. To add one: a funct
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import threading
@@ -14,9 +15,13 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 HEAD = "Host: x\r\n"
 WEBSOCKET = (
@@ -161,6 +166,45 @@ def slow_readers(stage: Stage, ready: Ready) -> None:
         stage.over.wait()
 
 
+def parquet_bombs(stage: Stage, ready: Ready) -> None:
+    """Small files of very many rows, and of cells of a hundred megabytes."""
+    rows = int(20_000_000 * stage.size)
+    many = _parquet(pa.array(["x"]).take(pa.array(np.zeros(rows, np.int32))), rows)
+    cells = _parquet(pa.array(["x" * int(100_000_000 * stage.size)]).take(pa.array([0] * 2)), 2)
+    _posting(stage, stage.wide, [many, cells], "application/vnd.apache.parquet", ready)
+
+
+def heavy_queries(stage: Stage, ready: Ready) -> None:
+    """Posts whose preprocess query multiplies rows without an end, or makes texts of gigabytes."""
+    body = b"".join(b'{"city": "A", "n": %d}\n' % number for number in range(2000))
+    queries = (
+        "select 'x' as city, sum(a.n*b.n) as n from input a, input b, input c, input d",
+        "select 'x' as city, length(repeat(city, 2000000000)) as n from input",
+    )
+    with stage.http() as client:
+        places = [_preprocessed(client, stage, query) for query in queries]
+    works = [partial(_post_on, stage, place, [body], "application/x-ndjson") for place in places]
+    try:
+        _at_once(stage, works, ready)
+    finally:
+        _cancel_all(stage, places)
+
+
+def long_queries(stage: Stage, ready: Ready) -> None:
+    """Definitions whose query has twenty thousand terms, or as many brackets."""
+    terms = "select city, " + "+".join(["n"] * 20_000) + " as n from input"
+    nested = "select city, " + "(" * 5_000 + "n" + ")" * 5_000 + " as n from input"
+
+    def define() -> None:
+        with stage.http() as client:
+            while not stage.over.is_set():
+                for query in (terms, nested):
+                    with suppress(httpx.HTTPError):
+                        _preprocessed(client, stage, query)
+
+    _at_once(stage, [define] * 2, ready)
+
+
 ATTACKS: dict[str, Callable[[Stage, Ready], None]] = {
     "dripping-bodies": dripping_bodies,
     "big-tails": big_tails,
@@ -170,6 +214,9 @@ ATTACKS: dict[str, Callable[[Stage, Ready], None]] = {
     "device-logins": device_logins,
     "begun-uploads": begun_uploads,
     "slow-readers": slow_readers,
+    "parquet-bombs": parquet_bombs,
+    "heavy-queries": heavy_queries,
+    "long-queries": long_queries,
 }
 
 
@@ -178,6 +225,58 @@ def _pull(stage: Stage) -> socket.socket:
     link.sendall(f"GET /{stage.wide}/pull HTTP/1.1\r\n{HEAD}{WEBSOCKET}\r\n".encode())
     link.recv(4096)
     return link
+
+
+def _parquet(cities: pa.Array, rows: int) -> bytes:
+    sink = io.BytesIO()
+    table = pa.table({"city": cities, "n": pa.array(np.zeros(rows, np.int64))})
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _preprocessed(client: httpx.Client, stage: Stage, query: str) -> str:
+    """A new dataset of the hostile account, with a query for what is posted to it."""
+    account, name = stage.dataset.partition("/")[0], f"query-{os.urandom(8).hex()}"
+    source = {
+        "kind": "AddPushSource",
+        "sourceName": "default",
+        "read": {"kind": "NdJson", "schema": ["city STRING", "n BIGINT"]},
+        "preprocess": {"kind": "Sql", "engine": "datafusion", "query": query},
+        "merge": {"kind": "Append"},
+    }
+    content = {"name": name, "kind": "Root", "metadata": [source]}
+    client.post("/datasets", json={"kind": "DatasetSnapshot", "version": 1, "content": content})
+    return f"{account}/{name}"
+
+
+def _posting(stage: Stage, place: str, bodies: list[bytes], kind: str, ready: Ready) -> None:
+    try:
+        _at_once(stage, [partial(_post_on, stage, place, bodies, kind)] * 2, ready)
+    finally:
+        _cancel_all(stage, [place])
+
+
+def _post_on(stage: Stage, place: str, bodies: list[bytes], kind: str) -> None:
+    """Posts that wait for nothing, one after another."""
+    told = {"content-type": kind, "prefer": "respond-async"}
+    with stage.http() as client:
+        while not stage.over.is_set():
+            for body in bodies:
+                with suppress(httpx.HTTPError):
+                    answer = client.post(f"/{place}/ingest", content=body, headers=told)
+                    if answer.status_code in (429, 503):
+                        time.sleep(0.1)
+
+
+def _cancel_all(stage: Stage, places: list[str]) -> None:
+    """What still waits or runs would be an attack on the next measurement."""
+    told = {"status": "queued,running", "limit": 100}
+    with stage.http() as client, suppress(httpx.HTTPError):
+        for place in places:
+            while jobs := client.get(f"/{place}/jobs", params=told).json().get("jobs"):
+                for job in jobs:
+                    client.delete(f"/jobs/{job['id']}")
+                time.sleep(0.1)
 
 
 def _at_once(stage: Stage, works: list[Callable[[], Any]], ready: Ready) -> None:

@@ -3,9 +3,12 @@
     python tests/torture/hostile.py [--attack NAME] [--seconds 20] [--limit 2.0]
 
 Every attack of the table in turn, against `odf-node serve` as a process; the other account posts
-small, keyed and longer bodies without a pause, each until it is queued. Prints the median, the
-99th of a hundred and the longest wait of its posts, and the memory of the service, before and
-under each attack. Ends with 1 if a post failed, or the 99th is above `--limit`.
+small, keyed and longer bodies without a pause, each until it is queued, and beside them small
+ones that it waits for until their rows are there. Prints the median, the 99th of a hundred and the
+longest wait of the first, the median and the longest of the others (`done`), and the memory of the
+service, before and under each attack. Ends with 1 if a post failed, or the 99th is above `--limit`:
+how soon rows are there depends on what the one worker is at, which no query has for longer than
+`QUERY_S`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +31,8 @@ import pyarrow.parquet as pq
 from attacks import ATTACKS, Stage
 from nodes import RunningNode, served
 
+QUERY_S = 15
+PATIENCE_S = 120
 ROW = b'{"city": "A", "n": 1}\n'
 LONG = ROW * 4500
 MANIFEST = """
@@ -60,7 +65,7 @@ class Waits:
 def prepare(node: RunningNode, *, wide_rows: int = 400) -> tuple[Stage, str]:
     """Datasets of both accounts; the stage of the hostile one, and the token of the other."""
     honest, hostile = node.token("alice"), node.token("bob")
-    for token, names in ((honest, ["rows"]), (hostile, ["rows", "wide"])):
+    for token, names in ((honest, ["rows", "done"]), (hostile, ["rows", "wide"])):
         with node.http(token) as client:
             for name in names:
                 read = "Parquet" if name == "wide" else "NdJson"
@@ -122,6 +127,34 @@ def post_meanwhile(url: str, token: str, until: float, *, least: int = 0) -> Wai
     raise AssertionError
 
 
+@contextmanager
+def waiting_for_rows(url: str, token: str) -> Iterator[Waits]:
+    """Posts of the honest account while the block lasts, one after another, until they are done."""
+    waits, over = Waits([], []), threading.Event()
+
+    def post() -> None:
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/x-ndjson"}
+        headers["prefer"] = f"wait={PATIENCE_S}"
+        with httpx.Client(base_url=url, headers=headers, timeout=2 * PATIENCE_S) as client:
+            while not over.wait(0.1):
+                began = time.monotonic()
+                try:
+                    answer = client.post("/alice/done/ingest", content=ROW)
+                    if answer.status_code != 200:
+                        waits.failures.append(f"done: {answer.status_code} {answer.text[:200]}")
+                except httpx.HTTPError as error:
+                    waits.failures.append(f"done: {error!r}")
+                waits.seconds.append(time.monotonic() - began)
+
+    thread = threading.Thread(target=post, daemon=True)
+    thread.start()
+    try:
+        yield waits
+    finally:
+        over.set()
+        thread.join(timeout=2 * PATIENCE_S)
+
+
 def memory_mb(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) // 1024
@@ -140,26 +173,32 @@ def main() -> int:
             Path(folder) / "node",
             "--tenancy",
             "multi",
+            ODF_NODE_QUERY_S=str(QUERY_S),
+            ODF_NODE_INGEST_WAIT_S=str(PATIENCE_S),
             ODF_NODE_MAX_WAITING_DATASET="1000000",
             ODF_NODE_MAX_WAITING_ACCOUNT="1000000",
             ODF_NODE_MAX_WAITING_NODE="1000000",
         ) as node,
     ):
         stage, honest = prepare(node)
-        quiet = post_meanwhile(node.url, honest, time.monotonic() + asked.seconds)
-        print(f"{'attack':18} {'posts':>6} {'median':>8} {'p99':>8} {'max':>8} {'service':>9}")
-        shown = "{:18} {:6} {:7.3f}s {:7.3f}s {:7.3f}s {:6} MB"
+        print(
+            f"{'attack':18} {'posts':>6} {'median':>8} {'p99':>8} {'max':>8} "
+            f"{'done':>6} {'median':>8} {'max':>8} {'service':>9}"
+        )
+        shown = "{:18} {:6} {:7.3f}s {:7.3f}s {:7.3f}s {:6} {:7.3f}s {:7.3f}s {:6} MB"
         for name in (None, *(asked.attack or ATTACKS)):
-            waits = quiet
-            if name is not None:
-                with under(name, stage):
-                    waits = post_meanwhile(node.url, honest, time.monotonic() + asked.seconds)
+            attack = nullcontext() if name is None else under(name, stage)
+            with waiting_for_rows(node.url, honest) as done, attack:
+                waits = post_meanwhile(node.url, honest, time.monotonic() + asked.seconds)
             numbers = (waits.at(0.5), waits.at(0.99), waits.at(1.0))
+            ended = (len(done.seconds), done.at(0.5), done.at(1.0))
             memory = memory_mb(node.process.pid)
-            print(shown.format(name or "(none)", len(waits.seconds), *numbers, memory), flush=True)
-            for failure in waits.failures[:3]:
+            told = (name or "(none)", len(waits.seconds), *numbers, *ended, memory)
+            print(shown.format(*told), flush=True)
+            failures = waits.failures + done.failures
+            for failure in failures[:3]:
                 print("   ", failure)
-            bad |= bool(waits.failures) or waits.at(0.99) > asked.limit
+            bad |= bool(failures) or waits.at(0.99) > asked.limit
     return int(bad)
 
 
