@@ -270,7 +270,7 @@ def _post_on(stage: Stage, place: str, bodies: list[bytes], kind: str) -> None:
 
 def _cancel_all(stage: Stage, places: list[str]) -> None:
     """What still waits or runs would be an attack on the next measurement."""
-    told = {"status": "queued,running", "limit": 100}
+    told = {"status": "waiting,running", "limit": 100}
     with stage.http() as client, suppress(httpx.HTTPError):
         for place in places:
             while jobs := client.get(f"/{place}/jobs", params=told).json().get("jobs"):
