@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from protocol.identity import DatasetAlias, DatasetRef
-from storage.ports import DatasetRegistry
+from storage.ports import DatasetEntries
 from storage.values import DatasetEntry
 
 KEPT_S = 1.0
@@ -22,7 +22,7 @@ class EntryMemory:
     """Entries by alias. `now` is a monotonic clock in seconds."""
 
     def __init__(
-        self, registry: DatasetRegistry, *, now: Callable[[], float] = time.monotonic
+        self, registry: DatasetEntries, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._registry, self._now = registry, now
         self._known: dict[str, tuple[float, DatasetEntry]] = {}

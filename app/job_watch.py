@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from starlette.concurrency import run_in_threadpool
 
 from storage.bells.port import Bell, Topic
-from storage.ports import JobQueue
+from storage.ports import JobRecords
 from storage.values import Job, JobId, JobStatus
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _log = logging.getLogger("odf.node")
 class JobWatch:
     """Of one event loop, from `start` to `stop`."""
 
-    def __init__(self, jobs: JobQueue, bell: Bell, *, pause_s: float) -> None:
+    def __init__(self, jobs: JobRecords, bell: Bell, *, pause_s: float) -> None:
         self._jobs, self._bell, self._pause_s = jobs, bell, pause_s
         self._watchers: dict[JobId, set[asyncio.Queue[Job]]] = {}
         self._patient: dict[JobId, set[asyncio.Future[Job]]] = {}

@@ -16,7 +16,7 @@ from protocol.multihash import Multihash
 
 from .dataset import Dataset
 from .named import NamedObject
-from .ports import ObjectStore
+from .ports import Objects
 from .stores import Stores
 from .values import HeadMove, JobEnd, ObjectKey, ObjectKind
 
@@ -96,7 +96,7 @@ def _good(attempts: Sequence[_Attempt]) -> list[_Attempt]:
     return [each for each in attempts if each.refused is None]
 
 
-def _put(objects: ObjectStore, attempts: Sequence[_Attempt]) -> None:
+def _put(objects: Objects, attempts: Sequence[_Attempt]) -> None:
     """Put what all commits need, slices before blocks; if that fails, of each by itself."""
     data = [each for attempt in attempts for each in attempt.commit.data()]
     chain = [each for attempt in attempts for each in attempt.commit.chain()]

@@ -138,7 +138,6 @@ def open_stores(
         damages=SqlDamageLog(engine),
         hashed=Hashed(seconds=settings.rehash_s),
         copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
-        release=getattr(objects, "close", lambda: None),
     )
     if repair:
         stores.repair_mirrors()

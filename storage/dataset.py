@@ -25,7 +25,7 @@ from .gate.claims import SliceClaim, slice_claims
 from .integrity.healing import HealingStores
 from .integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
 from .named import NamedObject, named_objects
-from .ports import ObjectStore, RefIndex
+from .ports import Objects, ObjectUrls, RefIndex
 from .states import StateCache
 from .values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
 
@@ -387,7 +387,7 @@ def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:
 
 
 def check_objects(
-    objects: ObjectStore,
+    objects: ObjectUrls,
     dataset: DatasetId,
     blocks: Sequence[HashedBlock],
     *,
@@ -411,6 +411,6 @@ def check_objects(
                 raise SizeMismatch(named, block.hash, info.size)
 
 
-def put_blocks(objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
+def put_blocks(objects: Objects, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
     """Write blocks as objects, their bytes as they came. Raises `HashMismatch`."""
     objects.put_blocks(dataset, ((block.hash, block.raw) for block in blocks))

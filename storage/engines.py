@@ -23,7 +23,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.events import ExecuteTransform
 
 from .layout import MAX_INFO_BYTES
-from .ports import ObjectStore
+from .ports import DatasetNotes
 
 NOTE = "engines"
 _SAME = "="
@@ -101,17 +101,17 @@ def load_note(text: str | None) -> EngineNote:
     return EngineNote(tuple(sorted(runs, key=lambda run: run.since)), tuple(compatible))
 
 
-def read_note(objects: ObjectStore, dataset: DatasetId) -> EngineNote:
+def read_note(objects: DatasetNotes, dataset: DatasetId) -> EngineNote:
     return load_note(objects.read_info(dataset, NOTE))
 
 
-def write_note(objects: ObjectStore, dataset: DatasetId, note: EngineNote) -> None:
+def write_note(objects: DatasetNotes, dataset: DatasetId, note: EngineNote) -> None:
     objects.write_info(dataset, NOTE, note.dump())
 
 
 @contextmanager
 def noted_as_received(
-    objects: ObjectStore, dataset: DatasetId, blocks: Sequence[HashedBlock]
+    objects: DatasetNotes, dataset: DatasetId, blocks: Sequence[HashedBlock]
 ) -> Iterator[None]:
     """Executions among blocks from elsewhere are no work of the engines here: noted before they
     count, and taken back if they do not."""

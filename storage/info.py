@@ -14,7 +14,7 @@ from protocol.errors import BadInput
 from protocol.identity import DatasetId
 from protocol.instant import Instant
 
-from .ports import ObjectStore
+from .ports import DatasetNotes
 from .values import DatasetEntry, Visibility
 
 NODE = "node"
@@ -57,10 +57,10 @@ def load_info(text: str | None) -> NodeInfo | None:
         return None
 
 
-def read_info(objects: ObjectStore, dataset: DatasetId) -> NodeInfo | None:
+def read_info(objects: DatasetNotes, dataset: DatasetId) -> NodeInfo | None:
     return load_info(objects.read_info(dataset, NODE))
 
 
-def write_info(objects: ObjectStore, entry: DatasetEntry, *, pushed: bool) -> None:
+def write_info(objects: DatasetNotes, entry: DatasetEntry, *, pushed: bool) -> None:
     info = NodeInfo(visibility=entry.visibility, created_at=entry.created_at, pushed=pushed)
     objects.write_info(entry.id, NODE, info.dump())

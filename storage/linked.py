@@ -17,7 +17,7 @@ from protocol.linked import LinkedObjects
 from protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
 from protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
-from .ports import ObjectStore
+from .ports import ObjectUrls
 from .values import ObjectKey, ObjectKind
 
 BATCH_ROWS = 16_384
@@ -67,7 +67,7 @@ def links_in(source: Path | BinaryIO, columns: Sequence[str]) -> Links:
 
 
 def check_links(
-    objects: ObjectStore, dataset: DatasetId, links: Mapping[tuple[str, Multihash], int]
+    objects: ObjectUrls, dataset: DatasetId, links: Mapping[tuple[str, Multihash], int]
 ) -> LinkedObjects:
     """What the links lead to. Everything found is young again, so that it is not collected.
 

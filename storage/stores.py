@@ -7,7 +7,7 @@ alias, so that a folder or bucket is a complete ODF dataset on its own.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -95,8 +95,6 @@ class Stores:
     """What this process hashed of late."""
     copies: Sequence[ObjectStore] = ()
     """Other stores with the same objects, which damaged ones are healed from."""
-    release: Callable[[], None] = lambda: None
-    """Gives back what the object store keeps between calls."""
 
     def dataset(self, ref: DatasetRef) -> Dataset:
         """A dataset of this node. Raises `DatasetNotFound`."""
@@ -234,7 +232,8 @@ class Stores:
 
     def close(self) -> None:
         """Give back all connections and threads."""
-        self.release()
+        for objects in (self.objects, *self.copies):
+            objects.close()
         self.engine.dispose()
 
     def repair_mirror(self, entry: DatasetEntry) -> bool:

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from protocol.errors import LimitExceeded
 from storage.errors import LeaseLost
-from storage.ports import JobQueue
+from storage.ports import JobClaims
 from storage.values import Failed, Job
 
 from .log import LOGGER, line
@@ -141,7 +141,7 @@ class BudgetWatch:
     def __init__(
         self,
         watching: Watching,
-        jobs: JobQueue,
+        jobs: JobClaims,
         group: Sequence[Job],
         worker: str,
         meters: Mapping[str, Meter],

@@ -11,7 +11,7 @@ import time
 
 from protocol.errors import LimitExceeded
 from protocol.identity import DatasetId
-from storage.ports import JobQueue
+from storage.ports import JobRecords
 from storage.values import AccountId, Backlog
 
 FRESH_S = 0.5
@@ -47,7 +47,7 @@ class NodeBusy(LimitExceeded):
 class Pressure:
     """How much waits, against how much may."""
 
-    def __init__(self, jobs: JobQueue, *, dataset: int, account: int, node: int) -> None:
+    def __init__(self, jobs: JobRecords, *, dataset: int, account: int, node: int) -> None:
         self._jobs, self._dataset, self._account, self._node = jobs, dataset, account, node
         self._lock = threading.Lock()
         self._known, self._until = Backlog(), 0.0

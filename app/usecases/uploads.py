@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from protocol.errors import BadInput
 from protocol.multihash import Multihash
 from storage.contracts import ingest_job
-from storage.ports import JobQueue, ObjectStore
+from storage.ports import JobRecords, Objects
 from storage.values import Job, ObjectKey, ObjectKind
 
 from ..job_watch import FINISHED
@@ -24,7 +24,7 @@ SWEEP_PAGE = 500
 class Uploads:
     """Which uploads this process needs, and how often."""
 
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._lock = threading.Lock()
         self._users: Counter[ObjectKey] = Counter()
@@ -42,7 +42,7 @@ class Uploads:
                 del self._users[key]
                 self._objects.delete(key)
 
-    def sweep(self, jobs: JobQueue) -> int:
+    def sweep(self, jobs: JobRecords) -> int:
         """Delete the uploads of jobs that have ended; returns how many were looked at."""
         ended: set[ObjectKey] = set()
         waited_for: set[ObjectKey] = set()
@@ -68,7 +68,7 @@ def upload_of(job: Job) -> ObjectKey | None:
     return ObjectKey(job.spec.dataset, ObjectKind.UPLOAD, upload)
 
 
-def _all_jobs(jobs: JobQueue) -> Iterator[Job]:
+def _all_jobs(jobs: JobRecords) -> Iterator[Job]:
     after = None
     while page := jobs.page(after=after, limit=SWEEP_PAGE):
         yield from page

@@ -28,9 +28,10 @@ from ..ports import (
     AuditLog,
     BlockIndex,
     DamageLog,
-    DatasetRegistry,
-    JobQueue,
+    DatasetEntries,
+    JobSubmissions,
     MirrorStore,
+    Objects,
     ObjectStore,
 )
 from ..values import ObjectKey, ObjectKind
@@ -53,11 +54,11 @@ class HealingStores(Protocol):
     @property
     def objects(self) -> ObjectStore: ...
     @property
-    def registry(self) -> DatasetRegistry: ...
+    def registry(self) -> DatasetEntries: ...
     @property
     def blocks(self) -> BlockIndex: ...
     @property
-    def jobs(self) -> JobQueue: ...
+    def jobs(self) -> JobSubmissions: ...
     @property
     def mirrors(self) -> MirrorStore: ...
     @property
@@ -178,7 +179,7 @@ def next_try(now: Instant, tries: int) -> Instant:
     return Instant(now.ns + pause * NANOS)
 
 
-def is_whole(objects: ObjectStore, key: ObjectKey) -> bool:
+def is_whole(objects: Objects, key: ObjectKey) -> bool:
     """By its bytes, whatever is remembered."""
     try:
         with objects.open(key) as stream:

@@ -163,6 +163,9 @@ class LocalObjectStore:
         self.folder(dataset).remove()
         shutil.rmtree(self.root / uploads_path(dataset), ignore_errors=True)
 
+    def close(self) -> None:
+        """Nothing is kept between calls."""
+
     def remove_abandoned(self, *, before: Instant | None = None, dry_run: bool = False) -> int:
         """Collect what crashed writers left behind, by default a day ago; how many files."""
         folders: builtins.list[Path] = [self.root / DATASETS, self.root / UPLOADS]

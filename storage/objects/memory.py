@@ -158,6 +158,9 @@ class MemoryObjectStore:
     def read_info(self, dataset: DatasetId, name: str) -> str | None:
         return self._infos.get((dataset, name))
 
+    def close(self) -> None:
+        """Nothing is given back: the objects stay."""
+
     def remove(self, dataset: DatasetId) -> None:
         with self._lock:
             for key in [key for key in self._objects if key.dataset == dataset]:

@@ -12,12 +12,11 @@ from ..audit.values import Deed, DeedFilter
 from ..values import Account, AccountId, DeviceLogin, Role, StoredPassword, Token
 
 
-class AccountStore(Protocol):
-    """Accounts, the hashes of their passwords and tokens. Names compare without case.
+class Accounts(Protocol):
+    """Accounts and the hashes of their passwords. Names compare without case.
 
     `put_account` adds or changes; a name of another account → `AccountNameTaken`.
-    `account`, `set_password` → `AccountNotFound`; `put_token` of a known id → `TokenIdTaken`;
-    `revoke_token` → `TokenNotFound`, and again changes nothing.
+    `account`, `set_password` → `AccountNotFound`.
     """
 
     def put_account(self, account: Account) -> None: ...
@@ -31,12 +30,24 @@ class AccountStore(Protocol):
     def secret(self, name: str, fresh: bytes) -> bytes:
         """The node's secret of that name: `fresh` if it had none; the first one stays."""
 
+
+class Tokens(Protocol):
+    """Hashes of the tokens of accounts.
+
+    `put_token` of a known id → `TokenIdTaken`; `revoke_token` → `TokenNotFound`, and again
+    changes nothing.
+    """
+
     def put_token(self, token: Token) -> None: ...
     def find_token(self, token: str) -> Token | None:
         """By token id."""
 
     def tokens(self, account: AccountId) -> Sequence[Token]: ...
     def revoke_token(self, token: str) -> None: ...
+
+
+class AccountStore(Accounts, Tokens, Protocol):
+    """Both; those who use one name the part that they need."""
 
 
 class RoleStore(Protocol):

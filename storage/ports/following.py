@@ -43,11 +43,8 @@ class DefinitionAuthors(Protocol):
         """By the hash of the definition (`definition_hash`); empty where none was ever noted."""
 
 
-class DerivationStore(Protocol):
-    """How derivatives keep up with their inputs. A row goes with its dataset.
-
-    Rows come into being by what is noted of a dataset; of unknown ones nothing is.
-    """
+class DerivationPlace(Protocol):
+    """How far the log of head moves was gone through for derivatives."""
 
     def place(self) -> int:
         """The number in the log of head moves up to which it was gone through."""
@@ -64,6 +61,13 @@ class DerivationStore(Protocol):
 
         What is due already stays so, and does not come later. False: the place is another.
         """
+
+
+class Derivations(Protocol):
+    """How derivatives keep up with their inputs. A row goes with its dataset.
+
+    Rows come into being by what is noted of a dataset; of unknown ones nothing is.
+    """
 
     def find(self, dataset: DatasetId) -> Derivation | None: ...
     def due(self, *, now: Instant, limit: int = 100) -> Sequence[Derivation]:
@@ -89,3 +93,7 @@ class DerivationStore(Protocol):
 
     def resume(self, dataset: DatasetId, *, job: JobId) -> None:
         """Somebody submitted a job by hand: it follows its inputs again."""
+
+
+class DerivationStore(DerivationPlace, Derivations, Protocol):
+    """Both: what a move makes due is noted together with the place."""

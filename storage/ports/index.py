@@ -14,16 +14,11 @@ from protocol.multihash import Multihash
 from ..values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
 
 
-class DatasetRegistry(Protocol):
-    """Which datasets this node keeps and what they are called.
+class DatasetEntries(Protocol):
+    """Which datasets this node keeps and what they are called. Names compare without case.
 
-    `create`: entry and first head appear together or not at all; names compare without
-    case; taken → `AliasTaken` / `DatasetIdTaken`. `get` and every change raise
-    `DatasetNotFound`.
+    `get` raises `DatasetNotFound`.
     """
-
-    def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
-        """Register with its first blocks (oldest first); the last one becomes head."""
 
     def get(self, ref: DatasetRef) -> DatasetEntry: ...
     def find(self, ref: DatasetRef) -> DatasetEntry | None: ...
@@ -38,14 +33,33 @@ class DatasetRegistry(Protocol):
     ) -> Sequence[DatasetEntry]:
         """Entries by folded alias, those greater than `after`."""
 
+
+class DatasetChanges(Protocol):
+    """Datasets come, go and are called otherwise.
+
+    `create`: entry and first head appear together or not at all; taken → `AliasTaken` /
+    `DatasetIdTaken`. Every other change raises `DatasetNotFound`.
+    """
+
+    def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
+        """Register with its first blocks (oldest first); the last one becomes head."""
+
     def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None: ...
     def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None: ...
     def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         """With `expected`, only while that is its head; else `RefConflict`."""
 
+
+class DatasetInputs(Protocol):
+    """Which datasets derive from which. `set_inputs` raises `DatasetNotFound`."""
+
     def set_inputs(self, dataset: DatasetId, inputs: Sequence[DatasetId]) -> None: ...
     def dependants(self, dataset: DatasetId) -> Sequence[DatasetId]: ...
     def dependants_of_any(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]: ...
+
+
+class DatasetRegistry(DatasetEntries, DatasetChanges, DatasetInputs, Protocol):
+    """All of it; those who use one name the part that they need."""
 
 
 class RefIndex(Protocol):

@@ -12,16 +12,12 @@ from protocol.instant import Instant
 from ..values import Backlog, Job, JobId, JobOutcome, JobSpec, JobStatus, RequestKey, Submitted
 
 
-class JobQueue(Protocol):
-    """Work to do later, at least once, one at a time per lock.
+class JobSubmissions(Protocol):
+    """For those who want work done.
 
     `submit` with a `dedup_key` that still waits gives the same job; `submit_request` gives the job
     the request had before, unless that failed, was cancelled, or the key has expired; another
-    fingerprint: `RequestKeyReused`. An expired lease makes a job claimable again; once
-    another worker claimed it, or it was cancelled or finished, the late worker's `extend` and
-    `finish` raise `LeaseLost`. Jobs of one lock start in the order of their submission; of several
-    locks accounts take turns (`turns.py`), and jobs that were begun before come last. Unknown
-    job: `JobNotFound`. Whoever listens to the bell is woken by work and by ends.
+    fingerprint: `RequestKeyReused`. Unknown job: `JobNotFound`.
     """
 
     def submit(self, spec: JobSpec) -> JobId: ...
@@ -31,6 +27,18 @@ class JobQueue(Protocol):
 
     def repeated(self, request: RequestKey) -> JobId | None:
         """The job that `submit_request` would give for this request, if that were no new one."""
+
+    def cancel(self, job: JobId) -> None: ...
+
+
+class JobClaims(Protocol):
+    """For workers.
+
+    An expired lease makes a job claimable again; once another worker claimed it, or it was
+    cancelled or finished, the late worker's `extend` and `finish` raise `LeaseLost`. Jobs of one
+    lock start in the order of their submission; of several locks accounts take turns
+    (`turns.py`), and jobs that were begun before come last.
+    """
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None: ...
     def claim_groups(
@@ -57,7 +65,11 @@ class JobQueue(Protocol):
         waits as before the claim, which does not count. Raises `LeaseLost`."""
 
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None: ...
-    def cancel(self, job: JobId) -> None: ...
+
+
+class JobRecords(Protocol):
+    """For those who want to know how jobs are. Unknown job: `JobNotFound`."""
+
     def get(self, job: JobId) -> Job: ...
     def rejected(self, job: JobId) -> bytes | None:
         """The rows its `Succeeded` said it set aside, as long as they are kept."""
@@ -84,3 +96,11 @@ class JobQueue(Protocol):
     def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
         """Forget jobs that ended before then, but those that answer repeats; returns how many.
         Forget also the rows that were set aside before another time."""
+
+
+class JobQueue(JobSubmissions, JobClaims, JobRecords, Protocol):
+    """Work to do later, at least once, one at a time per lock.
+
+    Whoever listens to the bell is woken by work and by ends. Those who use a queue name the part
+    that they need.
+    """

@@ -14,17 +14,13 @@ from protocol.multihash import Multihash
 from ..values import AccountId, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 
 
-class ObjectStore(Protocol):
+class Objects(Protocol):
     """Immutable bytes under their own hash. One dataset, one kind, one hash: one object.
 
     `put` hashes while writing: other content raises `HashMismatch` and is never visible;
     content appears all at once; putting the same object again is harmless, and renews it.
     Absent objects: `stat` → None, `open` → `ObjectNotFound`, `delete` → nothing happens.
-    `open` past the end reads empty. URLs: None means "go through the node".
-
-    Every object has an age. Who is about to name an object that is here already renews it:
-    from then on it is as young as one that was just put, so that `discard`, which removes
-    the old, does not take it away in between.
+    `open` past the end reads empty.
     """
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None: ...
@@ -41,11 +37,15 @@ class ObjectStore(Protocol):
 
     def delete(self, key: ObjectKey) -> None: ...
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]: ...
-    def datasets(self) -> Iterator[DatasetId]:
-        """Every dataset of which anything is kept, each once, registered or not.
 
-        One that was removed may still be named, with nothing in it.
-        """
+
+class ObjectLifetimes(Protocol):
+    """How long objects stay.
+
+    Every object has an age. Who is about to name an object that is here already renews it:
+    from then on it is as young as one that was just put, so that `discard`, which removes
+    the old, does not take it away in between.
+    """
 
     def renew(self, key: ObjectKey) -> ObjectInfo | None:
         """As `stat`, and the object is young again. None also when it is just being removed."""
@@ -59,6 +59,19 @@ class ObjectStore(Protocol):
     def remove_abandoned(self, *, before: Instant, dry_run: bool = False) -> int:
         """Remove what writes that broke off before then left behind; returns how many."""
 
+    def datasets(self) -> Iterator[DatasetId]:
+        """Every dataset of which anything is kept, each once, registered or not.
+
+        One that was removed may still be named, with nothing in it.
+        """
+
+    def remove(self, dataset: DatasetId) -> None:
+        """Everything of a dataset goes, references first. Nothing there: nothing happens."""
+
+
+class ObjectUrls(Protocol):
+    """Ways past the node, for clients. No URL: None, which means "go through the node"."""
+
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None: ...
     def upload_url(
         self, key: ObjectKey, *, size: int | None, ttl: timedelta
@@ -70,13 +83,9 @@ class ObjectStore(Protocol):
         is removed and raises `HashMismatch`.
         """
 
-    @property
-    def partial(self) -> PartialUploads | None:
-        """None: objects are put in one go here."""
 
-    @property
-    def local_paths(self) -> LocalPaths | None:
-        """None: objects are no files of this machine."""
+class DatasetNotes(Protocol):
+    """Small texts beside the objects, so that a folder or bucket is a whole ODF dataset."""
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         """Mirror a moved reference beside the objects (`refs/head`, no newline)."""
@@ -101,8 +110,20 @@ class ObjectStore(Protocol):
 
     def read_info(self, dataset: DatasetId, name: str) -> str | None: ...
 
-    def remove(self, dataset: DatasetId) -> None:
-        """Everything of a dataset goes, references first. Nothing there: nothing happens."""
+
+class ObjectStore(Objects, ObjectLifetimes, ObjectUrls, DatasetNotes, Protocol):
+    """What an adapter is; those who use one name the part that they need."""
+
+    @property
+    def partial(self) -> PartialUploads | None:
+        """None: objects are put in one go here."""
+
+    @property
+    def local_paths(self) -> LocalPaths | None:
+        """None: objects are no files of this machine."""
+
+    def close(self) -> None:
+        """Give back what is kept between calls; a later call takes it again."""
 
 
 class LocalPaths(Protocol):

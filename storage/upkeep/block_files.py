@@ -16,7 +16,7 @@ from protocol.identity import DatasetId
 from protocol.multihash import Multihash
 
 from ..layout import PENDING_PREFIX
-from ..ports import ObjectStore
+from ..ports import Objects, ObjectStore
 from ..values import ObjectKey, ObjectKind
 
 BATCH = 500
@@ -98,9 +98,7 @@ def _content(path: str) -> bytes | None:
         os.close(handle)
 
 
-def read_objects(
-    objects: ObjectStore, dataset: bytes, batch: Sequence[tuple[bytes, int]]
-) -> list[Row]:
+def read_objects(objects: Objects, dataset: bytes, batch: Sequence[tuple[bytes, int]]) -> list[Row]:
     """Rows of the blocks of these hashes and sizes, without those whose bytes are others."""
     rows, owner = list[Row](), DatasetId(dataset)
     for raw_hash, size in batch:

@@ -9,7 +9,7 @@ from protocol.metadata.block import HashedBlock
 from protocol.multihash import Multihash
 
 from ..errors import BlockNotFound
-from ..ports import BlockIndex, DatasetRegistry, UploadedFiles
+from ..ports import BlockIndex, DatasetEntries, UploadedFiles
 from ..values import AccountId, DatasetEntry, ObjectKey, ObjectKind
 
 PAGE = 500
@@ -37,7 +37,7 @@ def is_kept_file(files: UploadedFiles, key: ObjectKey) -> bool:
     return files.has_content(AccountId(str(key.dataset)), key.hash)
 
 
-def entries(registry: DatasetRegistry) -> Iterator[DatasetEntry]:
+def entries(registry: DatasetEntries) -> Iterator[DatasetEntry]:
     """Every registered dataset, by alias."""
     after = None
     while page := registry.page(after=after, limit=PAGE):

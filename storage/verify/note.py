@@ -13,7 +13,7 @@ from msgspec import Struct
 from protocol.identity import DatasetId
 from protocol.typed import decode_json
 
-from ..ports import ObjectStore
+from ..ports import DatasetNotes
 
 NOTE = "validation"
 
@@ -36,11 +36,11 @@ class ValidationNote(Struct, frozen=True, kw_only=True, rename="camel"):
     """Kind and block of the first one."""
 
 
-def write_note(objects: ObjectStore, dataset: DatasetId, note: ValidationNote) -> None:
+def write_note(objects: DatasetNotes, dataset: DatasetId, note: ValidationNote) -> None:
     objects.write_info(dataset, NOTE, msgspec.json.encode(note).decode())
 
 
-def read_note(objects: ObjectStore, dataset: DatasetId) -> ValidationNote | None:
+def read_note(objects: DatasetNotes, dataset: DatasetId) -> ValidationNote | None:
     """None if there is none, or none that is ours."""
     text = objects.read_info(dataset, NOTE)
     if text is None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from protocol.identity import DatasetId
 from protocol.typed import decode_json
 
-from ..ports import ObjectStore
+from ..ports import DatasetNotes
 
 NOTE = "unverified"
 
@@ -28,12 +28,12 @@ class Unverified(Struct, frozen=True, kw_only=True, rename="camel"):
     """Why they are not what they claim, once that was found."""
 
 
-def write_unverified(objects: ObjectStore, dataset: DatasetId, note: Unverified | None) -> None:
+def write_unverified(objects: DatasetNotes, dataset: DatasetId, note: Unverified | None) -> None:
     text = "" if note is None else msgspec.json.encode(note).decode()
     objects.write_info(dataset, NOTE, text)
 
 
-def read_unverified(objects: ObjectStore, dataset: DatasetId) -> Unverified | None:
+def read_unverified(objects: DatasetNotes, dataset: DatasetId) -> Unverified | None:
     """None if all rows were looked at before they counted, or since."""
     text = objects.read_info(dataset, NOTE)
     if not text:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from chain_maker import entry, long_chain
@@ -38,3 +40,11 @@ def test_other_object_stores_are_refused(tmp_path: Path, url: str) -> None:
         open_stores(StoreSettings(data=tmp_path / "data", objects_url=url))
     assert "secret" not in refused.value.message
     assert not (tmp_path / "data").exists()
+
+
+def test_closing_closes_the_object_store_and_its_copies(tmp_path: Path) -> None:
+    stores = open_stores(StoreSettings(data=tmp_path, durable=False))
+    objects, copy = mock.Mock(), mock.Mock()
+    replace(stores, objects=objects, copies=(copy,)).close()
+    objects.close.assert_called_once_with()
+    copy.close.assert_called_once_with()

@@ -8,12 +8,14 @@ from protocol.metadata.block import HashedBlock
 from protocol.metadata.transforms import Transform
 from storage.dataset import Dataset
 from storage.engines import EngineNote, EngineRun, read_note, write_note
-from storage.ports import ObjectStore
+from storage.ports import DatasetNotes
 
 from ..engine.port import Engine, engine_for
 
 
-def note_engine(objects: ObjectStore, dataset: Dataset, engine: Engine, block: HashedBlock) -> None:
+def note_engine(
+    objects: DatasetNotes, dataset: Dataset, engine: Engine, block: HashedBlock
+) -> None:
     """Note who computes a block, before it is committed: no executed block goes unnoted."""
     known = read_note(objects, dataset.id)
     run = EngineRun(block.sequence_number, engine.name, engine.version)
