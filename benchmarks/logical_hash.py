@@ -3,20 +3,15 @@
     python benchmarks/logical_hash.py [rows]
 
 Prints, per column of a million rows: bytes fed to the hash, time, MiB/s, and the share of
-the speed of SHA3 alone; then whole record sets, in one thread and in two. One thread is
-measured in processor time, two by the clock; each next to SHA3 over as many bytes. Every
-column of every batch counts with the best of several rounds over all of them, so other work
-on the machine shows little in the ratios. What it takes from two threads shows in what SHA3
-alone gains from them, which is printed beside: more than that cannot be had.
+the speed of SHA3 alone; then whole record sets, in one thread. Processor time, each next to SHA3
+over as many bytes. Every column of every batch counts with the best of several rounds over all of
+them, so other work on the machine shows little in the ratios.
 
-The first record set is the one the aims are about: 80 % of SHA3 in one thread, 1.7 times as
-fast in two. What keeps it from 100 % is laying out bytes that are not in memory as they are
-hashed. A text of 12 characters takes 46 ns to hash and 14 ns to lay out: 9 to copy it and
-eight zeros (Arrow's join), 3 for the place of its length and writing it there. A nullable
-number takes 17 ns and 6, half of that for leaving the nulls out. The rest costs nothing.
-
-At the end once more with columns hashed side by side, as by whoever has much to hash: SHA3 alone
-is no limit to that.
+The first record set is the one the aim is about: 80 % of SHA3. What keeps it from 100 % is laying
+out bytes that are not in memory as they are hashed. A text of 12 characters takes 46 ns to hash and
+14 ns to lay out: 9 to copy it and eight zeros (Arrow's join), 3 for the place of its length and
+writing it there. A nullable number takes 17 ns and 6, half of that for leaving the nulls out. The
+rest costs nothing.
 """
 
 from __future__ import annotations
@@ -34,14 +29,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from protocol.arrow_digest import ArrowDigest
-from protocol.sha3 import Run, does, prepare, side_by_side
-from storage.hashing import threaded
 
 ROWS = 1_000_000
 BATCH_ROWS = 65_536
 ROUNDS = 15
 MIB = 1 << 20
-AIM_ALONE, AIM_PAIR = 0.8, 1.7
+AIM = 0.8
 
 
 def columns(rows: int) -> dict[str, pa.Array]:
@@ -104,24 +97,21 @@ def best(clock: Callable[[], float], *works: Steps) -> list[float]:
     return [sum(shortest) for shortest in times]
 
 
-def digest(table: pa.Table, run: Run = side_by_side) -> Steps:
+def digest(table: pa.Table) -> Steps:
     """Batch by batch."""
-    state = ArrowDigest(table.schema, run=run)
+    state = ArrowDigest(table.schema)
     batches = table.to_batches(max_chunksize=BATCH_ROWS)
     return [lambda batch=batch: state.update(batch) for batch in batches]
 
 
-def sha3(raw: memoryview, steps: int, run: Run = side_by_side, parts: int = 1) -> Steps:
-    """Hashing as many bytes in as many steps; each in parts that threads share."""
-    length = len(raw) // steps // parts
+def sha3(raw: memoryview, steps: int) -> Steps:
+    """Hashing as many bytes in as many steps."""
+    length = len(raw) // steps
 
     def hashing(start: int) -> Callable[[], object]:
         return lambda: hashlib.sha3_256(raw[start : start + length]).digest()
 
-    jobs = [hashing(start) for start in range(0, steps * parts * length, length)]
-    return [
-        lambda at=at: run(map(does, jobs[at : at + parts])) for at in range(0, len(jobs), parts)
-    ]
+    return [hashing(start) for start in range(0, steps * length, length)]
 
 
 def line(name: str, size: int, took: float, ratio: str) -> None:
@@ -136,18 +126,6 @@ def alone(name: str, table: pa.Table, raw: memoryview, aim: str = "") -> None:
     line(name, size, took, f"{limit / took:.0%} of SHA3{aim}")
 
 
-def pair(name: str, table: pa.Table, raw: memoryview) -> None:
-    """Two threads next to one, and the same of SHA3."""
-    size = bytes_hashed(table)
-    with threaded(2) as run:
-        works = [digest(table), digest(table, run)]
-        count = len(works[0])
-        works += [sha3(raw[:size], count), sha3(raw[:size], count, run, parts=2)]
-        one, two, sha3_one, sha3_two = best(time.perf_counter, *works)
-    gain = f"{one / two:.2f} × one thread (aim {AIM_PAIR}; SHA3 {sha3_one / sha3_two:.2f} ×)"
-    line(name, size, two, gain)
-
-
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
     raw = memoryview(np.random.default_rng(2).bytes(128 * rows))
@@ -157,13 +135,8 @@ def main() -> None:
         alone(name, pa.table({"c": array}), raw)
     named = {f"c{n}": array for n, array in enumerate(arrays.values()) if len(array) == rows}
     aimed_at = pa.table(dict(list(named.items())[:AIMED_AT]))
-    alone("the first five columns", aimed_at, raw, f" (aim {AIM_ALONE:.0%})")
-    pair("  by the clock, two threads", aimed_at, raw)
+    alone("the first five columns", aimed_at, raw, f" (aim {AIM:.0%})")
     everything = pa.table(named)
-    alone("all columns of that length", everything, raw)
-    pair("  by the clock, two threads", everything, raw)
-    print(f"{prepare()} streams side by side")
-    alone("the first five columns", aimed_at, raw)
     alone("all columns of that length", everything, raw)
 
 

@@ -8,7 +8,7 @@ this node are. Then, in turns and several rounds, the best of each:
 
 - SHA3-256 of `hashlib` over as many bytes as each verification hashes, in two threads: its aim
   is 80 % of that, and more than 100 % can be had by whoever hashes several streams at once;
-- the same bytes hashed side by side (`protocol.sha3`), and nothing else done: the limit to that;
+- the same bytes hashed side by side (`storage.lanes`), and nothing else done: the limit to that;
 - the files only (`logical=False`): each byte of each file once;
 - files and rows: each byte, and each value as its column's hash is fed it.
 
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from protocol.arrow_digest import CACHE_WINDOW_ROWS
 from protocol.arrow_schema import from_arrow
 from protocol.arrow_values import stream, validity
 from protocol.metadata.events import SetDataSchema
-from protocol.sha3 import Feeds, lanes, prepare, sha3_256, side_by_side
+from storage.lanes import hash_all, lanes, prepare
 from storage.objects.folder import FolderObjects
 from storage.values import ObjectKind
 from storage.verify.bytes import CHUNK_BYTES
@@ -145,11 +145,11 @@ def ceiling(size: int) -> None:
         list(pool.map(work, [size // MIB // THREADS] * THREADS))
 
 
-def fed(count: int) -> Feeds:
+def fed(count: int) -> Iterator[bytes]:
     """So many MiB of one stream."""
-    state, piece = sha3_256(), bytes(CHUNK_BYTES)
+    piece = bytes(CHUNK_BYTES)
     for _ in range(count * MIB // CHUNK_BYTES):
-        yield state, piece
+        yield piece
 
 
 def at_once(size: int) -> None:
@@ -157,7 +157,7 @@ def at_once(size: int) -> None:
     streams = lanes()
 
     def work(count: int) -> None:
-        side_by_side(fed(count // streams) for _ in range(streams))
+        hash_all(fed(count // streams) for _ in range(streams))
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(work, [size // MIB // THREADS] * THREADS))
@@ -193,7 +193,7 @@ def parts(settings: Settings) -> None:
     def hash_at_once(content: memoryview) -> None:
         part = len(content) // lanes()
         streams = range(0, part * lanes(), part)
-        side_by_side((pair for pair in [(sha3_256(), content[at : at + part])]) for at in streams)
+        hash_all([content[at : at + part]] for at in streams)
 
     works: dict[str, Callable[[], object]] = {
         "hashing the file": partial(hash_at_once, memoryview(content)),

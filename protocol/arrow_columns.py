@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from .slice_file import open_slice, row_groups
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from .parquet_footer import Chunk
+    from .parquet_footer import Chunk, RowGroup
 
 DICTIONARY_BYTES = 2 << 20
 """Largest dictionary, as stored, that is worth it: each window brings it along."""
@@ -31,61 +31,64 @@ DICTIONARY_BYTES = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a file, at its place in the schema. `size`, the bytes of its chunks as far as
-    they are known, orders columns by work."""
+    """A leaf of a file: what Parquet keeps as one column."""
 
-    place: int
+    leaf: int
     name: str
+    """Of the column of the schema that it is, or is a part of."""
     type: Any
-    leaves: Sequence[int]
+    """Of that column."""
+    is_first: bool
+    """Whether it is the first leaf of that column."""
     size: int
+    """Bytes of its chunks, as far as they are known: columns are ordered by work."""
     coded: bool
     """Whether a small dictionary holds all its values, and is what is read of it."""
 
 
 class Columns:
-    """The columns of a file in their order, read by as many readers as there are threads: one
-    reader is for one thread."""
+    """The leaves of a file in their order, read by as many readers as leaves are read at a time."""
 
-    def __init__(self, file: pq.ParquetFile, content: pa.Buffer) -> None:
+    def __init__(self, file: pq.ParquetFile, source: pa.Buffer | BinaryIO) -> None:
         self.rows = int(file.metadata.num_rows)
-        self.all = list(_columns(file, content))
-        self._content = content
-        self._dictionaries = [column.name for column in self.all if column.coded]
+        self.all = list(_columns(file, row_groups(source)))
+        self._source = source
+        self._dictionaries = sorted({column.name for column in self.all if column.coded})
         self._groups = range(file.num_row_groups)
         self._spare = [] if self._dictionaries else [file]
 
     def batches(self, column: Column, rows: int) -> Iterator[pa.RecordBatch]:
-        """All values of a column in their order: as many at a time as asked for, or fewer."""
+        """All values of a leaf in their order: as many at a time as asked for, or fewer. Of structs
+        there is the one member that leads to it."""
         try:
             file = self._spare.pop()
         except IndexError:
-            file = open_slice(self._content, self._dictionaries)
+            file = open_slice(self._source, self._dictionaries)
         try:
             yield from file.reader.iter_batches(
-                rows, row_groups=self._groups, column_indices=column.leaves, use_threads=False
+                rows, row_groups=self._groups, column_indices=[column.leaf], use_threads=False
             )
         finally:
             self._spare.append(file)
 
 
-def _columns(file: pq.ParquetFile, content: pa.Buffer) -> Iterator[Column]:
-    groups, first = row_groups(content), 0
+def _columns(file: pq.ParquetFile, groups: Sequence[RowGroup]) -> Iterator[Column]:
+    leaf = 0
     if any(len(group.chunks) != len(file.schema) for group in groups):
         groups = []  # Arrow will say what is wrong with them
-    for place, field in enumerate(file.schema_arrow):
-        leaves = range(first, first + _leaf_count(field.type))
-        first = leaves.stop
-        chunks = [group.chunks[leaf] for group in groups for leaf in leaves]
+    for field in file.schema_arrow:
         text = types.is_string(field.type) or types.is_binary(field.type)
-        yield Column(
-            place=place,
-            name=field.name,
-            type=field.type,
-            leaves=leaves,
-            size=sum(chunk.total_uncompressed_size for chunk in chunks),
-            coded=text and bool(chunks) and all(map(_only_dictionary, chunks)),
-        )
+        for at in range(_leaf_count(field.type)):
+            chunks = [group.chunks[leaf] for group in groups]
+            yield Column(
+                leaf=leaf,
+                name=field.name,
+                type=field.type,
+                is_first=at == 0,
+                size=sum(chunk.total_uncompressed_size for chunk in chunks),
+                coded=text and bool(chunks) and all(map(_only_dictionary, chunks)),
+            )
+            leaf += 1
 
 
 def _leaf_count(kind: Any) -> int:

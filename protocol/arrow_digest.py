@@ -9,8 +9,8 @@ child have nulls in the same batch, their validity bits are OR-ed, so a value is
 where both say so. Hence batches matter below structs, and files with structs are digested in
 windows of 10 000 rows. Flat columns may be cut anywhere.
 
-Columns of a file know nothing of each other, so each is read, laid out and hashed by itself where
-the file allows it.
+Here columns are fed one after the other. They know nothing of each other, so whoever hashes several
+streams at once takes those of `slice_digest`.
 
 Arrays are trusted to be valid, as the Parquet reader makes them; call
 `batch.validate(full=True)` first on Arrow IPC from a stranger.
@@ -20,15 +20,13 @@ Source: ODF "Logical hash"; struct nulls and fixed-size values as the reference 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import types
 
-from .arrow_columns import Coded, Column, Columns
 from .arrow_values import (
     is_binary,
     is_list,
@@ -43,19 +41,12 @@ from .arrow_values import (
 )
 from .errors import BadInput
 from .multihash import ARROW0_SHA3_256, Multihash
-from .sha3 import Feeds, Run, Steps, does, finish, sha3_256, side_by_side
 from .slice_file import UNREADABLE, UnreadableSlice
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from .arrow_values import Bits
-
-Look = Callable[[pa.Array], None]
-"""Is shown the values of a column, a window at a time."""
-Looks = Mapping[str, Look]
-"""By column."""
-NO_LOOKS: Looks = {}
 
 FILE_WINDOW_ROWS = 10_000
 """Rows of one batch when a data file is digested; fixed by the reference."""
@@ -64,8 +55,6 @@ CACHE_WINDOW_ROWS = 20_000
 page, and a window stays in the cache of a core."""
 KNOWN_SCHEMAS = 64
 """Schemas whose beginning is remembered: small slices of one dataset follow each other."""
-SMALL_ROWS = 1024
-"""Up to so many rows, no column of a batch is worth being hashed before the others."""
 MAX_NESTING = 64
 """Deepest struct or list that is looked into."""
 
@@ -93,10 +82,7 @@ class _Begun:
     def __init__(self, schema: pa.Schema) -> None:
         self.head = hashlib.sha3_256()
         self.columns: list[bytes] = []
-        self.firsts: list[int] = []
-        """Where the states of each column of the schema begin."""
         for field in schema:
-            self.firsts.append(len(self.columns))
             self._start(field, 0)
 
     def _start(self, field: pa.Field, level: int) -> None:
@@ -117,37 +103,21 @@ _begun = lru_cache(KNOWN_SCHEMAS)(_Begun)
 class ArrowDigest:
     """The digest of a record set, fed batch by batch.
 
-    `run` may feed the columns of one batch (longest first) side by side or in threads; it
-    returns when all are done.
-
     Raises:
         UnsupportedColumn: at once, for a type without a digest (dictionary, map, union, …).
     """
 
-    def __init__(self, schema: pa.Schema, *, run: Run = side_by_side) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.indeterminate = False
         """A struct and a child of it both had nulls in one batch, at different rows. Some null
         was then hashed as whatever bytes its slot held, so readers may disagree."""
-        self._run = run
         begun = _begun(schema)
         self._head = begun.head.copy()
-        self._columns = [sha3_256(prefix) for prefix in begun.columns]
-        self._firsts = begun.firsts
+        self._columns = [hashlib.sha3_256(prefix) for prefix in begun.columns]
 
-    def feeds(self, place: int, column: Any) -> Feeds:
-        """The next values of one column alone. Other threads may feed other columns."""
-        states = iter(self._columns[self._firsts[place] :])
-        if len(column):
-            for leaf, valid in self._leaves(column, None, self.schema.names[place]):
-                yield from _feeds(next(states), leaf, valid)
-
-    def state(self, place: int) -> Any:
-        """The state of one leaf, to be fed what is laid out already."""
-        return self._columns[self._firsts[place]]
-
-    def batch_feeds(self, batch: pa.RecordBatch) -> list[Feeds]:
-        """The rows of one batch, a leaf each, longest first.
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Feed the rows of one batch.
 
         Raises:
             SchemaDiffers: other names or types than the digest was started with.
@@ -158,143 +128,100 @@ class ArrowDigest:
             schema.names != self.schema.names or schema.types != self.schema.types
         ):
             raise SchemaDiffers("the batch has other columns than the digest was started with")
+        if not batch.num_rows:
+            return
         states = iter(self._columns)
-        leaves: list[tuple[int, Feeds]] = []
-        if batch.num_rows:
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                for leaf, valid in self._leaves(column, None, name):
-                    # finding out its size takes as long as a value
-                    size = leaf.nbytes if len(leaf) > SMALL_ROWS else 0
-                    leaves.append((size, _feeds(next(states), leaf, valid)))
-        leaves.sort(key=itemgetter(0), reverse=True)
-        return [feeds for _, feeds in leaves]
-
-    def update(self, batch: pa.RecordBatch) -> None:
-        """Feed the rows of one batch. Raises as `batch_feeds`."""
-        self._run(self.batch_feeds(batch))
-
-    def update_all(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Feed all batches; each is asked for beside hashing the one before it."""
-        finish(self.updating(batches), self._run)
-
-    def updating(self, batches: Iterator[pa.RecordBatch]) -> Steps[None]:
-        """The same, step by step."""
-        coming: list[pa.RecordBatch | None] = [next(batches, None)]
-        while (batch := coming.pop()) is not None:
-            yield [does(lambda: coming.append(next(batches, None))), *self.batch_feeds(batch)]
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for leaf, valid, unclear in leaves(column, name):
+                self.indeterminate |= unclear
+                state = next(states)
+                for content in laid_out(leaf, valid):
+                    state.update(content)
 
     def finish(self) -> Multihash:
         """The logical hash of all rows so far; more may follow."""
-        head = self._head.copy()
-        for column in self._columns:
-            head.update(column.digest())
-        return Multihash(ARROW0_SHA3_256, head.digest())
-
-    def _leaves(
-        self, array: Any, above: Bits | None, name: str
-    ) -> Iterator[tuple[Any, Bits | None]]:
-        """Leaf arrays below one column in field order, each with the validity that counts."""
-        array = storage(array)
-        if types.is_null(array.type):
-            raise UnsupportedColumn(name, array.type)
-        own = validity(array)
-        if above is not None and own is not None:
-            if (above != own).any():  # set only, since other threads may do so
-                self.indeterminate = True
-            own = or_none(above | own)
-        elif own is None:
-            own = above
-        if not types.is_struct(array.type):
-            yield array, own
-            return
-        for position, child in enumerate(members(array.type)):
-            yield from self._leaves(array.field(position), own, child.name)
+        return _finished(self._head, [column.digest() for column in self._columns])
 
 
-def logical_hash(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, run: Run = side_by_side
-) -> Multihash:
+def beginnings(schema: pa.Schema) -> list[bytes]:
+    """What each leaf of a schema is fed before its first value. Raises `UnsupportedColumn`."""
+    return _begun(schema).columns
+
+
+def finished(schema: pa.Schema, leaves: Iterable[bytes]) -> Multihash:
+    """The logical hash of rows with these digests of leaves, in the order of the schema."""
+    return _finished(_begun(schema).head, leaves)
+
+
+def _finished(begun: Any, leaves: Iterable[bytes]) -> Multihash:
+    head = begun.copy()
+    for digest in leaves:
+        head.update(digest)
+    return Multihash(ARROW0_SHA3_256, head.digest())
+
+
+def leaves(
+    array: Any, name: str, above: Bits | None = None
+) -> Iterator[tuple[Any, Bits | None, bool]]:
+    """Leaf arrays below one column in field order, each with the validity that counts, and whether
+    nulls above it stood at other rows than its own. Raises `UnsupportedColumn` for type null."""
+    array = storage(array)
+    if types.is_null(array.type):
+        raise UnsupportedColumn(name, array.type)
+    own, unclear = validity(array), False
+    if above is not None and own is not None:
+        unclear = bool((above != own).any())
+        own = or_none(above | own)
+    elif own is None:
+        own = above
+    if not types.is_struct(array.type):
+        yield array, own, unclear
+        return
+    for position, child in enumerate(members(array.type)):
+        for leaf, valid, below in leaves(array.field(position), child.name, own):
+            yield leaf, valid, unclear or below
+
+
+def logical_hash(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Multihash:
     """Logical hash of record batches as they are cut. Raises as `ArrowDigest`."""
-    digest = ArrowDigest(schema, run=run)
-    digest.update_all(iter(batches))
+    digest = ArrowDigest(schema)
+    for batch in batches:
+        digest.update(batch)
     return digest.finish()
 
 
-def logical_hash_of(file: pq.ParquetFile, *, run: Run = side_by_side) -> Multihash:
+def logical_hash_of(file: pq.ParquetFile) -> Multihash:
     """Logical hash of a data slice. Raises as `digest_of`."""
-    return digest_of(file, run=run).finish()
+    return digest_of(file).finish()
 
 
-def digest_of(
-    file: pq.ParquetFile,
-    *,
-    run: Run = side_by_side,
-    looks: Looks = NO_LOOKS,
-    content: pa.Buffer | None = None,
-) -> ArrowDigest:
+def digest_of(file: pq.ParquetFile) -> ArrowDigest:
     """The digest of a data slice, structs in windows of 10 000 rows from its start.
 
-    Ask its `indeterminate` before calling a mismatch damage. `looks` are shown the values of their
-    columns as they pass, in order. With the `content` of the file columns are read one by one,
-    which is faster; a stream has one reader.
+    Ask its `indeterminate` before calling a mismatch damage.
 
     Raises:
         UnsupportedColumn: a column type without a digest.
         UnreadableSlice: the file breaks off or is no valid Parquet.
     """
-    return finish(digesting(file, looks=looks, content=content), run)
-
-
-def digesting(
-    file: pq.ParquetFile,
-    *,
-    looks: Looks = NO_LOOKS,
-    content: pa.Buffer | None = None,
-) -> Steps[ArrowDigest]:
-    """As `digest_of`, step by step."""
     try:
         digest = ArrowDigest(file.schema_arrow)
-        if content is None:
-            yield from digest.updating(_batches(file, looks))
-        else:
-            columns = Columns(file, content)
-            longest_first = sorted(columns.all, key=attrgetter("size"), reverse=True)
-            yield [_column_feeds(digest, columns, each, looks) for each in longest_first]
+        for batch in _batches(file):
+            digest.update(batch)
     except UNREADABLE as error:
         raise UnreadableSlice.of(error) from None
     return digest
 
 
-def _batches(file: pq.ParquetFile, looks: Looks) -> Iterator[pa.RecordBatch]:
+def _batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     nested = any(types.is_struct(storage_type(field.type)) for field in file.schema_arrow)
     rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
     count, wanted = 0, file.metadata.num_rows
     for batch in windows(file.iter_batches(rows, use_threads=False), rows):
-        for name, values in zip(batch.schema.names, batch.columns, strict=True):
-            if name in looks:
-                looks[name](values)
         yield batch
         count += batch.num_rows
     if count != wanted:  # Arrow cuts columns to the shortest
         raise UnreadableSlice(f"the data slice has {count} rows, its footer tells of {wanted}")
-
-
-def _column_feeds(digest: ArrowDigest, columns: Columns, column: Column, looks: Looks) -> Feeds:
-    nested = types.is_struct(storage_type(column.type))
-    rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
-    look, coded, count = looks.get(column.name), Coded(rows), 0
-    batches = columns.batches(column, rows)
-    for batch in windows(batches, rows) if nested else batches:
-        values = batch.column(0)
-        if look is not None:
-            look(values)
-        if column.coded:
-            yield digest.state(column.place), coded.stream(values)
-        else:
-            yield from digest.feeds(column.place, values)
-        count += len(values)
-    if count != columns.rows:
-        raise UnreadableSlice(f"column {column.name!r} has {count} values for {columns.rows} rows")
 
 
 def windows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -315,14 +242,15 @@ def windows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
         yield pa.concat_batches(pending)
 
 
-def _feeds(state: Any, array: Any, valid: Bits | None) -> Feeds:
+def laid_out(array: Any, valid: Bits | None) -> Iterator[Any]:
+    """The bytes that the values of a leaf feed to its state, a window at a time."""
     if len(array) <= CACHE_WINDOW_ROWS:
-        yield state, stream(array, valid)
+        yield stream(array, valid)
         return
     for at in range(0, len(array), CACHE_WINDOW_ROWS):
         window = array.slice(at, CACHE_WINDOW_ROWS)
         bits = None if valid is None else or_none(valid[at : at + CACHE_WINDOW_ROWS])
-        yield state, stream(window, bits)
+        yield stream(window, bits)
 
 
 # --- type prefixes --------------------------------------------------------------------------

@@ -5,17 +5,21 @@ Reads in windows, so memory stays small however large the slice is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from protocol.arrow_digest import Looks, UnsupportedColumn, digesting
+from protocol.arrow_digest import UnsupportedColumn
 from protocol.metadata.data import DataSlice
-from protocol.sha3 import Steps
+from protocol.multihash import Multihash
+from protocol.slice_digest import Looks, SliceDigest
 from protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
+
+from .lanes import Stream
 
 WINDOW_ROWS = 65_536
 
@@ -29,24 +33,72 @@ class Finding:
     certain: bool = True
 
 
-def checking_slice(
-    stream: Any, declared: DataSlice, *, offset_column: str | None
-) -> Steps[list[Finding]]:
-    """Row count, offset column and logical hash of a slice; nothing found means it is right.
+class SliceCheck:
+    """A look at the row count, offset column and logical hash of a slice: whoever had the `streams`
+    hashed asks what was found.
 
-    `stream` is a file or an Arrow buffer, read from any place. `offset_column` None leaves out
+    `source` is a file, or an Arrow buffer, read from any place. `offset_column` None leaves out
     the offsets: when the name of the column is not known.
     """
-    try:
-        file = open_slice(stream)
-        offsets = Offsets(file.schema_arrow, offset_column, declared)
-        wrong_count = _check_count(file, declared)
-        logical = yield from _checking_logical_hash(file, stream, declared, offsets)
-        return [*(wrong_count or offsets.found()), *logical]
-    except UnreadableSlice as error:
-        return [Finding(reason="UnreadableSlice", message=error.message)]
-    except (*UNREADABLE, ValueError) as error:
-        return [Finding(reason="UnreadableSlice", message=UnreadableSlice.of(error).message)]
+
+    def __init__(
+        self, source: pa.Buffer | BinaryIO, declared: DataSlice, *, offset_column: str | None
+    ) -> None:
+        self.streams: Sequence[Stream] = ()
+        self._declared = declared
+        self._digest: SliceDigest | None = None
+        self._found: list[Finding] = []
+        try:
+            self._file = open_slice(source)
+            self._wrong_count = _check_count(self._file, declared)
+            self._offsets = Offsets(self._file.schema_arrow, offset_column, declared)
+            self._begin(source)
+        except (UnreadableSlice, *UNREADABLE, ValueError) as error:
+            self._found = [unreadable(error)]
+
+    def found(self, digests: Sequence[bytes]) -> list[Finding]:
+        """What is wrong, by the digests of the streams; nothing means that it is right."""
+        if self._digest is None:
+            return self._found
+        try:
+            actual = self._digest.finish(digests)
+        except UnsupportedColumn as error:
+            return self._without_hash(error)
+        except UnreadableSlice as error:
+            return [unreadable(error)]
+        wrong = self._wrong_count or self._offsets.found()
+        return [*wrong, *_differing(actual, self._declared, self._digest)]
+
+    def _begin(self, source: pa.Buffer | BinaryIO) -> None:
+        try:
+            self._digest = SliceDigest(self._file, source, looks=self._offsets.looks())
+            self.streams = self._digest.streams
+        except UnsupportedColumn as error:
+            self._found = self._without_hash(error)
+
+    def _without_hash(self, error: UnsupportedColumn) -> list[Finding]:
+        try:
+            self._offsets.look_alone(self._file)
+        except (*UNREADABLE, ValueError) as broken:
+            return [unreadable(broken)]
+        finding = Finding(reason="UnsupportedColumn", message=error.message, certain=False)
+        return [*(self._wrong_count or self._offsets.found()), finding]
+
+
+def unreadable(error: Exception) -> Finding:
+    """Of what was raised while a slice was read."""
+    known = error if isinstance(error, UnreadableSlice) else UnreadableSlice.of(error)
+    return Finding(reason="UnreadableSlice", message=known.message)
+
+
+def _differing(actual: Multihash, declared: DataSlice, digest: SliceDigest) -> list[Finding]:
+    if actual == declared.logical_hash:
+        return []
+    message = f"its rows hash to {actual}, but {declared.logical_hash} was declared"
+    if digest.indeterminate:
+        message += "; a struct and a member of it both have nulls, so readers may disagree"
+    certain = not digest.indeterminate
+    return [Finding(reason="LogicalHashMismatch", message=message, certain=certain)]
 
 
 def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
@@ -105,23 +157,3 @@ class Offsets:
         if self.problem is None:
             return []
         return [Finding(reason="OffsetColumnMismatch", message=self.problem)]
-
-
-def _checking_logical_hash(
-    file: Any, stream: Any, declared: DataSlice, offsets: Offsets
-) -> Steps[list[Finding]]:
-    """Rows are read once: `offsets` are shown them on the way."""
-    content = stream if isinstance(stream, pa.Buffer) else None  # has any number of readers
-    try:
-        digest = yield from digesting(file, looks=offsets.looks(), content=content)
-    except UnsupportedColumn as error:
-        offsets.look_alone(file)
-        return [Finding(reason="UnsupportedColumn", message=error.message, certain=False)]
-    actual = digest.finish()
-    if actual == declared.logical_hash:
-        return []
-    message = f"its rows hash to {actual}, but {declared.logical_hash} was declared"
-    if digest.indeterminate:
-        message += "; a struct and a member of it both have nulls, so readers may disagree"
-    certain = not digest.indeterminate
-    return [Finding(reason="LogicalHashMismatch", message=message, certain=certain)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from protocol.arrow_digest import KNOWN_SCHEMAS, ArrowDigest, digest_of, windows
+from protocol.arrow_digest import KNOWN_SCHEMAS, logical_hash, logical_hash_of, windows
 from protocol.chain.state import Vocab
 from protocol.instant import Instant
 from protocol.metadata.data import DataSlice, OffsetInterval
 from protocol.multihash import SHA3_256, Multihash
-from protocol.sha3 import expect, side_by_side
-from storage.hashing import threaded
+from protocol.slice_digest import SliceDigest
+from storage.lanes import THREADS, expect, hash_all
 from storage.local_files import chunks
 
 from .conform import NullCounts, conform
@@ -183,27 +182,27 @@ def write_small(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buff
 def described(path: Path, start: int) -> DataSlice:
     """Hashes, size and offsets from `start`, read from the file as it lies there."""
     size = path.stat().st_size
-    small = size < SMALL_BYTES
     expect(size)
-    how = nullcontext(side_by_side) if small else threaded()
-    with pa.memory_map(str(path)) as mapped, how as run:
+    with pa.memory_map(str(path)) as mapped:
         content = mapped.read_buffer()
         file = pq.ParquetFile(content)
-        logical = digest_of(file, run=run, content=None if small else content).finish()
-    return _data_slice(logical, file_hash(path), start, file.metadata.num_rows, size)
+        rows, digest = file.metadata.num_rows, SliceDigest(file, content)
+        threads = 1 if size < SMALL_BYTES else THREADS
+        physical, *leaves = hash_all([chunks(path), *digest.streams], threads=threads)
+        logical = digest.finish(leaves)
+    return _data_slice(logical, Multihash(SHA3_256, physical), start, rows, size)
 
 
 def described_small(content: pa.Buffer, batches: Sequence[pa.RecordBatch], start: int) -> DataSlice:
     """As `described`, of a file in memory that holds these rows."""
     schema, rows = batches[0].schema, sum(batch.num_rows for batch in batches)
     if is_read_as_written(schema):
-        digest = ArrowDigest(schema)
-        digest.update_all(iter(batches))
+        logical = logical_hash(batches, schema)
     else:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
-            digest = digest_of(file)
+            logical = logical_hash_of(file)
     physical = Multihash(SHA3_256, hashlib.sha3_256(content).digest())
-    return _data_slice(digest.finish(), physical, start, rows, content.size)
+    return _data_slice(logical, physical, start, rows, content.size)
 
 
 @lru_cache(KNOWN_SCHEMAS)

@@ -7,12 +7,12 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from protocol.arrow_digest import logical_hash, logical_hash_of
+from protocol.arrow_digest import logical_hash
 from protocol.errors import BadInput
 from protocol.multihash import Multihash
-from protocol.sha3 import Run, expect
+from protocol.slice_digest import SliceDigest
 from protocol.slice_file import open_slice
-from storage.hashing import threaded
+from storage.lanes import expect, hash_all
 
 PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"
 
@@ -28,23 +28,23 @@ def logical_hash_of_stream(stream: BinaryIO) -> Multihash:
         UnreadableTable: none of them. UnsupportedColumn: a type without logical hash.
     """
     try:
-        with threaded() as run:
-            return _logical_hash(stream, run)
+        return _logical_hash(stream)
     except (pa.ArrowException, OSError) as error:
         raise UnreadableTable(f"neither a Parquet nor an Arrow IPC file: {error}") from error
 
 
-def _logical_hash(stream: BinaryIO, run: Run) -> Multihash:
+def _logical_hash(stream: BinaryIO) -> Multihash:
     source = pa.BufferReader(stream.read()) if not stream.seekable() else stream
     expect(source.seek(0, os.SEEK_END))
     source.seek(0)
     magic = source.read(len(IPC_FILE_MAGIC))
     source.seek(0)
     if magic.startswith(PARQUET_MAGIC):
-        return logical_hash_of(open_slice(source), run=run)
+        digest = SliceDigest(open_slice(source), source)
+        return digest.finish(hash_all(digest.streams))
     if magic == IPC_FILE_MAGIC:
         reader = pa.ipc.open_file(source)
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        return logical_hash(batches, reader.schema, run=run)
+        return logical_hash(batches, reader.schema)
     with pa.ipc.open_stream(source) as ipc:
-        return logical_hash(ipc, ipc.schema, run=run)
+        return logical_hash(ipc, ipc.schema)

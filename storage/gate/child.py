@@ -14,13 +14,16 @@ import socket
 import struct
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 HEAD = struct.Struct("<I")
 MAX_FILES = 64
 """Files of one request: fewer than a message may carry."""
 THREADS = 2
+AT_ONCE = 8
+"""Slices whose columns are hashed side by side."""
+SMALL_BYTES = 1 << 20
+"""So much is hashed sooner than threads are started."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -67,20 +70,20 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
 def _looked(
     look: Any, claims: Sequence[Any], limits: Any, files: Sequence[int]
 ) -> list[list[dict[str, str]]]:
-    from protocol.sha3 import expect, finish, lanes
-
-    from ..crew import each
+    from ..lanes import expect, hash_all
 
     contents = [_content(file) for file in files]
     expect(sum(content.size for content in contents))
-    pieces = [
-        partial(look.looking, content, claim, limits)
-        for content, claim in zip(contents, claims, strict=True)
-    ]
-    if len(pieces) == 1 and pieces[0].args[0].size < (1 << 20):
-        results = [finish(pieces[0]())]
-    else:
-        results = list(each(pieces, threads=THREADS, ahead=THREADS * max(4, lanes())))
+    results: list[Any] = []
+    for at in range(0, len(contents), AT_ONCE):
+        group = [
+            look.Looking(content, claim, limits)
+            for content, claim in zip(contents[at:][:AT_ONCE], claims[at:][:AT_ONCE], strict=True)
+        ]
+        streams = [stream for each in group for stream in each.streams]
+        is_small = sum(content.size for content in contents) < SMALL_BYTES
+        digests = iter(hash_all(streams, threads=1 if is_small else THREADS))
+        results += [each.found([next(digests) for _ in each.streams]) for each in group]
     return [
         [{"reason": one.reason, "message": one.message} for one in findings] for findings in results
     ]

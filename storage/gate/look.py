@@ -7,6 +7,8 @@ columns are shown them on their way into the logical hash.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from protocol.arrow_digest import Look, Looks, UnsupportedColumn, digesting
+from protocol.arrow_digest import UnsupportedColumn
 from protocol.metadata.schema import DataTypeOption
-from protocol.sha3 import Feeds, Steps, T
+from protocol.slice_digest import Look, Looks, SliceDigest
 from protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
-from ..slices import WINDOW_ROWS, Finding, Offsets
+from ..lanes import Stream
+from ..slices import WINDOW_ROWS, Finding, Offsets, unreadable
 from .claims import SliceClaim
 from .columns import difference
 from .limits import LookLimits
@@ -34,29 +37,79 @@ OPERATIONS = range(4)
 """Append, retract, and the two halves of a correction."""
 
 
-class TooMuchInside(Exception):
-    """More comes out of a file than may."""
+class Looking:
+    """A look at one slice: whoever had the `streams` hashed asks what was found."""
 
+    def __init__(self, content: pa.Buffer, claim: SliceClaim, limits: LookLimits) -> None:
+        self.streams: Sequence[Stream] = ()
+        self._content, self._claim, self._limits = content, claim, limits
+        self._digest: SliceDigest | None = None
+        self._found: list[Finding] = []
+        self._allowed = self._left = max(FREE_BYTES, limits.ratio * content.size)
+        with self._noting():
+            self._begin()
 
-def looking(content: pa.Buffer, claim: SliceClaim, limits: LookLimits) -> Steps[list[Finding]]:
-    """What is wrong; nothing: it is what it should be."""
-    allowed = max(FREE_BYTES, limits.ratio * content.size)
-    try:
-        file = open_slice(content)
-        if wrong := _wrong_outside(file, claim):
-            return [wrong]
-        return (yield from _bounded(_rows(file, content, claim, limits), allowed))
-    except TooMuchInside:
-        message = f"more than {allowed} bytes of values are in a file of {content.size} bytes"
-        return [Finding(reason="SliceTooLarge", message=message)]
-    except MemoryError:
-        return [TOO_MUCH_MEMORY]
-    except UnreadableSlice as error:
-        if isinstance(error.__context__, MemoryError):
-            return [TOO_MUCH_MEMORY]
-        return [Finding(reason="UnreadableSlice", message=error.message)]
-    except (*UNREADABLE, ValueError) as error:
-        return [Finding(reason="UnreadableSlice", message=UnreadableSlice.of(error).message)]
+    def found(self, digests: Sequence[bytes]) -> list[Finding]:
+        """What is wrong, by the digests of the streams; nothing: it is what it should be."""
+        with self._noting():
+            if self._digest is not None and not self._found:
+                self._found = self._rows(self._digest, digests)
+        return self._found
+
+    def _begin(self) -> None:
+        self._file = open_slice(self._content)
+        if wrong := _wrong_outside(self._file, self._claim):
+            self._found = [wrong]
+            return
+        self._watchers = _Watchers(self._file.schema_arrow, self._claim)
+        try:
+            if self._limits.rows:
+                self._digest = SliceDigest(self._file, self._content, looks=self._watchers.looks)
+                self.streams = [self._counted(stream) for stream in self._digest.streams]
+                return
+        except UnsupportedColumn:  # no logical hash is defined, so none can be wrong
+            pass
+        self._found = self._system_columns()
+
+    def _system_columns(self) -> list[Finding]:
+        watchers = _Watchers(self._file.schema_arrow, self._claim)
+        watchers.look_alone(self._file)
+        return watchers.found()
+
+    def _rows(self, digest: SliceDigest, digests: Sequence[bytes]) -> list[Finding]:
+        if self._left < 0:
+            whole = f"a file of {self._content.size} bytes"
+            message = f"more than {self._allowed} bytes of values are in {whole}"
+            return [Finding(reason="SliceTooLarge", message=message)]
+        try:
+            actual = digest.finish(digests)
+        except UnsupportedColumn:
+            return self._system_columns()
+        declared = self._claim.declared.logical_hash
+        if wrong := self._watchers.found():
+            return wrong
+        if actual == declared or digest.indeterminate:
+            return []
+        message = f"its rows hash to {actual}, but {declared} was declared"
+        return [Finding(reason="LogicalHashMismatch", message=message)]
+
+    def _counted(self, stream: Iterator[Any]) -> Iterator[Any]:
+        """The same until more has come out of the file than may."""
+        for content in stream:
+            self._left -= memoryview(content).nbytes
+            if self._left < 0:
+                return
+            yield content
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except MemoryError:
+            self._found = [TOO_MUCH_MEMORY]
+        except (UnreadableSlice, *UNREADABLE, ValueError) as error:
+            is_memory = isinstance(error.__context__, MemoryError)
+            self._found = [TOO_MUCH_MEMORY if is_memory else unreadable(error)]
 
 
 def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
@@ -69,28 +122,6 @@ def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
     if problem := difference(file.schema_arrow, claim.columns):
         return Finding(reason="SchemaMismatch", message=problem)
     return None
-
-
-def _rows(
-    file: Any, content: pa.Buffer, claim: SliceClaim, limits: LookLimits
-) -> Steps[list[Finding]]:
-    watchers = _Watchers(file.schema_arrow, claim)
-    if not limits.rows:
-        watchers.look_alone(file)
-        return watchers.found()
-    try:
-        digest = yield from digesting(file, looks=watchers.looks, content=content)
-    except UnsupportedColumn:  # no logical hash is defined, so none can be wrong
-        watchers = _Watchers(file.schema_arrow, claim)
-        watchers.look_alone(file)
-        return watchers.found()
-    if wrong := watchers.found():
-        return wrong
-    actual, declared = digest.finish(), claim.declared.logical_hash
-    if actual == declared or digest.indeterminate:
-        return []
-    message = f"its rows hash to {actual}, but {declared} was declared"
-    return [Finding(reason="LogicalHashMismatch", message=message)]
 
 
 class _Watchers:
@@ -173,33 +204,3 @@ def _required(schema: pa.Schema, claim: SliceClaim) -> list[str]:
         for field in columns.schema.fields
         if field.name in could and not isinstance(field.type, DataTypeOption)
     ]
-
-
-def _bounded(steps: Steps[T], allowed: int) -> Steps[T]:
-    """The same steps, of which no more is hashed than is allowed. Raises `TooMuchInside`."""
-    left = [allowed]
-    failure: BaseException | None = None
-    while True:
-        try:
-            streams = next(steps) if failure is None else steps.throw(failure)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        try:
-            yield [_counted(feeds, left) for feeds in streams]
-            failure = None
-        except GeneratorExit:
-            steps.close()
-            raise
-        except BaseException as error:
-            failure = error
-
-
-def _counted(feeds: Feeds, left: list[int]) -> Feeds:
-    try:
-        for state, content in feeds:
-            left[0] -= memoryview(content).nbytes
-            if left[0] < 0:
-                raise TooMuchInside
-            yield state, content
-    finally:
-        feeds.close()

@@ -10,13 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from protocol.keccak import BLOCK_BYTES
-from protocol.multihash import SHA3_256, Multihash
-from protocol.sha3 import Feeds, sha3_256
-
-CHUNK_BYTES = 1928 * BLOCK_BYTES
-"""A piece of some 256 KiB is hashed while it is in the cache of a core; a multiple of what is mixed
-in at once, so that nothing has to be put together."""
+CHUNK_BYTES = 1928 * 136
+"""A piece of some 256 KiB is hashed while it is in the cache of a core; a multiple of what SHA3-256
+takes in at once, so that nothing has to be put together."""
 HELD_BYTES = 64 << 20
 """Largest object that is held in memory, a few by each thread."""
 
@@ -41,22 +37,15 @@ class Passing:
 
     def __init__(self) -> None:
         self.size = 0
-        self._state = sha3_256()
 
-    @property
-    def hash(self) -> Multihash:
-        return Multihash(SHA3_256, self._state.digest())
-
-    def held(self, content: memoryview) -> Feeds:
-        """Those in memory, which were counted as they came there."""
-        yield self._state, content
-
-    def read(self, stream: BinaryIO, limit: int, keep: Callable[[bytes], object]) -> Feeds:
+    def read(
+        self, stream: BinaryIO, limit: int, keep: Callable[[bytes], object]
+    ) -> Iterator[bytes]:
         """Those of a stream to its end, or to one byte past the limit."""
         while self.size <= limit and (
             chunk := stream.read(min(CHUNK_BYTES, limit + 1 - self.size))
         ):
-            yield self._state, chunk
+            yield chunk
             self.size += len(chunk)
             keep(chunk)
 

@@ -7,33 +7,32 @@ slice may be encoded anew as long as its size and its rows stay the same.
 from __future__ import annotations
 
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from protocol.errors import Damaged, NotFound
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
-from protocol.multihash import Multihash
-from protocol.sha3 import Steps, beside, lanes
+from protocol.multihash import SHA3_256, Multihash
 
-from ..crew import each
+from ..lanes import Stream, hash_all
 from ..layout import object_path
 from ..named import NamedObject, named_objects
-from ..slices import Finding, checking_slice
+from ..slices import Finding, SliceCheck
 from ..values import ObjectKind
 from .bytes import HELD_BYTES, Buffers, Passing, filled
 from .report import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Problem
 from .source import ChainSource
 
 WRONG_SIZE = "SizeMismatch"
-AHEAD = 4
-"""Blocks in the hands of each thread or waiting for it."""
-Rows = Callable[[Any], Steps[list[Finding]]]
-"""Looks at the rows of a slice: a file, or a buffer of Arrow."""
+GROUP_BYTES = 64 << 20
+"""Bytes of the objects that a thread looks at together, unless one is larger."""
+GROUP_BLOCKS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +72,56 @@ class Looked:
 def check_blocks(checks: Checks, blocks: Sequence[DataBlock], *, threads: int) -> Iterator[Looked]:
     """Look at the objects of each block; results come in the order of `blocks`.
 
-    At most `AHEAD` blocks a thread are begun before the first is asked for, or as many as are
-    hashed at once.
+    Each thread takes a few blocks at a time, whose bytes and columns are hashed side by side. At
+    most one group more than there are threads is begun before the first is asked for.
     """
-    ahead = threads * max(AHEAD, lanes())
-    return each(
-        [partial(checking_block, checks, block) for block in blocks], threads=threads, ahead=ahead
-    )
+    waiting: deque[Future[list[Looked]]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+        try:
+            for group in _groups(blocks, threads):
+                waiting.append(pool.submit(_check_group, checks, group))
+                if len(waiting) > threads:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
-def checking_block(checks: Checks, block: DataBlock) -> Steps[Looked]:
-    """One data block: its slice, then its checkpoint."""
-    looked = Looked(described(block))
-    for named in named_objects(block.event):
-        looked.objects += 1
-        for found in (yield from _checking_object(checks, block, named, looked)):
-            problem = _problem(block, named, found)
+def _groups(blocks: Sequence[DataBlock], threads: int) -> Iterator[list[DataBlock]]:
+    """Blocks that are looked at together: few enough that no thread is without, and that their
+    slices fit into memory."""
+    sizes = [sum(named.size for named in named_objects(block.event)) for block in blocks]
+    most = min(GROUP_BYTES, sum(sizes) // (2 * threads))
+    group: list[DataBlock] = []
+    taken = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        if group and (taken + size > most or len(group) == GROUP_BLOCKS):
+            yield group
+            group, taken = [], 0
+        group.append(block)
+        taken += size
+    if group:
+        yield group
+
+
+def _check_group(checks: Checks, blocks: Sequence[DataBlock]) -> list[Looked]:
+    with ExitStack() as opened:
+        checked = [
+            (block, [_ObjectCheck(checks, block, named, opened) for named in objects])
+            for block, objects in ((block, named_objects(block.event)) for block in blocks)
+        ]
+        streams = [one for _, objects in checked for each in objects for one in each.streams]
+        digests = iter(hash_all(streams))
+        return [_looked(block, objects, digests) for block, objects in checked]
+
+
+def _looked(block: DataBlock, objects: Sequence[_ObjectCheck], digests: Iterator[bytes]) -> Looked:
+    """What a look at one data block came to: its slice, then its checkpoint."""
+    looked = Looked(described(block), objects=len(objects))
+    for each in objects:
+        for found in each.found([next(digests) for _ in each.streams], looked):
+            problem = _problem(block, each.named, found)
             (looked.problems if found.certain else looked.notes).append(problem)
     verdict = DAMAGED if looked.problems else UNCLEAR if looked.notes else VALID
     looked.checked = described(block, objects=verdict)
@@ -109,69 +142,91 @@ def described(block: DataBlock, *, objects: str | None = None) -> CheckedBlock:
     )
 
 
-def _checking_object(
-    checks: Checks, block: DataBlock, named: NamedObject, looked: Looked
-) -> Steps[list[Finding]]:
-    declared = block.event.new_data if named.kind is ObjectKind.DATA else None
-    try:
-        stream = checks.source.open_object(named.kind, named.hash)
-    except NotFound:
-        return [Finding(reason="ObjectMissing", message="the object is not there")]
-    except Damaged as said:  # by the node that has it, which does not hand it out
-        return [Finding(reason="PhysicalHashMismatch", message=said.message)]
-    with stream:
-        if declared is not None and checks.logical:
-            rows = partial(checking_slice, declared=declared, offset_column=block.offset_column)
-            way = _checking_held if named.size <= HELD_BYTES else _checking_passed
-            return (yield from way(checks, named, stream, rows, looked))
-        passing = Passing()
-        yield [passing.read(stream, named.size, _dropped)]
-        return _check_bytes(passing, named, looked)
+class _ObjectCheck:
+    """A look at one object: whoever had the `streams` hashed asks what was found.
 
+    A slice that fits into memory has its bytes and its rows hashed side by side.
+    """
 
-def _checking_held(
-    checks: Checks, named: NamedObject, stream: Any, rows: Rows, looked: Looked
-) -> Steps[list[Finding]]:
-    """Bytes and rows of a slice in memory, side by side."""
-    passing, found = Passing(), list[Finding]()
-    with checks.buffers.lent(named.size) as held:
-        passing.size = filled(stream, held)
-        if passing.size == named.size:
-            found = yield from beside(passing.held(held), rows(pa.py_buffer(held)))
-    wrong = _check_bytes(passing, named, looked)
-    return wrong if _is_final(wrong, checks) else _weigh(wrong, _counted(found, looked))
+    def __init__(
+        self, checks: Checks, block: DataBlock, named: NamedObject, opened: ExitStack
+    ) -> None:
+        self.streams: Sequence[Stream] = ()
+        self.named = named
+        self._checks, self._block, self._opened = checks, block, opened
+        self._declared = block.event.new_data if named.kind is ObjectKind.DATA else None
+        self._passing = Passing()
+        self._rows: SliceCheck | None = None
+        self._large: Any = None
+        self._missing: list[Finding] = []
+        try:
+            stream = opened.enter_context(checks.source.open_object(named.kind, named.hash))
+        except NotFound:
+            self._missing = [Finding(reason="ObjectMissing", message="the object is not there")]
+        except Damaged as said:  # by the node that has it, which does not hand it out
+            self._missing = [Finding(reason="PhysicalHashMismatch", message=said.message)]
+        else:
+            self._begin(stream)
 
+    def found(self, digests: Sequence[bytes], looked: Looked) -> list[Finding]:
+        """What is wrong with it, by the digests of the streams. Counts in `looked`."""
+        if self._missing:
+            return self._missing
+        if self._large is not None:
+            return self._found_large(self._large, looked)
+        wrong = _check_bytes(self._passing, digests[:1], self.named, looked)
+        if self._rows is None or _is_final(wrong, self._checks):
+            return wrong
+        return _weigh(wrong, _counted(self._rows.found(digests[1:]), looked))
 
-def _checking_passed(
-    checks: Checks, named: NamedObject, stream: Any, rows: Rows, looked: Looked
-) -> Steps[list[Finding]]:
-    """A slice too large for that: its bytes, then its rows where they lie, or from a temporary
-    file if their source cannot go back."""
-    passing = Passing()
-    with ExitStack() as scratch:
+    def _begin(self, stream: Any) -> None:
+        size = self.named.size
+        if self._declared is None or not self._checks.logical:
+            self.streams = [self._passing.read(stream, size, _dropped)]
+        elif size > HELD_BYTES:
+            self._large = stream
+        else:
+            held = self._opened.enter_context(self._checks.buffers.lent(size))
+            self._passing.size = filled(stream, held)
+            if self._passing.size == size:
+                self._rows = self._row_check(pa.py_buffer(held))
+                self.streams = [[held], *self._rows.streams]
+
+    def _row_check(self, source: Any) -> SliceCheck:
+        declared = self._declared
+        if declared is None:
+            raise TypeError("only slices have rows")
+        return SliceCheck(source, declared, offset_column=self._block.offset_column)
+
+    def _found_large(self, stream: Any, looked: Looked) -> list[Finding]:
+        """Of a slice too large for memory: its bytes, then its rows where they lie, or from a
+        temporary file if their source cannot go back."""
         again: Any = stream
         keep: Callable[[bytes], object] = _dropped
         if not stream.seekable():
-            again = scratch.enter_context(tempfile.TemporaryFile())
-            keep = again.write
-        yield [passing.read(stream, named.size, keep)]
-        wrong = _check_bytes(passing, named, looked)
-        if _is_final(wrong, checks):
+            again = tempfile.TemporaryFile()  # noqa: SIM115 – closed with what else is open
+            keep = self._opened.enter_context(again).write
+        digests = hash_all([self._passing.read(stream, self.named.size, keep)])
+        wrong = _check_bytes(self._passing, digests, self.named, looked)
+        if _is_final(wrong, self._checks):
             return wrong
-        found = yield from rows(again)
-    return _weigh(wrong, _counted(found, looked))
+        rows = self._row_check(again)
+        return _weigh(wrong, _counted(rows.found(hash_all(rows.streams)), looked))
 
 
-def _check_bytes(passing: Passing, named: NamedObject, looked: Looked) -> list[Finding]:
-    """Size and physical hash of what has passed."""
+def _check_bytes(
+    passing: Passing, digests: Sequence[bytes], named: NamedObject, looked: Looked
+) -> list[Finding]:
+    """Size and physical hash of what has passed; bytes of another size may have no digest."""
     looked.size += min(passing.size, named.size)
     if passing.size != named.size:
         found = f"more than {named.size}" if passing.size > named.size else str(passing.size)
         message = f"{named.size} bytes were declared, it has {found}"
         return [Finding(reason=WRONG_SIZE, message=message)]
-    if passing.hash == named.hash:
+    actual = Multihash(SHA3_256, digests[0])
+    if actual == named.hash:
         return []
-    message = f"its bytes hash to {passing.hash}"
+    message = f"its bytes hash to {actual}"
     return [Finding(reason="PhysicalHashMismatch", message=message)]
 
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from contextlib import ExitStack, suppress
+from typing import BinaryIO
 
 from protocol.errors import NotFound
-from protocol.multihash import Multihash
-from protocol.sha3 import Steps
+from protocol.multihash import SHA3_256, Multihash
 from protocol.slice_file import UnreadableSlice
 
-from ..crew import each
+from ..lanes import hash_all
 from ..layout import object_path
 from ..linked import readable_links
 from ..local_files import read_anywhere
 from ..values import ObjectKind
 from .bytes import Passing
-from .data import AHEAD, DataBlock
+from .data import DataBlock
 from .report import KIND_OF_OBJECT, Problem
 from .source import ChainSource
 
 MISSING, DAMAGED = "LinkedObjectMissing", "LinkedObjectDamaged"
+AT_ONCE = 4
+"""Objects that each thread has open."""
 ANY_SIZE = 1 << 62
 """No block tells how large one linked object is."""
+Linked = Sequence[tuple[Multihash, DataBlock]]
 Looked = tuple[int, Problem | None]
 """Bytes that were read, and what is wrong."""
 
@@ -31,9 +34,37 @@ def check_linked(
     source: ChainSource, columns: Sequence[str], blocks: Sequence[DataBlock], *, threads: int
 ) -> Iterator[Looked]:
     """Look at what the slices of the blocks link to."""
-    found = _linked(source, columns, blocks)
-    work = [partial(_checking, source, block, linked) for linked, block in found.items()]
-    yield from each(work, threads=threads, ahead=threads * AHEAD)
+    found, most = list(_linked(source, columns, blocks).items()), threads * AT_ONCE
+    for at in range(0, len(found), most):
+        with ExitStack() as opened:
+            yield from _check(source, found[at : at + most], threads, opened)
+
+
+def _check(source: ChainSource, found: Linked, threads: int, opened: ExitStack) -> Iterator[Looked]:
+    streams: dict[Multihash, BinaryIO] = {}
+    for linked, _ in found:
+        with suppress(NotFound):
+            streams[linked] = opened.enter_context(source.open_object(ObjectKind.DATA, linked))
+    passing = {linked: Passing() for linked in streams}
+    pieces = [
+        passing[linked].read(stream, ANY_SIZE, _dropped) for linked, stream in streams.items()
+    ]
+    digests = dict(zip(streams, hash_all(pieces, threads=threads), strict=True))
+    for linked, block in found:
+        if linked not in digests:
+            message = "rows link to it, and it is not there"
+            yield 0, _problem(block, linked, MISSING, message)
+            continue
+        size, actual = passing[linked].size, Multihash(SHA3_256, digests[linked])
+        if actual == linked:
+            yield size, None
+        else:
+            message = f"rows link to it, and its bytes hash to {actual}"
+            yield size, _problem(block, linked, DAMAGED, message)
+
+
+def _dropped(_: bytes) -> None:
+    """Bytes that nobody needs again."""
 
 
 def _linked(
@@ -55,20 +86,6 @@ def _linked(
         except (NotFound, UnreadableSlice, OSError):
             continue
     return found
-
-
-def _checking(source: ChainSource, block: DataBlock, linked: Multihash) -> Steps[Looked]:
-    try:
-        stream = source.open_object(ObjectKind.DATA, linked)
-    except NotFound:
-        return 0, _problem(block, linked, MISSING, "rows link to it, and it is not there")
-    with stream:
-        passing = Passing()
-        yield [passing.read(stream, ANY_SIZE, lambda _: None)]
-    if passing.hash == linked:
-        return passing.size, None
-    message = f"rows link to it, and its bytes hash to {passing.hash}"
-    return passing.size, _problem(block, linked, DAMAGED, message)
 
 
 def _problem(block: DataBlock, linked: Multihash, reason: str, message: str) -> Problem:

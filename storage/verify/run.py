@@ -31,10 +31,9 @@ from protocol.metadata.events import (
     SetVocab,
 )
 from protocol.multihash import Multihash
-from protocol.sha3 import expect
 
 from ..dataset import InvalidInterval
-from ..hashing import THREADS
+from ..lanes import THREADS, expect
 from ..layout import object_path
 from ..named import named_objects
 from ..values import ObjectKind

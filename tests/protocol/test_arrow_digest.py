@@ -23,9 +23,9 @@ from protocol.arrow_digest import (
     logical_hash_of,
 )
 from protocol.arrow_values import stream, validity
-from protocol.sha3 import side_by_side
-from protocol.slice_file import UnreadableSlice
-from storage.hashing import threaded
+from protocol.slice_digest import SliceDigest
+from protocol.slice_file import UnreadableSlice, open_slice
+from storage.lanes import hash_all
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[
     "vectors"
@@ -57,18 +57,16 @@ def test_a_data_file_has_the_hash_of_its_rows(vector: dict) -> None:
     assert str(logical_hash_of(file)) == vector["hash"]
 
 
-def test_they_have_the_same_hashes_when_columns_are_mixed_at_once(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("vector", _named("logical-parquet"))
+def test_a_data_file_has_it_also_when_its_columns_are_hashed_as_streams(
+    vector: dict, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lay_open(monkeypatch)
-    batches = [v for v in VECTORS if v["what"] == "logical"]
-    files = [v for v in VECTORS if v["what"] == "logical-parquet"]
-    found = [str(logical_hash(_open(v), _open(v).schema)) for v in batches]
-    found += [
-        str(logical_hash_of(pq.ParquetFile(io.BytesIO(base64.b64decode(v["parquet"])))))
-        for v in files
-    ]
-    assert found == [v["hash"] for v in batches + files]
+    if at_once:
+        lay_open(monkeypatch)
+    content = pa.py_buffer(base64.b64decode(vector["parquet"]))
+    digest = SliceDigest(open_slice(content), content)
+    assert str(digest.finish(hash_all(digest.streams))) == vector["hash"]
 
 
 @pytest.mark.parametrize("vector", _named("logical-unsupported"))
@@ -173,14 +171,6 @@ def test_a_batch_with_other_columns_is_refused() -> None:
         digest.update(pa.record_batch({"b": pa.array([1], pa.int8())}))
 
 
-def test_columns_may_be_hashed_by_any_runner() -> None:
-    batch = pa.record_batch({"a": [1, None], "b": ["x", "y"], "c": [True, None]})
-    backwards = logical_hash(
-        [batch], batch.schema, run=lambda streams: side_by_side(list(streams)[::-1])
-    )
-    assert backwards == logical_hash([batch], batch.schema)
-
-
 def test_struct_windows_ignore_how_the_file_is_cut_into_row_groups() -> None:
     rows = [{"v": None if n % 3 == 0 else n} if n % 5 else None for n in range(25_000)]
     table = pa.table({"s": pa.array(rows, pa.struct([("v", pa.int64())]))})
@@ -189,7 +179,11 @@ def test_struct_windows_ignore_how_the_file_is_cut_into_row_groups() -> None:
         pq.write_table(table, sink := io.BytesIO(), row_group_size=size)
         digest = digest_of(pq.ParquetFile(sink))
         hashes.add(str(digest.finish()))
+        content = pa.py_buffer(sink.getvalue())
+        streams = SliceDigest(open_slice(content), content)
+        hashes.add(str(streams.finish(hash_all(streams.streams))))
         assert digest.indeterminate
+        assert streams.indeterminate
     assert len(hashes) == 1
 
 
@@ -240,7 +234,8 @@ def test_text_in_dictionaries_has_the_hash_of_its_values(threads: int) -> None:
     pq.write_table(table, sink, row_group_size=100, version="1.0", store_schema=False)
     content = sink.getvalue()
 
-    with threaded(threads) as run, pq.ParquetFile(content) as file:
+    with pq.ParquetFile(content) as file:
         assert all(column.coded for column in Columns(file, content).all[:5])
-        found = digest_of(file, run=run, content=content).finish()
+        digest = SliceDigest(file, content)
+        found = digest.finish(hash_all(digest.streams, threads=threads))
     assert found == logical_hash(table.to_batches(), table.schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from protocol.arrow_digest import digest_of, logical_hash
 from protocol.multihash import Multihash
+from protocol.slice_digest import SliceDigest
 from protocol.slice_file import UnreadableSlice
 
 ROWS = 1000
@@ -87,7 +89,8 @@ def content_of(table: pa.Table, **settings: Any) -> pa.Buffer:
 
 
 def column_by_column(content: pa.Buffer) -> Multihash:
-    return digest_of(pq.ParquetFile(content), content=content).finish()
+    digest = SliceDigest(pq.ParquetFile(content), content)
+    return digest.finish([hashlib.sha3_256(b"".join(each)).digest() for each in digest.streams])
 
 
 def row_by_row(content: pa.Buffer) -> Multihash:

@@ -13,7 +13,9 @@ from footers import deadly, harmed, many_kinds, written
 
 from protocol import slice_file
 from protocol.arrow_digest import UnsupportedColumn, digest_of
+from protocol.slice_digest import SliceDigest
 from protocol.slice_file import UnreadableSlice, open_slice, row_groups
+from storage.lanes import hash_all
 
 WHOLE = written(many_kinds(), row_group_size=200)
 DEADLY = deadly(WHOLE, "n")
@@ -26,7 +28,8 @@ def opened(content: bytes, folder: Path, *, in_memory: bool) -> str | None:
     path.write_bytes(content)
     try:
         if in_memory:
-            return str(digest_of(open_slice(buffer), content=buffer).finish())
+            digest = SliceDigest(open_slice(buffer), buffer)
+            return str(digest.finish(hash_all(digest.streams)))
         with path.open("rb") as stream:
             return str(digest_of(open_slice(stream)).finish())
     except (UnreadableSlice, UnsupportedColumn):

@@ -24,12 +24,12 @@ from protocol.chain.state import EMPTY
 from protocol.metadata.data import OffsetInterval
 from protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetVocab
 from protocol.multihash import Multihash
-from protocol.sha3 import finish
 from storage.gate import wire
 from storage.gate.claims import SliceClaim, slice_claims
 from storage.gate.gate import DataDoesNotMatchMetadata, SliceGate
 from storage.gate.limits import GateLimits, LookLimits
-from storage.gate.look import FREE_BYTES, looking
+from storage.gate.look import FREE_BYTES, Looking
+from storage.lanes import hash_all
 from storage.values import ObjectKind
 
 LIMITS = GateLimits(memory=512 << 20, seconds=60, ratio=1000)
@@ -70,7 +70,8 @@ def claim_of(
 
 
 def reasons(content: bytes, claim: SliceClaim, limits: LookLimits = ALL) -> list[str]:
-    return [one.reason for one in finish(looking(pa.py_buffer(content), claim, limits))]
+    look = Looking(pa.py_buffer(content), claim, limits)
+    return [one.reason for one in look.found(hash_all(look.streams))]
 
 
 def looked(

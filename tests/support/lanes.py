@@ -1,4 +1,4 @@
-"""States that go side by side, for a test: code is made once a run, whatever the processor has."""
+"""Streams that go side by side, for a test: code is made once a run, whatever the processor has."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from functools import lru_cache
 
 import pytest
 
-from protocol import kernel as kernels
-from protocol import sha3
+from storage.lanes import kernel as kernels
+from storage.lanes import side_by_side
 
 LANES = 4
-HELD_BYTES = 300
-"""No multiple of a block: what is held and what comes may be too little for one more."""
+COLLECTED_BYTES = 300
+"""No multiple of a block: what is collected and what comes may be too little for one more."""
 
 kernel = lru_cache(kernels.kernel)
 
 
 def lay_open(monkeypatch: pytest.MonkeyPatch, lanes: int = LANES) -> None:
-    """Have states mixed by made code almost from their first block on."""
-    made = sha3._Made()
+    """Have streams mixed by made code almost from their first block on."""
+    made = side_by_side._Made()
     made.is_asked, made.alone, made.together = True, kernel(1), kernel(lanes)
-    monkeypatch.setattr(sha3, "_made", made)
-    monkeypatch.setattr(sha3, "HELD_BYTES", HELD_BYTES)
+    monkeypatch.setattr(side_by_side, "_made", made)
+    monkeypatch.setattr(side_by_side, "COLLECTED_BYTES", COLLECTED_BYTES)

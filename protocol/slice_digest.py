@@ -1,0 +1,113 @@
+"""The logical hash of a Parquet slice whose columns are hashed as streams, by whatever hashes them.
+
+Each leaf is read, laid out and hashed by itself: `streams` are the bytes of the leaves, `finish`
+makes the logical hash of their digests. A window of one leaf stays in the cache of a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+from pyarrow import types
+
+from .arrow_columns import Coded, Column, Columns
+from .arrow_digest import (
+    CACHE_WINDOW_ROWS,
+    FILE_WINDOW_ROWS,
+    UnsupportedColumn,
+    beginnings,
+    finished,
+    laid_out,
+    leaves,
+    windows,
+)
+from .arrow_values import storage_type
+from .multihash import Multihash
+from .slice_file import UNREADABLE, UnreadableSlice
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+Look = Callable[[pa.Array], None]
+"""Is shown the values of a column, a window at a time."""
+Looks = Mapping[str, Look]
+"""By column."""
+NO_LOOKS: Looks = {}
+
+
+class SliceDigest:
+    """The digest of a slice. `looks` are shown the values of their columns as they pass, in order;
+    of a struct only that part which belongs to its first leaf.
+
+    `source` is what the file was opened on: several threads may read the streams of a buffer, one
+    those of a file. What goes wrong in a stream ends all of them and is raised by `finish`.
+
+    Raises:
+        UnsupportedColumn: a column type without a digest.
+    """
+
+    def __init__(
+        self, file: pq.ParquetFile, source: pa.Buffer | BinaryIO, *, looks: Looks = NO_LOOKS
+    ) -> None:
+        self.indeterminate = False
+        """A struct and a member of it both had nulls in one window, at different rows: readers may
+        disagree. Ask before calling a mismatch damage."""
+        self._schema = file.schema_arrow
+        self._looks = looks
+        self._failure: UnreadableSlice | UnsupportedColumn | None = None
+        self._columns = Columns(file, source)
+        begun = zip(beginnings(self._schema), self._columns.all, strict=True)
+        longest_first = sorted(begun, key=lambda each: each[1].size, reverse=True)
+        self._order = [column.leaf for _, column in longest_first]
+        self.streams: Sequence[Iterator[Any]] = [
+            self._watched(start, column) for start, column in longest_first
+        ]
+
+    def finish(self, digests: Sequence[bytes]) -> Multihash:
+        """The logical hash, of the digests of all streams in their order.
+
+        Raises:
+            UnreadableSlice: the file breaks off or is no valid Parquet.
+            UnsupportedColumn: values of a column of type null.
+        """
+        if self._failure is not None:
+            raise self._failure
+        by_leaf = dict(zip(self._order, digests, strict=True))
+        return finished(self._schema, (by_leaf[leaf] for leaf in sorted(by_leaf)))
+
+    def _watched(self, start: bytes, column: Column) -> Iterator[Any]:
+        try:
+            yield start
+            yield from self._contents(column)
+        except (UnreadableSlice, UnsupportedColumn) as failure:
+            self._failure = self._failure or failure
+        except UNREADABLE as error:
+            self._failure = self._failure or UnreadableSlice.of(error)
+            self._failure.__context__ = error
+
+    def _contents(self, column: Column) -> Iterator[Any]:
+        nested = types.is_struct(storage_type(column.type))
+        rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
+        look = self._looks.get(column.name) if column.is_first else None
+        coded, count = Coded(rows), 0
+        batches = self._columns.batches(column, rows)
+        for batch in windows(batches, rows) if nested else batches:
+            if self._failure is not None:
+                return
+            values = batch.column(0)
+            if look is not None:
+                look(values)
+            if column.coded:
+                yield coded.stream(values)
+            elif len(values):
+                [(leaf, valid, unclear)] = leaves(values, column.name)
+                if unclear:  # set only, since other threads may do so
+                    self.indeterminate = True
+                yield from laid_out(leaf, valid)
+            count += len(values)
+        if count != self._columns.rows:
+            raise UnreadableSlice(
+                f"column {column.name!r} has {count} values for {self._columns.rows} rows"
+            )
