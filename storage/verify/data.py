@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from protocol.errors import Damaged, NotFound
 from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
 from protocol.multihash import SHA3_256, Multihash
 
-from ..lanes import Stream, hash_all
+from ..lanes import Stream, hash_all, lanes
 from ..layout import object_path
 from ..named import NamedObject, named_objects
 from ..slices import Finding, SliceCheck
@@ -30,7 +31,7 @@ from .report import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Probl
 from .source import ChainSource
 
 WRONG_SIZE = "SizeMismatch"
-GROUP_BYTES = 64 << 20
+GROUP_BYTES = 128 << 20
 """Bytes of the objects that a thread looks at together, unless one is larger."""
 GROUP_BLOCKS = 16
 
@@ -78,7 +79,7 @@ def check_blocks(checks: Checks, blocks: Sequence[DataBlock], *, threads: int) -
     waiting: deque[Future[list[Looked]]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         try:
-            for group in _groups(blocks, threads):
+            for group in _groups(checks, blocks, threads):
                 waiting.append(pool.submit(_check_group, checks, group))
                 if len(waiting) > threads:
                     yield from waiting.popleft().result()
@@ -88,15 +89,16 @@ def check_blocks(checks: Checks, blocks: Sequence[DataBlock], *, threads: int) -
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _groups(blocks: Sequence[DataBlock], threads: int) -> Iterator[list[DataBlock]]:
-    """Blocks that are looked at together: few enough that no thread is without, and that their
-    slices fit into memory."""
+def _groups(checks: Checks, blocks: Sequence[DataBlock], threads: int) -> Iterator[list[DataBlock]]:
+    """Blocks that are looked at together: few enough that no thread is without. With rows, slices
+    fit into memory; without, each is one stream of as many as go side by side."""
     sizes = [sum(named.size for named in named_objects(block.event)) for block in blocks]
-    most = min(GROUP_BYTES, sum(sizes) // (2 * threads))
+    most = min(GROUP_BYTES if checks.logical else sum(sizes), sum(sizes) // (2 * threads))
+    blocks_at_once = GROUP_BLOCKS if checks.logical else max(GROUP_BLOCKS // 2, lanes())
     group: list[DataBlock] = []
     taken = 0
     for block, size in zip(blocks, sizes, strict=True):
-        if group and (taken + size > most or len(group) == GROUP_BLOCKS):
+        if group and (taken + size > most or len(group) == blocks_at_once):
             yield group
             group, taken = [], 0
         group.append(block)
@@ -111,16 +113,27 @@ def _check_group(checks: Checks, blocks: Sequence[DataBlock]) -> list[Looked]:
             (block, [_ObjectCheck(checks, block, named, opened) for named in objects])
             for block, objects in ((block, named_objects(block.event)) for block in blocks)
         ]
-        streams = [one for _, objects in checked for each in objects for one in each.streams]
-        digests = iter(hash_all(streams))
+        streams = [
+            (at, each, stream)
+            for _, objects in checked
+            for each in objects
+            for at, stream in enumerate(each.streams)
+        ]
+        streams.sort(key=itemgetter(0))  # whole files first, as they are the longest
+        digests: dict[_ObjectCheck, list[bytes]] = {each: [] for _, each, _ in streams}
+        hashed = hash_all(stream for _, _, stream in streams)
+        for (_, each, _), digest in zip(streams, hashed, strict=True):
+            digests[each].append(digest)
         return [_looked(block, objects, digests) for block, objects in checked]
 
 
-def _looked(block: DataBlock, objects: Sequence[_ObjectCheck], digests: Iterator[bytes]) -> Looked:
+def _looked(
+    block: DataBlock, objects: Sequence[_ObjectCheck], digests: Mapping[_ObjectCheck, list[bytes]]
+) -> Looked:
     """What a look at one data block came to: its slice, then its checkpoint."""
     looked = Looked(described(block), objects=len(objects))
     for each in objects:
-        for found in each.found([next(digests) for _ in each.streams], looked):
+        for found in each.found(digests.get(each, ()), looked):
             problem = _problem(block, each.named, found)
             (looked.problems if found.certain else looked.notes).append(problem)
     verdict = DAMAGED if looked.problems else UNCLEAR if looked.notes else VALID
