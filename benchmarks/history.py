@@ -27,31 +27,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from protocol.arrow_schema import from_arrow
-from protocol.chain.author import author
-from protocol.chain.state import Vocab
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.metadata.events import AddData, SetDataSchema
-from protocol.metadata.reading import (
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddData, SetDataSchema
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     ReadStep,
 )
-from storage.config import StoreSettings, open_stores
-from storage.dataset import Dataset
-from storage.merge_state.store import MergeStates
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+from odf_node.workers.engines.spark_engine.engine import SparkEngine
+from odf_node.workers.jobs.ingest.run import run_ingest
+from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.program.warmup import warm_up
+from odf_node.workers.slices.slices import Cut, write_slices
+from odf_node.workers.slices.write import SlicePlan
 from tests.workers.datasets import created, now, upload
-from workers.engine.spark import SparkOptions, start_spark
-from workers.engine.spark_engine import SparkEngine
-from workers.ingest.bench import Bench
-from workers.ingest.run import run_ingest
-from workers.slices import Cut, write_slices
-from workers.warmup import warm_up
-from workers.write import SlicePlan
 
 SIZES = [int(word) for word in sys.argv[1:]] or [1_000_000, 1_000_000, 10_000_000]
 AIM = 1.5

@@ -36,9 +36,9 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from processes import cpu_seconds
 
-from protocol.arrow_digest import digest_of
-from protocol.codec.manifests import from_data
-from protocol.metadata.reading import (
+from odf_node.protocol.arrow_digest import digest_of
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyLedger,
@@ -46,13 +46,13 @@ from protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from storage.config import StoreSettings, open_stores
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import Failed
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import Failed
+from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+from odf_node.workers.slices.write import parquet_settings
 from tests.workers.datasets import created, ndjson, now, submit, upload
-from workers.engine.spark import SparkOptions, start_spark
-from workers.write import parquet_settings
 
 BATCHES = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 LARGE_ROWS = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
@@ -182,7 +182,7 @@ def main() -> None:
         stores = open_stores(StoreSettings(data=Path(folder)))
         began = time.perf_counter()
         worker = subprocess.Popen(
-            [sys.executable, "-m", "workers.cli", "--data", folder],
+            [sys.executable, "-m", "odf_node.workers.main", "--data", folder],
             cwd=Path(__file__).parents[1],
             stderr=subprocess.PIPE,
             text=True,
@@ -247,11 +247,11 @@ def large_batch(stores: Stores, kind: str, body: bytes, worker: int) -> None:
 
 def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
     """Where the time of a large batch goes, in this process, phase by phase. Needs no Spark."""
-    import workers.ingest.run as steps
-    import workers.slices as slices
-    import workers.write as write
-    from workers.readers.frame import Limits
-    from workers.readers.read import open_frame
+    import odf_node.workers.jobs.ingest.run as steps
+    import odf_node.workers.slices.slices as slices
+    import odf_node.workers.slices.write as write
+    from odf_node.workers.readers.read import open_frame
+    from odf_node.workers.slices.frame import Limits
 
     none: Any = None
     for number, (kind, body) in enumerate(bodies.items(), 21):

@@ -38,22 +38,22 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from protocol.metadata.data import ExecuteTransformInput
-from protocol.metadata.events import AddData, ExecuteTransform
-from storage.config import StoreSettings, open_stores
-from storage.contracts.transform_job import TransformPayload
-from storage.dataset import Dataset
-from storage.local_files import chunks
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
+from odf_node.protocol.metadata.data import ExecuteTransformInput
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.local_files import chunks
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+from odf_node.workers.engines.spark_engine.engine import SparkEngine
+from odf_node.workers.jobs.transform.replay import replay
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.program.warmup import warm_up
+from odf_node.workers.slices.write import described, write_batches
 from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment, root
-from workers.engine.spark import SparkOptions, start_spark
-from workers.engine.spark_engine import SparkEngine
-from workers.ingest.bench import Bench
-from workers.transform.replay import replay
-from workers.transform.run import run_transform
-from workers.warmup import warm_up
-from workers.write import described, write_batches
 
 PARTS = {"iteration": None, "state": "transform_state.py", "verify": "verify.py"}
 SLICE_ROWS = 1_000_000

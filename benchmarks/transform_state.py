@@ -29,14 +29,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from processes import cpu_seconds
 
-from protocol.chain.state import Vocab
-from protocol.instant import Instant
-from protocol.metadata.data import OffsetInterval
-from protocol.metadata.transforms import SqlQueryStep, TransformSql
-from workers.engine.frames import read_parquet
-from workers.engine.spark import SparkOptions, start_spark
-from workers.engine.stateful import NewRows, StatefulInput, run, stateful_plan
-from workers.settings import WorkerSettings
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import OffsetInterval
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_node.workers.engines.spark.frames import read_parquet
+from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+from odf_node.workers.engines.stateful import NewRows, StatefulInput, run, stateful_plan
+from odf_node.workers.settings import WorkerSettings
 
 TIME = pa.timestamp("ms", "UTC")
 SCHEMA = pa.schema(

@@ -8,7 +8,7 @@ this node are. Then, in turns and several rounds, the best of each:
 
 - SHA3-256 of `hashlib` over as many bytes as each verification hashes, in two threads: its aim
   is 80 % of that, and more than 100 % can be had by whoever hashes several streams at once;
-- the same bytes hashed side by side (`storage.lanes`), and nothing else done: the limit to that;
+- the same bytes hashed side by side (`odf_node.storage.lanes`), and nothing else: the limit to that;
 - the files only (`logical=False`): each byte of each file once;
 - files and rows: each byte, and each value as its column's hash is fed it.
 
@@ -42,17 +42,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from chain_maker import add_data, linked, parquet, seed, slice_of, some_id
 
-from protocol.arrow_columns import Coded, Column, Columns
-from protocol.arrow_digest import CACHE_WINDOW_ROWS
-from protocol.arrow_schema import from_arrow
-from protocol.arrow_values import stream, validity
-from protocol.metadata.events import SetDataSchema
-from storage.lanes import hash_all, lanes, prepare
-from storage.objects.folder import FolderObjects
-from storage.values import ObjectKind
-from storage.verify.bytes import CHUNK_BYTES
-from storage.verify.run import FolderSource, verify_chain
-from workers.write import parquet_settings
+from odf_node.protocol.arrow_columns import Coded, Column, Columns
+from odf_node.protocol.arrow_digest import CACHE_WINDOW_ROWS
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.arrow_values import stream, validity
+from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.storage.datasets.verify.bytes import CHUNK_BYTES
+from odf_node.storage.datasets.verify.run import FolderSource, verify_chain
+from odf_node.storage.lanes import hash_all, lanes, prepare
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.slices.write import parquet_settings
 
 MIB, GIB = 1 << 20, 1 << 30
 THREADS = 2
@@ -230,7 +230,7 @@ def measure(folder: Path, size: int, settings: Settings) -> None:
                 taken.append(cost(turn))
     for name, (hashed, _) in works.items():
         print(f"  {name}, {hashed / MIB:.0f} MiB to hash, {THREADS} threads:")
-        alone, together, own = costs[name]
+        alone, coalescer, own = costs[name]
         for what, taken in zip(
             ("SHA3-256 alone", "side by side", "verified"), costs[name], strict=True
         ):
@@ -239,7 +239,7 @@ def measure(folder: Path, size: int, settings: Settings) -> None:
                 f"    {what:<16}{took:6.2f} s {hashed / took / MIB:7.0f} MiB/s, "
                 f"of processors {busy / hashed * GIB:.2f} s/GiB"
             )
-        (by_clock, by_processors), (near, nearer) = shares(alone, own), shares(together, own)
+        (by_clock, by_processors), (near, nearer) = shares(alone, own), shares(coalescer, own)
         print(
             f"    {by_clock:.0%} of SHA3-256 alone (aim {AIM:.0%}; of processors "
             f"{by_processors:.0%}), {near:.0%} of side by side ({nearer:.0%})"

@@ -1,12 +1,14 @@
-"""Alembic environment: runs on the connection it is handed by `storage/sql/migrate.py`."""
+"""Alembic environment: runs on the connection it is handed by `storage/stores/sql/migrate.py`."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from storage.sql import derivation_tables as derivation_tables
-from storage.sql import publishing as publishing  # its tables are among those of `metadata`
-from storage.sql.tables import metadata
+from odf_node.storage.stores.sql import derivation_tables as derivation_tables
+from odf_node.storage.stores.sql import (
+    publishing as publishing,  # its tables are among those of `metadata`
+)
+from odf_node.storage.stores.sql.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

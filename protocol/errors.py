@@ -1,7 +1,7 @@
 """The root of everything the node can say went wrong.
 
 Leaves are declared beside the code that raises them; each carries the facts a caller
-needs to act. HTTP statuses and close codes are decided once, in `app/errors.py`.
+needs to act. HTTP statuses and close codes are decided once, in `app/service/errors.py`.
 
     NodeError
     ├── BadInput            what was handed in is not what it must be

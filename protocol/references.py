@@ -14,15 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from .identity import (
-    DID_ODF,
-    DatasetAlias,
-    DatasetId,
-    DatasetRef,
-    MalformedName,
-    Name,
-    RemoteAlias,
-)
+from .identity import DID_ODF, DatasetAlias, DatasetId, DatasetRef, MalformedName, Name, RemoteAlias
 
 MAX_URL_CHARS = 2048
 WILDCARD = "%"

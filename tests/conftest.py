@@ -42,7 +42,9 @@ def _quick_databases() -> Iterator[None]:
     import databases  # here, not above: tests of the protocol need no database
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("storage.config.migrate_database", databases.made_ready)
+        patch.setattr(
+            "odf_node.storage.datasets.node.open_stores.migrate_database", databases.made_ready
+        )
         yield
 
 

@@ -1,372 +1,96 @@
-"""The worker's loop: claim, run, finish, again; and how it starts and ends.
-
-Whatever a job does wrong is an outcome of the job; the worker goes on. It ends when it is
-asked to, or when its parent is gone, after the job at hand. When its Spark is gone, the job rests,
-and others are run with another Spark; a job that ends it again and again is given up.
-"""
+"""`odf-worker`: the command line. What a command needs is imported when it runs."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+import sys
 
-from py4j.protocol import Py4JNetworkError
+INTERRUPTED = 130
+"""As shells have it for a program that Ctrl-C ended."""
 
-from protocol.errors import NodeError, NodeFault, Unavailable
-from protocol.identity import DatasetRef
-from protocol.metadata.events import SetPollingSource
-from protocol.multihash import HashMismatch, Multihash
-from storage.bells.port import Topic
-from storage.context import part_of
-from storage.contracts import ingest_job
-from storage.errors import LeaseLost
-from storage.stores import Stores
-from storage.tracing import span
-from storage.values import DatasetEntry, Failed, Job, JobEnd, JobId, JobOutcome, Succeeded
+try:  # importing takes a moment
+    from importlib import import_module
+    from pathlib import Path
+    from typing import Any
 
-from .budget import Budget, Watching
-from .engine import exchange, jvm, shown
-from .handlers import HANDLERS, payload_of
-from .ingest.bench import Bench
-from .ingest.group import Batch, IngestGroup
-from .ingest.several import run_several
-from .lease import held
-from .log import LOGGER, line
-from .meter import Meter
+    import click
 
-KINDS = (ingest_job.KIND, *HANDLERS)
-TOGETHER = {ingest_job.KIND: 128}
-"""Jobs of one dataset that are run together, by kind."""
-DATASETS_AT_ONCE = 16
-"""Datasets whose small posts are taken together. The service answers those while the worker is
-at others that wait; were all of them taken at once, each would wait for the other's part."""
-MAX_ATTEMPTS, MAX_DEATHS = 5, 3
-"""Unless a setting says so: a job that as often met a part of the node that was away, or that took
-down so many workers or Sparks, is given up."""
-FIRST_PAUSE_S, PAUSE_GROWTH = 2.0, 4
-"""How long a job rests whose database, object store or Spark was away, and how much longer each
-time: others are run meanwhile."""
-MEMORY_SETTING = "ODF_NODE_SPARK_DRIVER_MEMORY"
-INTERNAL = "Internal"
-INTERNAL_MESSAGE = "the job failed for a reason inside of the node; its log says more"
+    from odf_node.protocol.errors import NodeError
+except KeyboardInterrupt:
+    sys.exit(INTERRUPTED)
+
+COMMANDS = {
+    "engine": (
+        "odf_node.workers.program.serve:engine",
+        "Serve an engine over gRPC (engine protocol of ODF).",
+    ),
+    "verify": (
+        "odf_node.workers.program.verify_command:verify",
+        "Check a dataset of this node, its executions made again.",
+    ),
+    "deprecate": (
+        "odf_node.workers.program.deprecate_command:deprecate",
+        "Let this engine version stand for the older ones of a derivative.",
+    ),
+    "class-archive": (
+        "odf_node.workers.program.class_archive:keep_classes",
+        "Keep Spark's classes ready: it starts in half the time.",
+    ),
+}
+"""Where they are, and what `--help` says of them."""
 
 
-class JobAbandoned(NodeFault):
-    """The job ended its worker, or its Spark, too often."""
+class _LazyGroup(click.Group):
+    """Imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-class Interrupted(Exception):
-    """The database or the object store is away: the job begins again after a pause."""
+@click.group(
+    cls=_LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Without a command the worker runs until it is told to stop. What is not given comes "
+    "from the environment (ODF_NODE_…), see settings.example.env.",
+)
+@click.version_option(package_name="odf-node", prog_name="odf-worker")
+@click.option("--data", type=click.Path(path_type=Path), help="Directory of the local stores.")
+@click.option("--database-url", help="Database of the node; default SQLite in the directory.")
+@click.option("--objects-url", help="Object store of the node; default the directory.")
+@click.option("--master", "spark_master", help="Spark master URL; default local[2].")
+@click.option("--once", is_flag=True, help="Run the jobs that wait, then end.")
+@click.option(
+    "--warm-up/--no-warm-up",
+    default=None,
+    help="Do small jobs before being ready; without, the first real ones are slow.",
+)
+@click.option("--parent-pid", type=int, help="End when this process is gone.")
+@click.pass_context
+def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **given: Any) -> None:
+    """Run the jobs of a node: ingest what producers post, compute derivatives, on Spark."""
+    if context.invoked_subcommand is not None:
+        return
+    try:
+        from .program.lifetime import run
+
+        code = run(given, once=once, parent_pid=parent_pid)
+    except NodeError as error:
+        raise click.ClickException(error.message) from None
+    except KeyboardInterrupt:  # before the worker has its own answer to signals
+        code = INTERRUPTED
+    sys.exit(code)
 
 
-class EngineGone(Exception):
-    """Spark is not there any more; why, for people."""
-
-
-def abandoned(tries: int, ended: str) -> JobAbandoned:
-    return JobAbandoned(
-        f"the job was given up after {tries} {'try' if tries == 1 else 'tries'}, each of which "
-        f"ended {ended}: most often it needs more memory than it may take ({MEMORY_SETTING})",
-        attempts=tries,
-        setting=MEMORY_SETTING,
-        retryable=False,
-    )
-
-
-def _nothing(job: Job, outcome: JobOutcome, seconds: float) -> None:
-    """Nobody counts."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Worker:
-    """One worker. `name` tells leases apart; `stop` ends the loop between two jobs."""
-
-    stores: Stores
-    bench: Bench
-    name: str
-    lease: timedelta
-    longest_pause_s: float
-    attempts: int = MAX_ATTEMPTS
-    """How often a job is begun without coming to an end."""
-    deaths: int = MAX_DEATHS
-    """How many workers or Sparks a job may end."""
-    budget: Budget = field(default_factory=Budget)
-    stuck_s: float = 0.0
-    """Seconds after which the process ends if no thread gets to run; 0: never."""
-    renew_spark: Callable[[], None] | None = None
-    """Starts another Spark for one that is gone. None: this process is to be started anew, which
-    waits for a cluster that is away before it takes jobs."""
-    on_end: Callable[[Job, JobOutcome, float], None] = _nothing
-    """Told of every job that ended, and how long it took in seconds."""
-    stop: threading.Event = field(default_factory=threading.Event)
-    secrets: Callable[[DatasetEntry, SetPollingSource], Mapping[str, str]] = lambda *_: {}
-    """What templates of a source may read, beside what the administrator allows."""
-
-    def work(self, *, once: bool = False) -> None:
-        """Run jobs until asked to stop; with `once`, until none is left."""
-        with self.stores.bell.listen(Topic.WORK) as bell:
-            while not self.stop.is_set():
-                groups = self._claim()
-                if len(groups) > 1:
-                    self.run_several(groups)
-                elif groups:
-                    self.run(groups[0])
-                elif once:
-                    return
-                else:
-                    bell.wait(self.longest_pause_s)
-                if groups and not self.budget.has_room():
-                    LOGGER.warning(line("worker ends: it keeps the memory of its jobs"))
-                    self.stop.set()
-
-    def _claim(self) -> Sequence[Sequence[Job]]:
-        try:
-            return self.stores.jobs.claim_groups(
-                self.name, KINDS, lease=self.lease, together=TOGETHER, groups=DATASETS_AT_ONCE
-            )
-        except Exception:  # a busy or restarting database: ask again
-            LOGGER.exception("claim failed")
-            self.stop.wait(1.0)
-            return ()
-
-    def run_several(self, groups: Sequence[Sequence[Job]]) -> None:
-        """Run small claimed jobs of several datasets together, what cannot be one by one."""
-        self.stores.hashed.clear()
-        every = [job for group in groups for job in group]
-        try:
-            with self._held(every) as meters:
-                ended = self._run_together(groups, meters)
-                for meter in meters.values():
-                    meter.rest()
-                for group in groups:
-                    if left := [job for job in group if job.id not in ended]:
-                        self.run(left)
-        except EngineGone as gone:
-            self._go_on_without(every, gone)
-
-    def _run_together(
-        self, groups: Sequence[Sequence[Job]], meters: Mapping[str, Meter]
-    ) -> set[JobId]:
-        """The jobs that came to their end together; whatever keeps others from it comes up again
-        when they are run."""
-        began = time.monotonic()
-        every = {job.id: job for group in groups for job in group}
-        ended: set[JobId] = set()
-        try:
-            batches = [[self._batch(job, meters) for job in group] for group in groups]
-            ends = run_several(
-                self.stores, self.bench, batches, worker=self.name, failure=self._failure
-            )
-            for end in ends:
-                ended.add(end.job)
-                self._log(every[end.job], end.outcome, time.monotonic() - began)
-        except EngineGone:
-            raise
-        except Exception as error:
-            LOGGER.warning(line("not run together", jobs=len(every), message=str(error)))
-        return ended
-
-    def run(self, group: Sequence[Job]) -> None:
-        """Run claimed jobs of one dataset and report their outcome. Raises `EngineGone` only."""
-        first = group[0]
-        self.stores.hashed.clear()  # rot shows in no time of a file: each job hashes for itself
-        with (
-            span(f"job {first.spec.kind}", "consumer", first.spec.trace) as trace,
-            part_of(trace or first.spec.trace, dataset=str(first.spec.dataset), job=first.id),
-        ):
-            try:
-                self._run(group)
-            finally:
-                self._clear()
-                if jvm.was_ended():  # its query did not end; the next one is of somebody else
-                    self._renew_spark(EngineGone("it was ended with a query that did not end"))
-
-    def _clear(self) -> None:
-        """What Spark was shown and sent is needed no more; what stays is collected as abandoned."""
-        shown.clear()
-        try:
-            exchange.clear()
-        except NodeError:
-            LOGGER.exception("files for executors stay behind")
-
-    def _run(self, group: Sequence[Job]) -> None:
-        try:
-            self._run_held(group)
-        except (Interrupted, Unavailable) as trouble:
-            self._put_off(group, trouble)
-        except EngineGone as gone:
-            self._go_on_without(group, gone)
-
-    def _go_on_without(self, group: Sequence[Job], gone: EngineGone) -> None:
-        """Start another Spark, then have the jobs rest, so that others that need it come first;
-        those that were begun often enough are given up.
-
-        Raises `EngineGone` if there can be no other in this process.
-        """
-        LOGGER.error(line("Spark is gone", reason=gone))
-        for job in group:
-            if self._is_last(job):
-                outcome = self._failure(job, abandoned(job.attempt, f"Spark ({gone})"))
-                with suppress(LeaseLost, Unavailable):
-                    self.stores.jobs.finish(job.id, self.name, outcome)
-                    self._log(job, outcome, 0.0)
-        try:
-            self._renew_spark(gone)
-        finally:
-            self._put_off([job for job in group if not self._is_last(job)], gone)
-
-    def _is_last(self, job: Job) -> bool:
-        """Whether a job whose Spark has gone is not begun again."""
-        return job.attempt >= self.attempts or job.deaths + 1 >= self.deaths
-
-    def _renew_spark(self, gone: EngineGone) -> None:
-        if self.renew_spark is None:
-            raise gone
-        if self.stop.is_set():
-            return
-        try:
-            self.renew_spark()
-        except ConnectionError as error:
-            raise EngineGone(str(error)) from error
-
-    def _run_held(self, group: Sequence[Job]) -> None:
-        began = time.monotonic()
-        with self._held(group) as meters:
-            ends: Iterable[JobEnd]
-            if group[0].spec.kind == ingest_job.KIND:
-                ends = self._ingest(group, meters)
-            else:
-                ends = (self._single(job, meters[job.id]) for job in group)
-            for end in ends:
-                job = next(job for job in group if job.id == end.job)
-                self._log(job, end.outcome, time.monotonic() - began)
-
-    def _held(self, group: Sequence[Job]) -> AbstractContextManager[dict[str, Meter]]:
-        return held(
-            self.stores.jobs,
-            group,
-            self.name,
-            lease=self.lease,
-            watching=Watching(self.budget, self.stuck_s),
-        )
-
-    def _give_back(self, job: Job) -> None:
-        with suppress(LeaseLost, Unavailable):  # the lease we have ends by itself
-            self.stores.jobs.put_back(job.id, self.name)
-
-    def _put_off(self, group: Sequence[Job], trouble: Exception) -> None:
-        """Let the jobs rest: nobody has them for some time, then anybody.
-
-        Those whose end was written before their worker could hear of it stay as they are. Those
-        that ended their Spark rest under our lease, which counts as if they had ended us.
-        """
-        for job in group:
-            pause = FIRST_PAUSE_S * PAUSE_GROWTH ** (job.attempt - 1)
-            facts = {"job": job.id, "attempt": job.attempt, "seconds": pause}
-            LOGGER.warning(line("job put off", **facts, message=str(trouble)))
-            with suppress(LeaseLost, Unavailable):  # the lease we have ends by itself
-                if isinstance(trouble, EngineGone):
-                    self.stores.jobs.extend(job.id, self.name, lease=timedelta(seconds=pause))
-                else:
-                    self.stores.jobs.put_back(job.id, self.name, pause=timedelta(seconds=pause))
-
-    def _single(self, job: Job, meter: Meter) -> JobEnd:
-        end = JobEnd(job.id, self.name, self._outcome(job, meter))
-        self._finish(end)
-        return end
-
-    def _outcome(self, job: Job, meter: Meter) -> JobOutcome:
-        try:
-            self._check_attempts(job)
-            meter.begin()
-            metered = replace(self, bench=replace(self.bench, meter=meter))
-            return Succeeded(HANDLERS[job.spec.kind](metered, job))
-        except Exception as error:
-            return self._failure(job, error)
-
-    def _ingest(self, group: Sequence[Job], meters: Mapping[str, Meter]) -> Iterator[JobEnd]:
-        """Pushed batches of one dataset."""
-        batches = []
-        for job in group:
-            try:
-                batches.append(self._batch(job, meters))
-            except NodeError as error:
-                end = JobEnd(job.id, self.name, self._failure(job, error))
-                self._finish(end)
-                yield end
-        if not batches:
-            return
-        try:
-            dataset = self.stores.dataset(DatasetRef.parse(str(batches[0].job.spec.dataset)))
-            ingest = IngestGroup(
-                dataset,
-                self.bench,
-                worker=self.name,
-                finish=self._finish,
-                failure=self._failure,
-                give_back=self._give_back,
-                is_over=self.stop.is_set,
-            )
-            yield from ingest.run(batches)
-        except (EngineGone, Interrupted):
-            raise
-        except Exception as error:  # not of one batch: the dataset is gone, or the node fails
-            for batch in batches:
-                outcome = self._failure(batch.job, error)
-                with suppress(LeaseLost):  # of those that have ended
-                    self.stores.jobs.finish(batch.job.id, self.name, outcome)
-                    yield JobEnd(batch.job.id, self.name, outcome)
-
-    def _batch(self, job: Job, meters: Mapping[str, Meter]) -> Batch:
-        """Raises `JobAbandoned`, `MalformedJob`, `HashMismatch`."""
-        self._check_attempts(job)
-        payload = payload_of(job, ingest_job.payload_of)
-        body = job.spec.body
-        if body is not None and str(found := Multihash.of(body)) != payload.upload:
-            raise HashMismatch(Multihash.parse(payload.upload), found)
-        return Batch(job=job, payload=payload, meter=meters[job.id])
-
-    def _finish(self, end: JobEnd) -> None:
-        try:
-            self.stores.jobs.finish(end.job, end.worker, end.outcome)
-        except LeaseLost:
-            LOGGER.warning(line("outcome of a job that was lost", job=end.job))
-
-    def _check_attempts(self, job: Job) -> None:
-        if job.attempt > self.attempts or job.deaths >= self.deaths:
-            raise abandoned(job.attempt - 1, "its worker")
-
-    def _failure(self, job: Job, error: Exception) -> Failed:
-        """What a job is told about an error. Raises `EngineGone`, `Interrupted`."""
-        error = exchange.failed(error) or error
-        if isinstance(error, Unavailable) and job.attempt < self.attempts:
-            raise Interrupted(error.message) from error
-        if isinstance(error, NodeError):
-            return Failed.of(error)
-        if (reason := jvm.how_it_ended()) is not None:  # which shows in errors of many kinds
-            raise EngineGone(reason) from error
-        if isinstance(error, Py4JNetworkError | ConnectionError):
-            raise EngineGone(f"it does not answer: {error}") from error
-        LOGGER.error(
-            line("job failed inside", job=job.id, dataset=job.spec.dataset), exc_info=error
-        )
-        return Failed(INTERNAL, INTERNAL_MESSAGE)
-
-    def _log(self, job: Job, outcome: JobOutcome, seconds: float) -> None:
-        self.on_end(job, outcome, seconds)
-        with part_of(job.spec.trace):
-            self._say(job, outcome, seconds)
-
-    def _say(self, job: Job, outcome: JobOutcome, seconds: float) -> None:
-        facts = {"job": job.id, "dataset": job.spec.dataset, "seconds": seconds}
-        if isinstance(outcome, Succeeded):
-            result = {key: outcome.result.get(key) for key in ("outcome", "rowsAdded", "head")}
-            LOGGER.info(line("job done", **facts, **result))
-        else:
-            LOGGER.warning(
-                line("job failed", **facts, error=outcome.error, message=outcome.message)
-            )
+if __name__ == "__main__":
+    main()

@@ -13,11 +13,11 @@ from typing import Any, Literal
 from pydantic import Field, IPvAnyNetwork
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from storage import environment as shared
-from storage.environment import PREFIX, read_settings
+from odf_node.storage.runtime import environment as shared
+from odf_node.storage.runtime.environment import PREFIX, read_settings
 
 from .confine import Mode
-from .containers import ContainerRules
+from .engines.remote.runtimes import ContainerRules
 
 CONTAINER_ENVIRONMENT = (
     "PATH",

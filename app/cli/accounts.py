@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from protocol.errors import BadInput
-from protocol.instant import Instant
-from storage.naming import SINGLE_OWNER
-from storage.values import Account
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+from odf_node.storage.datasets.node.naming import SINGLE_OWNER
+from odf_node.storage.stores.ports.values import Account
 
 from .admin import node_stores, store_options
-from .deeds import record_command
+from .audit_entries import record_command
 
 PAGE = 500
 
@@ -45,8 +45,8 @@ def create(
     as_json: bool,
 ) -> None:
     """Make an account. Without a password it is used by tokens alone."""
-    from ..auth.passwords import check_new
-    from ..usecases.accounts import create_account
+    from ..service.accounts.accounts import create_account
+    from ..service.auth.passwords import check_new
 
     password = check_new(_from_stdin()) if password_stdin else None
     with node_stores(data, database_url, may_be_new=True) as (stores, settings):
@@ -87,9 +87,9 @@ def password(
     name: str, password_stdin: bool, data: Path | None, database_url: str | None, as_json: bool
 ) -> None:
     """Set an account's password; its sessions end. Tokens stay as they are."""
-    from ..auth.passwords import check_new
-    from ..settings import Tenancy
-    from ..usecases.accounts import ensure_account, find_account
+    from ..service.accounts.accounts import ensure_account, find_account
+    from ..service.auth.passwords import check_new
+    from ..service.settings import Tenancy
 
     chosen = check_new(_from_stdin() if password_stdin else _asked())
     with node_stores(data, database_url) as (stores, settings):
@@ -102,8 +102,8 @@ def password(
 
 
 def _set(stores: Any, settings: Any, owner: Account, chosen: str) -> None:
-    from ..auth.passwords import Cost
-    from ..usecases.accounts import set_password
+    from ..service.accounts.accounts import set_password
+    from ..service.auth.passwords import Cost
 
     now, cost = Instant(time.time_ns()), Cost(settings.password_work)
     set_password(stores.accounts, owner, chosen, os.urandom, now, cost)

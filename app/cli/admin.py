@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from protocol.errors import BadInput
-from protocol.identity import DatasetId, DatasetRef
-from protocol.instant import NANOS, Instant
-from storage.naming import dataset_ref
-from storage.values import Reach, Scope, Token
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.datasets.node.naming import dataset_ref
+from odf_node.storage.stores.ports.values import Reach, Scope, Token
 
-from .deeds import record_command
+from .audit_entries import record_command
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MAX_DAYS = 36_500
@@ -48,10 +48,10 @@ def node_stores(
     Raises:
         NoNodeHere: there is none, and this is not how one begins.
     """
-    from storage.config import StoreSettings, open_stores
+    from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 
-    from ..settings import load_settings
-    from .places import expect_node, tell_of_new_node
+    from ..service.settings import load_settings
+    from .node_folder import expect_node, tell_of_new_node
 
     settings = load_settings(data=data, database_url=database_url)
     (tell_of_new_node if may_be_new else expect_node)(settings)
@@ -97,7 +97,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Print a new token. It is shown this once; the node keeps only its hash."""
-    from ..usecases.accounts import create_token, ensure_account
+    from ..service.accounts.accounts import create_token, ensure_account
 
     if dataset is not None and account_scope:
         raise click.UsageError("--dataset and --account-scope are two different reaches")
@@ -170,7 +170,7 @@ def parse_expiry(text: str, now: Instant) -> Instant:
 
 def _dataset(stores: Any, settings: Any, text: str) -> DatasetId:
     """Id of the dataset a user means. Raises `MalformedName`, `DatasetNotFound`."""
-    from ..settings import Tenancy
+    from ..service.settings import Tenancy
 
     alias = DatasetRef.parse(text).alias
     if alias is not None and alias.account is None and settings.tenancy is Tenancy.MULTI:
@@ -186,7 +186,7 @@ def _reach(dataset: DatasetId | None, *, account_scope: bool) -> Reach:
 
 
 def _account(stores: Any, name: str) -> Any:
-    from ..usecases.accounts import find_account
+    from ..service.accounts.accounts import find_account
 
     return find_account(stores.accounts, name)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from protocol.instant import Instant
-from storage.audit.values import Deed
+from odf_node.protocol.instant import Instant
+from odf_node.storage.stores.ports.audit_values import AuditEntry
 
 from .admin import node_stores, store_options
 
@@ -27,21 +27,21 @@ def audit(
     data: Path | None, database_url: str | None, as_json: bool, limit: int, **wanted: str | None
 ) -> None:
     """Who did what, newest first. With --json, one object a line."""
-    from ..usecases.audit import filter_of, shown
+    from ..service.audit.audit import filter_of, shown
 
     which = filter_of(wanted)
     with node_stores(data, database_url) as (stores, _):
         before = None
         while limit > 0 and (
-            deeds := stores.audit.page(which, before=before, limit=min(limit, PAGE))
+            audit_entries := stores.audit.page(which, before=before, limit=min(limit, PAGE))
         ):
-            for deed in deeds:
-                click.echo(json.dumps(shown(deed)) if as_json else _line(deed))
-            before, limit = deeds[-1].number, limit - len(deeds)
+            for audit_entry in audit_entries:
+                click.echo(json.dumps(shown(audit_entry)) if as_json else _line(audit_entry))
+            before, limit = audit_entries[-1].number, limit - len(audit_entries)
 
 
-def _line(deed: Deed) -> str:
-    return f"{_short(deed.at)}  {deed.actor:16}  {deed.outcome:>4}  {deed.action}  {deed.subject}"
+def _line(of: AuditEntry) -> str:
+    return f"{_short(of.at)}  {of.actor:16}  {of.outcome:>4}  {of.action}  {of.subject}"
 
 
 def _short(at: Instant) -> str:

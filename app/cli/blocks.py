@@ -10,16 +10,16 @@ from typing import Any, BinaryIO
 
 import click
 
-from protocol.codec.blocks import decode_block, encode_block
-from protocol.codec.manifests import (
+from odf_node.protocol.codec.blocks import decode_block, encode_block
+from odf_node.protocol.codec.manifests import (
     MAX_TEXT_BYTES,
     block_from_manifest,
     block_manifest,
     load_documents,
     to_yaml,
 )
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
 
 from ..client.folder import chunks_of
 from ..client.limits import LIMITS, TooMuch

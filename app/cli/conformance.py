@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from ..conformance.report import data_of, junit_of, line_of, page_of, verdict
-from ..conformance.run import CHECKS, GROUPS, Outcome, account_of, bench_of, run_checks
+from odf_node.conformance.report import data_of, junit_of, line_of, page_of, verdict
+from odf_node.conformance.run import CHECKS, GROUPS, Outcome, account_of, bench_of, run_checks
+
 from .output import FAILED, json_option, print_json
 from .tokens import token_of_node
 

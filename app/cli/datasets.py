@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to_yaml
+from odf_node.protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to_yaml
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from protocol.instant import day_or_instant
-from protocol.multihash import Multihash
+from odf_node.protocol.instant import day_or_instant
+from odf_node.protocol.multihash import Multihash
 
 from ..client import history
 from ..client.http import open_http

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from protocol.instant import Instant
+from odf_node.protocol.instant import Instant
 
 from ..client.files import FILE_TYPES, sized_chunks
 from ..client.http import Unreachable, open_http

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
 
+from ..client.event_lines import event_name, summary
 from ..client.sync import opened
 from ..client.urls import Location
 from ..client.walk import ChainReader
-from ..event_lines import event_name, summary
 from .output import json_option, print_json
 from .tokens import token_option
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from protocol.errors import NodeError
-from protocol.identity import DatasetRef
-from storage.naming import dataset_ref
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.datasets.node.naming import dataset_ref
 
 from .output import DAMAGED, json_option, print_json
 
@@ -37,9 +37,9 @@ def _options(command: Any) -> Any:
 
 def _found(stores: Any, data: Path, dataset: str | None) -> Iterator[tuple[Any, Any, Path]]:
     """Alias, dataset and folder of each state, of one dataset or of all."""
-    from storage.errors import DatasetNotFound
-    from storage.layout import parse_folder
-    from storage.merge_state.store import MergeStates, states_folder
+    from odf_node.storage.datasets.merge_state.store import MergeStates, states_folder
+    from odf_node.storage.stores.objects.layout import parse_folder
+    from odf_node.storage.stores.ports.errors import DatasetNotFound
 
     states = MergeStates(states_folder(data), max_bytes=0)
     wanted = None if dataset is None else stores.dataset(dataset_ref(dataset)).id
@@ -61,7 +61,7 @@ def check(deep: bool, dataset: str | None, as_json: bool, **where: Any) -> None:
 
     Ends with exit code 6 when one is wrong; a worker that meets it makes it anew.
     """
-    from storage.merge_state.check import problem_of
+    from odf_node.storage.datasets.merge_state.check import problem_of
 
     from .upkeep import opened_stores
 
@@ -86,7 +86,7 @@ def rebuild(dataset: str | None, as_json: bool, **where: Any) -> None:
     """Make states anew from their chains, as of the head; those that cannot be are dropped."""
     import shutil
 
-    from storage.merge_state.check import rebuild as made
+    from odf_node.storage.datasets.merge_state.check import rebuild as made
 
     from .upkeep import opened_stores
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import httpx
 
-from protocol.errors import NodeError
+from odf_node.protocol.errors import NodeError
 
 from ..client.node_api import NodeApi, NothingThere
 from ..client.text import one_line

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from protocol.errors import (
+from odf_node.protocol.errors import (
     BadInput,
     Conflict,
     Damaged,
@@ -18,7 +18,7 @@ from protocol.errors import (
     NotFound,
     Refused,
 )
-from protocol.multihash import HashMismatch
+from odf_node.protocol.multihash import HashMismatch
 
 from ..client.text import one_line
 from ..client.urls import UnsupportedUrl

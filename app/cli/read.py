@@ -10,14 +10,14 @@ from typing import IO
 
 import click
 
-from protocol.errors import Damaged
-from storage.errors import ObjectNotFound
+from odf_node.protocol.errors import Damaged
+from odf_node.storage.stores.ports.errors import ObjectNotFound
 
 from ..client.http import RemoteMissing
 from ..client.sync import opened
 from ..client.urls import Location
-from ..usecases.read import Reading, ReadRequest
-from ..usecases.read_formats import Format
+from ..service.read.read import Reading, ReadRequest
+from ..service.read.read_formats import Format
 from .output import json_option
 from .tokens import token_option
 
@@ -74,7 +74,7 @@ def read(
     as_json: bool,
 ) -> None:
     """Print the rows of the dataset in DIR or at URL; `--json` is `--format json`."""
-    from storage.projection.view import view_of
+    from odf_node.storage.datasets.read.view import view_of
 
     request = ReadRequest(
         as_at=as_at,

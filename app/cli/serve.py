@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from protocol.errors import NodeFault
-from storage.logs import set_up
-from storage.private import keep_private
-from storage.tracing import start_tracing, stop_tracing
+from odf_node.protocol.errors import NodeFault
+from odf_node.storage.runtime.logs import set_up
+from odf_node.storage.runtime.private_files import keep_private
+from odf_node.storage.runtime.tracing import start_tracing, stop_tracing
 
-from ..settings import AnonymousReads, Settings, Tenancy, load_settings
+from ..service.settings import AnonymousReads, Settings, Tenancy, load_settings
 
 EVERYTHING_IS_READ = (
     "everybody who reaches this node reads all datasets, private ones, too "
@@ -49,11 +49,12 @@ def serve(**given: Any) -> None:
 
 def run(settings: Settings) -> None:
     """Serve until a signal arrives; workers end with the service."""
-    from ..main import build_app
-    from ..server import NodeServer, server_config
-    from ..supervisor import Supervisor, worker_command
-    from ..version import app_version
-    from ..wiring import open_node
+    from odf_node.storage.runtime.version import app_version
+
+    from ..service.main import build_app
+    from ..service.processes.server import NodeServer, server_config
+    from ..service.processes.supervisor import Supervisor, worker_command
+    from ..service.wiring import open_node
 
     set_up(settings.log_level, settings.log_format)
     start_tracing("odf-node", app_version())

@@ -7,12 +7,12 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from protocol.arrow_digest import logical_hash
-from protocol.errors import BadInput
-from protocol.multihash import Multihash
-from protocol.slice_digest import SliceDigest
-from protocol.slice_file import open_slice
-from storage.lanes import expect, hash_all
+from odf_node.protocol.arrow_digest import logical_hash
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.slice_digest import SliceDigest
+from odf_node.protocol.slice_file import open_slice
+from odf_node.storage.lanes import expect, hash_all
 
 PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"
 

@@ -12,9 +12,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from protocol.errors import BadInput
-from protocol.identity import DatasetId
-from storage.values import Visibility
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId
+from odf_node.storage.stores.ports.values import Visibility
 
 from ..client import sync
 from ..client.folder import FolderRepository

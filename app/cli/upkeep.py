@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from protocol.errors import BadInput
-from protocol.identity import DatasetRef
-from storage.naming import dataset_ref
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.datasets.node.naming import dataset_ref
 
 from ..client.text import one_line
+from .node_folder import any_place, expect_node, expect_objects
 from .output import DAMAGED, json_option, print_json
-from .places import any_place, expect_node, expect_objects
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from ..service.settings import Settings
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -63,9 +63,9 @@ def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _stores(
     where: dict[str, Any], *, expected: Callable[[Settings], None] = expect_node, **more: Any
 ) -> Iterator[Any]:
-    from storage.config import StoreSettings, open_stores
+    from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 
-    from ..settings import load_settings
+    from ..service.settings import load_settings
 
     settings = load_settings(**where)
     expected(settings)
@@ -79,7 +79,7 @@ def _stores(
 @contextmanager
 def opened_stores(where: dict[str, Any]) -> Iterator[tuple[Any, Path]]:
     """The node's stores, and its data folder."""
-    from ..settings import load_settings
+    from ..service.settings import load_settings
 
     with _stores(where) as stores:
         yield stores, load_settings(**where).data
@@ -137,7 +137,7 @@ def _readers(objects: Any, count: int | None) -> Iterator[Executor | None]:
 
 
 def _rebuild(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
-    from storage.upkeep.rebuild import rebuild_index
+    from odf_node.storage.datasets.upkeep.rebuild import rebuild_index
 
     report = rebuild_index(stores.objects, stores.engine, **options)
     lines = [f"not indexed: {line}" for line in report.problems]
@@ -146,7 +146,7 @@ def _rebuild(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
 
 
 def _compare(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
-    from storage.upkeep.compare import compare_index
+    from odf_node.storage.datasets.upkeep.compare import compare_index
 
     report = compare_index(stores.objects, stores.engine, **options)
     lines = [f"not whole: {line}" for line in report.rebuilt.problems]
@@ -188,8 +188,8 @@ def fsck(
     differ from the index. Safe beside a running node. Ends with exit code 6 when something is
     wrong; orphans are only noted. Whether rows are right is a question for `verify`.
     """
-    from storage.upkeep.fsck import FsckOptions, check_stores
-    from storage.upkeep.scrub import Throttle
+    from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
+    from odf_node.storage.datasets.upkeep.scrub import Throttle
 
     options = FsckOptions(rehash=not quick, repair=repair)
     if scrub is not None:
@@ -243,7 +243,7 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
     Safe beside a running node. What its heads lead to, or led to within the grace time, stays;
     so does what a job that waits or runs speaks of.
     """
-    from storage.upkeep.gc import collect_garbage
+    from odf_node.storage.datasets.upkeep.gc import collect_garbage
 
     least = parse_duration(grace)
     if least < LEAST_GRACE:
@@ -261,9 +261,9 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
 
 def _sweep_merge_states(stores: Any, where: dict[str, Any], *, dry_run: bool) -> int:
     """States beside chains that are gone, if workers keep theirs in this data folder."""
-    from storage.merge_state.store import MergeStates, states_folder
+    from odf_node.storage.datasets.merge_state.store import MergeStates, states_folder
 
-    from ..settings import load_settings
+    from ..service.settings import load_settings
 
     folder = states_folder(load_settings(**where).data)
     known = lambda dataset: stores.registry.find(DatasetRef(id=dataset)) is not None  # noqa: E731

@@ -91,9 +91,9 @@ def rotate(as_json: bool, **given: Any) -> None:
 
     For its administrator, with the settings of the node. Afterwards the older keys may go.
     """
-    from ..settings import load_settings
-    from ..usecases.variables import reseal
-    from ..wiring import open_node
+    from ..service.settings import load_settings
+    from ..service.variables.variables import reseal
+    from ..service.wiring import open_node
 
     node = open_node(load_settings(**given))
     try:

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from protocol.multihash import Multihash
-from storage.contracts.verify_job import answer_of
-from storage.contracts.verify_text import answer_text, report_text
-from storage.projection.taken_back import changelog_notes
-from storage.verify.run import Interval, verify_chain
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads.verify_job import answer_of
+from odf_node.storage.datasets.job_payloads.verify_text import answer_text, report_text
+from odf_node.storage.datasets.read.retractions import changelog_notes
+from odf_node.storage.datasets.verify.run import Interval, verify_chain
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi

@@ -7,10 +7,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import HashMismatch
-from protocol.transfer.bundle import BundleLimits, unpack
-from protocol.transfer.messages import (
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import HashMismatch
+from odf_node.protocol.transfer.bundle import BundleLimits, unpack
+from odf_node.protocol.transfer.messages import (
     BATCH_ENCODING,
     Message,
     MetadataBlocksBatch,
@@ -19,9 +19,9 @@ from protocol.transfer.messages import (
     Reply,
     TransferPlan,
 )
-from storage.values import ObjectKind
+from odf_node.storage.runtime.garbage_collection import without_garbage_collection
+from odf_node.storage.stores.ports.values import ObjectKind
 
-from ..uncollected import uncollected
 from .limits import ClientLimits, TooMuch
 from .receive import NeededObject
 from .socket import UnintelligibleAnswer, error_of
@@ -66,7 +66,7 @@ def blocks_of(
     """
     bounds = BundleLimits(max_blocks=limits.blocks, max_inflated=limits.metadata_bytes)
     try:
-        with uncollected():
+        with without_garbage_collection():
             return unpack(batch, limits=bounds, encoding=encoding)
     except HashMismatch as error:
         name = f"block {error.expected}"

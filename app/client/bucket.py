@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, BinaryIO
 
-from protocol.errors import BadInput, Conflict
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import HashMismatch, Multihash
-from storage.errors import ObjectNotFound
-from storage.layout import HEAD, object_path, ref_path
-from storage.values import ObjectKind
+from odf_node.protocol.errors import BadInput, Conflict
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.storage.stores.objects.layout import HEAD, object_path, ref_path
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import ObjectKind
 
 from .limits import LIMITS, ClientLimits, TooMuch
 from .receive import check_follows
@@ -45,7 +45,7 @@ class BucketRepository:
     def __init__(self, url: str, *, limits: ClientLimits = LIMITS) -> None:
         """Raises `MalformedStoreUrl`, `BucketsNeedAnExtra`."""
         try:
-            from storage.objects.s3_bucket import Bucket, S3Location
+            from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
         except ModuleNotFoundError as missing:
             raise BucketsNeedAnExtra(
                 f"datasets in S3 need the package {missing.name}: install odf-node[s3]"
@@ -56,7 +56,7 @@ class BucketRepository:
         self._head_etag: str | None = None
 
     def find_head(self) -> Multihash | None:
-        from storage.objects.s3_bucket import KeyMissing
+        from odf_node.storage.stores.objects.s3_bucket import KeyMissing
 
         try:
             answer = self._bucket.call("get_object", _HEAD)
@@ -85,8 +85,8 @@ class BucketRepository:
         return raw
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
-        from storage.objects.s3_bucket import KeyMissing
-        from storage.objects.s3_stream import open_stream
+        from odf_node.storage.stores.objects.s3_bucket import KeyMissing
+        from odf_node.storage.stores.objects.s3_stream import open_stream
 
         try:
             return open_stream(self._bucket, str(object_path(kind, object_hash)))
@@ -95,7 +95,7 @@ class BucketRepository:
 
     def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
         """By its size: nothing is stored here before it was hashed."""
-        from storage.objects.s3_bucket import KeyMissing
+        from odf_node.storage.stores.objects.s3_bucket import KeyMissing
 
         try:
             return self._bucket.size(str(object_path(kind, object_hash))) == size
@@ -119,7 +119,7 @@ class BucketRepository:
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
         """Blocks first. Raises `BucketBusy`."""
-        from storage.objects.s3_bucket import PreconditionLost
+        from odf_node.storage.stores.objects.s3_bucket import PreconditionLost
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(self._put_block, new))

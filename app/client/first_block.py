@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import Seed
-from protocol.transfer.messages import (
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import Seed
+from odf_node.protocol.transfer.messages import (
     PULL_SUCCEEDED,
     DatasetMetadataPullResponse,
     DatasetPullMetadataRequest,

@@ -16,15 +16,15 @@ from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
-from protocol.errors import BadInput, Conflict
-from protocol.instant import Instant
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
-from storage.errors import ObjectNotFound
-from storage.layout import HEAD, KIND_FOLDERS, ref_path
-from storage.objects.files import remove_abandoned
-from storage.objects.folder import FolderObjects
-from storage.values import ObjectKind
+from odf_node.protocol.errors import BadInput, Conflict
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.objects.files import remove_abandoned
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.objects.layout import HEAD, KIND_FOLDERS, ref_path
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import ObjectKind
 
 from .http import CHUNK_BYTES, DatasetMissing
 from .limits import LIMITS, ClientLimits, TooMuch
@@ -44,7 +44,7 @@ class NotADatasetFolder(BadInput):
 
 
 class FolderRepository:
-    """The folder of one dataset; see `storage/layout.py` for what is where."""
+    """The folder of one dataset; see `storage/stores/objects/layout.py` for what is where."""
 
     def __init__(self, path: Path, *, limits: ClientLimits = LIMITS) -> None:
         self.path = path

@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
-from protocol.codec.blocks import decode_block
-from protocol.errors import NodeError, NotFound
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
-from storage.values import ObjectKind
+from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.errors import NodeError, NotFound
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of
 from .http import Overloaded, Unreachable

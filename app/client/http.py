@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from protocol.errors import Damaged, NotFound, Refused, RemoteFailed
+from odf_node.protocol.errors import Damaged, NotFound, Refused, RemoteFailed
 
 from .limits import LIMITS, ClientLimits, TooMuch
 from .reach import GuardedTransport

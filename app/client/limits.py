@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.errors import LimitExceeded
-from protocol.transfer.messages import MAX_MESSAGE_BYTES
+from odf_node.protocol.errors import LimitExceeded
+from odf_node.protocol.transfer.messages import MAX_MESSAGE_BYTES
 
 MIB = 1024 * 1024
 

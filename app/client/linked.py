@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
-from protocol.chain.schema_evolution import odf_schema
-from protocol.errors import BadInput, NotFound
-from protocol.linked import link_columns, linked_objects
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import AddData, ExecuteTransform, SetDataSchema
-from protocol.multihash import HashMismatch, Multihash
-from storage.values import ObjectKind
+from odf_node.protocol.chain.schema_evolution import odf_schema
+from odf_node.protocol.errors import BadInput, NotFound
+from odf_node.protocol.linked import link_columns, linked_objects
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform, SetDataSchema
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.storage.stores.ports.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of
 from .http import with_retries
@@ -148,9 +148,9 @@ def _links(
     if not columns:
         return
     # late: few datasets have links, and a command line is to start soon
-    from protocol.slice_file import UnreadableSlice
-    from storage.linked import readable_links
-    from storage.local_files import read_anywhere
+    from odf_node.protocol.slice_file import UnreadableSlice
+    from odf_node.storage.datasets.contents.linked import readable_links
+    from odf_node.storage.datasets.dataset.local_files import read_anywhere
 
     for block in blocks:
         event = block.event

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from protocol.errors import BadInput
+from odf_node.protocol.errors import BadInput
 
 from .http import open_http
 from .limits import LIMITS, ClientLimits

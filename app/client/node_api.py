@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from protocol.errors import BadInput, Conflict, NotFound
+from odf_node.protocol.errors import BadInput, Conflict, NotFound
 
 from .http import (
     TransferFailed,

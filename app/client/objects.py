@@ -8,8 +8,8 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import BinaryIO, TypeVar
 
-from protocol.errors import NotFound
-from protocol.multihash import HashMismatch
+from odf_node.protocol.errors import NotFound
+from odf_node.protocol.multihash import HashMismatch
 
 from .folder import chunks_of
 from .http import TransferFailed, with_retries

@@ -1,4 +1,4 @@
-"""Connections of a node that acts for its users: only where `storage/networks.py` lets it.
+"""Connections of a node that acts for its users: only where `storage/runtime/networks.py` lets it.
 
 Each connection is looked at, so neither a redirect nor a name that changes its meaning leads
 elsewhere.
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from storage.networks import reachable
+from odf_node.storage.runtime.networks import reachable
 
 PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from protocol.chain.rules import fold_received
-from protocol.errors import Conflict, Damaged
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import AddData, ExecuteTransform, Seed
-from protocol.multihash import Multihash
-from storage.values import ObjectKind
+from odf_node.protocol.chain.rules import fold_received
+from odf_node.protocol.errors import Conflict, Damaged
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform, Seed
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import ObjectKind
 
 from .limits import LIMITS, ClientLimits, TooMuch
 from .repositories import Repository

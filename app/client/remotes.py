@@ -14,9 +14,9 @@ from typing import TypeVar
 
 import msgspec
 
-from protocol.errors import BadInput, Conflict, NotFound
-from protocol.identity import Name
-from protocol.typed import decode_json
+from odf_node.protocol.errors import BadInput, Conflict, NotFound
+from odf_node.protocol.identity import Name
+from odf_node.protocol.typed import decode_json
 
 from .urls import Location, Transfer, node_base
 

@@ -15,10 +15,10 @@ from typing import BinaryIO, Protocol
 
 import httpx
 
-from protocol.errors import Damaged
-from protocol.multihash import MalformedHash, MalformedMultibase, Multihash
-from storage.layout import HEAD, object_path, ref_path
-from storage.values import ObjectKind
+from odf_node.protocol.errors import Damaged
+from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.stores.objects.layout import HEAD, object_path, ref_path
+from odf_node.storage.stores.ports.values import ObjectKind
 
 from .http import (
     RETRIED_STATUSES,

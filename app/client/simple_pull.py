@@ -17,20 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
 
 from .limits import LIMITS, ClientLimits
 from .linked import fetch_links
 from .objects import Fetcher, missing_in
 from .progress import UNWATCHED, Progress
-from .receive import (
-    NeededObject,
-    Outcome,
-    objects_of,
-    refuse_uncommon,
-    while_at,
-)
+from .receive import NeededObject, Outcome, objects_of, refuse_uncommon, while_at
 from .repositories import Repository
 from .target import Target
 from .walk import ChainReader, Relation, compare

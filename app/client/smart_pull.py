@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 import httpx
 
-from protocol.errors import NodeError
-from protocol.multihash import Multihash
-from protocol.transfer.messages import (
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.transfer.messages import (
     PULL_SUCCEEDED,
     DatasetPullObjectsTransferRequest,
     DatasetPullObjectsTransferResponse,
@@ -34,14 +34,7 @@ from .limits import LIMITS, ClientLimits
 from .linked import fetch_links
 from .objects import Fetcher, UrlExpired, missing_in
 from .progress import UNWATCHED, Progress
-from .receive import (
-    Diverged,
-    NeededObject,
-    Outcome,
-    objects_of,
-    refuse_uncommon,
-    while_at,
-)
+from .receive import Diverged, NeededObject, Outcome, objects_of, refuse_uncommon, while_at
 from .repositories import HttpRepository, open_body
 from .socket import Conversation, UnintelligibleAnswer, conversation
 from .target import Target

@@ -19,10 +19,10 @@ from functools import partial
 
 import httpx
 
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
-from protocol.transfer.bundle import pack
-from protocol.transfer.messages import (
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.transfer.bundle import pack
+from odf_node.protocol.transfer.messages import (
     PUSH_SUCCEEDED,
     Accepted,
     DatasetPushComplete,
@@ -38,16 +38,13 @@ from protocol.transfer.messages import (
     TransferUrl,
     UploadedSoFar,
 )
-from protocol.transfer.messages import Visibility as WireVisibility
-from protocol.transfer.plan import transfer_plan
-from storage.values import Visibility
+from odf_node.protocol.transfer.messages import Visibility as WireVisibility
+from odf_node.protocol.transfer.plan import transfer_plan
+from odf_node.storage.stores.ports.values import Visibility
 
 from .batches import reference_to, success_of, targets_for
 from .folder import FolderRepository
-from .http import (
-    TransferFailed,
-    open_http,
-)
+from .http import TransferFailed, open_http
 from .limits import LIMITS, ClientLimits
 from .linked import links_to_push
 from .objects import run_all

@@ -23,8 +23,8 @@ from websockets.exceptions import (
 from websockets.http11 import Response
 from websockets.sync.client import ClientConnection, connect
 
-from protocol.errors import BadInput, Conflict, NodeError
-from protocol.transfer.messages import (
+from odf_node.protocol.errors import BadInput, Conflict, NodeError
+from odf_node.protocol.transfer.messages import (
     BATCH_ENCODING,
     CLOSE_INTERNAL,
     CLOSE_NORMAL,
@@ -37,7 +37,7 @@ from protocol.transfer.messages import (
     decode,
     encode,
 )
-from protocol.transfer.phases import PullState, PushState, State, advance
+from odf_node.protocol.transfer.phases import PullState, PushState, State, advance
 
 from .http import (
     USER_AGENT,

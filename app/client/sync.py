@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from storage.values import Visibility
+from odf_node.storage.stores.ports.values import Visibility
 
 from .bucket import BucketRepository
 from .folder import FolderRepository

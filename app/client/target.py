@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
-from storage.values import ObjectKind
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import ObjectKind
 
 from .repositories import Repository
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from protocol.errors import BadInput, NodeError, NotFound, Refused
-from protocol.identity import DatasetId, Name
+from odf_node.protocol.errors import BadInput, NodeError, NotFound, Refused
+from odf_node.protocol.identity import DatasetId, Name
 
 from .http import open_http, origin
 from .limits import LIMITS, ClientLimits

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import httpx
 
-from protocol.multihash import SHA3_256, HashMismatch, Multihash
-from protocol.transfer.messages import TransferUrl
-from storage.layout import object_path
+from odf_node.protocol.multihash import SHA3_256, HashMismatch, Multihash
+from odf_node.protocol.transfer.messages import TransferUrl
+from odf_node.storage.stores.objects.layout import object_path
 
 from .folder import FolderRepository, chunks_of
 from .http import (

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from protocol.errors import BadInput
+from odf_node.protocol.errors import BadInput
 
 ODF = "odf+"
 MAX_URL_CHARS = 4096

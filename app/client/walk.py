@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import takewhile
 
-from protocol.codec.blocks import decode_block
-from protocol.errors import Damaged, NotFound
-from protocol.identity import DatasetId
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import Seed
-from protocol.multihash import HashMismatch, Multihash
+from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.errors import Damaged, NotFound
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import Seed
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.storage.runtime.garbage_collection import without_garbage_collection
 
-from ..uncollected import uncollected
 from .limits import LIMITS, ClientLimits, TooMuch
 from .progress import UNWATCHED, Progress
 from .repositories import Repository
@@ -113,7 +113,7 @@ class ChainReader:
 
     def chain(self, head: Multihash, *, after: Multihash | None = None) -> list[HashedBlock]:
         """Everything up to `head`, oldest first; what follows `after`, if the chain has that."""
-        with uncollected():
+        with without_garbage_collection():
             found = list(takewhile(lambda block: block.hash != after, self.back(head)))
         found.reverse()
         return found

@@ -11,10 +11,10 @@ from threading import Lock
 
 import httpx
 
-from protocol.errors import NodeError
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
-from protocol.transfer.messages import (
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.transfer.messages import (
     PULL_SUCCEEDED,
     DatasetMetadataPullResponse,
     DatasetPullMetadataRequest,

@@ -10,23 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import BadInput
-from ..metadata.block import (
-    WRITTEN_VERSION,
-    BlockVersion,
-    HashedBlock,
-    MetadataBlock,
-    UnknownEvent,
-)
+from ..metadata.block import WRITTEN_VERSION, BlockVersion, HashedBlock, MetadataBlock, UnknownEvent
 from ..metadata.table import Table
 from ..multihash import HashMismatch, Multihash
-from .decode import (
-    PLANS,
-    MalformedBuffer,
-    NotKnown,
-    Source,
-    TablePlan,
-    read_guarded,
-)
+from .decode import PLANS, MalformedBuffer, NotKnown, Source, TablePlan, read_guarded
 from .encode import encode_root
 from .tables import UNIONS, Field
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from service import ten_rows
 
-from app.auth import access
-from app.auth.access import Action, DatasetHidden, authorize
-from app.auth.actors import ANONYMOUS
-from app.settings import AnonymousReads
-from protocol.identity import DatasetAlias
-from protocol.instant import Instant
-from protocol.metadata.events import DatasetKind
-from storage.values import DatasetEntry, Visibility
+from odf_node.app.service.auth import access
+from odf_node.app.service.auth.access import Action, DatasetHidden, authorize
+from odf_node.app.service.auth.actors import ANONYMOUS
+from odf_node.app.service.settings import AnonymousReads
+from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.auth.passwords import (
+from odf_node.app.service.auth.passwords import (
     MAX_PASSWORD_CHARS,
     Cost,
     PasswordNotTaken,
@@ -16,17 +16,17 @@ from app.auth.passwords import (
     hash_password,
     verify_password,
 )
-from app.auth.throttle import (
+from odf_node.app.service.auth.throttle import (
     ADDRESS_FACTOR,
     MAX_KEYS,
     SharedThrottle,
     Throttle,
     TooManyAttempts,
 )
-from protocol.instant import Instant
-from storage.accounts.sql_attempts import SqlAttempts
-from storage.sql.engine import open_engine, sqlite_url
-from storage.sql.migrate import migrate
+from odf_node.protocol.instant import Instant
+from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
+from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
+from odf_node.storage.stores.sql.migrate import migrate
 
 NOON = Instant.parse("2050-01-01T12:00:00Z")
 

@@ -10,16 +10,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from throwaway import throwaway_stores
 
-from app.auth.access import Action, grants, may_create
-from app.auth.actors import ANONYMOUS, Actor, MalformedBearer, Reason, bearer_of, identify
-from app.auth.tokens import AccessToken, MalformedToken
-from app.settings import AnonymousReads
-from app.usecases.accounts import create_token, ensure_account
-from protocol.errors import Refused
-from protocol.identity import DatasetAlias, DatasetId
-from protocol.instant import Instant
-from protocol.metadata.events import DatasetKind
-from storage.values import Account, AccountId, DatasetEntry, Reach, Role, Scope, Visibility
+from odf_node.app.service.accounts.accounts import create_token, ensure_account
+from odf_node.app.service.auth.access import Action, grants, may_create
+from odf_node.app.service.auth.actors import (
+    ANONYMOUS,
+    Actor,
+    MalformedBearer,
+    Reason,
+    bearer_of,
+    identify,
+)
+from odf_node.app.service.auth.tokens import AccessToken, MalformedToken
+from odf_node.app.service.settings import AnonymousReads
+from odf_node.protocol.errors import Refused
+from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.storage.stores.ports.values import (
+    Account,
+    AccountId,
+    DatasetEntry,
+    Reach,
+    Role,
+    Scope,
+    Visibility,
+)
 
 HERE, ELSEWHERE = DatasetId(bytes(32)), DatasetId(bytes(range(32)))
 NOW = Instant.parse("2050-01-01T12:00:00Z")

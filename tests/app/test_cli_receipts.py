@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.cli.datasets import say_looked_at
-from app.cli.ingest import media_type_of, receipt_text
-from app.cli.refresh import refresh_text
-from app.cli.schedules import run_line
+from odf_node.app.cli.datasets import say_looked_at
+from odf_node.app.cli.ingest import media_type_of, receipt_text
+from odf_node.app.cli.refresh import refresh_text
+from odf_node.app.cli.schedules import run_line
 
 RECEIPT = {
     "outcome": "updated",

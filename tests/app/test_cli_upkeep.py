@@ -15,12 +15,12 @@ from chain_maker import entry, long_chain
 from click.testing import CliRunner, Result
 from upkeep_parts import grown, key_of
 
-from app.cli.main import main
-from app.cli.upkeep import UnreadableDuration, UnreadableRate, parse_duration, parse_rate
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.stores import Stores
-from storage.values import ObjectKind
+from odf_node.app.cli.main import main
+from odf_node.app.cli.upkeep import UnreadableDuration, UnreadableRate, parse_duration, parse_rate
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKind
 
 ORPHAN = b"nobody names this"
 

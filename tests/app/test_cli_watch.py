@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.cli import watch
-from app.cli.ingest import job_progress
+from odf_node.app.cli import watch
+from odf_node.app.cli.ingest import job_progress
 
 
 @pytest.fixture

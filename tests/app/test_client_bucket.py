@@ -10,16 +10,16 @@ from buckets import log_in
 from chains import files_of, make_dataset
 from click.testing import CliRunner
 
-from app.cli.main import main
-from app.client import sync
-from app.client.bucket import BucketBusy, BucketRepository
-from app.client.http import DatasetMissing
-from app.client.receive import DestinationAhead, Diverged
-from app.client.urls import Location, Transfer
-from protocol.multihash import HashMismatch, Multihash
-from storage.errors import ObjectNotFound
-from storage.objects.s3_bucket import Bucket, MalformedStoreUrl, S3Location
-from storage.values import ObjectKind
+from odf_node.app.cli.main import main
+from odf_node.app.client import sync
+from odf_node.app.client.bucket import BucketBusy, BucketRepository
+from odf_node.app.client.http import DatasetMissing
+from odf_node.app.client.receive import DestinationAhead, Diverged
+from odf_node.app.client.urls import Location, Transfer
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.storage.stores.objects.s3_bucket import Bucket, MalformedStoreUrl, S3Location
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import ObjectKind
 
 
 @pytest.fixture

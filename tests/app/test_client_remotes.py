@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from service import serving, ten_rows
 from static_files import answering, send
 
-from app.cli.main import main
-from app.client.remotes import (
+from odf_node.app.cli.main import main
+from odf_node.app.client.remotes import (
     Repositories,
     RepositoryExists,
     RepositoryUnknown,
@@ -21,10 +21,16 @@ from app.client.remotes import (
     note_remotes,
     remotes_of,
 )
-from app.client.targets import AmbiguousTarget, NotADataset, NoTarget, read_place, write_place
-from app.client.urls import Location, UnsupportedUrl
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
-from storage.values import Visibility
+from odf_node.app.client.targets import (
+    AmbiguousTarget,
+    NotADataset,
+    NoTarget,
+    read_place,
+    write_place,
+)
+from odf_node.app.client.urls import Location, UnsupportedUrl
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
+from odf_node.storage.stores.ports.values import Visibility
 
 DATASET = DatasetId(bytes(32))
 URL = "odf+http://node.example:8080/"

@@ -18,13 +18,13 @@ from static_files import answering, send
 from strangers import Stranger, honest_pull, playing
 from threaded_node import threaded_node
 
-from app.cli.transfer import _mirrored
-from app.client import sync
-from app.client.http import Unreachable
-from app.client.limits import ClientLimits
-from app.client.objects import UrlExpired
-from app.client.receive import Outcome
-from app.client.urls import Location
+from odf_node.app.cli.transfer import _mirrored
+from odf_node.app.client import sync
+from odf_node.app.client.http import Unreachable
+from odf_node.app.client.limits import ClientLimits
+from odf_node.app.client.objects import UrlExpired
+from odf_node.app.client.receive import Outcome
+from odf_node.app.client.urls import Location
 
 KILLS = int(os.environ.get("ODF_TEST_KILLS", "3"))
 """How often a real process is killed; set it to 30 to be sure."""

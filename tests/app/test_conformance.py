@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from mimic import CHECKS, Need, bench_for
 from static_files import static_files
 
-import app.conformance
-from app.cli import conformance as command
-from app.conformance.bench import Bench, Deviation, check
-from app.conformance.chains import ten_records
-from app.conformance.report import data_of, junit_of, page_of, text_of
-from app.conformance.run import NoNodeThere, Outcome, Report, Status, bench_of, run_checks
+import odf_node.conformance
+from odf_node.app.cli import conformance as command
+from odf_node.conformance.bench import Bench, Deviation, check
+from odf_node.conformance.chains import ten_records
+from odf_node.conformance.report import data_of, junit_of, page_of, text_of
+from odf_node.conformance.run import NoNodeThere, Outcome, Report, Status, bench_of, run_checks
 
 FEW = [one for one in CHECKS if one.id in ("A01", "B03", "K01", "Z01", "J03 J05")]
 
@@ -178,7 +178,7 @@ def test_a_node_that_is_gone_fails_its_checks_and_ends_the_run_in_order():
 
 
 def newline_behind_head(patch):
-    from app.http import objects
+    from odf_node.app.service.objects import routes as objects
 
     send_whole = objects._send_whole
 
@@ -193,7 +193,7 @@ def newline_behind_head(patch):
 
 
 def any_version(patch):
-    from app.ws import handshake
+    from odf_node.app.service.transfer import handshake
 
     patch.setattr(handshake, "_version", lambda scope: handshake.PROTOCOL_VERSION)
 
@@ -210,7 +210,7 @@ def pings(patch):
 
 
 def links_without_headers(patch):
-    from app.usecases.links import Links
+    from odf_node.app.service.transfer.links import Links
 
     given = Links._given
     bare = lambda self, url, file: type(given(self, url, file))(  # noqa: E731
@@ -220,20 +220,20 @@ def links_without_headers(patch):
 
 
 def everything_uploaded_again(patch):
-    from app.usecases.links import Links
+    from odf_node.app.service.transfer.links import Links
 
     patch.setattr(Links, "_is_here", lambda self, key: False)
 
 
 def objects_not_looked_at(patch):
-    from storage import dataset
+    from odf_node.storage.datasets.dataset import dataset
 
     patch.setattr(dataset, "check_objects", lambda *_: None)
 
 
 def heads_that_are_not_compared(patch):
-    from app.usecases.push import PushExchange
-    from protocol.transfer.messages import Accepted, DatasetPushResponse
+    from odf_node.app.service.transfer.push import PushExchange
+    from odf_node.protocol.transfer.messages import Accepted, DatasetPushResponse
 
     def accept(self, request):
         self._request, self._expected = request, request.current_head
@@ -243,8 +243,8 @@ def heads_that_are_not_compared(patch):
 
 
 def rules_that_are_not_kept(patch):
-    from app.usecases import push
-    from storage import dataset
+    from odf_node.app.service.transfer import push
+    from odf_node.storage.datasets.dataset import dataset
 
     # the state at the head, as if the new blocks were not there
     patch.setattr(push, "fold", lambda blocks, state=None: state)
@@ -252,7 +252,7 @@ def rules_that_are_not_kept(patch):
 
 
 def hidden_is_forbidden(patch):
-    from app import errors
+    from odf_node.app.service import errors
 
     patch.setitem(errors.STATUS, "DatasetHidden", errors.HTTPStatus.FORBIDDEN)
 
@@ -283,7 +283,7 @@ def test_a_deviation_is_found(tmp_path, monkeypatch, deviation, scenario):
 
 
 def test_the_checks_share_no_transport_code_with_the_node_or_its_client():
-    folder = Path(app.conformance.__file__).parent
+    folder = Path(odf_node.conformance.__file__).parent
     foreign = set()
     for module in folder.glob("*.py"):
         for line in ast.walk(ast.parse(module.read_text())):
@@ -292,6 +292,13 @@ def test_the_checks_share_no_transport_code_with_the_node_or_its_client():
                 foreign.add(name)
             elif isinstance(line, ast.Import):
                 foreign |= {alias.name for alias in line.names}
-    banned = ("app", "storage", "protocol.transfer", "protocol.chain", "httpx", "websockets")
+    banned = (
+        "app",
+        "storage",
+        "odf_node.protocol.transfer",
+        "odf_node.protocol.chain",
+        "httpx",
+        "websockets",
+    )
     banned += ("tarfile", "uvicorn", "starlette", "fastapi")
     assert {name for name in foreign if name.startswith(banned)} == set()

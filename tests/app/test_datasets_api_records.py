@@ -9,9 +9,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from app.usecases.records import DataFormat, shaped, values
-from app.usecases.schema_formats import SchemaFormat, written
-from protocol.arrow_schema import from_arrow
+from odf_node.app.service.datasets.schema_formats import SchemaFormat, written
+from odf_node.app.service.read.records import DataFormat, shaped, values
+from odf_node.protocol.arrow_schema import from_arrow
 
 MILLI = 2_524_651_200_000
 COLUMNS = [

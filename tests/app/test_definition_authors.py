@@ -11,11 +11,11 @@ from raw_peer import bundled, files_of, head_of, named, push, talking
 from service import NOON, SCHEMA, Chain, create_token, ensure_account, serving, ten_rows
 from websockets.exceptions import ConnectionClosed
 
-from app.usecases.refresh_derivative import submit_transform
-from app.usecases.variables import VariableBody, set_variable
-from protocol.identity import DatasetAlias, DatasetRef
-from protocol.keys import key_pair
-from protocol.metadata.events import (
+from odf_node.app.service.derivatives.refresh_derivative import submit_transform
+from odf_node.app.service.variables.variables import VariableBody, set_variable
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.protocol.keys import key_pair
+from odf_node.protocol.metadata.events import (
     DatasetKind,
     Seed,
     SetDataSchema,
@@ -23,13 +23,13 @@ from protocol.metadata.events import (
     SetPollingSource,
     SetTransform,
 )
-from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from protocol.metadata.sources import FetchStepUrl, RequestHeader
-from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from storage.definitions.rights import has_account_secrets, hidden_inputs
-from storage.definitions.values import NOBODY, Author, definition_hash
-from storage.dependencies import InputsNotHere
-from storage.values import DatasetEntry, Reach, Role, Visibility
+from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_node.protocol.metadata.sources import FetchStepUrl, RequestHeader
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_node.storage.datasets.node.dependencies import InputsNotHere
+from odf_node.storage.datasets.node.rights import has_account_secrets, hidden_inputs
+from odf_node.storage.stores.ports.definition_values import NOBODY, Author, definition_hash
+from odf_node.storage.stores.ports.values import DatasetEntry, Reach, Role, Visibility
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 from service import serving
 
-from protocol.identity import DatasetRef
-from storage.values import Visibility
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.stores.ports.values import Visibility
 from tests.workers.derivatives import add_rows, bench_of, commit, read, root
 
 PATIENCE_S = 60
@@ -21,7 +21,7 @@ class Working:
     """A worker of the service's node, in a thread."""
 
     def __init__(self, service, scratch):
-        from workers.main import Worker
+        from odf_node.workers.program.loop import Worker
 
         self.worker = Worker(
             stores=service.node.stores,
@@ -175,8 +175,8 @@ def test_without_a_worker_a_transform_is_taken_unseen(service, stores, cities, t
 def test_an_engine_that_fails_leaves_a_transform_unseen_and_is_named(
     client, cities, working, monkeypatch
 ):
-    from protocol.metadata.engine import TransformResponseInternalError
-    from workers.engine.datafusion import DataFusionEngine
+    from odf_node.protocol.metadata.engine import TransformResponseInternalError
+    from odf_node.workers.engines.datafusion.engine import DataFusionEngine
 
     failed = TransformResponseInternalError(message="no memory")
     monkeypatch.setattr(DataFusionEngine, "execute_transform", lambda *_: failed)
@@ -188,7 +188,7 @@ def test_an_engine_that_fails_leaves_a_transform_unseen_and_is_named(
 
 
 def test_a_renamed_input_is_still_followed(client, stores, cities, working, tmp_path):
-    from protocol.identity import DatasetAlias
+    from odf_node.protocol.identity import DatasetAlias
 
     create(client, "tens", TENS, "cities")
     stores.rename_dataset(cities.id, DatasetAlias.parse("kamu/towns"))
@@ -317,7 +317,7 @@ def test_dependencies_show_what_the_caller_may_see(tmp_path):
 
 
 def test_metadata_of_inputs_leaves_a_derivative_as_it_is(client, stores, cities, working):
-    from protocol.metadata.events import SetInfo
+    from odf_node.protocol.metadata.events import SetInfo
 
     create(client, "tens", TENS, "cities")
     until(client, "tens", up_to_date)
@@ -334,7 +334,7 @@ def test_the_command_line_defines_refreshes_and_shows(
 
     from click.testing import CliRunner
 
-    from app.cli.main import main
+    from odf_node.app.cli.main import main
 
     def run(*words):
         done = CliRunner().invoke(main, [*words, "--token", service.token()])

@@ -13,11 +13,8 @@ from pathlib import Path
 
 import pytest
 
-import app
-import protocol
-import storage
-import workers
-from app.errors import (
+from odf_node import app, protocol, storage, workers
+from odf_node.app.service.errors import (
     BARE,
     STATUS,
     descendants,
@@ -26,11 +23,11 @@ from app.errors import (
     status_of_failed,
     status_of_name,
 )
-from app.http.answers import error_answer
-from protocol.errors import BadInput, NodeError
-from protocol.multihash import HashMismatch, Multihash
-from storage.jobs.outcomes import outcome_of, outcome_to_json
-from storage.values import Failed
+from odf_node.app.service.http.answers import error_answer
+from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.storage.stores.jobs.outcomes import outcome_of, outcome_to_json
+from odf_node.storage.stores.ports.values import Failed
 
 ROOMS = (protocol, storage, app, workers)
 
@@ -122,20 +119,20 @@ import json, pkgutil, sys
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-import app, protocol, storage, workers
+from odf_node import app, protocol, storage, workers
 rooms = (protocol, storage, app, workers)
 for room in rooms:
     for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         import_module(module.name)
-from app.errors import descendants, problem_of, status_of
-from app.settings import Settings
-from app.wiring import open_node
-from protocol.errors import NodeError
-from storage.contracts import verify_job
-from storage.values import JobSpec
-from workers.handlers import HANDLERS
-from workers.ingest.bench import Bench
-from workers.main import Worker
+from odf_node.app.service.errors import descendants, problem_of, status_of
+from odf_node.app.service.settings import Settings
+from odf_node.app.service.wiring import open_node
+from odf_node.protocol.errors import NodeError
+from odf_node.storage.datasets.job_payloads import verify_job
+from odf_node.storage.stores.ports.values import JobSpec
+from odf_node.workers.program.handlers import HANDLERS
+from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.program.loop import Worker
 
 kinds = {f"{kind.__module__}.{kind.__name__}": kind for kind in descendants(NodeError)}
 
@@ -163,9 +160,9 @@ json.dump({name: [a["status"], a["type"], a["fact"]] for name, a in answers.item
 IN_A_SERVICE = """
 import json, sys
 from pathlib import Path
-from app.http.waiting import receipt_answer
-from app.settings import Settings
-from app.wiring import open_node
+from odf_node.app.service.http.waiting import receipt_answer
+from odf_node.app.service.settings import Settings
+from odf_node.app.service.wiring import open_node
 
 jobs = open_node(Settings(data=Path(sys.stdin.read()), workers=0)).stores.jobs
 told = {}
@@ -175,7 +172,7 @@ for job in jobs.page(limit=10_000):
     assert answer.status_code == body["status"]
     told[job.spec.payload["error"]] = [answer.status_code, body["type"], body.get("fact")]
 json.dump(told, sys.stdout)
-assert not any(name.startswith("workers") for name in sys.modules)
+assert not any(name.startswith("odf_node.workers") for name in sys.modules)
 """
 
 

@@ -6,26 +6,26 @@ from datetime import timedelta
 
 import pytest
 
-from app.settings import Settings
-from app.usecases.follow import follow, is_passing
-from app.usecases.refresh_derivative import submit_transform
-from app.wiring import open_node
-from protocol.errors import Unavailable
-from protocol.identity import DatasetRef
-from protocol.instant import Instant
-from protocol.metadata.events import SetInfo
-from protocol.multihash import Multihash
-from storage.contracts import transform_job
-from storage.dependencies import InputsNotHere
-from storage.errors import ObjectNotFound, RefConflict
-from storage.info import write_info
-from storage.jobs.outcomes import outcome_of, outcome_to_json
-from storage.values import Failed, JobStatus, ObjectKind, Succeeded
+from odf_node.app.service.derivatives.follow import follow, is_passing
+from odf_node.app.service.derivatives.refresh_derivative import submit_transform
+from odf_node.app.service.settings import Settings
+from odf_node.app.service.wiring import open_node
+from odf_node.protocol.errors import Unavailable
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import SetInfo
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.info import write_info
+from odf_node.storage.datasets.job_payloads import transform_job
+from odf_node.storage.datasets.node.dependencies import InputsNotHere
+from odf_node.storage.stores.jobs.outcomes import outcome_of, outcome_to_json
+from odf_node.storage.stores.ports.errors import ObjectNotFound, RefConflict
+from odf_node.storage.stores.ports.values import Failed, JobStatus, ObjectKind, Succeeded
+from odf_node.workers.engines.port.port import InvalidQuery
+from odf_node.workers.jobs.ingest.run import EngineFailed
+from odf_node.workers.program.loop import abandoned
+from odf_node.workers.runtime.progress import JobLost
 from tests.workers.derivatives import commit, derivative, root, transform
-from workers.engine.port import InvalidQuery
-from workers.ingest.run import EngineFailed
-from workers.main import abandoned
-from workers.meter import JobLost
 
 QUERY = "select event_time, n from cities"
 NAME = Multihash.of(b"")
@@ -178,8 +178,8 @@ def test_an_absent_input_is_waited_for(node, clock, tens, cities):
 
 
 def test_rows_that_came_by_a_push_are_computed_elsewhere(node, clock, cities, tens):
-    from protocol.metadata.data import ExecuteTransformInput
-    from protocol.metadata.events import ExecuteTransform
+    from odf_node.protocol.metadata.data import ExecuteTransformInput
+    from odf_node.protocol.metadata.events import ExecuteTransform
 
     item = ExecuteTransformInput(dataset_id=cities.id, new_block_hash=cities.head())
     commit(tens, ExecuteTransform(query_inputs=(item,), new_watermark=clock.now), at=50)
@@ -239,9 +239,9 @@ def test_errors_that_may_pass_are_told_from_those_that_stay(failed, passing):
 
 
 def test_a_derivative_reads_only_what_its_owner_may_read(tmp_path, clock):
-    from app.usecases.accounts import ensure_account
-    from protocol.identity import DatasetAlias
-    from storage.values import Role
+    from odf_node.app.service.accounts.accounts import ensure_account
+    from odf_node.protocol.identity import DatasetAlias
+    from odf_node.storage.stores.ports.values import Role
 
     settings = Settings(data=tmp_path, workers=0, tenancy="multi", follow_debounce_s=0.0)
     node = open_node(settings, clock=clock)

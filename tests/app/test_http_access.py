@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from service import seeded, serving, ten_rows
 
-from protocol.identity import DatasetAlias, DatasetRef
-from storage.values import Visibility
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.storage.stores.ports.values import Visibility
 
 UNSAFE = ("PUT", "POST")
 

@@ -13,9 +13,16 @@ import pyarrow as pa
 import pytest
 from anyio import to_thread
 
-from app.http.bodies import PIECES_AHEAD, Body, BodyBrokeOff, BodyTooLong, BodyTooSlow, Paced
-from app.http.encodings import FREE_BYTES, UnpackedTooFar, decoded
-from app.settings import Settings
+from odf_node.app.service.http.bodies import (
+    PIECES_AHEAD,
+    Body,
+    BodyBrokeOff,
+    BodyTooLong,
+    BodyTooSlow,
+    Paced,
+)
+from odf_node.app.service.http.encodings import FREE_BYTES, UnpackedTooFar, decoded
+from odf_node.app.service.settings import Settings
 
 MIB = 1024 * 1024
 PACK: dict[str, Callable[[bytes], bytes]] = {

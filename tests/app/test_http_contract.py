@@ -9,13 +9,13 @@ import msgspec
 import pytest
 import yaml
 
-from app.main import PREFIX, build_api
-from app.settings import Settings, Tenancy
-from app.wiring import open_node
-from storage.contracts.ingest_job import IngestReceipt
-from storage.contracts.mirror_job import MirrorReceipt
-from storage.contracts.poll_job import PollReceipt
-from storage.contracts.transform_job import TransformReceipt
+from odf_node.app.service.main import PREFIX, build_api
+from odf_node.app.service.settings import Settings, Tenancy
+from odf_node.app.service.wiring import open_node
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_node.storage.datasets.job_payloads.mirror_job import MirrorReceipt
+from odf_node.storage.datasets.job_payloads.poll_job import PollReceipt
+from odf_node.storage.datasets.job_payloads.transform_job import TransformReceipt
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 METHODS = {"get", "head", "put", "post", "patch", "delete"}

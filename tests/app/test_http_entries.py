@@ -6,10 +6,10 @@ import pytest
 from service import NOON, seeded
 from throwaway import throwaway_stores
 
-from app.entries import MAX_ENTRIES, EntryMemory
-from protocol.identity import DatasetAlias
-from protocol.metadata.events import DatasetKind
-from storage.values import DatasetEntry, Visibility
+from odf_node.app.service.datasets.entry_cache import MAX_ENTRIES, EntryMemory
+from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 
 
 @pytest.fixture

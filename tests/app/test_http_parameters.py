@@ -7,9 +7,9 @@ import re
 import pytest
 from service import seeded, ten_rows
 
-from app.http.contract import contract
-from app.settings import Tenancy
-from protocol.codec.manifests import load_event
+from odf_node.app.service.http.contract import contract
+from odf_node.app.service.settings import Tenancy
+from odf_node.protocol.codec.manifests import load_event
 
 TRANSFERS = re.compile(r"/\{dataset\}/(refs|blocks|data|checkpoints|pull|push)\b.*")
 PEERS = re.compile(

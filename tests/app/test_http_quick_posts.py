@@ -7,9 +7,9 @@ import re
 import pytest
 from service import serving
 
-from app.http.quick_posts import QuickPosts
-from storage.contracts import ingest_job
-from storage.values import Succeeded, Visibility
+from odf_node.app.service.ingest.quick_posts import QuickPosts
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.stores.ports.values import Succeeded, Visibility
 from tests.app.test_ingest_api import CSV, receipt, with_sources, worker
 
 BODY = b"city\nA\n"
@@ -66,9 +66,13 @@ def test_both_ways_give_the_same_answers(tmp_path, taken, tenancy):
                 if "idempotency-key" in headers and long.status_code == 200:
                     assert short.headers.pop("idempotent-replayed") == "true"
                 assert told(short) == told(long)
-        deeds = {deed.action for deed in service.node.stores.audit.page(limit=100)}
+        audit_entries = {
+            audit_entry.action for audit_entry in service.node.stores.audit.page(limit=100)
+        }
     assert taken == [f"{path}/ingest" for path, _, _ in tries]
-    assert "POST /{dataset}/ingest" in {deed.replace("/{account}", "") for deed in deeds}
+    assert "POST /{dataset}/ingest" in {
+        audit_entry.replace("/{account}", "") for audit_entry in audit_entries
+    }
 
 
 def test_who_will_not_wait_is_told_where_to_look(tmp_path, taken):

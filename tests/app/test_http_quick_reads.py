@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from service import serving, ten_rows
 
-from app import entries
-from app.http.quick_reads import QuickReads
-from protocol.multihash import Multihash
-from storage.values import ObjectKey, ObjectKind, Visibility
+from odf_node.app.service.datasets import entry_cache as entries
+from odf_node.app.service.objects.quick_reads import QuickReads
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 LONG_WAY = {"If-None-Match": '"other"'}
 """A condition that always holds: the answer is the same, the way to it is not."""

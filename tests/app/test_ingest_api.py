@@ -14,14 +14,12 @@ import pytest
 import sqlalchemy as sa
 from service import seeded, serving
 
-from protocol.codec.manifests import load_event
-from protocol.identity import DatasetRef
-from protocol.multihash import Multihash
-from storage.contracts import ingest_job
-from storage.jobs.sql_rows import is_job
-from storage.sql.engine import writing
-from storage.sql.tables import jobs
-from storage.values import (
+from odf_node.protocol.codec.manifests import load_event
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.stores.jobs.sql_rows import is_job
+from odf_node.storage.stores.ports.values import (
     Failed,
     JobId,
     ObjectKey,
@@ -30,6 +28,8 @@ from storage.values import (
     Succeeded,
     Visibility,
 )
+from odf_node.storage.stores.sql.engine import writing
+from odf_node.storage.stores.sql.tables import jobs
 
 CSV = {"content-type": "text/csv"}
 SAME, FIRST, SECOND = (word * 20_000 for word in (b"same", b"first", b"second"))

@@ -13,21 +13,21 @@ from msgspec.structs import replace as changed
 from service import NOON, SCHEMA, Chain, seeded, serving
 from upkeep_parts import TOMORROW
 
-from app.client import sync
-from app.client.limits import LIMITS, TooMuch
-from app.client.urls import Location
-from protocol.arrow_digest import logical_hash_of
-from protocol.attributes import Attributes
-from protocol.identity import DatasetRef
-from protocol.linked import LinkedObjects, summary_of
-from protocol.metadata.data import DataSlice, OffsetInterval
-from protocol.metadata.events import AddData, SetDataSchema
-from protocol.multihash import Multihash
-from storage.integrity.healing import look_again
-from storage.upkeep.fsck import FsckOptions, check_stores
-from storage.upkeep.gc import collect_garbage
-from storage.values import ObjectKey, ObjectKind, Visibility
-from storage.verify.run import DatasetSource, verify_chain
+from odf_node.app.client import sync
+from odf_node.app.client.limits import LIMITS, TooMuch
+from odf_node.app.client.urls import Location
+from odf_node.protocol.arrow_digest import logical_hash_of
+from odf_node.protocol.attributes import Attributes
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.linked import LinkedObjects, summary_of
+from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
+from odf_node.protocol.metadata.events import AddData, SetDataSchema
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_node.storage.datasets.upkeep.gc import collect_garbage
+from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 LINK = Attributes.of(
     {"opendatafabric.org/type": {"kind": "ObjectLink", "linkType": {"kind": "Multihash"}}}
@@ -148,7 +148,7 @@ def test_garbage_collection_keeps_what_a_row_links_to(served):
     stores = service.node.stores
     stores.objects.put(ObjectKey(chain.id, ObjectKind.DATA, orphan), [b"nobody links to this"])
     report = collect_garbage(stores, clock=TOMORROW)
-    assert {reason: tally.count for reason, tally in report.removed.items()} == {
+    assert {reason: counters.count for reason, counters in report.removed.items()} == {
         "unreferenced data": 1
     }
     assert stores.objects.stat(ObjectKey(chain.id, ObjectKind.DATA, SCAN_HASH)) is not None

@@ -8,9 +8,9 @@ import os
 import pytest
 from service import seeded, serving, ten_rows
 
-from app.usecases.accounts import create_account, set_password
-from app.usecases.login import begin_session
-from protocol.instant import NANOS, Instant
+from odf_node.app.service.accounts.accounts import create_account, set_password
+from odf_node.app.service.accounts.login import begin_session
+from odf_node.protocol.instant import NANOS, Instant
 
 REJECTED = "Rejected credentials: invalid login or password"
 

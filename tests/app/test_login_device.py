@@ -8,10 +8,10 @@ import re
 import pytest
 from service import serving
 
-from app.ticking import prune
-from app.usecases.accounts import create_account, set_password
-from app.usecases.login import EARLIEST_POLL_S, await_device
-from protocol.instant import NANOS, Instant
+from odf_node.app.service.accounts.accounts import create_account, set_password
+from odf_node.app.service.accounts.login import EARLIEST_POLL_S, await_device
+from odf_node.app.service.schedules.clock import prune
+from odf_node.protocol.instant import NANOS, Instant
 
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 

@@ -12,16 +12,16 @@ from chains import FolderDataset, files_of, make_dataset
 from threaded_node import ThreadedNode, threaded_node
 from upkeep_parts import TOMORROW
 
-from app.client import sync
-from app.client.urls import Location
-from protocol.errors import NodeError
-from protocol.identity import DatasetAlias, DatasetRef
-from storage.dataset import Dataset
-from storage.objects.folder import FolderObjects
-from storage.upkeep.fsck import check_stores
-from storage.upkeep.gc import collect_garbage
-from storage.values import Visibility
-from storage.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_node.app.client import sync
+from odf_node.app.client.urls import Location
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.upkeep.fsck import check_stores
+from odf_node.storage.datasets.upkeep.gc import collect_garbage
+from odf_node.storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.ports.values import Visibility
 
 keys = itertools.count(100)
 

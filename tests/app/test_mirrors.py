@@ -13,16 +13,16 @@ from servers import wait_until
 from service import described, seeded, serving, ten_rows
 from static_files import answering, send
 
-from app.client import sync
-from app.client.limits import ClientLimits
-from app.client.urls import Location
-from app.usecases.mirrors import mirror_asked
-from protocol.codec.manifests import MalformedManifest
-from protocol.identity import DatasetAlias, DatasetRef
-from protocol.multihash import Multihash
-from storage.mirrors.values import Mirror
-from storage.networks import HostRefused
-from storage.values import ObjectKey, ObjectKind, Visibility
+from odf_node.app.client import sync
+from odf_node.app.client.limits import ClientLimits
+from odf_node.app.client.urls import Location
+from odf_node.app.service.mirrors.mirrors import mirror_asked
+from odf_node.protocol.codec.manifests import MalformedManifest
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.runtime.networks import HostRefused
+from odf_node.storage.stores.ports.mirror_values import Mirror
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 HERE = ["127.0.0.0/8"]
 

@@ -13,15 +13,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from servers import wait_until
 from service import Service, seeded, ten_rows
 
-from app.cli.main import main
-from app.observe.scribe import Scribe
-from app.observe.tally import Tally
-from protocol.identity import DatasetRef
-from protocol.instant import Instant
-from storage.audit.values import Deed, DeedFilter
-from storage.context import current_trace, new_trace, part_of, trace_id
-from storage.logs import JsonLines, TextLines, line
-from storage.tracing import is_wanted, start_tracing, stop_tracing
+from odf_node.app.cli.main import main
+from odf_node.app.service.observe.audit_writer import AuditWriter
+from odf_node.app.service.observe.counters import Counters
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.storage.runtime.context import current_trace, new_trace, part_of, trace_id
+from odf_node.storage.runtime.logs import JsonLines, TextLines, line
+from odf_node.storage.runtime.tracing import is_wanted, start_tracing, stop_tracing
+from odf_node.storage.stores.ports.audit_values import AuditEntry, DeedFilter
 
 TRACE = "a" * 32
 MARK = "mark"
@@ -40,16 +40,18 @@ def metrics(service: Service) -> dict[tuple[str, ...], float]:
     }
 
 
-def deeds(service: Service, **which):
+def audit_entries(service: Service, **which):
     """Deeds so far: a mark written behind them has arrived, so they have."""
     with service.http() as client:  # what follows the answer to an earlier request is done now
         client.get("/system/health")
     mark, audit = new_trace(), service.node.stores.audit
-    service.node.scribe.write(
-        Deed(at=Instant(0), actor=mark, action=MARK, subject="", outcome="done")
+    service.node.audit_writer.write(
+        AuditEntry(at=Instant(0), actor=mark, action=MARK, subject="", outcome="done")
     )
     wait_until(lambda: bool(audit.page(DeedFilter(actor=mark))), "the mark")
-    return [deed for deed in audit.page(DeedFilter(**which)) if deed.action != MARK]
+    return [
+        audit_entry for audit_entry in audit.page(DeedFilter(**which)) if audit_entry.action != MARK
+    ]
 
 
 def test_requests_are_counted_by_route_and_status(single):
@@ -96,7 +98,7 @@ def test_the_queue_shows_in_the_metrics(single):
 def test_who_asks_for_a_change_is_written_down(single):
     with single.http(single.token()) as client:
         answer = client.post("/datasets", json={"nonsense": True})
-    found = deeds(single, action="POST /datasets")[0]
+    found = audit_entries(single, action="POST /datasets")[0]
     assert (found.actor, found.outcome) == ("kamu", str(answer.status_code))
     assert found.subject == "POST /datasets"
     assert trace_id(found.trace) == answer.headers["x-trace-id"]
@@ -107,7 +109,7 @@ def test_what_was_refused_is_written_down_too(single):
     with single.http("ka_nobody") as client:
         client.put("/foo/data/f1620" + "0" * 64, content=b"x")
         client.post("/datasets", json={})
-    assert {deed.actor for deed in deeds(single)[:2]} >= {"anonymous"}
+    assert {audit_entry.actor for audit_entry in audit_entries(single)[:2]} >= {"anonymous"}
 
 
 def test_tokens_of_uploads_are_written_down_nowhere(single, caplog):
@@ -116,17 +118,17 @@ def test_tokens_of_uploads_are_written_down_nowhere(single, caplog):
         asked = {"fileName": "a.csv", "contentLength": 2}
         slip = client.post("/platform/file/upload/prepare", params=asked).json()
         assert client.post(slip["uploadUrl"], files={"file": b"a\n"}).status_code == 200
-    subjects = {deed.subject for deed in deeds(single)}
+    subjects = {audit_entry.subject for audit_entry in audit_entries(single)}
     assert {"POST /platform/file/upload/prepare", "POST /platform/file/upload/…"} <= subjects
     assert slip["uploadToken"] not in caplog.text + str(subjects)
 
 
 def test_reading_is_no_deed(single):
-    before = len(deeds(single))
+    before = len(audit_entries(single))
     with single.http() as client:
         client.get("/datasets")
         client.head("/datasets")
-    assert len(deeds(single)) == before
+    assert len(audit_entries(single)) == before
 
 
 def test_the_dataset_of_a_deed_is_known_by_its_id(single):
@@ -134,7 +136,7 @@ def test_the_dataset_of_a_deed_is_known_by_its_id(single):
     single.keep(chain, "kamu/shown")
     with single.http(single.token()) as client:
         client.post("/shown/ingest", content=b"x", headers={"content-encoding": "nonsense"})
-    assert deeds(single, dataset=chain.id)[0].subject == "POST /shown/ingest"
+    assert audit_entries(single, dataset=chain.id)[0].subject == "POST /shown/ingest"
 
 
 def test_administrators_read_the_audit_log_and_nobody_else(multi):
@@ -148,7 +150,7 @@ def test_administrators_read_the_audit_log_and_nobody_else(multi):
     from dataclasses import replace
 
     multi.node.stores.accounts.put_account(replace(boss, is_admin=True))
-    assert deeds(multi)
+    assert audit_entries(multi)
     with multi.http(token) as client:
         page = client.get("/system/audit", params={"actor": "anna", "limit": 1}).json()
         assert page["deeds"][0]["action"] == "POST /datasets"
@@ -189,7 +191,7 @@ def test_a_job_is_part_of_the_trace_of_its_request(single):
     chain = ten_rows()
     entry = single.keep(chain, "kamu/traced")
     with part_of(TRACEPARENT):
-        from storage.values import JobSpec
+        from odf_node.storage.stores.ports.values import JobSpec
 
         job = single.node.stores.jobs.submit(JobSpec("none", entry.id, {}))
     assert single.node.stores.jobs.get(job).spec.trace == TRACEPARENT
@@ -238,16 +240,16 @@ def test_an_exception_stays_on_the_line_of_its_object():
 
 def test_deeds_that_cannot_be_recorded_go_to_the_log(caplog):
     class Away:
-        def record(self, deeds):
+        def record(self, audit_entries):
             raise OSError("no database")
 
-    tally = Tally()
-    scribe = Scribe(Away(), tally)  # type: ignore[arg-type]
+    counters = Counters()
+    audit_writer = AuditWriter(Away(), counters)  # type: ignore[arg-type]
     from tests.conformance.audit_log import DEED
 
-    scribe.write(DEED)
-    scribe.close()
-    assert tally.deeds_lost == 1
+    audit_writer.write(DEED)
+    audit_writer.close()
+    assert counters.deeds_lost == 1
     assert "POST /datasets" in caplog.text
 
 

@@ -9,20 +9,20 @@ import browser as real
 import pytest
 from service import seeded, serving, ten_rows
 
-from app.usecases.accounts import ensure_account, set_password
-from app.web.reference import words_of
-from app.web.render import size_text
-from app.web.views import _cell, _column, type_text
-from app.web.visitors import local_path
-from protocol.identity import DatasetRef
-from protocol.metadata.events import (
+from odf_node.app.service.accounts.accounts import ensure_account, set_password
+from odf_node.app.service.pages.reference import words_of
+from odf_node.app.service.pages.render import size_text
+from odf_node.app.service.pages.views import _cell, _column, type_text
+from odf_node.app.service.pages.visitors import local_path
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.events import (
     AttachmentEmbedded,
     AttachmentsEmbedded,
     SetAttachments,
     SetInfo,
     SetLicense,
 )
-from storage.values import Visibility
+from odf_node.storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 

@@ -17,11 +17,11 @@ import pytest
 import zstandard
 from service import seeded, serving
 
-from app.cli.schedules import run_line
-from app.errors import PROBLEM_TYPE
-from protocol.codec.manifests import load_event
-from storage.contracts import ingest_job
-from storage.values import Failed, JobId, Succeeded
+from odf_node.app.cli.schedules import run_line
+from odf_node.app.service.errors import PROBLEM_TYPE
+from odf_node.protocol.codec.manifests import load_event
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.stores.ports.values import Failed, JobId, Succeeded
 
 CSV = {"content-type": "text/csv"}
 BODY = b"city\nA\nB\n"

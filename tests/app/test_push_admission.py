@@ -17,14 +17,14 @@ from damaged import DatasetMaker
 from raw_peer import bundled, files_of, head_of, named, push, talking, upload
 from service import Service, serving
 
-from protocol.codec.blocks import decode_block
-from protocol.identity import DatasetRef
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import DatasetKind
-from protocol.multihash import Multihash
-from storage.contracts import verify_job
-from storage.contracts.verify_job import VerifyAnswer
-from storage.values import Failed, Job, JobOutcome, ObjectKind, Succeeded
+from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads import verify_job
+from odf_node.storage.datasets.job_payloads.verify_job import VerifyAnswer
+from odf_node.storage.stores.ports.values import Failed, Job, JobOutcome, ObjectKind, Succeeded
 
 EVENTS = ["Seed", "SetTransform", "SetDataSchema", "ExecuteTransform", "ExecuteTransform"]
 REFUSED = Failed(

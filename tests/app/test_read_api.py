@@ -15,16 +15,16 @@ import pytest
 from click.testing import CliRunner
 from service import NOON, SCHEMA, Chain, Service, described, seeded, serving
 
-from app.cli.main import main
-from app.usecases.read import ReadRequest
-from app.usecases.read_formats import Format, UnwritableColumn, encoded
-from app.usecases.records import values
-from protocol.metadata.events import AddPushSource, SetDataSchema
-from protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
-from protocol.multihash import Multihash
-from storage.objects.folder import FolderObjects
-from storage.projection.rows import Projection
-from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+from odf_node.app.cli.main import main
+from odf_node.app.service.read.read import ReadRequest
+from odf_node.app.service.read.read_formats import Format, UnwritableColumn, encoded
+from odf_node.app.service.read.records import values
+from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
+from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.read.rows import Projection
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 KEYED = AddPushSource(
     source_name="default",

@@ -17,12 +17,12 @@ import pytest
 from servers import wait_until
 from service import NOON, SCHEMA, Chain, seeded, serving
 
-from app.readers import pool
-from app.usecases.read_formats import Format
-from protocol.metadata.data import DataSlice, OffsetInterval
-from protocol.metadata.events import AddData, SetDataSchema
-from protocol.multihash import Multihash
-from storage.values import ObjectKind
+from odf_node.app.service.read.read_formats import Format
+from odf_node.app.service.readers import pool
+from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
+from odf_node.protocol.metadata.events import AddData, SetDataSchema
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import ObjectKind
 
 MIB = 1024 * 1024
 READ_BYTES = 20 * MIB

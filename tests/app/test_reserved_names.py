@@ -11,16 +11,16 @@ from service import seeded, serving
 from throwaway import throwaway_stores
 from websockets.exceptions import InvalidStatus
 
-from app.http.contract import contract
-from app.main import PAGE_OF_THE_API, PARTS
-from app.settings import Tenancy
-from app.usecases.accounts import create_account, ensure_account
-from app.web.site import OWN
-from protocol.identity import DatasetAlias, MalformedName, Name
-from protocol.metadata.events import DatasetKind
-from storage.naming import RESERVED, ReservedName
-from storage.upkeep.fsck import FsckOptions, check_stores
-from storage.values import DatasetEntry, Visibility
+from odf_node.app.service.accounts.accounts import create_account, ensure_account
+from odf_node.app.service.http.contract import contract
+from odf_node.app.service.main import PAGE_OF_THE_API, PARTS
+from odf_node.app.service.pages.site import OWN
+from odf_node.app.service.settings import Tenancy
+from odf_node.protocol.identity import DatasetAlias, MalformedName, Name
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.storage.datasets.node.naming import RESERVED, ReservedName
+from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 
 MANIFEST = "kind: DatasetSnapshot\nversion: 1\ncontent: {{name: {}, kind: Root, metadata: []}}\n"
 

@@ -12,21 +12,21 @@ import pytest
 from click.testing import CliRunner
 from service import seeded, serving
 
-from app.cli.main import main
-from app.settings import Settings
-from app.usecases.accounts import ensure_account
-from app.usecases.cron import InvalidSchedule, check_times, next_time
-from app.usecases.variables import reseal
-from app.wiring import open_node
-from protocol.codec.manifests import load_event
-from protocol.identity import DatasetRef
-from protocol.instant import NANOS, Instant
-from protocol.metadata.events import SetPollingSource
-from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from protocol.metadata.sources import FetchStepUrl
-from storage.definitions.values import Author, definition_hash
-from storage.sealing import open_keys
-from storage.values import Reach, Schedule, Scope, Succeeded, Visibility
+from odf_node.app.cli.main import main
+from odf_node.app.service.accounts.accounts import ensure_account
+from odf_node.app.service.schedules.cron import InvalidSchedule, check_times, next_time
+from odf_node.app.service.settings import Settings
+from odf_node.app.service.variables.variables import reseal
+from odf_node.app.service.wiring import open_node
+from odf_node.protocol.codec.manifests import load_event
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.metadata.events import SetPollingSource
+from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_node.protocol.metadata.sources import FetchStepUrl
+from odf_node.storage.stores.ports.definition_values import Author, definition_hash
+from odf_node.storage.stores.ports.values import Reach, Schedule, Scope, Succeeded, Visibility
+from odf_node.storage.stores.publishing.sealing import open_keys
 
 SOURCE = """
 kind: MetadataEvent
@@ -220,7 +220,7 @@ def test_a_variable_that_is_none_is_refused_without_being_repeated(client, name,
 
 def test_the_worker_reads_those_of_the_dataset_before_those_of_its_owner(service, client):
     pytest.importorskip("pyspark")
-    from workers.secrets import Secrets
+    from odf_node.workers.jobs.poll.secrets import Secrets
 
     for path, value in (("accounts/me", "mine"), ("city", "its own")):
         for name in ("BOTH", path.partition("/")[0]):
@@ -236,7 +236,7 @@ def test_the_worker_reads_those_of_the_dataset_before_those_of_its_owner(service
 def test_a_source_of_somebody_else_reads_those_of_the_dataset_alone(service, client):
     """Whoever may write to the dataset decides where the values go."""
     pytest.importorskip("pyspark")
-    from workers.secrets import Secrets
+    from odf_node.workers.jobs.poll.secrets import Secrets
 
     stores, secrets, source = service.node.stores, Secrets, _source()
     client.put("/accounts/me/variables/API", json={"value": "canary"}).raise_for_status()

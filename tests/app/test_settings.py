@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from app.settings import (
+from odf_node.app.service.settings import (
     FOREIGN,
     PREFIX,
     Settings,
@@ -19,10 +19,10 @@ from app.settings import (
     load_settings,
     refuse_unknown,
 )
-from storage.environment import InvalidSetting
-from workers.cli import main as odf_worker
-from workers.settings import WorkerSettings
-from workers.settings import example_lines as example_lines_of_workers
+from odf_node.storage.runtime.environment import InvalidSetting
+from odf_node.workers.main import main as odf_worker
+from odf_node.workers.settings import WorkerSettings
+from odf_node.workers.settings import example_lines as example_lines_of_workers
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,11 +15,11 @@ import pytest
 from click.testing import CliRunner
 from servers import free_port, wait_until
 
-from app.cli.admin import UnreadableExpiry, parse_expiry, token
-from app.cli.serve import welcome
-from app.settings import Settings
-from app.supervisor import Supervisor, worker_command
-from protocol.instant import Instant
+from odf_node.app.cli.admin import UnreadableExpiry, parse_expiry, token
+from odf_node.app.cli.serve import welcome
+from odf_node.app.service.processes.supervisor import Supervisor, worker_command
+from odf_node.app.service.settings import Settings
+from odf_node.protocol.instant import Instant
 
 COMMAND = Path(sys.executable).parent / "odf-node"
 NOW = Instant.parse("2050-01-01T00:00:00Z")
@@ -109,7 +109,7 @@ def test_an_expiry_that_is_neither_is_refused(text):
 def test_workers_are_called_by_command_line_alone(tmp_path):
     settings = Settings(data=tmp_path, database_url="postgresql://x", objects_url="s3://b")
     command = worker_command(settings)
-    assert command[:3] == [sys.executable, "-m", "workers.cli"]
+    assert command[:3] == [sys.executable, "-m", "odf_node.workers.main"]
     assert command[3:] == [
         *("--data", str(tmp_path)),
         *("--database-url", "postgresql://x"),
@@ -120,7 +120,11 @@ def test_workers_are_called_by_command_line_alone(tmp_path):
 
 
 def _modules_of_the_service():
-    probe = "import sys, app.main, app.server, app.supervisor; print('\\n'.join(sys.modules))"
+    probe = (
+        "import sys; from odf_node.app.service import main; "
+        "from odf_node.app.service.processes import server, supervisor; "
+        "print('\\n'.join(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     return done.stdout.split()
 

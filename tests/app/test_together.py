@@ -10,11 +10,11 @@ from threading import get_ident
 import pytest
 from service import Service, seeded
 
-from app.together import Together
-from app.usecases.ingest import Posted, SourceNotUsable
-from app.usecases.small_posts import SmallPost, SmallPosts
-from storage.context import current_facts, part_of
-from storage.values import Job
+from odf_node.app.service.ingest.ingest import Posted, SourceNotUsable
+from odf_node.app.service.ingest.small_posts import SmallPost, SmallPosts
+from odf_node.app.service.limits.coalescer import Coalescer
+from odf_node.storage.runtime.context import current_facts, part_of
+from odf_node.storage.stores.ports.values import Job
 
 
 class Calls:
@@ -33,11 +33,11 @@ class Calls:
 
 
 async def asked_of(calls: Calls, *questions: int, at_once: int = 1, most: int = 64) -> list[object]:
-    together: Together[int, int] = Together(calls, at_once=at_once, most=most)
-    answers = [asyncio.create_task(together.ask(questions[0]))]
+    coalescer: Coalescer[int, int] = Coalescer(calls, at_once=at_once, most=most)
+    answers = [asyncio.create_task(coalescer.ask(questions[0]))]
     while not calls.asked:
         await asyncio.sleep(0.001)
-    answers += [asyncio.create_task(together.ask(each)) for each in questions[1:]]
+    answers += [asyncio.create_task(coalescer.ask(each)) for each in questions[1:]]
     await asyncio.sleep(0)
     calls.may_go.set()
     return list(await asyncio.gather(*answers, return_exceptions=True))
@@ -55,8 +55,8 @@ def test_who_asks_at_the_moment_a_call_ends_is_answered() -> None:
     calls.may_go.set()
 
     async def in_turn() -> list[int]:
-        together: Together[int, int] = Together(calls, at_once=1)
-        return [await together.ask(each) for each in (2, 4, 6)]
+        coalescer: Coalescer[int, int] = Coalescer(calls, at_once=1)
+        return [await coalescer.ask(each) for each in (2, 4, 6)]
 
     async def soon() -> list[int]:
         return await asyncio.wait_for(in_turn(), 60)
@@ -86,9 +86,9 @@ def test_a_call_that_fails_fails_for_all_who_share_it_and_no_others() -> None:
         return list(questions)
 
     async def both() -> tuple[object, int]:
-        together: Together[int, int] = Together(fails_once)
-        first = await asyncio.gather(together.ask(1), return_exceptions=True)
-        return first[0], await together.ask(2)
+        coalescer: Coalescer[int, int] = Coalescer(fails_once)
+        first = await asyncio.gather(coalescer.ask(1), return_exceptions=True)
+        return first[0], await coalescer.ask(2)
 
     first, second = asyncio.run(both())
     assert isinstance(first, OSError)
@@ -99,11 +99,11 @@ def test_who_left_is_missed_by_nobody() -> None:
     calls = Calls()
 
     async def left() -> int:
-        together: Together[int, int] = Together(calls, at_once=1)
-        gone = asyncio.create_task(together.ask(2))
+        coalescer: Coalescer[int, int] = Coalescer(calls, at_once=1)
+        gone = asyncio.create_task(coalescer.ask(2))
         while not calls.asked:
             await asyncio.sleep(0.001)
-        stays = asyncio.create_task(together.ask(4))
+        stays = asyncio.create_task(coalescer.ask(4))
         gone.cancel()
         calls.may_go.set()
         return await stays
@@ -117,7 +117,7 @@ def test_a_call_is_a_part_of_nobodys_work() -> None:
 
     async def ask() -> None:
         with part_of("00-" + "1" * 32 + "-" + "2" * 16 + "-01", actor="kamu"):
-            await Together(calls).ask(2)
+            await Coalescer(calls).ask(2)
 
     asyncio.run(ask())
     assert calls.facts == [{}]

@@ -15,22 +15,22 @@ from msgspec.structs import replace
 from servers import S3Server
 from threaded_node import ThreadedNode, threaded_node
 
-from app.client import sync
-from app.client.urls import Location
-from app.usecases.links import Links
-from protocol.errors import NodeError
-from protocol.identity import DatasetAlias, DatasetRef
-from protocol.metadata.data import OffsetInterval
-from protocol.metadata.events import AddData, Seed
-from protocol.multihash import HashMismatch, Multihash
-from protocol.transfer.messages import ObjectFileReference, ObjectType
-from storage.dataset import ObjectMissing
-from storage.named import named_objects
-from storage.objects.folder import FolderObjects
-from storage.objects.s3 import S3ObjectStore
-from storage.objects.s3_bucket import Bucket
-from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
-from storage.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_node.app.client import sync
+from odf_node.app.client.urls import Location
+from odf_node.app.service.transfer.links import Links
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.protocol.metadata.data import OffsetInterval
+from odf_node.protocol.metadata.events import AddData, Seed
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.protocol.transfer.messages import ObjectFileReference, ObjectType
+from odf_node.storage.datasets.contents.named_objects import named_objects
+from odf_node.storage.datasets.dataset.dataset import ObjectMissing
+from odf_node.storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.objects.s3 import S3ObjectStore
+from odf_node.storage.stores.objects.s3_bucket import Bucket
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 keys = itertools.count(200)
 

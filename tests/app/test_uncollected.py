@@ -6,11 +6,11 @@ import gc
 
 import pytest
 
-from app.uncollected import uncollected
+from odf_node.storage.runtime.garbage_collection import without_garbage_collection
 
 
 def test_the_last_one_lets_collections_begin_again():
-    first, second = uncollected(), uncollected()
+    first, second = without_garbage_collection(), without_garbage_collection()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -20,7 +20,7 @@ def test_the_last_one_lets_collections_begin_again():
 
 
 def test_an_error_lets_them_begin_again():
-    with pytest.raises(ValueError, match="broken"), uncollected():
+    with pytest.raises(ValueError, match="broken"), without_garbage_collection():
         raise ValueError("broken")
     assert gc.isenabled()
 
@@ -28,7 +28,7 @@ def test_an_error_lets_them_begin_again():
 def test_who_collects_nothing_is_left_at_that():
     gc.disable()
     try:
-        with uncollected():
+        with without_garbage_collection():
             assert not gc.isenabled()
         assert not gc.isenabled()
     finally:

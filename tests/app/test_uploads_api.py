@@ -11,14 +11,21 @@ from datetime import timedelta
 import pytest
 from service import seeded, serving
 
-from app.auth.upload_tokens import InvalidUploadToken, UploadToken
-from app.usecases.uploaded_files import clear_away
-from protocol.codec.manifests import load_event
-from protocol.identity import DatasetRef
-from protocol.instant import NANOS, Instant
-from protocol.metadata.reading import ReadStepCsv, ReadStepJson, ReadStepNdJson
-from storage.contracts import ingest_job
-from storage.values import ObjectKey, ObjectKind, Reach, Scope, Succeeded, Visibility
+from odf_node.app.service.auth.upload_tokens import InvalidUploadToken, UploadToken
+from odf_node.app.service.uploads.uploaded_files import clear_away
+from odf_node.protocol.codec.manifests import load_event
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.metadata.reading import ReadStepCsv, ReadStepJson, ReadStepNdJson
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.stores.ports.values import (
+    ObjectKey,
+    ObjectKind,
+    Reach,
+    Scope,
+    Succeeded,
+    Visibility,
+)
 
 LIMIT = 100
 NO_TOKEN = "No authentication token provided"

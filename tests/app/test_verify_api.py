@@ -15,16 +15,23 @@ import yaml
 from click.testing import CliRunner
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
-from app.cli.main import main
-from app.usecases import verify as usecase
-from protocol.identity import DatasetRef
-from protocol.metadata.events import SetDataSchema
-from protocol.multihash import ARROW0_SHA3_256, Multihash
-from storage.contracts import verify_job
-from storage.contracts.verify_job import VerifiedDataset, VerifyAnswer, listed
-from storage.values import DatasetEntry, Failed, Job, JobOutcome, Succeeded, Visibility
-from storage.verify.note import ValidationNote, read_note, write_note
-from storage.verify.run import DatasetSource, verify_chain
+from odf_node.app.cli.main import main
+from odf_node.app.service.verify import verify as usecase
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.protocol.multihash import ARROW0_SHA3_256, Multihash
+from odf_node.storage.datasets.job_payloads import verify_job
+from odf_node.storage.datasets.job_payloads.verify_job import VerifiedDataset, VerifyAnswer, listed
+from odf_node.storage.datasets.verify.note import ValidationNote, read_note, write_note
+from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_node.storage.stores.ports.values import (
+    DatasetEntry,
+    Failed,
+    Job,
+    JobOutcome,
+    Succeeded,
+    Visibility,
+)
 
 OTHER_ROWS = Multihash(ARROW0_SHA3_256, bytes(32))
 OPENAPI = Path(__file__).parents[2] / "openapi" / "openapi.yaml"

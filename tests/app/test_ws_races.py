@@ -8,10 +8,10 @@ import pytest
 from raw_peer import bundled, files_of, head_of, named, push, request_pull, talking, upload
 from service import described, seeded, serving, ten_rows
 
-from app.usecases.accounts import ensure_account
-from protocol.identity import DatasetAlias, DatasetRef
-from storage.mirrors.values import Mirror
-from storage.values import ObjectKey, ObjectKind, Role, Visibility
+from odf_node.app.service.accounts.accounts import ensure_account
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.storage.stores.ports.mirror_values import Mirror
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Role, Visibility
 
 INTERNAL = {"Internal": {"phase": {"Push": "InitialRequest"}, "error_message": "Internal error"}}
 

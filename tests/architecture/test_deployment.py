@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.settings import FOREIGN, PREFIX, Settings
-from workers.settings import WorkerSettings
+from odf_node.app.service.settings import FOREIGN, PREFIX, Settings
+from odf_node.workers.settings import WorkerSettings
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

@@ -8,11 +8,23 @@ import pytest
 from chain_maker import NOON
 from index_parts import ManualClock
 
-from protocol.identity import DatasetId
-from protocol.instant import Instant
-from storage.errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
-from storage.ports import AccountStore
-from storage.values import Account, AccountId, Reach, Scope, StoredPassword, Token
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.storage.stores.ports import AccountStore
+from odf_node.storage.stores.ports.errors import (
+    AccountNameTaken,
+    AccountNotFound,
+    TokenIdTaken,
+    TokenNotFound,
+)
+from odf_node.storage.stores.ports.values import (
+    Account,
+    AccountId,
+    Reach,
+    Scope,
+    StoredPassword,
+    Token,
+)
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 BERT = Account(AccountId("did:odf:bert"), "bert", is_admin=True)

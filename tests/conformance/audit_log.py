@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from chain_maker import NOON, some_id
 
-from protocol.instant import NANOS, Instant
-from storage.audit.values import Deed, DeedFilter
-from storage.stores import Stores
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.audit_values import AuditEntry, DeedFilter
 
-DEED = Deed(
+DEED = AuditEntry(
     at=NOON,
     actor="anna",
     account="did:odf:anna",
@@ -34,17 +34,17 @@ class AuditLogContract:
         stores.audit.record([DEED, replace(DEED, actor="bert", dataset=None, trace=None)])
         stores.audit.record([replace(DEED, actor="carl")])
         found = stores.audit.page()
-        assert [deed.actor for deed in found] == ["carl", "bert", "anna"]
+        assert [audit_entry.actor for audit_entry in found] == ["carl", "bert", "anna"]
         assert replace(found[-1], number=0) == DEED
-        assert [deed.number for deed in found] == sorted(
-            (deed.number for deed in found), reverse=True
+        assert [audit_entry.number for audit_entry in found] == sorted(
+            (audit_entry.number for audit_entry in found), reverse=True
         )
 
     def test_pages_go_on_where_the_last_one_ended(self, stores: Stores) -> None:
         stores.audit.record([replace(DEED, actor=str(number)) for number in range(5)])
         first = stores.audit.page(limit=2)
         second = stores.audit.page(before=first[-1].number, limit=2)
-        assert [deed.actor for deed in (*first, *second)] == ["4", "3", "2", "1"]
+        assert [audit_entry.actor for audit_entry in (*first, *second)] == ["4", "3", "2", "1"]
 
     @pytest.mark.parametrize(
         "which",
@@ -60,7 +60,7 @@ class AuditLogContract:
             DEED, actor="bert", action="push", dataset=which.dataset or some_id("b"), at=later(5)
         )
         stores.audit.record([DEED, wanted])
-        assert [deed.actor for deed in stores.audit.page(which)] == ["bert"]
+        assert [audit_entry.actor for audit_entry in stores.audit.page(which)] == ["bert"]
 
     def test_the_end_of_a_span_of_time_does_not_belong_to_it(self, stores: Stores) -> None:
         stores.audit.record([DEED, replace(DEED, at=later(5))])
@@ -74,7 +74,7 @@ class AuditLogContract:
         assert stores.audit.prune(before=later(5)) == 1
         assert stores.audit.prune(before=later(9)) == 1
         stores.audit.record([DEED])
-        assert [deed.number > last for deed in stores.audit.page()] == [True]
+        assert [audit_entry.number > last for audit_entry in stores.audit.page()] == [True]
 
     def test_any_text_can_be_recorded(self, stores: Stores) -> None:
         odd = replace(DEED, actor="a" * 999, subject="\0 \ud800 ' -- " + "x" * 5000)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from chain_maker import entry, linked, long_chain, some_id
 from index_parts import Index
 
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import SetInfo
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import SetInfo
 
 ID = entry().id
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from chain_maker import NOON
 
-from protocol.instant import NANOS, Instant
-from protocol.multihash import Multihash
-from storage.damages.values import Damage
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.damage_values import Damage
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from tests.conformance.access_stores import dataset
 
 

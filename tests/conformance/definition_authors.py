@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from chain_maker import some_id
 
-from protocol.multihash import Multihash
-from storage.definitions.values import NOBODY, Author
-from storage.errors import DatasetNotFound
-from storage.stores import Stores
-from storage.values import AccountId, Reach
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.definition_values import NOBODY, Author
+from odf_node.storage.stores.ports.errors import DatasetNotFound
+from odf_node.storage.stores.ports.values import AccountId, Reach
 from tests.conformance.access_stores import dataset
 
 ONE, OTHER = Multihash.of(b"one"), Multihash.of(b"other")

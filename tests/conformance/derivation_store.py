@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from chain_maker import NOON, some_id
 
-from protocol.instant import Instant
-from storage.derivations.values import Problem
-from storage.stores import Stores
-from storage.values import JobId
+from odf_node.protocol.instant import Instant
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.derivation_values import Problem
+from odf_node.storage.stores.ports.values import JobId
 from tests.conformance.access_stores import dataset
 
 LATER = Instant(NOON.ns + 1_000_000_000)

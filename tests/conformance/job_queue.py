@@ -9,12 +9,12 @@ import pytest
 from chain_maker import some_id
 from index_parts import ManualClock
 
-from protocol.instant import Instant
-from protocol.multihash import Multihash
-from storage.errors import JobNotFound, LeaseLost, RequestKeyReused
-from storage.jobs.turns import GIVES_WAY_S
-from storage.ports import JobQueue
-from storage.values import (
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.jobs.turns import GIVES_WAY_S
+from odf_node.storage.stores.ports import JobQueue
+from odf_node.storage.stores.ports.errors import JobNotFound, LeaseLost, RequestKeyReused
+from odf_node.storage.stores.ports.values import (
     AccountId,
     Failed,
     Job,
@@ -300,7 +300,7 @@ class JobQueueContract:
     def test_jobs_of_one_lock_and_kind_are_claimed_together(self, queue: JobQueue) -> None:
         ours = [queue.submit(spec(lock="dataset")) for _ in range(4)]
         other = queue.submit(spec(lock="another"))
-        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, together={"ingest": 3})
+        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, coalescer={"ingest": 3})
         assert [job.id for job in group] == ours[:3]
         assert all(job.status is JobStatus.RUNNING and job.worker == "w1" for job in group)
         assert claimed(queue, "w2") == other
@@ -315,7 +315,7 @@ class JobQueueContract:
         first = queue.submit(spec(lock="dataset"))
         queue.submit(spec("poll", lock="dataset"))
         queue.submit(spec(lock="dataset"))
-        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
+        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9})
         assert [job.id for job in group] == [first]
 
     def test_small_jobs_of_several_locks_are_claimed_together(self, queue: JobQueue) -> None:
@@ -341,11 +341,11 @@ class JobQueueContract:
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
         ours = [queue.submit(spec(lock="dataset")) for _ in range(3)]
-        queue.claim_groups("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
+        queue.claim_groups("w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9})
         queue.finish(ours[0], "w1", DONE)
         clock.advance(LEASE)
         later = queue.submit(spec(lock="dataset"))
-        [group] = queue.claim_groups("w2", ["ingest"], lease=LEASE, together={"ingest": 9})
+        [group] = queue.claim_groups("w2", ["ingest"], lease=LEASE, coalescer={"ingest": 9})
         assert [job.id for job in group] == [*ours[1:], later]
         assert [job.attempt for job in group] == [2, 2, 1]
         with pytest.raises(LeaseLost):
@@ -394,7 +394,9 @@ class JobQueueContract:
         for n in range(30):
             queue.submit(spec(lock=f"b{n}", body=b"1", account="bob"))
         asked = {queue.submit(spec(lock=f"a{n}", body=b"1", account="alice")) for n in range(2)}
-        groups = queue.claim_groups("w1", ["ingest"], lease=LEASE, together={"ingest": 9}, groups=4)
+        groups = queue.claim_groups(
+            "w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9}, groups=4
+        )
         assert len(groups) == 4
         assert asked < {job.id for group in groups for job in group}
 
@@ -429,7 +431,7 @@ class JobQueueContract:
 
         def groups() -> list[list[JobId]]:
             found = queue.claim_groups(
-                "w1", ["ingest"], lease=LEASE, together={"ingest": 9}, groups=9
+                "w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9}, groups=9
             )
             return [[job.id for job in group] for group in found]
 
@@ -457,7 +459,7 @@ class JobQueueContract:
     ) -> None:
         ours = [queue.submit(spec(lock="a")) for _ in range(3)]
         for pause in (LEASE, None):
-            [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, together={"ingest": 9})
+            [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9})
             assert [job.id for job in group] == ours
             for job in reversed(ours):
                 queue.put_back(job, "w1", pause=pause)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from chain_maker import NOON, some_id
 
-from protocol.identity import DatasetId
-from storage.errors import DatasetNotFound
-from storage.mirrors.values import Mirror, MirrorState, MirrorStatus
-from storage.stores import Stores
+from odf_node.protocol.identity import DatasetId
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.errors import DatasetNotFound
+from odf_node.storage.stores.ports.mirror_values import Mirror, MirrorState, MirrorStatus
 from tests.conformance.access_stores import dataset
 
 FAILED = MirrorStatus(

@@ -14,9 +14,9 @@ from nodes import odf, served
 from readings import post, snapshot
 from servers import S3Server
 
-from storage.layout import EXCHANGE
-from storage.objects.s3_bucket import Bucket
-from workers.engine.exchange import AGENT
+from odf_node.storage.stores.objects.layout import EXCHANGE
+from odf_node.storage.stores.objects.s3_bucket import Bucket
+from odf_node.workers.engines.spark.exchange import AGENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
@@ -25,11 +25,11 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
-from protocol.multihash import Multihash
-from storage.objects.s3_bucket import Bucket, S3Location
-from workers.engine import exchange
-from workers.engine.frames import read_parquet, sorted_batches
-from workers.engine.spark import SparkOptions, start_spark
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_node.workers.engines import exchange
+from odf_node.workers.engines.spark.frames import read_parquet, sorted_batches
+from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 
 master, url, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ms", "UTC")), ("text", pa.string()),

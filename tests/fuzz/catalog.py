@@ -19,9 +19,9 @@ import pyarrow as pa
 from known import document, vectors
 from raw_arrow import bare_schema
 
-from protocol.codec.blocks import decode_block
-from protocol.codec.manifests import to_yaml
-from protocol.multihash import Multihash
+from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.codec.manifests import to_yaml
+from odf_node.protocol.multihash import Multihash
 from tests.fuzz.arrow_targets import fuzz_arrow_schema, fuzz_ddl
 from tests.fuzz.targets import (
     fuzz_block,

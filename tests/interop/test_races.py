@@ -10,13 +10,13 @@ from functools import partial
 import pytest
 from mimic import Chain, Exchange, GaveUp, Published, object_name
 
-from app.conformance import shapes
-from app.conformance.bench import expect_identical
-from app.conformance.chains import described, ten_records
-from app.conformance.exchange import COMPLETE
-from app.conformance.planning import push_request
-from app.conformance.scripted import blocks_message, objects_message
-from app.conformance.websocket import Closed
+from odf_node.conformance import shapes
+from odf_node.conformance.bench import expect_identical
+from odf_node.conformance.chains import described, ten_records
+from odf_node.conformance.exchange import COMPLETE
+from odf_node.conformance.planning import push_request
+from odf_node.conformance.scripted import blocks_message, objects_message
+from odf_node.conformance.websocket import Closed
 
 WRITERS, ROUNDS = 16, 4
 
@@ -41,11 +41,11 @@ def ready(single, made: Published, mine: Chain) -> Exchange:
     return exchange
 
 
-def finished(together: threading.Barrier, exchange: Exchange) -> bool:
+def finished(coalescer: threading.Barrier, exchange: Exchange) -> bool:
     """Whether the commit is confirmed; all writers ask for it at the same moment."""
     exchange.say(COMPLETE)
     quiet(exchange)
-    together.wait()
+    coalescer.wait()
     exchange.say({})
     closed = close_instead_of_confirmation(exchange)
     exchange.socket.drop()
@@ -75,10 +75,10 @@ def test_of_many_pushes_on_one_head_one_wins_each_round(single):
     made = single.publish(ten_records())
     for _ in range(ROUNDS):
         sides = [continuation(made.chain, writer) for writer in range(WRITERS)]
-        together = threading.Barrier(WRITERS)
+        coalescer = threading.Barrier(WRITERS)
         with ThreadPoolExecutor(WRITERS) as pool:
             exchanges = list(pool.map(partial(ready, single, made), sides))
-            won = list(pool.map(partial(finished, together), exchanges))
+            won = list(pool.map(partial(finished, coalescer), exchanges))
         assert won.count(True) == 1
         stale, made = made, Published(made.url, sides[won.index(True)])
         expect_identical(single, made)

@@ -83,9 +83,9 @@ def copy_tracked(target: Path) -> None:
     )
     for name in filter(None, listed.stdout.split("\0")):
         source, place = ROOT / name, target / name
-        if source.is_file():
+        if source.is_symlink() or source.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, place)
+            shutil.copy2(source, place, follow_symlinks=False)
 
 
 if __name__ == "__main__":

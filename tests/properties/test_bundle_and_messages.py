@@ -9,12 +9,12 @@ import tarfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec.blocks import encode_block
-from protocol.instant import Instant
-from protocol.metadata.block import HashedBlock, MetadataBlock
-from protocol.metadata.events import SetInfo
-from protocol.transfer.bundle import pack, unpack
-from protocol.transfer.payload import decode_payload, encode_payload
+from odf_node.protocol.codec.blocks import encode_block
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock
+from odf_node.protocol.metadata.events import SetInfo
+from odf_node.protocol.transfer.bundle import pack, unpack
+from odf_node.protocol.transfer.payload import decode_payload, encode_payload
 from tests.fuzz.transfer_targets import COMPRESS, COUNT, MEND, fuzz_bundle, fuzz_message
 
 

@@ -11,10 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from known import vectors
 
-from protocol.codec.blocks import MANIFEST_FIELDS, METADATA_BLOCK_CODE, Manifest, decode_block
-from protocol.codec.encode import encode_root
-from protocol.codec.manifests import to_yaml
-from protocol.errors import NodeError
+from odf_node.protocol.codec.blocks import (
+    MANIFEST_FIELDS,
+    METADATA_BLOCK_CODE,
+    Manifest,
+    decode_block,
+)
+from odf_node.protocol.codec.encode import encode_root
+from odf_node.protocol.codec.manifests import to_yaml
+from odf_node.protocol.errors import NodeError
 from tests.fuzz.targets import (
     fuzz_block,
     fuzz_engine_message,

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from lanes import lay_open
 
-from protocol.arrow_columns import Columns
-from protocol.arrow_digest import (
+from odf_node.protocol.arrow_columns import Columns
+from odf_node.protocol.arrow_digest import (
     ArrowDigest,
     SchemaDiffers,
     UnsupportedColumn,
@@ -22,10 +22,10 @@ from protocol.arrow_digest import (
     logical_hash,
     logical_hash_of,
 )
-from protocol.arrow_values import stream, validity
-from protocol.slice_digest import SliceDigest
-from protocol.slice_file import UnreadableSlice, open_slice
-from storage.lanes import hash_all
+from odf_node.protocol.arrow_values import stream, validity
+from odf_node.protocol.slice_digest import SliceDigest
+from odf_node.protocol.slice_file import UnreadableSlice, open_slice
+from odf_node.storage.lanes import hash_all
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[
     "vectors"

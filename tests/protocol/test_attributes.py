@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from known import name_of, vectors
 from strategies import json_values
 
-from protocol.attributes import MAX_DEPTH, Attributes, MalformedAttributes, canonical_json
+from odf_node.protocol.attributes import MAX_DEPTH, Attributes, MalformedAttributes, canonical_json
 
 
 @pytest.mark.parametrize("vector", vectors("text-forms", "json-text"), ids=name_of)

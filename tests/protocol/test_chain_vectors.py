@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from raw_arrow import bare_schema
 
-from protocol.arrow_schema import to_arrow
-from protocol.chain.errors import ChainRuleBroken, InvalidEvent, NoOpEvent
-from protocol.chain.rules import Origin, append, append_received, fold, report
-from protocol.chain.snapshot import prepare
-from protocol.codec.blocks import decode_block, encode_block
-from protocol.codec.manifests import from_data, to_data
-from protocol.errors import NodeError
-from protocol.identity import DatasetId, DatasetRef
-from protocol.instant import Instant
-from protocol.metadata.block import DatasetSnapshot, MetadataBlock
-from protocol.metadata.events import MetadataEvent, Seed, SetDataSchema
-from protocol.metadata.schema import DataSchema
-from protocol.multihash import Multihash
+from odf_node.protocol.arrow_schema import to_arrow
+from odf_node.protocol.chain.errors import ChainRuleBroken, InvalidEvent, NoOpEvent
+from odf_node.protocol.chain.rules import Origin, append, append_received, fold, report
+from odf_node.protocol.chain.snapshot import prepare
+from odf_node.protocol.codec.blocks import decode_block, encode_block
+from odf_node.protocol.codec.manifests import from_data, to_data
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import DatasetSnapshot, MetadataBlock
+from odf_node.protocol.metadata.events import MetadataEvent, Seed, SetDataSchema
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.multihash import Multihash
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ingest"
 UNKNOWN_BLOCK = Multihash.of(b"a block nobody has")

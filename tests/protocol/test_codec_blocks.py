@@ -8,8 +8,8 @@ import pytest
 from flatbuffers import Builder
 from known import name_of, vectors
 
-from protocol.codec import blocks, encode
-from protocol.codec.blocks import (
+from odf_node.protocol.codec import blocks, encode
+from odf_node.protocol.codec.blocks import (
     MANIFEST_FIELDS,
     METADATA_BLOCK_CODE,
     MalformedBlock,
@@ -18,17 +18,17 @@ from protocol.codec.blocks import (
     decode_block,
     encode_block,
 )
-from protocol.codec.decode import MAX_SHARING
-from protocol.codec.encode import MAX_DEPTH, Unencodable, encode_root
-from protocol.codec.manifests import block_from_manifest, block_manifest
-from protocol.codec.tables import TABLES, UNIONS, Field
-from protocol.errors import NodeError
-from protocol.identity import DatasetId
-from protocol.instant import Instant
-from protocol.metadata.block import MetadataBlock, UnknownEvent
-from protocol.metadata.data import DataSlice, OffsetInterval
-from protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
-from protocol.metadata.schema import (
+from odf_node.protocol.codec.decode import MAX_SHARING
+from odf_node.protocol.codec.encode import MAX_DEPTH, Unencodable, encode_root
+from odf_node.protocol.codec.manifests import block_from_manifest, block_manifest
+from odf_node.protocol.codec.tables import TABLES, UNIONS, Field
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import MetadataBlock, UnknownEvent
+from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
+from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from odf_node.protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeBool,
@@ -36,8 +36,8 @@ from protocol.metadata.schema import (
     DataTypeList,
     DataTypeTime,
 )
-from protocol.metadata.table import Variant
-from protocol.multihash import HashMismatch, Multihash
+from odf_node.protocol.metadata.table import Variant
+from odf_node.protocol.multihash import HashMismatch, Multihash
 
 NOON = Instant.parse("2050-01-01T12:00:00Z")
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 import pytest
 from known import name_of, vectors
 
-from protocol.codec.encode import encode_root
-from protocol.codec.engine_messages import (
-    MalformedMessage,
-    decode_message,
-    encode_message,
-)
-from protocol.codec.manifests import from_data, to_data
-from protocol.identity import DatasetAlias, DatasetId
-from protocol.instant import Instant
-from protocol.metadata.engine import (
+from odf_node.protocol.codec.encode import encode_root
+from odf_node.protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
+from odf_node.protocol.codec.manifests import from_data, to_data
+from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.engine import (
     DatasetVocabulary,
     RawQueryRequest,
     RawQueryResponse,
     TransformRequest,
     TransformResponse,
 )
-from protocol.metadata.transforms import TransformSql
+from odf_node.protocol.metadata.transforms import TransformSql
 
 TYPES = {
     "RawQueryRequest": RawQueryRequest,

@@ -8,7 +8,7 @@ import json
 import pytest
 from known import name_of, vectors
 
-from protocol.codec.manifests import (
+from odf_node.protocol.codec.manifests import (
     MalformedManifest,
     from_data,
     load_block,
@@ -19,12 +19,17 @@ from protocol.codec.manifests import (
     to_data,
     to_yaml,
 )
-from protocol.codec.yaml_text import MAX_ALIASED_NODES, MAX_DEPTH
-from protocol.instant import Instant
-from protocol.metadata.block import DatasetSnapshot, MetadataBlock
-from protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
-from protocol.metadata.reading import MergeStrategy, MergeStrategyAppend, ReadStep, ReadStepCsv
-from protocol.metadata.schema import (
+from odf_node.protocol.codec.yaml_text import MAX_ALIASED_NODES, MAX_DEPTH
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import DatasetSnapshot, MetadataBlock
+from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from odf_node.protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyAppend,
+    ReadStep,
+    ReadStepCsv,
+)
+from odf_node.protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataType,
@@ -33,8 +38,8 @@ from protocol.metadata.schema import (
     DataTypeTimestamp,
     DataTypeUInt8,
 )
-from protocol.metadata.sources import FetchStep, FetchStepUrl, SourceCachingForever
-from protocol.metadata.transforms import Transform, TransformSql
+from odf_node.protocol.metadata.sources import FetchStep, FetchStepUrl, SourceCachingForever
+from odf_node.protocol.metadata.transforms import Transform, TransformSql
 
 SNAPSHOT = """
 kind: DatasetSnapshot

@@ -7,13 +7,13 @@ import pytest
 from events import COLUMNS, ROOT, SYSTEM_COLUMNS, TIME, chain, optional, schema, then
 from raw_arrow import bare_schema
 
-from protocol.attributes import Attributes
-from protocol.chain.author import author
-from protocol.chain.errors import InvalidEvent, NoOpEvent
-from protocol.chain.schema_evolution import incompatibility, is_same
-from protocol.chain.state import EMPTY
-from protocol.metadata.events import SetDataSchema, SetVocab
-from protocol.metadata.schema import (
+from odf_node.protocol.attributes import Attributes
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.errors import InvalidEvent, NoOpEvent
+from odf_node.protocol.chain.schema_evolution import incompatibility, is_same
+from odf_node.protocol.chain.state import EMPTY
+from odf_node.protocol.metadata.events import SetDataSchema, SetVocab
+from odf_node.protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeBinary,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from protocol.codec.manifests import from_data
-from protocol.errors import BadInput
-from protocol.metadata.events import AddPushSource, SetPollingSource
-from protocol.source_rules import check_definition
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.events import AddPushSource, SetPollingSource
+from odf_node.protocol.source_rules import check_definition
 
 FIELDS = [{"name": "a", "type": "Int64"}, {"name": "b", "type": "String"}]
 CSV = {"kind": "Csv", "schema": {"fields": FIELDS}}

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from known import document
 
-from protocol.codec.blocks import MANIFEST_FIELDS
-from protocol.codec.models import ENUM_TYPES, MODELS
-from protocol.codec.tables import ENUMS, TABLES, UNIONS, Field
+from odf_node.protocol.codec.blocks import MANIFEST_FIELDS
+from odf_node.protocol.codec.models import ENUM_TYPES, MODELS
+from odf_node.protocol.codec.tables import ENUMS, TABLES, UNIONS, Field
 
 MODEL = {
     entry["name"]: entry

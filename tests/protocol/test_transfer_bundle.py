@@ -10,22 +10,22 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.codec.blocks import MalformedBlock, encode_block
-from protocol.errors import NodeError
-from protocol.identity import DatasetId
-from protocol.instant import Instant
-from protocol.metadata.block import HashedBlock, MetadataBlock
-from protocol.metadata.events import DatasetKind, Seed, SetInfo
-from protocol.multihash import HashMismatch, Multihash
-from protocol.transfer.bundle import (
+from odf_node.protocol.codec.blocks import MalformedBlock, encode_block
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock
+from odf_node.protocol.metadata.events import DatasetKind, Seed, SetInfo
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.protocol.transfer.bundle import (
     BundleLimits,
     BundleTooLarge,
     MalformedBundle,
     pack,
     unpack,
 )
-from protocol.transfer.messages import MetadataBlocksBatch
-from protocol.transfer.payload import decode_payload, encode_payload
+from odf_node.protocol.transfer.messages import MetadataBlocksBatch
+from odf_node.protocol.transfer.payload import decode_payload, encode_payload
 
 NOW = Instant.parse("2024-01-01T00:00:00Z")
 

@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from protocol.instant import Instant
-from protocol.multihash import Multihash
-from protocol.transfer import messages as m
-from protocol.transfer.payload import PIECE_BYTES, PIECE_CHARS, decode_payload, encode_payload
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.transfer import messages as m
+from odf_node.protocol.transfer.payload import (
+    PIECE_BYTES,
+    PIECE_CHARS,
+    decode_payload,
+    encode_payload,
+)
 
 HASH = Multihash.of(b"a")
 OTHER = Multihash.of(b"b")

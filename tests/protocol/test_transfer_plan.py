@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from protocol.codec.blocks import encode_block
-from protocol.instant import Instant
-from protocol.metadata.block import HashedBlock, MetadataBlock, UnknownEvent
-from protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from protocol.metadata.events import AddData, ExecuteTransform, MetadataEvent, SetInfo
-from protocol.multihash import ARROW0_SHA3_256, Multihash
-from protocol.transfer.messages import ObjectFileReference, ObjectType
-from protocol.transfer.plan import object_files, transfer_plan
+from odf_node.protocol.codec.blocks import encode_block
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock, UnknownEvent
+from odf_node.protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform, MetadataEvent, SetInfo
+from odf_node.protocol.multihash import ARROW0_SHA3_256, Multihash
+from odf_node.protocol.transfer.messages import ObjectFileReference, ObjectType
+from odf_node.protocol.transfer.plan import object_files, transfer_plan
 
 NOW = Instant.parse("2024-01-01T00:00:00Z")
 ONE, TWO, THREE = (Multihash.of(text) for text in (b"1", b"2", b"3"))

@@ -8,7 +8,7 @@ import sys
 MEETING = """
 import sys, threading
 import msgspec
-from protocol.typed import convert, decode_json
+from odf_node.protocol.typed import convert, decode_json
 
 sys.setswitchinterval(1e-6)
 CLASSES, THREADS = 300, 6

@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 from index_parts import ManualClock
 
-from storage.accounts.sql import SqlAccountStore
-from storage.ports import AccountStore
+from odf_node.storage.stores.accounts.sql import SqlAccountStore
+from odf_node.storage.stores.ports import AccountStore
 from tests.conformance.account_store import AccountStoreContract
 
 

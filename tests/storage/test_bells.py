@@ -13,22 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from protocol.identity import DatasetId
-from storage.bells.pipes import PipeBell
-from storage.bells.port import Topic
-from storage.stores import Stores
-from storage.values import JobSpec, Succeeded
+from odf_node.protocol.identity import DatasetId
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import JobSpec, Succeeded
+from odf_node.storage.stores.wakeups.pipes import PipeWakeUp
+from odf_node.storage.stores.wakeups.port import Topic
 
 SOON_S, LONG_S = 0.05, 10.0
 
 
 @pytest.fixture
-def pipes(tmp_path: Path) -> PipeBell:
-    return PipeBell(tmp_path / "a long folder name" / "bells")
+def pipes(tmp_path: Path) -> PipeWakeUp:
+    return PipeWakeUp(tmp_path / "a long folder name" / "bells")
 
 
 def test_work_and_ends_ring_in_every_store(stores: Stores) -> None:
-    with stores.bell.listen(Topic.WORK) as work, stores.bell.listen(Topic.ENDED) as ended:
+    with stores.wake_up.listen(Topic.WORK) as work, stores.wake_up.listen(Topic.ENDED) as ended:
         job = stores.jobs.submit(JobSpec("ingest", DatasetId(bytes(32)), {}))
         assert work.wait(LONG_S)
         assert not ended.wait(SOON_S)
@@ -40,7 +40,7 @@ def test_work_and_ends_ring_in_every_store(stores: Stores) -> None:
 
 
 def test_a_ring_before_the_wait_is_not_lost(stores: Stores) -> None:
-    with stores.bell.listen(Topic.WORK) as listener:
+    with stores.wake_up.listen(Topic.WORK) as listener:
         for _ in range(3):
             stores.jobs.submit(JobSpec("ingest", DatasetId(bytes(32)), {}))
         assert listener.wait(LONG_S)
@@ -54,18 +54,20 @@ def test_a_ring_before_the_wait_is_not_lost(stores: Stores) -> None:
         assert time.monotonic() - began < LONG_S / 2
 
 
-def test_another_process_is_woken(pipes: PipeBell, tmp_path: Path) -> None:
+def test_another_process_is_woken(pipes: PipeWakeUp, tmp_path: Path) -> None:
     folder = tmp_path / "a long folder name" / "bells"
     code = (
-        "import sys; from pathlib import Path; from storage.bells.pipes import PipeBell;"
-        "from storage.bells.port import Topic; PipeBell(Path(sys.argv[1])).ring(Topic.WORK)"
+        "import sys; from pathlib import Path;"
+        "from odf_node.storage.stores.wakeups.pipes import PipeBell;"
+        "from odf_node.storage.stores.wakeups.port import Topic;"
+        "PipeBell(Path(sys.argv[1])).ring(Topic.WORK)"
     )
     with pipes.listen(Topic.WORK) as listener:
         subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
         assert listener.wait(LONG_S)
 
 
-def test_the_pipe_of_a_killed_process_is_cleared_away(pipes: PipeBell, tmp_path: Path) -> None:
+def test_the_pipe_of_a_killed_process_is_cleared_away(pipes: PipeWakeUp, tmp_path: Path) -> None:
     folder = tmp_path / "a long folder name" / "bells"
     with pipes.listen(Topic.WORK) as listener:
         os.mkfifo(folder / "work-0-dead")
@@ -75,7 +77,7 @@ def test_the_pipe_of_a_killed_process_is_cleared_away(pipes: PipeBell, tmp_path:
     assert list(folder.iterdir()) == []
 
 
-def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeBell, tmp_path: Path) -> None:
+def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeWakeUp, tmp_path: Path) -> None:
     pipes.ring(Topic.WORK)
     with pipes.listen(Topic.WORK) as listener:
         pipe = next((tmp_path / "a long folder name" / "bells").iterdir())
@@ -91,7 +93,7 @@ def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeBell, tmp_path: Path
 
 def test_where_no_pipe_can_be_made_nothing_is_heard_and_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    bell = PipeBell(tmp_path / "file" / "bells")
-    bell.ring(Topic.WORK)
-    with bell.listen(Topic.WORK) as listener:
+    wake_up = PipeWakeUp(tmp_path / "file" / "bells")
+    wake_up.ring(Topic.WORK)
+    with wake_up.listen(Topic.WORK) as listener:
         assert not listener.wait(SOON_S)

@@ -24,19 +24,19 @@ from chain_maker import (
 )
 from msgspec.structs import replace
 
-from protocol.arrow_schema import from_arrow
-from protocol.chain.author import author
-from protocol.chain.errors import ChainRuleBroken
-from protocol.chain.rules import fold
-from protocol.codec.blocks import encode_block
-from protocol.errors import NodeError
-from protocol.identity import DatasetAlias, DatasetRef
-from protocol.instant import Instant
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import AddData, DatasetKind, SetDataSchema, SetInfo
-from protocol.multihash import Multihash
-from storage import dataset as dataset_module
-from storage.dataset import (
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.errors import ChainRuleBroken
+from odf_node.protocol.chain.rules import fold
+from odf_node.protocol.codec.blocks import encode_block
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import AddData, DatasetKind, SetDataSchema, SetInfo
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset import dataset as dataset_module
+from odf_node.storage.datasets.dataset.dataset import (
     BlockNotFound,
     Dataset,
     InvalidInterval,
@@ -44,10 +44,15 @@ from storage.dataset import (
     SeedBlockOverwriteRestricted,
     SizeMismatch,
 )
-from storage.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict
-from storage.states import StateCache
-from storage.stores import SeedMismatch, Stores
-from storage.values import ObjectKey, ObjectKind
+from odf_node.storage.datasets.dataset.state_cache import StateCache
+from odf_node.storage.datasets.node.stores import SeedMismatch, Stores
+from odf_node.storage.stores.ports.errors import (
+    AliasTaken,
+    DatasetIdTaken,
+    DatasetNotFound,
+    RefConflict,
+)
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 ID = entry().id
 

@@ -8,14 +8,22 @@ import pytest
 from chain_maker import long_chain
 from throwaway import throwaway_stores
 
-from app.auth.access import Action, grants
-from app.auth.actors import Actor
-from app.settings import AnonymousReads
-from protocol.identity import DatasetAlias, DatasetId, Name
-from protocol.instant import Instant
-from protocol.metadata.events import DatasetKind
-from storage.definitions.rights import Reader
-from storage.values import Account, AccountId, DatasetEntry, Reach, Role, Scope, Visibility
+from odf_node.app.service.auth.access import Action, grants
+from odf_node.app.service.auth.actors import Actor
+from odf_node.app.service.settings import AnonymousReads
+from odf_node.protocol.identity import DatasetAlias, DatasetId, Name
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.storage.datasets.node.rights import Reader
+from odf_node.storage.stores.ports.values import (
+    Account,
+    AccountId,
+    DatasetEntry,
+    Reach,
+    Role,
+    Scope,
+    Visibility,
+)
 from tests.conformance.definition_authors import DefinitionAuthorsContract
 
 

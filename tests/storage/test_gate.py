@@ -17,20 +17,20 @@ from footers import deadly
 from msgspec.structs import replace
 from raw_arrow import bare_schema
 
-from protocol.arrow_digest import UnsupportedColumn
-from protocol.arrow_schema import from_arrow
-from protocol.chain.rules import fold
-from protocol.chain.state import EMPTY
-from protocol.metadata.data import OffsetInterval
-from protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetVocab
-from protocol.multihash import Multihash
-from storage.gate import wire
-from storage.gate.claims import SliceClaim, slice_claims
-from storage.gate.gate import DataDoesNotMatchMetadata, SliceGate
-from storage.gate.limits import GateLimits, LookLimits
-from storage.gate.look import FREE_BYTES, Looking
-from storage.lanes import hash_all
-from storage.values import ObjectKind
+from odf_node.protocol.arrow_digest import UnsupportedColumn
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.chain.rules import fold
+from odf_node.protocol.chain.state import EMPTY
+from odf_node.protocol.metadata.data import OffsetInterval
+from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetVocab
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.contents.claims import SliceClaim, slice_claims
+from odf_node.storage.datasets.contents.slice_limits import GateLimits, LookLimits
+from odf_node.storage.datasets.gate import wire
+from odf_node.storage.datasets.gate.gate import DataDoesNotMatchMetadata, SliceGate
+from odf_node.storage.datasets.gate.look import FREE_BYTES, Looking
+from odf_node.storage.lanes import hash_all
+from odf_node.storage.stores.ports.values import ObjectKind
 
 LIMITS = GateLimits(memory=512 << 20, seconds=60, ratio=1000)
 ALL = LookLimits(ratio=1000)

@@ -6,11 +6,11 @@ import pytest
 import sqlalchemy as sa
 from chain_maker import chain, entry
 
-from storage.errors import BlockDamaged
-from storage.index import sql_blocks
-from storage.index.sql import SqlDatasetRegistry
-from storage.index.sql_blocks import SqlBlockIndex
-from storage.sql.tables import blocks as block_rows
+from odf_node.storage.stores.index import sql_blocks
+from odf_node.storage.stores.index.sql import SqlDatasetRegistry
+from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
+from odf_node.storage.stores.ports.errors import BlockDamaged
+from odf_node.storage.stores.sql.tables import blocks as block_rows
 from tests.conformance.block_index import BlockIndexContract
 from tests.conformance.ref_index import RefIndexContract
 from tests.conformance.registry import RegistryContract

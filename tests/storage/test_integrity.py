@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from upkeep_parts import dataset_of, grown, key_of, put_slice
 
-from protocol.multihash import Multihash
-from storage.audit.values import DeedFilter
-from storage.config import StoreSettings, open_stores
-from storage.errors import ObjectNotFound
-from storage.integrity.errors import ObjectDamaged
-from storage.integrity.healing import look_again
-from storage.integrity.memory import Hashed
-from storage.integrity.opening import ensure_hashed, open_hashed
-from storage.local_files import local_file
-from storage.objects.local import LocalObjectStore
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.local_files import local_file
+from odf_node.storage.datasets.integrity.errors import ObjectDamaged
+from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.integrity.memory import Hashed
+from odf_node.storage.datasets.integrity.opening import ensure_hashed, open_hashed
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.objects.local import LocalObjectStore
+from odf_node.storage.stores.ports.audit_values import DeedFilter
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 
 @pytest.fixture
@@ -72,9 +72,11 @@ def test_damage_is_told_once_by_log_audit_and_count(
         with pytest.raises(ObjectDamaged):
             open_hashed(local, key)
     assert local.damages.count() == 1
-    deeds = local.audit.page(DeedFilter(dataset=key.dataset))
-    assert [(deed.action, deed.outcome) for deed in deeds] == [("object damaged", "open")]
-    assert str(key.hash) in deeds[0].subject
+    audit_entries = local.audit.page(DeedFilter(dataset=key.dataset))
+    assert [(audit_entry.action, audit_entry.outcome) for audit_entry in audit_entries] == [
+        ("object damaged", "open")
+    ]
+    assert str(key.hash) in audit_entries[0].subject
     told = [record for record in caplog.records if "object damaged" in record.getMessage()]
     assert len(told) == 1
     assert told[0].levelname == "ERROR"
@@ -97,7 +99,7 @@ def test_a_damaged_block_is_healed_from_the_index_while_it_is_read(local: Stores
         assert stream.read() == blocks[1].raw
     assert path_of(local, key).read_bytes() == blocks[1].raw
     assert local.damages.count() == 0
-    actions = [deed.action for deed in local.audit.page(DeedFilter(dataset=made.id))]
+    actions = [audit_entry.action for audit_entry in local.audit.page(DeedFilter(dataset=made.id))]
     assert actions == ["object healed", "object damaged"]
 
 
@@ -183,7 +185,7 @@ def damage(stores: Stores, key: ObjectKey) -> None:
     if stores.objects.local_paths is not None:
         stores.objects.local_paths.path(key).write_bytes(wrong)
         return
-    from storage.objects.s3 import S3ObjectStore, _name
+    from odf_node.storage.stores.objects.s3 import S3ObjectStore, _name
 
     assert isinstance(stores.objects, S3ObjectStore)
     stores.objects.bucket.call("put_object", _name(key), Body=wrong)

@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from chain_maker import chain, entry, some_id
 from index_parts import ManualClock
 
-from protocol.multihash import Multihash
-from storage.accounts.sql import SqlAccountStore
-from storage.index.sql import SqlDatasetRegistry
-from storage.jobs import sql_submit
-from storage.jobs.sql import SqlJobQueue
-from storage.ports import JobQueue
-from storage.trouble import DatabaseUnavailable
-from storage.values import Account, AccountId, JobSpec, RequestKey
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.accounts.sql import SqlAccountStore
+from odf_node.storage.stores.index.sql import SqlDatasetRegistry
+from odf_node.storage.stores.jobs import sql_submit
+from odf_node.storage.stores.jobs.sql import SqlJobQueue
+from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_node.storage.stores.ports import JobQueue
+from odf_node.storage.stores.ports.values import Account, AccountId, JobSpec, RequestKey
 from tests.conformance.job_queue import JobQueueContract, RequestContract
 
 

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from chain_maker import some_id
 
-from storage.locks import PostgresLocks
-from storage.sql.engine import open_engine, reading
+from odf_node.storage.runtime.locks import PostgresLocks
+from odf_node.storage.stores.sql.engine import open_engine, reading
 
 DATASET = some_id("locked")
 

@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 from chain_maker import NOON
 
-from protocol.instant import NANOS, Instant
-from storage.accounts.sql_attempts import SqlAttempts
-from storage.sql.engine import open_engine
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
+from odf_node.storage.stores.sql.engine import open_engine
 from tests.storage.conftest import DATABASES, database_url
 
 MINUTE = timedelta(minutes=1)

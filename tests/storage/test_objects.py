@@ -10,17 +10,23 @@ from typing import Any
 import pytest
 from chain_maker import some_id
 
-from protocol.identity import DatasetAlias
-from protocol.instant import Instant
-from protocol.multihash import Multihash
-from storage.errors import NotAPartOfADataset, ObjectNotFound
-from storage.layout import MalformedRef, object_path, parse_name, ref_path, store_path
-from storage.objects import files
-from storage.objects.folder import FolderObjects
-from storage.objects.local import LocalObjectStore
-from storage.objects.memory import MemoryObjectStore
-from storage.ports import ObjectStore
-from storage.values import ObjectKey, ObjectKind
+from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.objects import files
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.objects.layout import (
+    MalformedRef,
+    object_path,
+    parse_name,
+    ref_path,
+    store_path,
+)
+from odf_node.storage.stores.objects.local import LocalObjectStore
+from odf_node.storage.stores.objects.memory import MemoryObjectStore
+from odf_node.storage.stores.ports import ObjectStore
+from odf_node.storage.stores.ports.errors import NotAPartOfADataset, ObjectNotFound
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, ObjectStoreContract
 
 UPLOAD = ObjectKey(DATASET, ObjectKind.UPLOAD, HASH)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage import ports
+from odf_node.storage.stores import ports
 
 MOST_MEMBERS = 8
 OF_THE_WHOLE = {"ObjectStore": {"close", "local_paths", "partial"}}

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from chain_maker import NOON, chain, entry
 
-from protocol.instant import NANOS, Instant
-from storage.errors import DatasetNotFound
-from storage.sealing import MalformedKey, SecretUnreadable, open_keys
-from storage.stores import Stores
-from storage.values import JobSpec, Schedule, Variable
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.errors import DatasetNotFound
+from odf_node.storage.stores.ports.values import JobSpec, Schedule, Variable
+from odf_node.storage.stores.publishing.sealing import MalformedKey, SecretUnreadable, open_keys
 
 ID = entry().id
 LATER = Instant(NOON.ns + 60 * NANOS)

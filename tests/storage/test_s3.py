@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from protocol.identity import DatasetAlias
-from protocol.multihash import HashMismatch, Multihash
-from storage.objects import s3 as module
-from storage.objects.s3 import S3ObjectStore
-from storage.objects.s3_bucket import Bucket
-from storage.objects.s3_stream import open_stream
-from storage.values import ObjectInfo, ObjectKey, ObjectKind
+from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.storage.stores.objects import s3 as module
+from odf_node.storage.stores.objects.s3 import S3ObjectStore
+from odf_node.storage.stores.objects.s3_bucket import Bucket
+from odf_node.storage.stores.objects.s3_stream import open_stream
+from odf_node.storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
 from tests.conformance.object_store import (
     CONTENT,
     DATASET,
@@ -187,8 +187,8 @@ def test_a_forked_process_reads_by_the_other_way(
 
 FORKING = """
 import os, sys
-from storage.objects.s3_bucket import Bucket, S3Location
-from storage.objects.s3_stream import open_stream
+from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_node.storage.stores.objects.s3_stream import open_stream
 
 def show():
     for bucket in (first, Bucket(first.location)):

@@ -6,8 +6,8 @@ import pytest
 from buckets import BUCKET, log_in
 from servers import S3Server
 
-from storage.objects.s3 import S3ObjectStore
-from storage.objects.s3_bucket import (
+from odf_node.storage.stores.objects.s3 import S3ObjectStore
+from odf_node.storage.stores.objects.s3_bucket import (
     Bucket,
     MalformedStoreUrl,
     S3Limits,

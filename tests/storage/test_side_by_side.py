@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.objects.side_by_side import SideBySide
+from odf_node.storage.stores.objects.side_by_side import SideBySide
 
 THREADS = 4
 
@@ -32,10 +32,10 @@ def test_everything_is_done(beside: SideBySide, count: int) -> None:
 
 
 def test_the_threads_of_one_round_serve_the_next(beside: SideBySide) -> None:
-    together = threading.Barrier(THREADS)
-    beside.do(lambda _: together.wait(60), range(THREADS))
+    coalescer = threading.Barrier(THREADS)
+    beside.do(lambda _: coalescer.wait(60), range(THREADS))
     first = threads()
-    beside.do(lambda _: together.wait(60), range(THREADS))
+    beside.do(lambda _: coalescer.wait(60), range(THREADS))
     assert len(first) == THREADS
     assert threads() == first
 

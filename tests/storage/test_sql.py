@@ -13,12 +13,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from chain_maker import chain, entry
 
-from protocol.identity import DatasetRef
-from protocol.instant import Instant
-from storage.index.sql import SqlDatasetRegistry
-from storage.sql.engine import UnknownDatabase, open_engine, reading, sqlite_url, storable, writing
-from storage.sql.migrate import LATEST, current, migrate, revert
-from storage.sql.tables import InstantColumn, metadata, moves
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.storage.stores.index.sql import SqlDatasetRegistry
+from odf_node.storage.stores.sql.engine import (
+    UnknownDatabase,
+    open_engine,
+    reading,
+    sqlite_url,
+    storable,
+    writing,
+)
+from odf_node.storage.stores.sql.migrate import LATEST, current, migrate, revert
+from odf_node.storage.stores.sql.tables import InstantColumn, metadata, moves
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,8 +117,8 @@ def _counters(engine: sa.Engine) -> set[str]:
 
 def test_several_processes_may_migrate_at_once(empty: str) -> None:
     program = (
-        "import sys; from storage.sql.engine import open_engine; "
-        "from storage.sql.migrate import migrate; migrate(open_engine(sys.argv[1]))"
+        "import sys; from odf_node.storage.stores.sql.engine import open_engine; "
+        "from odf_node.storage.stores.sql.migrate import migrate; migrate(open_engine(sys.argv[1]))"
     )
     command = [sys.executable, "-c", program, empty]
     processes = [subprocess.Popen(command, cwd=ROOT) for _ in range(3)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlalchemy as sa
 from chain_maker import entry, infos, linked, long_chain
 
-from protocol.chain.rules import fold
-from protocol.identity import DatasetRef
-from protocol.metadata.events import SetInfo
-from storage import dataset as dataset_module
-from storage.config import StoreSettings, open_stores
-from storage.sql.engine import writing
-from storage.sql.tables import states
-from storage.states import KEEP_FROM
+from odf_node.protocol.chain.rules import fold
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.events import SetInfo
+from odf_node.storage.datasets.dataset import dataset as dataset_module
+from odf_node.storage.datasets.dataset.state_cache import KEEP_FROM
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.stores.sql.engine import writing
+from odf_node.storage.stores.sql.tables import states
 
 ID = entry().id
 BLOCKS = long_chain(ID, KEEP_FROM + 3)

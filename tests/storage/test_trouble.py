@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 from chain_maker import entry, long_chain
 
-from storage.config import StoreSettings, open_stores
-from storage.objects.s3_bucket import FULL_CODES, _sorted_out
-from storage.sql.engine import open_engine, reading
-from storage.trouble import (
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.stores.objects.s3_bucket import FULL_CODES, _sorted_out
+from odf_node.storage.stores.objects.storage_failures import (
     DatabaseUnavailable,
     StorageFull,
     StorageReadOnly,
     folder_trouble,
     storing,
 )
+from odf_node.storage.stores.sql.engine import open_engine, reading
 
 ROOT = Path(__file__).parents[2]
 LIMITED = """
 import sys
 from pathlib import Path
 from chain_maker import *
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.trouble import StorageFull
-from storage.values import ObjectKey, ObjectKind
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.stores.objects.storage_failures import StorageFull
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 import resource
 stores = open_stores(StoreSettings(data=Path(sys.argv[1]), durable=False))
 blocks = long_chain(entry().id, 30)

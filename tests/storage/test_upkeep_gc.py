@@ -25,19 +25,26 @@ from upkeep_parts import (
     put_slice,
 )
 
-from protocol.identity import DatasetRef
-from protocol.metadata.block import HashedBlock
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.contracts import ingest_job
-from storage.dataset import ObjectMissing
-from storage.errors import BlockNotFound, RefConflict
-from storage.named import named_objects
-from storage.stores import Stores
-from storage.upkeep.fsck import check_stores
-from storage.upkeep.gc import GcReport, collect_garbage
-from storage.upkeep.marks import Marks
-from storage.values import Account, AccountId, JobSpec, ObjectKey, ObjectKind, UploadedFile
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.contents.named_objects import named_objects
+from odf_node.storage.datasets.dataset.dataset import ObjectMissing
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.upkeep.fsck import check_stores
+from odf_node.storage.datasets.upkeep.gc import GcReport, collect_garbage
+from odf_node.storage.datasets.upkeep.marks import Marks
+from odf_node.storage.stores.ports.errors import BlockNotFound, RefConflict
+from odf_node.storage.stores.ports.values import (
+    Account,
+    AccountId,
+    JobSpec,
+    ObjectKey,
+    ObjectKind,
+    UploadedFile,
+)
 
 CONTENT = b"nobody names this"
 HASH = Multihash.of(CONTENT)

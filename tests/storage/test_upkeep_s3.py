@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from upkeep_parts import TOMORROW, dataset_of, grown, key_of
 
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.objects.s3 import S3ObjectStore
-from storage.objects.s3_bucket import Bucket
-from storage.sql.engine import open_engine, sqlite_url
-from storage.sql.migrate import migrate
-from storage.stores import Stores
-from storage.upkeep.compare import compare_index
-from storage.upkeep.fsck import FsckOptions, check_stores
-from storage.upkeep.gc import collect_garbage
-from storage.upkeep.rebuild import rebuild_index
-from storage.values import ObjectKind
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.upkeep.compare import compare_index
+from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_node.storage.datasets.upkeep.gc import collect_garbage
+from odf_node.storage.datasets.upkeep.rebuild import rebuild_index
+from odf_node.storage.stores.objects.s3 import S3ObjectStore
+from odf_node.storage.stores.objects.s3_bucket import Bucket
+from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
+from odf_node.storage.stores.sql.migrate import migrate
 from tests.conformance.object_store import CONTENT
 
 

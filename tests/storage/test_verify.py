@@ -15,24 +15,30 @@ from known import document
 from lanes import lay_open
 from msgspec.structs import replace
 
-from protocol.codec.blocks import MalformedBlock, decode_block
-from protocol.instant import Instant
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.data import OffsetInterval
-from protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, SetVocab
-from protocol.multihash import Multihash
-from storage.contracts.verify_text import report_text
-from storage.dataset import InvalidInterval
-from storage.errors import RefNotFound
-from storage.named import named_objects
-from storage.objects.folder import FolderObjects
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
-from storage.verify import bytes as verify_bytes
-from storage.verify import data as verify_data
-from storage.verify import run as verify_run
-from storage.verify.report import report_of
-from storage.verify.run import DatasetSource, FolderSource, Interval, VerifyReport, verify_chain
+from odf_node.protocol.codec.blocks import MalformedBlock, decode_block
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import OffsetInterval
+from odf_node.protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, SetVocab
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.contents.named_objects import named_objects
+from odf_node.storage.datasets.dataset.dataset import InvalidInterval
+from odf_node.storage.datasets.job_payloads.verify_report import report_of
+from odf_node.storage.datasets.job_payloads.verify_text import report_text
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.verify import bytes as verify_bytes
+from odf_node.storage.datasets.verify import data as verify_data
+from odf_node.storage.datasets.verify import run as verify_run
+from odf_node.storage.datasets.verify.run import (
+    DatasetSource,
+    FolderSource,
+    Interval,
+    VerifyReport,
+    verify_chain,
+)
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.ports.errors import RefNotFound
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 ROOT = ["Seed", "SetDataSchema", "AddData", "AddData"]
 DERIVATIVE = ["Seed", "SetTransform", "SetDataSchema", "ExecuteTransform", "ExecuteTransform"]

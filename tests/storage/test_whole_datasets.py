@@ -12,17 +12,17 @@ import pytest
 from chain_maker import entry, long_chain
 from upkeep_parts import Ahead, grown
 
-from protocol.identity import DatasetAlias, DatasetRef
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.errors import DatasetIdTaken, DatasetNotFound, RefConflict
-from storage.info import read_info
-from storage.layout import HEAD, PENDING_PREFIX
-from storage.locks import locks_of
-from storage.stores import Stores
-from storage.upkeep.fsck import check_stores
-from storage.upkeep.sweep import remove_abandoned, repair_recent_mirrors
-from storage.values import Visibility
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.info import read_info
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.upkeep.fsck import check_stores
+from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, repair_recent_mirrors
+from odf_node.storage.runtime.locks import locks_of
+from odf_node.storage.stores.objects.layout import HEAD, PENDING_PREFIX
+from odf_node.storage.stores.ports.errors import DatasetIdTaken, DatasetNotFound, RefConflict
+from odf_node.storage.stores.ports.values import Visibility
 
 
 class Slow:

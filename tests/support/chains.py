@@ -16,16 +16,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.arrow_digest import logical_hash_of
-from protocol.arrow_schema import from_arrow
-from protocol.chain.author import author
-from protocol.chain.rules import fold
-from protocol.chain.state import EMPTY
-from protocol.identity import DatasetId
-from protocol.instant import Instant
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from protocol.metadata.events import (
+from odf_node.protocol.arrow_digest import logical_hash_of
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.rules import fold
+from odf_node.protocol.chain.state import EMPTY
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
+from odf_node.protocol.metadata.events import (
     AddData,
     DatasetKind,
     MetadataEvent,
@@ -33,9 +33,9 @@ from protocol.metadata.events import (
     SetDataSchema,
     SetInfo,
 )
-from protocol.multihash import Multihash
-from storage.objects.folder import FolderObjects
-from storage.values import ObjectKind
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.ports.values import ObjectKind
 
 START = Instant.parse("2050-01-01T12:00:00Z")
 MINUTE = 60 * 10**9

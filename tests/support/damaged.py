@@ -9,11 +9,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 from chain_maker import checkpoint_of, linked, parquet, seed, slice_of, some_id, table
 
-from protocol.arrow_schema import from_arrow
-from protocol.identity import DatasetRef
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.data import Checkpoint, DataSlice, ExecuteTransformInput
-from protocol.metadata.events import (
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import Checkpoint, DataSlice, ExecuteTransformInput
+from odf_node.protocol.metadata.events import (
     AddData,
     DatasetKind,
     ExecuteTransform,
@@ -21,10 +21,10 @@ from protocol.metadata.events import (
     SetDataSchema,
     SetTransform,
 )
-from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from protocol.multihash import Multihash
-from storage.errors import ObjectNotFound
-from storage.values import ObjectKind
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import ObjectKind
 
 ID, INPUT = some_id("verified"), some_id("input")
 ROWS = 3

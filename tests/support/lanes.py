@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import pytest
 
-from storage.lanes import kernel as kernels
-from storage.lanes import side_by_side
+from odf_node.storage.lanes import kernel as kernels
+from odf_node.storage.lanes import side_by_side
 
 LANES = 4
 COLLECTED_BYTES = 300
@@ -19,6 +19,6 @@ kernel = lru_cache(kernels.kernel)
 def lay_open(monkeypatch: pytest.MonkeyPatch, lanes: int = LANES) -> None:
     """Have streams mixed by made code almost from their first block on."""
     made = side_by_side._Made()
-    made.is_asked, made.alone, made.together = True, kernel(1), kernel(lanes)
+    made.is_asked, made.alone, made.coalescer = True, kernel(1), kernel(lanes)
     monkeypatch.setattr(side_by_side, "_made", made)
     monkeypatch.setattr(side_by_side, "COLLECTED_BYTES", COLLECTED_BYTES)

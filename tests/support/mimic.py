@@ -1,4 +1,4 @@
-"""The strict client of `app/conformance`, as the tests use it: benches on nodes of the run."""
+"""The strict client of `conformance`, as the tests use it: benches on nodes of the run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from threaded_node import ThreadedNode, threaded_node
 
-from app.auth.passwords import Cost
-from app.conformance.bench import Bench, Check, Need, Published
-from app.conformance.chains import Block, Chain, object_name
-from app.conformance.exchange import Exchange
-from app.conformance.mimic import Mimic
-from app.conformance.outcomes import GaveUp, Result, Why
-from app.conformance.run import BROKEN, CHECKS, bench_of, run_one
-from app.conformance.wire import Cut, Portion, Scissors
-from app.usecases.accounts import ensure_account, set_password
-from protocol.instant import Instant
+from odf_node.app.service.accounts.accounts import ensure_account, set_password
+from odf_node.app.service.auth.passwords import Cost
+from odf_node.conformance.bench import Bench, Check, Need, Published
+from odf_node.conformance.chains import Block, Chain, object_name
+from odf_node.conformance.exchange import Exchange
+from odf_node.conformance.mimic import Mimic
+from odf_node.conformance.outcomes import GaveUp, Result, Why
+from odf_node.conformance.run import BROKEN, CHECKS, bench_of, run_one
+from odf_node.conformance.wire import Cut, Portion, Scissors
+from odf_node.protocol.instant import Instant
 
 __all__ = [
     "BROKEN",

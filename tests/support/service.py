@@ -16,21 +16,21 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.main import build_app
-from app.server import NodeServer, server_config
-from app.settings import Settings
-from app.usecases.accounts import create_token, ensure_account
-from app.wiring import Node, open_node
-from protocol.arrow_digest import digest_of
-from protocol.chain.author import author
-from protocol.chain.state import EMPTY, ChainState
-from protocol.identity import DatasetAlias, DatasetId
-from protocol.instant import Instant
-from protocol.keys import key_pair
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
-from protocol.metadata.schema import (
+from odf_node.app.service.accounts.accounts import create_token, ensure_account
+from odf_node.app.service.main import build_app
+from odf_node.app.service.processes.server import NodeServer, server_config
+from odf_node.app.service.settings import Settings
+from odf_node.app.service.wiring import Node, open_node
+from odf_node.protocol.arrow_digest import digest_of
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.state import EMPTY, ChainState
+from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.keys import key_pair
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
+from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from odf_node.protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeInt32,
@@ -39,8 +39,14 @@ from protocol.metadata.schema import (
     DataTypeString,
     DataTypeTimestamp,
 )
-from protocol.multihash import Multihash
-from storage.values import DatasetEntry, ObjectKey, ObjectKind, Scope, Visibility
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import (
+    DatasetEntry,
+    ObjectKey,
+    ObjectKind,
+    Scope,
+    Visibility,
+)
 
 NOON = Instant.parse("2050-01-01T12:00:00Z")
 

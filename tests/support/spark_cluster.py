@@ -12,8 +12,8 @@ from pathlib import Path
 import pyspark
 from servers import free_port, wait_until
 
-from workers.engine.class_archive import using
-from workers.engine.spark import LOCAL_JVM_FLAGS, java
+from odf_node.workers.engines.spark.class_archive import using
+from odf_node.workers.engines.spark.session import LOCAL_JVM_FLAGS, java
 
 
 def _quoted(flag: str) -> str:

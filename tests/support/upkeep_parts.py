@@ -6,18 +6,18 @@ from datetime import timedelta
 
 from chain_maker import add_data, entry, linked, parquet, seed, slice_of, table
 
-from protocol.arrow_schema import from_arrow
-from protocol.chain.rules import fold
-from protocol.identity import DatasetRef
-from protocol.instant import NANOS, Instant
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.data import DataSlice
-from protocol.metadata.events import SetDataSchema
-from protocol.multihash import Multihash
-from storage.clock import system_clock
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import DatasetEntry, ObjectKey, ObjectKind
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.chain.rules import fold
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import system_clock
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
 ROWS = 3
 

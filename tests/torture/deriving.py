@@ -13,11 +13,11 @@ from datetime import timedelta
 from pathlib import Path
 from unittest import mock
 
-import workers.ingest.run
-from storage.config import open_stores
-from storage.stores import Stores
+import odf_node.workers.jobs.ingest.run
+from odf_node.storage.datasets.node.open_stores import open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.workers.program.loop import Worker
 from tests.workers.derivatives import bench_of
-from workers.main import Worker
 
 LEASE = timedelta(seconds=2)
 
@@ -26,7 +26,7 @@ def work(stores: Stores, scratch: Path) -> None:
     """Run jobs until something breaks."""
     from ingesting import appended
 
-    with mock.patch.object(workers.ingest.run, "merged", appended):
+    with mock.patch.object(odf_node.workers.jobs.ingest.run, "merged", appended):
         worker = Worker(
             stores=stores,
             bench=bench_of(stores, scratch),

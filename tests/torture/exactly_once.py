@@ -25,11 +25,11 @@ from crash_work import settings_of
 from torment import _token as token_of
 from world import Shape, World, world
 
-from protocol.identity import DatasetRef
-from protocol.metadata.events import AddData
-from storage.config import open_stores
-from storage.dataset import Dataset
-from storage.values import ObjectKind
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.events import AddData
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.open_stores import open_stores
+from odf_node.storage.stores.ports.values import ObjectKind
 
 WRITERS, MOST_ROWS = 8, 100
 MEAN_ROWS = 18

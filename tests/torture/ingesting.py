@@ -18,21 +18,27 @@ from unittest import mock
 
 import pyarrow as pa
 
-import workers.ingest.run
-from protocol.chain.author import author
-from protocol.chain.state import EMPTY
-from protocol.instant import Instant
-from protocol.metadata.events import AddPushSource, DatasetKind, Seed
-from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from protocol.multihash import Multihash
-from storage.config import open_stores
-from storage.contracts import ingest_job
-from storage.contracts.ingest_job import IngestPayload
-from storage.stores import Stores
-from storage.values import DatasetEntry, JobSpec, JobStatus, ObjectKey, ObjectKind
-from workers.ingest.bench import Bench
-from workers.main import Worker
-from workers.merge.columns import POSITION
+import odf_node.workers.jobs.ingest.run
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.state import EMPTY
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, Seed
+from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_node.storage.datasets.node.open_stores import open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import (
+    DatasetEntry,
+    JobSpec,
+    JobStatus,
+    ObjectKey,
+    ObjectKind,
+)
+from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.program.loop import Worker
+from odf_node.workers.slices.columns import POSITION
 
 ROWS_OF_A_BATCH = 3
 BATCHES = 2
@@ -96,7 +102,7 @@ def submit(stores: Stores, entry: DatasetEntry, batch: int) -> None:
 def work(stores: Stores, *, lease: timedelta = LEASE) -> None:
     """Run what waits, as a worker does."""
     with (
-        mock.patch.object(workers.ingest.run, "merged", appended),
+        mock.patch.object(odf_node.workers.jobs.ingest.run, "merged", appended),
         tempfile.TemporaryDirectory() as scratch,
     ):
         none: Any = None

@@ -9,17 +9,17 @@ from collections.abc import Collection, Iterable
 import pyarrow.parquet as pq
 from chain_maker import entry
 
-from protocol.identity import DatasetRef
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import AddData
-from protocol.multihash import Multihash
-from storage.dataset import Dataset
-from storage.layout import HEAD
-from storage.named import named_objects
-from storage.stores import Stores
-from storage.upkeep.fsck import check_stores
-from storage.values import DatasetEntry, ObjectKey, ObjectKind
-from storage.verify.run import DatasetSource, verify_chain
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import AddData
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.contents.named_objects import named_objects
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.upkeep.fsck import check_stores
+from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_node.storage.stores.objects.layout import HEAD
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
 
 def check_dataset(stores: Stores, alias: str, said: Collection[str]) -> DatasetEntry | None:

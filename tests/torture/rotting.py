@@ -33,29 +33,35 @@ import httpx
 import pyarrow.parquet as pq
 from service import Service, serving, ten_rows
 
-from app.client import sync
-from app.client.urls import Location
-from protocol.errors import NodeError
-from protocol.identity import DatasetRef
-from protocol.metadata.reading import MergeStrategyAppend, MergeStrategyLedger
-from protocol.multihash import Multihash
-from storage.audit.values import DeedFilter
-from storage.config import StoreSettings, open_stores
-from storage.contracts import transform_job
-from storage.dataset import Dataset
-from storage.integrity.healing import look_again
-from storage.layout import KIND_FOLDERS
-from storage.merge_state.store import MergeStates
-from storage.objects.folder import FolderObjects
-from storage.objects.local import LocalObjectStore
-from storage.stores import Stores
-from storage.upkeep.fsck import FsckOptions, check_stores
-from storage.values import DatasetEntry, JobStatus, ObjectKey, ObjectKind, Succeeded
-from storage.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_node.app.client import sync
+from odf_node.app.client.urls import Location
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.reading import MergeStrategyAppend, MergeStrategyLedger
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.job_payloads import transform_job
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_node.storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.objects.layout import KIND_FOLDERS
+from odf_node.storage.stores.objects.local import LocalObjectStore
+from odf_node.storage.stores.ports.audit_values import DeedFilter
+from odf_node.storage.stores.ports.values import (
+    DatasetEntry,
+    JobStatus,
+    ObjectKey,
+    ObjectKind,
+    Succeeded,
+)
+from odf_node.workers.program.loop import Worker
 from tests.app.test_linked_objects import SCAN, SCAN_HASH, linking_chain
 from tests.workers.datasets import created
 from tests.workers.derivatives import bench_of, derivative
-from workers.main import Worker
 
 WHEN = "2024-01-01T00:00:00Z"
 QUERY = 'select event_time, id, text, n * 10 as n from "rows-1"'
@@ -384,9 +390,12 @@ class Rotting:
             return any(at >= flip.at and STATE in text for at, text in self.told)
         if self.was_replaced(flip):
             return True
-        deeds = self.stores.audit.page(DeedFilter(dataset=flip.key.dataset), limit=1000)
+        audit_entries = self.stores.audit.page(DeedFilter(dataset=flip.key.dataset), limit=1000)
         name = str(flip.key.hash)
-        return any(name in deed.subject and deed.at.ns / 1e9 >= flip.at - 1 for deed in deeds)
+        return any(
+            name in audit_entry.subject and audit_entry.at.ns / 1e9 >= flip.at - 1
+            for audit_entry in audit_entries
+        )
 
     def was_replaced(self, flip: Flip) -> bool:
         """Its right bytes were put again by who made the same ones: the log says so."""

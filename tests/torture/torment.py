@@ -26,13 +26,13 @@ from nodes import COMMAND
 from upkeep_parts import TOMORROW
 from world import Shape, World, wait_for_answers, world
 
-from protocol.identity import DatasetAlias, DatasetRef
-from protocol.metadata.events import AddData
-from storage.config import open_stores
-from storage.stores import Stores
-from storage.upkeep.gc import collect_garbage
-from storage.values import JobStatus, ObjectKind
-from storage.verify.run import DatasetSource, verify_chain
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.protocol.metadata.events import AddData
+from odf_node.storage.datasets.node.open_stores import open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.upkeep.gc import collect_garbage
+from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_node.storage.stores.ports.values import JobStatus, ObjectKind
 
 SETTLE_S = 120.0
 

@@ -8,23 +8,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from protocol.chain.author import author
-from protocol.chain.state import EMPTY
-from protocol.identity import DatasetAlias, DatasetId
-from protocol.instant import Instant
-from protocol.metadata.events import AddPushSource, DatasetKind, MetadataEvent, Seed
-from protocol.metadata.reading import (
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.state import EMPTY
+from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, MetadataEvent, Seed
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     ReadStep,
     ReadStepNdJson,
 )
-from protocol.multihash import Multihash
-from storage.contracts import ingest_job
-from storage.contracts.ingest_job import IngestPayload
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import (
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import (
     DatasetEntry,
     JobId,
     JobSpec,
@@ -36,13 +36,13 @@ from storage.values import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.bench import Bench
-    from workers.main import Worker
+    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.program.loop import Worker
 
 
 def bench_without_engine(stores: Stores, scratch: Path, **more: Any) -> Bench:
     """A bench for rows that need no Spark; whatever asks for it fails."""
-    from workers.ingest.bench import Bench
+    from odf_node.workers.jobs.work.context import Bench
 
     none: Any = None
     return Bench(session=none, engine=none, objects=stores.objects, scratch=scratch, **more)
@@ -50,9 +50,9 @@ def bench_without_engine(stores: Stores, scratch: Path, **more: Any) -> Bench:
 
 def worker_of(spark: SparkSession, stores: Stores, scratch: Path, **bench: Any) -> Worker:
     """A worker on the session of the run; `bench` is what differs from the usual."""
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.main import Worker
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.program.loop import Worker
 
     parts: dict[str, Any] = {"engine": SparkEngine(spark), "objects": stores.objects} | bench
     made = Bench(session=spark, scratch=scratch, **parts)

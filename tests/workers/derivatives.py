@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from protocol.arrow_schema import from_arrow
-from protocol.chain.author import author
-from protocol.chain.state import EMPTY
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from protocol.instant import Instant
-from protocol.metadata.events import (
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.state import EMPTY
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import (
     AddData,
     DatasetKind,
     MetadataEvent,
@@ -21,11 +21,11 @@ from protocol.metadata.events import (
     SetDataSchema,
     SetTransform,
 )
-from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from storage.dataset import Dataset
-from storage.local_files import chunks
-from storage.stores import Stores
-from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.local_files import chunks
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 START = Instant.parse("2024-01-01T00:00:00Z")
 MILLIS = pa.timestamp("ms", "UTC")
@@ -111,7 +111,7 @@ def add_rows(
     ops: Sequence[int] | None = None,
 ) -> None:
     """One block of rows, or of a watermark only."""
-    from workers.write import described, write_batches
+    from odf_node.workers.slices.write import described, write_batches
 
     state = dataset.state()
     data = None
@@ -142,9 +142,9 @@ def add_rows(
 
 def bench_of(stores: Stores, scratch: Path, **options: Any) -> Any:
     """A bench on DataFusion alone."""
-    from workers.engine.datafusion import DataFusionEngine
-    from workers.ingest.bench import Bench
-    from workers.transform.options import TransformOptions
+    from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.transform_options import TransformOptions
 
     engine = DataFusionEngine()
     return Bench(

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.metadata.events import AddPushSource
-from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from storage.stores import Stores
-from storage.values import Failed, JobId, JobStatus, Succeeded
+from odf_node.protocol.metadata.events import AddPushSource
+from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import Failed, JobId, JobStatus, Succeeded
+from odf_node.workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
+from odf_node.workers.jobs.work.lease import held
+from odf_node.workers.program.loop import Worker
+from odf_node.workers.runtime.progress import JobLost
 from tests.workers.datasets import bench_without_engine, created, ndjson, submit
 from tests.workers.engine.requests import sql
-from workers.engine.datafusion import DataFusionEngine, DataFusionLimits
-from workers.lease import held
-from workers.main import Worker
-from workers.meter import JobLost
 
 ENDLESS = "select sum(a.n * b.n) as n from input a, input b, input c, input d"
 HUGE = "select length(repeat('x', 2000000000)) as n from input"

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.chain.snapshot import normalize_event
-from protocol.codec.manifests import load_snapshots
-from protocol.instant import Instant
-from storage.contracts.poll_job import PollPayload
-from storage.dataset import Dataset
-from storage.merge_state.store import MergeStates
-from storage.stores import Stores
+from odf_node.protocol.chain.snapshot import normalize_event
+from odf_node.protocol.codec.manifests import load_snapshots
+from odf_node.protocol.instant import Instant
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.storage.datasets.node.stores import Stores
 from tests.workers.datasets import created, now, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.bench import Bench
+    from odf_node.workers.jobs.work.context import Bench
 
 pytestmark = pytest.mark.spark
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -47,9 +47,9 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.fetch.values import FetchRules
-    from workers.ingest.bench import Bench
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.fetch.values import FetchRules
+    from odf_node.workers.jobs.work.context import Bench
 
     return Bench(
         session=spark,
@@ -70,13 +70,13 @@ def dataset_of(stores: Stores, manifest: Path) -> Dataset:
 
 
 def ingested(stores: Stores, dataset: Dataset, bench: Bench, body: bytes) -> Any:
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=now())
 
 
 def test_flights_are_polled_from_their_archive_once(stores: Stores, bench: Bench) -> None:
-    from workers.ingest.poll import run_poll
+    from odf_node.workers.jobs.poll.poll import run_poll
 
     dataset = dataset_of(stores, FLIGHTS / "flights.yaml")
     receipt = run_poll(dataset, PollPayload(), bench, now=now())

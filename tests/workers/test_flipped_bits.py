@@ -16,26 +16,33 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.metadata.reading import MergeStrategyLedger
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.contracts import compact_job, transform_job, verify_job
-from storage.contracts.compact_job import CompactPayload
-from storage.contracts.transform_job import TransformPayload
-from storage.contracts.verify_job import VerifyPayload
-from storage.dataset import Dataset
-from storage.errors import ObjectNotFound
-from storage.integrity.errors import ObjectDamaged, ObjectHealing
-from storage.merge_state.store import MergeStates
-from storage.projection.read import Asked, reading
-from storage.projection.view import view_of_dataset
-from storage.stores import Stores
-from storage.upkeep.fsck import check_stores
-from storage.values import DatasetEntry, Failed, Job, JobSpec, ObjectKey, ObjectKind
-from storage.verify.run import DatasetSource, verify_chain
+from odf_node.protocol.metadata.reading import MergeStrategyLedger
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
+from odf_node.storage.datasets.job_payloads import compact_job, transform_job, verify_job
+from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.read.read import Asked, reading
+from odf_node.storage.datasets.read.view import view_of_dataset
+from odf_node.storage.datasets.upkeep.fsck import check_stores
+from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import (
+    DatasetEntry,
+    Failed,
+    Job,
+    JobSpec,
+    ObjectKey,
+    ObjectKind,
+)
+from odf_node.workers.program.loop import Worker
 from tests.workers.datasets import created, ndjson, submit
 from tests.workers.derivatives import bench_of, derivative
-from workers.main import Worker
 
 WHEN = "2024-01-01T00:00:00Z"
 QUERY = 'select event_time, id, n * 10 as n from "rows-1"'

@@ -12,28 +12,35 @@ import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.chain.author import author
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import AddData, AddPushSource, SetInfo
-from protocol.metadata.reading import (
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import AddData, AddPushSource, SetInfo
+from odf_node.protocol.metadata.reading import (
     MergeStrategyAppend,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     ReadStepNdJson,
 )
-from protocol.multihash import Multihash
-from storage.contracts import ingest_job
-from storage.contracts.ingest_job import IngestPayload, IngestReceipt
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import Failed, JobId, JobSpec, JobStatus, ObjectKind, Succeeded
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import (
+    Failed,
+    JobId,
+    JobSpec,
+    JobStatus,
+    ObjectKind,
+    Succeeded,
+)
+from odf_node.workers.slices.slices import Cut
 from tests.workers.datasets import created, ndjson, now, worker_of
-from workers.slices import Cut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.main import Worker
+    from odf_node.workers.program.loop import Worker
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +83,7 @@ def head_moves(stores: Stores) -> int:
 @pytest.fixture
 def before_put(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """Have something happen once, between the plan of a group and its commit."""
-    from workers.ingest import group
+    from odf_node.workers.jobs.ingest import group
 
     def arrange(happens: Callable[[], None]) -> None:
         put, left = group.put_slices, [happens]

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.arrow_digest import logical_hash_of
-from protocol.chain.author import author
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.metadata.events import AddData, SetInfo
-from protocol.metadata.reading import (
+from odf_node.protocol.arrow_digest import logical_hash_of
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddData, SetInfo
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -29,16 +29,16 @@ from protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
-from protocol.multihash import Multihash
-from storage.errors import RefConflict
-from storage.stores import Stores
-from storage.values import ObjectKind
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.errors import RefConflict
+from odf_node.storage.stores.ports.values import ObjectKind
 from tests.workers.datasets import created, ndjson, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.bench import Bench
+    from odf_node.workers.jobs.work.context import Bench
 
 pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00.000000001Z")
@@ -51,14 +51,14 @@ def stores() -> Iterator[Stores]:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.work.context import Bench
 
     return Bench(session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path)
 
 
 def ingest(stores: Stores, dataset: Any, bench: Bench, body: bytes, **more: Any) -> Any:
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=NOW, **more)
 
@@ -147,7 +147,7 @@ def test_a_batch_that_lost_the_race_is_planned_again(
 
 
 def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: Bench) -> None:
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     dataset = created(stores)
     old = dataset.head()
@@ -161,8 +161,8 @@ def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: Bench
 def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
     stores: Stores, bench: Bench
 ) -> None:
-    from workers.ingest.run import run_ingest
-    from workers.ingest.vanished import RowsVanished
+    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.vanished import RowsVanished
 
     read: ReadStep = from_data(
         {"kind": "NdJson", "schema": {"fields": [{"name": "n", "type": "Int64"}]}}, ReadStep
@@ -177,7 +177,7 @@ def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
 
 
 def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: Bench) -> None:
-    from workers.merge.columns import CannotMerge
+    from odf_node.workers.slices.columns import CannotMerge
 
     dataset = created(stores, merge=MergeStrategySnapshot(primary_key=("n",)))
     ingest(stores, dataset, bench, ndjson([{"n": 1, "v": 1}]))
@@ -192,7 +192,7 @@ def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: Bench) -> None:
 def test_a_changelog_of_wrong_codes_is_refused(
     codes: list[int | None], reason: str, stores: Stores, bench: Bench
 ) -> None:
-    from workers.merge.columns import CannotMerge
+    from odf_node.workers.slices.columns import CannotMerge
 
     merge = MergeStrategyChangelogStream(primary_key=("n",))
     dataset = created(stores, merge=merge)
@@ -211,7 +211,7 @@ def test_both_rows_of_a_correction_in_a_changelog_are_told(stores: Stores, bench
 
 
 def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: Bench) -> None:
-    from workers.slice_schema import IncompatibleSchema
+    from odf_node.workers.slices.schema import IncompatibleSchema
 
     dataset = created(stores)
     ingest(stores, dataset, bench, b'{"n": 1}\n')
@@ -226,7 +226,7 @@ def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: Bench) -> 
 
 
 def test_nulls_alone_fit_the_type_of_the_dataset(stores: Stores, bench: Bench) -> None:
-    from workers.readers.frame import BadInputSchema
+    from odf_node.workers.slices.frame import BadInputSchema
 
     dataset = created(stores)
     with pytest.raises(BadInputSchema, match="nulls only"):
@@ -271,10 +271,10 @@ def test_awkward_names_and_types_go_all_the_way(stores: Stores, bench: Bench) ->
 
 
 def test_wrong_preprocessing_fails_the_ingest_with_its_place(stores: Stores, bench: Bench) -> None:
-    from protocol.metadata.events import AddPushSource
-    from protocol.metadata.transforms import SqlQueryStep, TransformSql
-    from workers.engine.port import InvalidQuery
-    from workers.ingest.run import run_ingest
+    from odf_node.protocol.metadata.events import AddPushSource
+    from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+    from odf_node.workers.engines.port.port import InvalidQuery
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     query = SqlQueryStep(query="select n,\n nothing from input")
     source = AddPushSource(
@@ -291,8 +291,8 @@ def test_wrong_preprocessing_fails_the_ingest_with_its_place(stores: Stores, ben
 
 
 def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: Bench) -> None:
-    from protocol.chain.snapshot import normalize_event
-    from protocol.metadata.events import AddPushSource
+    from odf_node.protocol.chain.snapshot import normalize_event
+    from odf_node.protocol.metadata.events import AddPushSource
 
     source = from_data(
         {
@@ -316,7 +316,7 @@ def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: Bench) ->
         AddPushSource,
     )
     dataset = created(stores, more=(normalize_event(source, lambda _: None),))
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     body = ndjson(
         [
@@ -335,7 +335,7 @@ def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: Bench) ->
 
 
 def test_another_media_type_keeps_the_schema(stores: Stores, bench: Bench) -> None:
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     dataset = created(stores, read=ReadStepNdJson(ddl_schema=("city STRING", "n BIGINT")))
     payload = upload(stores, dataset, b"A,1\nB,2\n")

@@ -17,16 +17,16 @@ import pytest
 from throwaway import throwaway_stores
 from web_server import Answer, web_server
 
-from protocol.chain.author import author
-from protocol.chain.snapshot import normalize_event
-from protocol.chain.state import EMPTY, ChainState
-from protocol.codec.manifests import from_data, to_data
-from protocol.errors import BadInput
-from protocol.identity import DatasetAlias, DatasetId
-from protocol.instant import Instant
-from protocol.linked import SUMMARY_KEY
-from protocol.metadata.data import SourceState
-from protocol.metadata.events import (
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.snapshot import normalize_event
+from odf_node.protocol.chain.state import EMPTY, ChainState
+from odf_node.protocol.codec.manifests import from_data, to_data
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.linked import SUMMARY_KEY
+from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.events import (
     AddData,
     AddPushSource,
     DatasetKind,
@@ -36,20 +36,20 @@ from protocol.metadata.events import (
     SetPollingSource,
     SetVocab,
 )
-from protocol.metadata.reading import ReadStep
-from protocol.multihash import Multihash
-from storage.contracts.ingest_job import IngestPayload
-from storage.contracts.poll_job import PollPayload, PollReceipt
-from storage.dataset import Dataset
-from storage.errors import RefConflict
-from storage.stores import Stores
-from storage.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+from odf_node.protocol.metadata.reading import ReadStep
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.errors import RefConflict
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 from tests.workers import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.bench import Bench
+    from odf_node.workers.jobs.work.context import Bench
 
 pytestmark = pytest.mark.spark
 BEGIN = Instant.parse("2000-01-01T00:00:00Z")
@@ -57,13 +57,13 @@ ID = DatasetId(bytes(32))
 
 
 def errors() -> dict[str, type[Exception] | tuple[type[Exception], ...]]:
-    from storage.linked import DanglingReference, InvalidValue
-    from workers.conform import UnexpectedNulls
-    from workers.merge.columns import CannotMerge
-    from workers.plan.ingest import SourceNotFound
-    from workers.readers.frame import BadInputSchema, BadRow
-    from workers.readers.read import UnsupportedMediaType
-    from workers.slice_schema import IncompatibleSchema
+    from odf_node.storage.datasets.contents.linked import DanglingReference, InvalidValue
+    from odf_node.workers.plan.ingest import SourceNotFound
+    from odf_node.workers.readers.read import UnsupportedMediaType
+    from odf_node.workers.slices.columns import CannotMerge
+    from odf_node.workers.slices.conform import UnexpectedNulls
+    from odf_node.workers.slices.frame import BadInputSchema, BadRow
+    from odf_node.workers.slices.schema import IncompatibleSchema
 
     return {
         "ExecutionError": (UnexpectedNulls, BadRow),
@@ -83,10 +83,10 @@ class Runner:
     """One dataset and the rounds played on it; `web` answers for polled hosts."""
 
     def __init__(self, case: dict[str, Any], spark: SparkSession, folder: Path, web: Any) -> None:
-        from workers.engine.datafusion import DataFusionEngine
-        from workers.engine.spark_engine import SparkEngine
-        from workers.fetch.values import FetchRules
-        from workers.ingest.bench import Bench
+        from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+        from odf_node.workers.engines.spark_engine.engine import SparkEngine
+        from odf_node.workers.fetch.values import FetchRules
+        from odf_node.workers.jobs.work.context import Bench
 
         self.given, self.folder, self.web = case["given"], folder, web
         self.receipt: PollReceipt | None = None
@@ -157,7 +157,7 @@ class Runner:
             self._push(turn)
 
     def _poll(self, turn: dict[str, Any]) -> None:
-        from workers.ingest.poll import run_poll
+        from odf_node.workers.jobs.poll.poll import run_poll
 
         if "input" in turn:
             path = self.folder / "in" / Path(self.given["source"]["fetch"]["url"]).name
@@ -174,7 +174,7 @@ class Runner:
         self.receipt = run_poll(self.dataset, payload, self.bench, now=now)
 
     def _push(self, turn: dict[str, Any]) -> None:
-        from workers.ingest.run import run_ingest
+        from odf_node.workers.jobs.ingest.run import run_ingest
 
         body = turn["input"]["text"].encode()
         upload = Multihash.of(body)
@@ -190,9 +190,9 @@ class Runner:
         run_ingest(self.dataset, payload, self.bench, now=now)
 
     def _write(self, turn: dict[str, Any]) -> None:
-        from workers.ingest.outcome import Extras
-        from workers.ingest.run import commit, prepare
-        from workers.plan.ingest import plan_source
+        from odf_node.workers.jobs.ingest.outcome import Extras
+        from odf_node.workers.jobs.ingest.run import commit, prepare
+        from odf_node.workers.plan.ingest import plan_source
 
         source = source_of(self.given["source"])
         override = turn.get("source_override")
@@ -271,7 +271,7 @@ def check(runner: Runner, before: Multihash, expect: dict[str, Any]) -> None:
     assert [type(block.event).__name__ for block in blocks] == expect["blocks"]
     events = {type(block.event): block.event for block in blocks}
     if "schema" in expect:
-        from protocol.arrow_schema import to_arrow
+        from odf_node.protocol.arrow_schema import to_arrow
 
         schema = events[SetDataSchema]
         assert isinstance(schema, SetDataSchema)

@@ -18,18 +18,18 @@ from ingesting import BATCHES, ROWS_OF_A_BATCH, appended, begin
 from servers import Program, postgres_program, wait_until
 from throwaway import throwaway_stores
 
-import workers.ingest.run
-import workers.main
-from protocol.identity import DatasetId, DatasetRef
-from storage.config import StoreSettings, open_stores
-from storage.dataset import Dataset
-from storage.objects.s3_bucket import StoreUnavailable
-from storage.stores import Stores
-from storage.trouble import DatabaseUnavailable
-from storage.values import Failed, Job, JobStatus
-from workers.ingest import group
-from workers.ingest.bench import Bench
-from workers.main import MAX_ATTEMPTS, Worker
+import odf_node.workers.jobs.ingest.run
+import odf_node.workers.program.loop
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.objects.s3_bucket import StoreUnavailable
+from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
+from odf_node.workers.jobs.ingest import group
+from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
 
 LEASE = timedelta(seconds=1)
 ROWS = BATCHES * ROWS_OF_A_BATCH
@@ -37,9 +37,9 @@ ROWS = BATCHES * ROWS_OF_A_BATCH
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers.main, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(workers.main, "PAUSE_GROWTH", 1)
-    monkeypatch.setattr(workers.ingest.run, "merged", appended)  # no Spark
+    monkeypatch.setattr(odf_node.workers.program.loop, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(odf_node.workers.program.loop, "PAUSE_GROWTH", 1)
+    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "merged", appended)  # no Spark
 
 
 def worker_of(stores: Stores, scratch: Path) -> Worker:

@@ -15,23 +15,23 @@ import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.chain.state import Vocab
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.metadata.reading import (
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
-from storage.merge_state.store import MergeStates
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.workers.jobs.ingest import merged as merging_here
+from odf_node.workers.jobs.ingest.merged import MergeRun, merged
+from odf_node.workers.jobs.ingest.ordering import sorted_rows
+from odf_node.workers.jobs.ingest.stage import Staged
+from odf_node.workers.merge.table import MERGE, merging_of
+from odf_node.workers.slices.columns import POSITION, CannotMerge
 from tests.workers import tables
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
-from workers.ingest import merged as merging_here
-from workers.ingest.merged import MergeRun, merged
-from workers.ingest.ordering import sorted_rows
-from workers.ingest.stage import Staged
-from workers.merge.columns import POSITION, CannotMerge
-from workers.merge.table import MERGE, merging_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -258,7 +258,7 @@ def test_a_batch_merges_as_the_answer_says_without_an_engine(case: dict[str, Any
     ids=["upsert", "snapshot"],
 )
 def test_small_batches_need_no_engine(merge: MergeStrategy, tmp_path: Path) -> None:
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     stores = throwaway_stores()
     states = MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)

@@ -11,21 +11,29 @@ import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.chain.author import author
-from protocol.codec.manifests import from_data
-from protocol.metadata.events import AddData, AddPushSource
-from protocol.metadata.reading import (
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.metadata.events import AddData, AddPushSource
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyChangelogStream,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from storage.contracts import ingest_job
-from storage.dataset import Dataset
-from storage.merge_state.store import MergeStates
-from storage.stores import Stores
-from storage.values import Failed, JobId, JobSpec, ObjectKey, ObjectKind, Succeeded
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import (
+    Failed,
+    JobId,
+    JobSpec,
+    ObjectKey,
+    ObjectKind,
+    Succeeded,
+)
+from odf_node.workers.program.loop import Worker
 from tests.workers.datasets import (
     bench_without_engine,
     created,
@@ -35,7 +43,6 @@ from tests.workers.datasets import (
     upload,
     worker_of,
 )
-from workers.main import Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

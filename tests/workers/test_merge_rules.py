@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from protocol.chain.state import Vocab
-from protocol.metadata.reading import (
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -101,7 +101,7 @@ def rows_made(chance: random.Random, count: int) -> Rows:
 
 
 def frame(spark: SparkSession, rows: Rows, names: list[str]) -> DataFrame:
-    from workers.merge.columns import POSITION
+    from odf_node.workers.slices.columns import POSITION
 
     columns = {name: pa.array([row[name] for row in rows], TYPES[name]) for name in names}
     if "offset" not in names:
@@ -127,7 +127,7 @@ def told(rows: Rows) -> list[str]:
 def test_a_merge_gives_what_its_rules_say(
     strategy: MergeStrategy, rule: Callable[[Rows, Rows], Rows], spark: SparkSession
 ) -> None:
-    from workers.merge.table import MERGE, merging_of
+    from odf_node.workers.merge.table import MERGE, merging_of
 
     chance = random.Random(7)
     prev = rows_made(chance, 60)

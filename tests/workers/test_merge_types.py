@@ -9,17 +9,17 @@ import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.metadata.events import AddData
-from protocol.metadata.reading import (
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddData
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from storage.merge_state.store import MergeStates
-from storage.values import ObjectKind
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.storage.stores.ports.values import ObjectKind
 from tests.workers.datasets import created, ndjson, upload
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def row(key: int, at: int | None) -> dict[str, Any]:
 def test_values_of_all_types_are_compared_and_kept(
     merge: MergeStrategy, kept: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_node.workers.jobs.work.context import Bench
 
     stores = throwaway_stores()
     bench = Bench(
@@ -91,10 +91,10 @@ def test_values_of_all_types_are_compared_and_kept(
 
 
 def test_a_key_without_an_order_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    from workers.engine.frames import UnsupportedByEngine
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.engines.spark.frames import UnsupportedByEngine
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_node.workers.jobs.work.context import Bench
 
     stores = throwaway_stores()
     bench = Bench(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from protocol.chain.state import Vocab
-from protocol.codec.manifests import from_data
-from protocol.metadata.reading import MergeStrategy
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.metadata.reading import MergeStrategy
 from tests.workers import tables
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def texts_of(given: dict[str, Any]) -> set[str]:
 def frame(
     spark: SparkSession, table: dict[str, Any], texts: set[str], *, numbered: bool
 ) -> DataFrame:
-    from workers.merge.columns import POSITION
+    from odf_node.workers.slices.columns import POSITION
 
     types = {"op": pa.int32(), **dict.fromkeys(texts, pa.string())}
     columns = {
@@ -46,7 +46,7 @@ def frame(
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c["id"]) for c in tables.cases("merge")])
 def test_a_batch_merges_as_the_answer_says(case: dict[str, Any], spark: SparkSession) -> None:
-    from workers.merge.columns import CannotMerge
+    from odf_node.workers.slices.columns import CannotMerge
 
     if "error" in case["expect"]:
         with pytest.raises(CannotMerge):
@@ -56,9 +56,9 @@ def test_a_batch_merges_as_the_answer_says(case: dict[str, Any], spark: SparkSes
 
 
 def check(case: dict[str, Any], spark: SparkSession) -> None:
-    from workers.merge.columns import PROBLEM, CannotMerge, col
-    from workers.merge.state import project
-    from workers.merge.table import MERGE, merging_of
+    from odf_node.workers.merge.state import project
+    from odf_node.workers.merge.table import MERGE, merging_of
+    from odf_node.workers.slices.columns import PROBLEM, CannotMerge, col
 
     given = case["given"]
     strategy: MergeStrategy = from_data(given["strategy"], MergeStrategy)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.metadata.reading import (
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from storage.merge_state.store import MergeStates
+from odf_node.storage.datasets.merge_state.store import MergeStates
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def batch(chance: random.Random, merge: MergeStrategy) -> bytes:
 def test_the_state_changes_no_byte(
     merge: MergeStrategy, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_node.workers.jobs.work.context import Bench
 
     chance = random.Random(3)
     batches = [batch(chance, merge) for _ in range(4)]
@@ -92,7 +92,7 @@ def test_the_state_changes_no_byte(
 
 
 def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     stores = throwaway_stores()
     states = MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)
@@ -106,8 +106,8 @@ def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 10**6])
 def test_a_batch_is_cut_by_position_into_slices_of_one_move(rows: int, tmp_path: Path) -> None:
-    from workers.ingest.run import run_ingest
-    from workers.slices import Cut
+    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_node.workers.slices.slices import Cut
 
     stores = throwaway_stores()
     dataset = created(stores, merge=MergeStrategyLedger(primary_key=("n",)))

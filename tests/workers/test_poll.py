@@ -13,13 +13,13 @@ from msgspec.structs import replace as replace_fields
 from throwaway import throwaway_stores
 from web_server import Answer, Asked, web_server
 
-from protocol.chain.author import author
-from protocol.chain.state import EMPTY, ChainState
-from protocol.errors import NodeError
-from protocol.identity import DatasetId
-from protocol.instant import Instant
-from protocol.metadata.data import SourceState
-from protocol.metadata.events import (
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.state import EMPTY, ChainState
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.events import (
     AddData,
     AddPushSource,
     DatasetKind,
@@ -29,15 +29,15 @@ from protocol.metadata.events import (
     SetInfo,
     SetPollingSource,
 )
-from protocol.metadata.reading import (
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategySnapshot,
     ReadStep,
     ReadStepNdJson,
 )
-from protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
-from protocol.metadata.sources import (
+from odf_node.protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
+from odf_node.protocol.metadata.sources import (
     FetchStep,
     FetchStepFilesGlob,
     FetchStepMqtt,
@@ -45,19 +45,19 @@ from protocol.metadata.sources import (
     MqttTopicSubscription,
     PrepStepPipe,
 )
-from storage.contracts import poll_job
-from storage.contracts.poll_job import PollPayload, PollReceipt
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import JobSpec, Succeeded
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import poll_job
+from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import JobSpec, Succeeded
+from odf_node.workers.jobs.poll.receipts import added_up
+from odf_node.workers.plan.poll import NothingToPoll, PollPlan, plan_poll
 from tests.workers.datasets import bench_without_engine, created, now, upload
-from workers.ingest.receipts import added_up
-from workers.plan.poll import NothingToPoll, PollPlan, plan_poll
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.bench import Bench
+    from odf_node.workers.jobs.work.context import Bench
 
 NUMBERS = DataSchema(fields=(DataField(name="n", type=DataTypeInt64()),))
 ROWS = b'{"n": 1}\n{"n": 2}\n{"n": 3}\n'
@@ -108,8 +108,8 @@ def test_a_poll_starts_where_the_source_left_off() -> None:
 
 
 def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    from workers.ingest.poll import run_poll
-    from workers.prepare.limits import PipeRefused
+    from odf_node.workers.jobs.poll.poll import run_poll
+    from odf_node.workers.runtime.input_limits import PipeRefused
 
     stores = throwaway_stores()
     piped = replace_fields(source(WEB), prepare=(PrepStepPipe(command=("sort",)),))
@@ -150,9 +150,9 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Iterator[Bench]:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.fetch.values import FetchRules
-    from workers.ingest.bench import Bench
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.fetch.values import FetchRules
+    from odf_node.workers.jobs.work.context import Bench
 
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -178,7 +178,7 @@ def poll(
     when: Instant | None = None,
     repeated: bool = False,
 ) -> PollReceipt:
-    from workers.ingest.poll import run_poll
+    from odf_node.workers.jobs.poll.poll import run_poll
 
     return run_poll(dataset, payload, bench, now=when or now(), repeated=repeated)
 
@@ -222,7 +222,7 @@ def test_a_bad_file_keeps_what_was_committed_before_it(
 def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     stores: Stores, bench: Bench, tmp_path: Path
 ) -> None:
-    from workers.ingest.vanished import RowsVanished
+    from odf_node.workers.jobs.ingest.vanished import RowsVanished
 
     path = tmp_path / "rows.ndjson"
 
@@ -277,7 +277,7 @@ def test_bytes_are_fetched_once_when_another_writer_was_first(stores: Stores, be
 
 @pytest.mark.spark
 def test_pushes_carry_over_where_a_polled_source_left_off(stores: Stores, bench: Bench) -> None:
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     with web_server(lambda _: Answer(200, {"ETag": '"1"'}, ROWS)) as server:
         polling = source(FetchStepUrl(url=f"http://srv.test:{server.port}/"))
@@ -300,7 +300,7 @@ def test_pushes_carry_over_where_a_polled_source_left_off(stores: Stores, bench:
 def test_a_worker_runs_poll_jobs(stores: Stores, bench: Bench, tmp_path: Path) -> None:
     from datetime import timedelta
 
-    from workers.main import Worker
+    from odf_node.workers.program.loop import Worker
 
     (tmp_path / "rows.ndjson").write_bytes(ROWS)
     dataset = polled(stores, FetchStepUrl(url=f"file://{tmp_path}/rows.ndjson"))

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.metadata.reading import (
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     ReadStepNdJson,
 )
-from protocol.multihash import Multihash
-from storage.contracts import ingest_job
-from storage.contracts.ingest_job import IngestPayload, IngestReceipt
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import Failed, JobId, JobSpec, Succeeded
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import Failed, JobId, JobSpec, Succeeded
 from tests.workers.datasets import created, worker_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.main import Worker
+    from odf_node.workers.program.loop import Worker
 
 pytestmark = pytest.mark.spark
 
@@ -160,7 +160,7 @@ def test_a_dry_run_shows_what_would_be_rejected(stores: Stores, worker: Worker) 
 def test_a_job_that_was_cancelled_meanwhile_keeps_nothing(
     stores: Stores, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.ingest import group
+    from odf_node.workers.jobs.ingest import group
 
     dataset = numbers(stores)
     jobs = [post(stores, dataset, f'{{"n": {n}}}', "x") for n in (1, 2)]

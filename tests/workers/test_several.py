@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import Unavailable
-from protocol.metadata.events import SetInfo
-from protocol.metadata.reading import MergeStrategyLedger
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.contracts import ingest_job
-from storage.contracts.ingest_job import IngestPayload, IngestReceipt
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
+from odf_node.protocol.errors import Unavailable
+from odf_node.protocol.metadata.events import SetInfo
+from odf_node.protocol.metadata.reading import MergeStrategyLedger
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
+from odf_node.workers.program.loop import Worker
 from tests.workers.datasets import bench_without_engine, created, now
-from workers.main import Worker
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_who_was_first_elsewhere_and_who_was_cancelled_keep_nobody_else_waiting(
 
     def late(wanted: Any) -> Any:
         monkeypatch.setattr(stores.refs, "move_all", move_all)
-        from protocol.chain.author import author
+        from odf_node.protocol.chain.author import author
 
         state = raced.state()
         assert state.head is not None

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.chain.state import Vocab
-from protocol.instant import Instant
-from workers.pieces import weight
-from workers.slice_schema import MILLIS
-from workers.slices import Cut, write_slices
-from workers.write import (
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.instant import Instant
+from odf_node.workers.slices.pieces import weight
+from odf_node.workers.slices.schema import MILLIS
+from odf_node.workers.slices.slices import Cut, write_slices
+from odf_node.workers.slices.write import (
     SlicePlan,
     described,
     described_small,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TestSparkEngine(EngineContract, TransformContract):
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Any:
-        from workers.engine.spark_engine import SparkEngine
+        from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
         return SparkEngine(spark)
 

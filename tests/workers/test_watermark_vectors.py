@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.instant import Instant
+from odf_node.protocol.instant import Instant
 from tests.workers import tables
 
 CASES = [c for c in tables.cases("watermark") if c["given"]["operation"] == "from-data"]
@@ -15,8 +15,8 @@ CASES = [c for c in tables.cases("watermark") if c["given"]["operation"] == "fro
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c["id"]) for c in CASES])
 def test_the_watermark_follows_the_answer(case: dict[str, Any]) -> None:
-    from workers.ingest.outcome import next_watermark
-    from workers.write import Written
+    from odf_node.workers.jobs.ingest.outcome import next_watermark
+    from odf_node.workers.slices.write import Written
 
     given = case["given"]
     times = [Instant.parse(text) for text in given["event_times"]]

@@ -1,4 +1,4 @@
-"""`python -m workers.confine RULES -- COMMAND …`: becomes the command, confined."""
+"""`python -m odf_node.workers.confine RULES -- COMMAND …`: becomes the command, confined."""
 
 from __future__ import annotations
 

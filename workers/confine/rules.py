@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -44,7 +43,6 @@ SYSTEM_READS = (
 )
 """What programs and their libraries read of a machine; none of it is a secret of the node."""
 SYSTEM_WRITES = ("/dev/null",)
-ROOMS = ("protocol", "storage", "workers")
 """Our packages; the folder they lie in may be the administrator's, so each is named."""
 
 
@@ -100,8 +98,9 @@ def program_reads() -> tuple[str, ...]:
 
 
 def _rooms() -> list[str]:
-    found = [importlib.util.find_spec(name) for name in ROOMS]
-    return [str(Path(spec.origin).parent) for spec in found if spec and spec.origin]
+    package = Path(__file__).parents[2]
+    inside = [each for each in package.iterdir() if each.is_dir()]
+    return [str(each.resolve()) for each in (package, *inside)]
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -116,7 +115,7 @@ def _is_plain(name: str) -> bool:
 
 def launcher(rules: Rules) -> list[str]:
     """What goes before a command so that it runs confined: `[*launcher(rules), *command]`."""
-    return program("workers.confine", rules.text(), "--")
+    return program("odf_node.workers.confine", rules.text(), "--")
 
 
 _RUN = (
@@ -128,5 +127,5 @@ _RUN = (
 def program(module: str, *arguments: str) -> list[str]:
     """A command that runs a module of ours, out of the same folder as this one, whatever the
     environment and the folder it is started in say."""
-    place = str(Path(__file__).parents[2])
+    place = str(Path(__file__).parents[3])
     return [sys.executable, "-P", "-c", _RUN, place, module, *arguments]

@@ -1,8 +1,8 @@
-"""Addresses of sources: what `storage/networks.py` lets a node reach, in the words of a fetch."""
+"""Addresses of sources: what `runtime/networks.py` lets a node reach, in the words of a fetch."""
 
 from __future__ import annotations
 
-from storage.networks import HostRefused, reachable
+from odf_node.storage.runtime.networks import HostRefused, reachable
 
 from .values import FetchRules, SourceRefused, SourceUnreachable
 

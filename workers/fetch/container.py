@@ -12,13 +12,13 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from protocol.instant import Instant, MalformedInstant
-from protocol.metadata.data import SourceState
-from protocol.metadata.sources import FetchStepContainer
+from odf_node.protocol.instant import Instant, MalformedInstant
+from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.sources import FetchStepContainer
 
-from ..command import Command, output_of
-from ..containers import Runtime, mounted
-from ..templates import ValueNotFound, expand
+from ..engines.remote.runtimes import Runtime, mounted
+from ..runtime.command import Command, output_of
+from .templates import ValueNotFound, expand
 from .values import (
     ETAG,
     LAST_MODIFIED,

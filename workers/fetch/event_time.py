@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from protocol.instant import Instant
-from protocol.metadata.sources import EventTimeSourceFromPath
-from protocol.source_rules import MAX_PATTERN_CHARS
-from protocol.time_patterns import pattern_of
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.sources import EventTimeSourceFromPath
+from odf_node.protocol.source_rules import MAX_PATTERN_CHARS
+from odf_node.protocol.time_patterns import pattern_of
 
 from .values import EventTimeNotFound
 

@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from protocol.instant import Instant
-from protocol.metadata.sources import (
-    EventTimeSourceFromSystemTime,
-    FetchStepUrl,
-)
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
 
 from .values import (
     LAST_MODIFIED,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from protocol.metadata.sources import FetchStepUrl
+from odf_node.protocol.metadata.sources import FetchStepUrl
 
 from .addresses import allowed_addresses
 from .values import (

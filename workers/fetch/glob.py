@@ -10,8 +10,8 @@ import glob
 from itertools import islice
 from pathlib import Path
 
-from protocol.instant import Instant
-from protocol.metadata.sources import (
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.sources import (
     EventTimeSourceFromMetadata,
     EventTimeSourceFromPath,
     FetchStepFilesGlob,

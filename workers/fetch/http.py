@@ -16,15 +16,12 @@ from urllib.parse import unquote
 
 import httpx
 
-from protocol.instant import Instant, MalformedInstant
-from protocol.metadata.data import SourceState
-from protocol.metadata.sources import (
-    EventTimeSourceFromSystemTime,
-    FetchStepUrl,
-)
+from odf_node.protocol.instant import Instant, MalformedInstant
+from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
 
-from ..templates import expand
 from .addresses import allowed_addresses
+from .templates import expand
 from .values import (
     ETAG,
     LAST_MODIFIED,

@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from protocol.errors import NodeError
-from protocol.metadata.sources import (
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.metadata.sources import (
     EventTimeSourceFromPath,
     FetchStep,
     FetchStepContainer,
@@ -18,14 +18,14 @@ from protocol.metadata.sources import (
     FetchStepUrl,
 )
 
-from ..readers.frame import Unsupported
-from ..templates import expand
+from ..slices.frame import Unsupported
 from .container import fetch_container
 from .event_time import from_path
 from .files import fetch_file
 from .ftp import fetch_ftp
 from .glob import fetch_files_glob
 from .http import fetch_http
+from .templates import expand
 from .values import EventTimeNotFound, Fetched, FetchRequest, MalformedSource
 from .written import as_written
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocol.errors import BadInput, LimitExceeded, RemoteFailed
-from protocol.instant import Instant
-from protocol.metadata.data import SourceState
-from storage.networks import Resolver, resolved
+from odf_node.protocol.errors import BadInput, LimitExceeded, RemoteFailed
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import SourceState
+from odf_node.storage.runtime.networks import Resolver, resolved
 
-from ..containers import ContainerRules
+from ..engines.remote.runtimes import ContainerRules
 from ..plan.poll import SOURCE_NAME
 
 ETAG = "odf/etag"

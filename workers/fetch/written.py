@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.errors import NodeError
-from protocol.metadata.sources import FetchStep
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.metadata.sources import FetchStep
 
 HIDDEN = "…"
 _OF_THE_SOURCE = frozenset({"host", "path", "scheme", "image", "reason", "given"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from .columns import Merging, Operation, operation, quoted
+from ..slices.columns import Merging, Operation, operation, quoted
 
 
 def append(merging: Merging, _: DataFrame | None, new: DataFrame) -> DataFrame:

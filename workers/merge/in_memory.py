@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..readers.frame import nullable
-from .columns import POSITION, Merging, Operation, check_columns
+from ..slices.columns import POSITION, Merging, Operation, check_columns
+from ..slices.frame import nullable
 
 Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]

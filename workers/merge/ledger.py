@@ -9,8 +9,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from ..slices.columns import Merging, check_columns, quoted
 from .append import append
-from .columns import Merging, check_columns, quoted
 
 
 def ledger(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFrame:

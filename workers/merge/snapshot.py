@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from .append import append
-from .columns import (
+from ..slices.columns import (
     POSITION,
     PROBLEM,
     Merging,
@@ -25,6 +24,7 @@ from .columns import (
     rows_of,
     same_key,
 )
+from .append import append
 from .state import project
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from .columns import Merging, Operation, col, listed, quoted
+from ..slices.columns import Merging, Operation, col, listed, quoted
 
 LAST = "odf last"
 

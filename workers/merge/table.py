@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from protocol.chain.state import Vocab
-from protocol.metadata.reading import (
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -18,9 +18,9 @@ from protocol.metadata.reading import (
     MergeStrategyUpsertStream,
 )
 
+from ..slices.columns import POSITION, CannotMerge, Merging, check_columns
 from .append import append
 from .changelog_stream import changelog_stream
-from .columns import POSITION, CannotMerge, Merging, check_columns
 from .in_memory import MergeHere, snapshot_here, upsert_here
 from .ledger import ledger
 from .snapshot import snapshot

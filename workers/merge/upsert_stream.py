@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from .columns import (
+from ..slices.columns import (
     POSITION,
     Merging,
     Operation,

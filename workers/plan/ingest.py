@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.chain.state import ChainState, Vocab
-from protocol.errors import BadInput
-from protocol.instant import Instant
-from protocol.metadata.data import SourceState
-from protocol.metadata.events import AddPushSource, DatasetKind, SetPollingSource
-from protocol.metadata.reading import MergeStrategy, MergeStrategySnapshot, ReadStep
-from protocol.metadata.schema import DataSchema
-from protocol.metadata.transforms import Transform
-from protocol.multihash import Multihash
-from storage.contracts.ingest_job import IngestPayload
-from storage.errors import RefConflict
+from odf_node.protocol.chain.state import ChainState, Vocab
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, SetPollingSource
+from odf_node.protocol.metadata.reading import MergeStrategy, MergeStrategySnapshot, ReadStep
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.metadata.transforms import Transform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_node.storage.stores.ports.errors import RefConflict
 
 from ..readers.read import for_media_type
 from .poll import SOURCE_NAME

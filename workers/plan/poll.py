@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.chain.state import ChainState
-from protocol.metadata.data import SourceState
-from protocol.metadata.events import SetPollingSource
-from protocol.metadata.sources import FetchStepMqtt
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.events import SetPollingSource
+from odf_node.protocol.metadata.sources import FetchStepMqtt
 
 SOURCE_NAME = "default"
 """How states of the polling source are signed."""

@@ -11,23 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from protocol.chain.state import ChainState, Vocab
-from protocol.errors import BadInput, Conflict
-from protocol.identity import DatasetId
-from protocol.instant import Instant
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.data import Checkpoint, DataSlice, ExecuteTransformInput, OffsetInterval
-from protocol.metadata.engine import Watermark
-from protocol.metadata.events import (
+from odf_node.protocol.chain.state import ChainState, Vocab
+from odf_node.protocol.errors import BadInput, Conflict
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import (
+    Checkpoint,
+    DataSlice,
+    ExecuteTransformInput,
+    OffsetInterval,
+)
+from odf_node.protocol.metadata.engine import Watermark
+from odf_node.protocol.metadata.events import (
     AddData,
     DatasetKind,
     ExecuteTransform,
     SetDataSchema,
     SetTransform,
 )
-from protocol.metadata.schema import DataSchema
-from protocol.metadata.transforms import Transform
-from protocol.multihash import Multihash
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.metadata.transforms import Transform
+from odf_node.protocol.multihash import Multihash
 
 NO_SCHEMA = "input has no schema yet"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 
-from .limits import CHUNK_BYTES, MalformedArchive, PrepareLimits, within
+from ..runtime.input_limits import CHUNK_BYTES, MalformedArchive, PrepareLimits, within
 
 GZIP = 16 + zlib.MAX_WBITS
 

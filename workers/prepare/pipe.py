@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..command import Command, output_of
-from .limits import PipeFailed, PipeRefused, PrepareLimits, check_size
+from ..runtime.command import Command, output_of
+from ..runtime.input_limits import PipeFailed, PipeRefused, PrepareLimits, check_size
 
 ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 

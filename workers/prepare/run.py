@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from protocol.metadata.sources import (
+from odf_node.protocol.metadata.sources import (
     CompressionFormat,
     PrepStep,
     PrepStepDecompress,
     PrepStepPipe,
 )
 
+from ..runtime.input_limits import CHUNK_BYTES, PrepareLimits, check_size
 from .gzip import gunzip
-from .limits import CHUNK_BYTES, PrepareLimits, check_size
 from .pipe import check_allowed, pipe
 from .zip import unzip
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from .limits import (
+from ..runtime.input_limits import (
     CHUNK_BYTES,
     DecompressionTooLarge,
     EntryNotFound,

@@ -18,14 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from protocol.csv_header import HeaderMismatch, Matched, match, names_columns
-from protocol.metadata.reading import ReadStepCsv
-from protocol.source_options import header_rule
-from protocol.source_rules import check_read_step, csv_characters
+from odf_node.protocol.csv_header import HeaderMismatch, Matched, match, names_columns
+from odf_node.protocol.metadata.reading import ReadStepCsv
+from odf_node.protocol.source_options import header_rule
+from odf_node.protocol.source_rules import check_read_step, csv_characters
 
-from .csv_records import CsvFormat, CsvRecord, CsvRecords
-from .forms import Forms, not_of
-from .frame import (
+from ..slices.frame import (
     BATCH_ROWS,
     INFER_ROWS,
     BadRow,
@@ -35,6 +33,8 @@ from .frame import (
     Unsupported,
     check_names,
 )
+from .csv_records import CsvFormat, CsvRecord, CsvRecords
+from .forms import Forms, not_of
 from .known import Known
 from .rejected import Rejected, sifted
 from .text import BadValue, cast_text, has_text_form

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
-from .frame import RAW_CHARS, BadRow, Limits
+from ..slices.frame import RAW_CHARS, BadRow, Limits
 
 BOM = b"\xef\xbb\xbf"
 _LONE_CR = re.compile(r"(?<=\r)(?!\n)")

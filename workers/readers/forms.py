@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import types
 
-from protocol.arrow_schema import UnsupportedSchema, from_arrow
-from protocol.metadata.reading import ReadStep
-from protocol.metadata.schema import DataTypeOption
-from protocol.time_patterns import TimePattern, pattern_of
+from odf_node.protocol.arrow_schema import UnsupportedSchema, from_arrow
+from odf_node.protocol.metadata.reading import ReadStep
+from odf_node.protocol.metadata.schema import DataTypeOption
+from odf_node.protocol.time_patterns import TimePattern, pattern_of
 
 from .text import BadValue
 

@@ -16,19 +16,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from protocol.errors import BadInput
-from protocol.metadata.reading import (
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.reading import (
     ReadStepGeoJson,
     ReadStepJson,
     ReadStepNdGeoJson,
     ReadStepNdJson,
 )
-from protocol.scalar_text import is_scalar_text
-from protocol.source_rules import check_read_step
+from odf_node.protocol.scalar_text import is_scalar_text
+from odf_node.protocol.source_rules import check_read_step
 
+from ..slices.frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
 from .fields_seen import FieldsSeen
 from .forms import Forms
-from .frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
 from .json_rows import Shape, Value, compact_json, typed_batches
 from .json_scan import JsonScanner
 from .json_values import AS_DECLARED, How, infer

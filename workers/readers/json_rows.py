@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..slices.frame import BATCH_ROWS, BadRow, Limits
 from .fields_seen import FieldsSeen
 from .forms import not_of
-from .frame import BATCH_ROWS, BadRow, Limits
 from .json_scan import NumberText
 from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter
 from .rejected import Rejected, sifted

@@ -10,8 +10,8 @@ import json
 from codecs import getincrementaldecoder
 from typing import Any, BinaryIO
 
+from ..slices.frame import BadRow, Limits
 from .csv_records import BOM
-from .frame import BadRow, Limits
 
 CHUNK_BYTES = 1 << 16
 _BLANKS = " \t\r\n"

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from protocol.time_patterns import TimePattern
+from odf_node.protocol.time_patterns import TimePattern
 
+from ..slices.frame import Unsupported
 from .forms import PLAIN, Forms, iso_of
-from .frame import Unsupported
 from .json_scan import NumberText
 from .text import (
     cast_text,

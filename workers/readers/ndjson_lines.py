@@ -18,11 +18,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from protocol.typed import json_decoder
+from odf_node.protocol.typed import json_decoder
 
+from ..slices.frame import Limits
 from .csv_records import BOM
 from .fields_seen import FieldsSeen
-from .frame import Limits
 from .text import BadValue, cast_text, has_text_form
 
 CHUNK_BYTES = 1 << 20

@@ -10,20 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from protocol.metadata.reading import ReadStepParquet
-from protocol.scalar_text import scalar_text
+from odf_node.protocol.metadata.reading import ReadStepParquet
+from odf_node.protocol.scalar_text import scalar_text
 
+from ..slices.frame import BadInputSchema, BadRow, Frame, Limits, check_names
 from .forms import not_of
-from .frame import BadInputSchema, BadRow, Frame, Limits, check_names
 from .known import Known
-from .parquet_bounds import (
-    MalformedParquet,
-    allowance,
-    check_unpacked,
-    parts,
-    planned,
-    row_sizes,
-)
+from .parquet_bounds import MalformedParquet, allowance, check_unpacked, parts, planned, row_sizes
 from .recast import can_recast, recast
 from .rejected import Rejected, shown, sifted
 from .text import BadValue

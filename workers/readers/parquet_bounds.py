@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from protocol.errors import BadInput
-from protocol.parquet_footer import Chunk, RowGroup, Unclear, row_groups_of
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.parquet_footer import Chunk, RowGroup, Unclear, row_groups_of
 
-from ..prepare.limits import DecompressionTooLarge, PrepareLimits, check_size
-from .frame import BATCH_ROWS, InputTooLarge, Limits
+from ..runtime.input_limits import DecompressionTooLarge, PrepareLimits, check_size
+from ..slices.frame import BATCH_ROWS, InputTooLarge, Limits
 from .parquet_pages import DELTA_BYTE_ARRAY, DICTIONARY, page_headers
 
 BATCH_BYTES = 64 << 20

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.parquet_footer import Chunk, Unclear
+from odf_node.protocol.parquet_footer import Chunk, Unclear
 
 DATA, INDEX, DICTIONARY, DATA_2 = 0, 1, 2, 3
 """Kinds of pages."""

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from protocol.arrow_schema import to_arrow
-from protocol.errors import BadInput
-from protocol.metadata.reading import (
+from odf_node.protocol.arrow_schema import to_arrow
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.reading import (
     ReadStep,
     ReadStepCsv,
     ReadStepEsriShapefile,
@@ -23,8 +23,8 @@ from protocol.metadata.reading import (
     ReadStepParquet,
 )
 
+from ..slices.frame import Frame, Limits, Unsupported
 from .csv import read_csv
-from .frame import Frame, Limits, Unsupported
 from .json import read_geojson, read_json, read_ndgeojson, read_ndjson
 from .known import Known
 from .parquet import read_parquet
@@ -97,7 +97,7 @@ def schema_of(step: ReadStep) -> pa.Schema | None:
 
 @lru_cache
 def _of_ddl(columns: tuple[str, ...]) -> pa.Schema:
-    from protocol.ddl import parse_ddl
+    from odf_node.protocol.ddl import parse_ddl
 
     return to_arrow(parse_ddl(columns))
 

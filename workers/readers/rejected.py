@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from protocol.errors import BadInput
-from protocol.scalar_text import scalar_text
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.scalar_text import scalar_text
 
-from .frame import RAW_CHARS, BadRow
+from ..slices.frame import RAW_CHARS, BadRow
 
 
 class TooManyBadRows(BadInput):

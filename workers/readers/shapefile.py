@@ -22,11 +22,11 @@ from typing import Any
 import pyarrow as pa
 import shapefile
 
-from protocol.errors import BadInput
-from protocol.metadata.reading import ReadStepEsriShapefile
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.reading import ReadStepEsriShapefile
 
 from ..prepare.zip import entry_names, unzip
-from .frame import BadRow, Frame, Limits, check_names
+from ..slices.frame import BadRow, Frame, Limits, check_names
 from .json_rows import Record, compact_json, typed_batches
 from .json_scan import NumberText
 from .known import Known

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.metadata.reading import MergeStrategySnapshot
-from storage.contracts import compact_job
-from storage.dataset import Dataset
-from storage.history.reset import reset
-from storage.projection.read import Asked, reading
-from storage.projection.rows import Projection
-from storage.projection.view import view_of_dataset
-from storage.stores import Stores
-from storage.values import JobSpec, Succeeded
+from odf_node.protocol.metadata.reading import MergeStrategySnapshot
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import compact_job
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.read.read import Asked, reading
+from odf_node.storage.datasets.read.rows import Projection
+from odf_node.storage.datasets.read.view import view_of_dataset
+from odf_node.storage.datasets.rewrite.reset import reset
+from odf_node.storage.stores.ports.values import JobSpec, Succeeded
 from tests.workers.datasets import created, ndjson, submit, worker_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.main import Worker
+    from odf_node.workers.program.loop import Worker
 
 pytestmark = pytest.mark.spark
 DAY = "2024-01-01T00:00:00Z"

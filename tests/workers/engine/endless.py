@@ -6,8 +6,8 @@ import sys
 import threading
 from typing import Any
 
-from workers.engine.container import IMAGE_PORT
-from workers.engine.server import serve
+from odf_node.workers.engines.remote.container import IMAGE_PORT
+from odf_node.workers.engines.remote.server import serve
 
 
 class Endless:

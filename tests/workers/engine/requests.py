@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.identity import DatasetAlias, DatasetId
-from protocol.instant import Instant
-from protocol.metadata.data import OffsetInterval
-from protocol.metadata.engine import (
+from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import OffsetInterval
+from odf_node.protocol.metadata.engine import (
     DatasetVocabulary,
     TransformRequest,
     TransformRequestInput,
     TransformResponseSuccess,
     Watermark,
 )
-from protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
 
 MS = pa.timestamp("ms", "UTC")
 SYSTEM = [

@@ -9,15 +9,23 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from workers.cli import main
-from workers.engine import class_archive
-from workers.engine.class_archive import JAVA, SIZES, SPARK, dumping, publish, recording, using
-from workers.engine.machine import command_of
+from odf_node.workers.engines.spark import class_archive
+from odf_node.workers.engines.spark.class_archive import (
+    JAVA,
+    SIZES,
+    SPARK,
+    dumping,
+    publish,
+    recording,
+    using,
+)
+from odf_node.workers.engines.spark.machine import command_of
+from odf_node.workers.main import main
 
 
 def jvm(*flags: str) -> subprocess.CompletedProcess[str]:
     """A JVM that starts, says its version, and ends."""
-    from workers.engine.spark import java
+    from odf_node.workers.engines.spark.session import java
 
     words = [str(java() / "bin" / "java"), *flags]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
@@ -75,7 +83,7 @@ def test_what_does_not_belong_together_is_done_without(copy: Path) -> None:
 def test_spark_is_told_of_them_whatever_their_folder_is_called(
     kept: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from workers.engine import spark
+    from odf_node.workers.engines.spark import session as spark
 
     monkeypatch.setattr(class_archive.using, "__defaults__", (kept,))
     machine = spark._machine(spark.SparkOptions(), tmp_path, {})

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.instant import Instant
-from protocol.metadata.engine import (
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseSuccess,
@@ -20,14 +20,14 @@ from protocol.metadata.engine import (
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
+from odf_node.workers.engines.port.port import Listener
+from odf_node.workers.engines.remote.container import ContainerEngine, EngineRules, pinned
+from odf_node.workers.engines.remote.runtimes import ContainerRules
+from odf_node.workers.runtime.progress import JobLost
 from tests.conformance.engine_transforms import ALL
 from tests.workers.engine import runtime
 from tests.workers.engine.changes import APPEND, CITIES, cities, listed
 from tests.workers.engine.requests import Derivative, sql
-from workers.containers import ContainerRules
-from workers.engine.container import ContainerEngine, EngineRules, pinned
-from workers.engine.port import Listener
-from workers.meter import JobLost
 
 IMAGE = "ghcr.io/example/engine@sha256:00"
 NONE = ContainerRules()

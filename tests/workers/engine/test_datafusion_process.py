@@ -18,22 +18,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.metadata.engine import (
+from odf_node.protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
     TransformResponseInternalError,
 )
+from odf_node.workers import confine
+from odf_node.workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
+from odf_node.workers.engines.datafusion.wire import Question, Source, encoded
+from odf_node.workers.engines.port.job_listener import Heard
+from odf_node.workers.engines.port.port import InvalidQuery, Listener, is_beyond_limits
+from odf_node.workers.engines.port.query_size import QuerySize
+from odf_node.workers.runtime.progress import JobLost, JobProgress
 from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.requests import Derivative, sql
-from workers import confine
-from workers.engine.datafusion import DataFusionEngine, DataFusionLimits
-from workers.engine.datafusion_wire import Question, Source, encoded
-from workers.engine.heard import Heard
-from workers.engine.port import InvalidQuery, Listener, is_beyond_limits
-from workers.engine.query_size import QuerySize
-from workers.meter import JobLost, Meter
 
 CANARY = "canary-of-the-worker"
 ENDLESS = "select sum(a.n * b.n) as n, 'x' as city from input a, input b, input c, input d"
@@ -74,7 +74,9 @@ def ask(engine: Any, folder: Path, query: str, listener: Listener | None = None)
 def spawners() -> list[psutil.Process]:
     own = psutil.Process().children()
     alive = [each for each in own if each.status() != psutil.STATUS_ZOMBIE]
-    return [each for each in alive if "workers.engine.spawner" in each.cmdline()]
+    return [
+        each for each in alive if "odf_node.workers.engines.datafusion.spawner" in each.cmdline()
+    ]
 
 
 def processes_of_queries() -> list[psutil.Process]:
@@ -123,18 +125,18 @@ def test_a_query_of_one_batch_ends_with_its_processor_time(folder: Path) -> None
 
 
 def test_a_query_of_one_batch_ends_when_it_is_cancelled(engine: Any, folder: Path) -> None:
-    meter = Meter()
+    job_progress = JobProgress()
     ended: list[int] = []
 
     class Cancelled(Heard):
         def progress(self) -> None:
             ended.extend(each.pid for each in processes_of_queries())
             if ended:
-                threading.Thread(target=meter.lose).start()
+                threading.Thread(target=job_progress.lose).start()
             Heard.progress(self)
 
     with pytest.raises(JobLost):
-        ask(engine, folder, ENDLESS, Cancelled(meter))
+        ask(engine, folder, ENDLESS, Cancelled(job_progress))
     assert gone(ended[0])
     assert ask(engine, folder, "select n from input") == RawQueryResponseSuccess(num_records=2_000)
 
@@ -293,9 +295,9 @@ class _Then(Listener):
 
 BEYOND = """
 import os, sys
-import workers.engine.datafusion_child as child
-from workers.engine.datafusion_wire import Question
-from protocol.typed import decode_json
+import odf_node.workers.engines.datafusion.process as child
+from odf_node.workers.engines.datafusion.wire import Question
+from odf_node.protocol.typed import decode_json
 def beyond(question):
     with open(sys.argv[2]) as file:
         print(file.read())

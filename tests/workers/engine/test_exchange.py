@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from static_files import static_files
 
-from protocol.errors import Unavailable
-from protocol.multihash import Multihash
-from workers.engine import exchange
-from workers.engine.exchange import ExchangeFault, failed, reading
+from odf_node.protocol.errors import Unavailable
+from odf_node.protocol.multihash import Multihash
+from odf_node.workers.engines.spark import exchange
+from odf_node.workers.engines.spark.exchange import ExchangeFault, failed, reading
 
 SCHEMA = T.StructType([T.StructField("n", T.LongType())])
 

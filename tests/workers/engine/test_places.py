@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.codec.manifests import to_data
-from protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
-from protocol.metadata.transforms import SqlQueryStep, TransformSql
-from storage.contracts.transform_job import CheckPayload
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_node.storage.datasets.job_payloads.transform_job import CheckPayload
+from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+from odf_node.workers.engines.port.port import InvalidQuery
+from odf_node.workers.engines.port.positions import blamed_on, place_of, said
 from tests.workers.derivatives import START, bench_of, root, transform
-from workers.engine.datafusion import DataFusionEngine
-from workers.engine.places import blamed_on, place_of, said
-from workers.engine.port import InvalidQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ ON_SPARK = {
 
 
 def refused(bench: Any, stores: Any, engine: str, queries: list[str]) -> InvalidQuery:
-    from workers.transform.check import run_check
+    from odf_node.workers.jobs.transform.check import run_check
 
     cities = root(stores, "cities")
     definition = to_data(transform([cities], *queries, engine=engine))
@@ -107,7 +107,7 @@ def test_datafusion_refuses_with_the_place(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_refuses_with_the_place(spark: SparkSession, tmp_path: Path) -> None:
-    from workers.engine.spark_engine import SparkEngine
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
     found = {}
     for name, (queries, _) in {**BOTH, **ON_SPARK}.items():
@@ -119,7 +119,7 @@ def test_spark_refuses_with_the_place(spark: SparkSession, tmp_path: Path) -> No
 
 @pytest.mark.spark
 def test_the_plan_of_spark_is_left_out_of_the_reason(spark: SparkSession, tmp_path: Path) -> None:
-    from workers.engine.spark_engine import SparkEngine
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
     stores = throwaway_stores()
     bench = replace(bench_of(stores, tmp_path), engine=SparkEngine(spark))
@@ -144,7 +144,7 @@ PREPROCESSING: dict[str, tuple[list[str], tuple[Any, ...]]] = {
 
 @pytest.mark.spark
 def test_wrong_preprocessing_is_refused_with_the_place(spark: SparkSession, tmp_path: Path) -> None:
-    from workers.engine.spark_engine import SparkEngine
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"n": [1]}), path)

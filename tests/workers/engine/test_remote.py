@@ -15,8 +15,8 @@ import msgspec
 import pytest
 from sparks import alive
 
-from protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
-from protocol.metadata.engine import (
+from odf_node.protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
+from odf_node.protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
@@ -25,21 +25,21 @@ from protocol.metadata.engine import (
     TransformResponseProgress,
     TransformResponseSuccess,
 )
+from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+from odf_node.workers.engines.port.port import Listener
+from odf_node.workers.engines.remote import remote
+from odf_node.workers.engines.remote import server as serving
+from odf_node.workers.engines.remote.remote import UNKNOWN_VERSION, RemoteEngine
+from odf_node.workers.engines.remote.rpc import RAW_QUERY, SERVICE, TRANSFORM, unwrapped, wrapped
+from odf_node.workers.engines.remote.server import serve
+from odf_node.workers.runtime.progress import JobLost
 from tests.conformance.engine import EngineContract
 from tests.conformance.engine_transforms import ALL, Heard, TransformContract
 from tests.workers.engine.changes import APPEND, CITIES, RETRACT, cities
 from tests.workers.engine.requests import Derivative, sql
-from workers.engine import remote
-from workers.engine import server as serving
-from workers.engine.datafusion import DataFusionEngine
-from workers.engine.port import Listener
-from workers.engine.remote import UNKNOWN_VERSION, RemoteEngine
-from workers.engine.rpc import RAW_QUERY, SERVICE, TRANSFORM, unwrapped, wrapped
-from workers.engine.server import serve
-from workers.meter import JobLost
 
 if TYPE_CHECKING:
-    from workers.engine.spark import SparkWhenNeeded
+    from odf_node.workers.engines.spark.session import SparkWhenNeeded
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "engine-messages.json").read_text())[
     "vectors"
@@ -75,7 +75,7 @@ class TestRemoteDataFusion(EngineContract, TransformContract):
 
 @pytest.fixture(scope="module")
 def sparks(served: Serve, spark_of_the_run: SparkWhenNeeded) -> RemoteEngine:
-    from workers.engine.spark_engine import SparkEngine
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
     return served(SparkEngine(alive(spark_of_the_run)), at_once=2)
 

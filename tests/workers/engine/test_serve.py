@@ -13,24 +13,32 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from protocol.metadata.engine import TransformResponseSuccess
-from protocol.metadata.transforms import TransformSql
+from odf_node.protocol.metadata.engine import TransformResponseSuccess
+from odf_node.protocol.metadata.transforms import TransformSql
+from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+from odf_node.workers.engines.port.port import UnsupportedEngine, engine_for
+from odf_node.workers.engines.remote.container import ContainerEngine
+from odf_node.workers.engines.remote.remote import RemoteEngine
+from odf_node.workers.main import main
+from odf_node.workers.program.engines import configured, engines
+from odf_node.workers.settings import WorkerSettings
 from tests.conformance.engine_transforms import ALL
 from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.requests import Derivative, sql
-from workers.cli import main
-from workers.engine.available import configured, engines
-from workers.engine.container import ContainerEngine
-from workers.engine.datafusion import DataFusionEngine
-from workers.engine.port import UnsupportedEngine, engine_for
-from workers.engine.remote import RemoteEngine
-from workers.settings import WorkerSettings
 
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`odf-worker engine` with DataFusion, and its address."""
-    command = [sys.executable, "-m", "workers.cli", "engine", "--engine", "datafusion", "--port"]
+    command = [
+        sys.executable,
+        "-m",
+        "odf_node.workers.main",
+        "engine",
+        "--engine",
+        "datafusion",
+        "--port",
+    ]
     running = subprocess.Popen(
         [*command, "0", "--folder", str(tmp_path)],
         stderr=subprocess.PIPE,

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.metadata.events import AddPushSource
-from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from protocol.metadata.transforms import SqlQueryStep, TransformSql
-from storage.config import StoreSettings, open_stores
-from storage.values import Failed, Succeeded
+from odf_node.protocol.metadata.events import AddPushSource
+from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.stores.ports.values import Failed, Succeeded
+from odf_node.workers.confine import missing
+from odf_node.workers.engines.spark.machine import Machine, environment_of, rules_of
+from odf_node.workers.engines.spark.session import SparkOptions, java
 from tests.workers.datasets import created, ndjson, submit
-from workers.confine import missing
-from workers.engine.machine import Machine, environment_of, rules_of
-from workers.engine.spark import SparkOptions, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ def test_a_local_jvm_may_read_its_scratch_folder_and_connect_to_nothing(tmp_path
 
 
 def test_options_of_spark_reach_the_rules_of_its_jvm(tmp_path: Path) -> None:
-    from workers.engine import spark
+    from odf_node.workers.engines.spark import session as spark
 
     options = SparkOptions(folders=(tmp_path / "f",), reads=(tmp_path / "r",), confinement="off")
     made = spark._machine(options, tmp_path, {})
@@ -167,7 +167,7 @@ def test_no_secret_of_a_worker_is_in_its_spark_nor_in_anything_it_says(tmp_path:
     log = tmp_path / "log"
     with log.open("wb") as out:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "workers.cli", "--data", str(tmp_path / "data")],
+            [sys.executable, "-m", "odf_node.workers.main", "--data", str(tmp_path / "data")],
             env={
                 **os.environ,
                 **SECRETS,

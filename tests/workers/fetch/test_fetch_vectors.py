@@ -20,15 +20,15 @@ from ftp_server import ftp_server
 from servers import free_port
 from web_server import Answer, web_server
 
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.metadata.sources import FetchStep
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.sources import FetchStep
+from odf_node.workers.fetch import values
+from odf_node.workers.fetch.container import ContainerBrokeProtocol, ContainerFailed
+from odf_node.workers.fetch.run import fetch
+from odf_node.workers.fetch.values import FetchRequest, FetchRules
 from tests.workers import tables
 from tests.workers.fetch.runtime import Runtime, ran_by
-from workers.fetch import values
-from workers.fetch.container import ContainerBrokeProtocol, ContainerFailed
-from workers.fetch.run import fetch
-from workers.fetch.values import FetchRequest, FetchRules
 
 LOOPBACK = ("127.0.0.0/8",)
 ERRORS: dict[str, type[Exception]] = {

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from ftp_server import ftp_server
 
-from protocol.instant import Instant
-from protocol.metadata.sources import (
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.sources import (
     EnvVar,
     EventTimeSourceFromPath,
     FetchStepContainer,
@@ -19,12 +19,12 @@ from protocol.metadata.sources import (
     FetchStepUrl,
     SourceOrdering,
 )
+from odf_node.workers.fetch import values
+from odf_node.workers.fetch.container import ContainerFailed, InvalidParameterFormat
+from odf_node.workers.fetch.event_time import from_path
+from odf_node.workers.fetch.run import fetch
+from odf_node.workers.fetch.templates import ValueNotFound
 from tests.workers.fetch.runtime import Runtime, ran_by
-from workers.fetch import values
-from workers.fetch.container import ContainerFailed, InvalidParameterFormat
-from workers.fetch.event_time import from_path
-from workers.fetch.run import fetch
-from workers.templates import ValueNotFound
 
 Ask = Callable[..., values.FetchRequest]
 

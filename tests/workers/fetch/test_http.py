@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from web_server import Answer, web_server
 
-from protocol.errors import NodeError
-from protocol.metadata.sources import (
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.metadata.sources import (
     EventTimeSourceFromPath,
     FetchStepEthereumLogs,
     FetchStepMqtt,
@@ -22,10 +22,10 @@ from protocol.metadata.sources import (
     RequestHeader,
     SourceCachingForever,
 )
-from storage.networks import resolved
-from workers.fetch import values
-from workers.fetch.run import fetch
-from workers.readers.frame import Unsupported
+from odf_node.storage.runtime.networks import resolved
+from odf_node.workers.fetch import values
+from odf_node.workers.fetch.run import fetch
+from odf_node.workers.slices.frame import Unsupported
 
 Ask = Callable[..., values.FetchRequest]
 BODY = Answer(200, {}, b"rows")

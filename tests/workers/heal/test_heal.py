@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from protocol.metadata.events import ExecuteTransform
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.contracts import heal_job, transform_job
-from storage.contracts.transform_job import TransformPayload
-from storage.dataset import Dataset
-from storage.integrity.errors import ObjectDamaged, ObjectHealing
-from storage.integrity.healing import look_again
-from storage.stores import Stores
-from storage.upkeep.fsck import FsckOptions, check_stores
-from storage.values import JobStatus, ObjectKey, ObjectKind
+from odf_node.protocol.metadata.events import ExecuteTransform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
+from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.job_payloads import heal_job, transform_job
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_node.storage.stores.ports.values import JobStatus, ObjectKey, ObjectKind
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.program.loop import Worker
 from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root
-from workers.main import Worker
-from workers.transform.run import run_transform
 
 QUERY = "select event_time, city, n * 10 as n from trips"
 

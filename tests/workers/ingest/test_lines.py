@@ -13,25 +13,25 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from protocol.chain.state import Vocab
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.metadata.reading import (
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.reading import (
     MergeStrategyAppend,
     ReadStep,
     ReadStepCsv,
     ReadStepJson,
     ReadStepNdJson,
 )
-from protocol.metadata.schema import DataSchema
-from protocol.multihash import Multihash
-from storage.values import JobId
-from workers.ingest import lines
-from workers.ingest.bench import Bench
-from workers.ingest.joined import part_of
-from workers.ingest.lines import Body, ReadTogether, Rows
-from workers.ingest.outcome import Extras
-from workers.plan.ingest import IngestPlan
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import JobId
+from odf_node.workers.jobs.ingest import lines
+from odf_node.workers.jobs.ingest.joined import part_of
+from odf_node.workers.jobs.ingest.lines import Body, ReadTogether, Rows
+from odf_node.workers.jobs.ingest.outcome import Extras
+from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.plan.ingest import IngestPlan
 
 none: Any = None
 COLUMNS = [
@@ -108,7 +108,7 @@ def alone(body: Body, folder: Path) -> Rows | None:
     return None if part is None else Rows(part.rows, part.warnings)
 
 
-def together(bodies: Sequence[Body], folder: Path) -> list[Rows | None]:
+def coalescer(bodies: Sequence[Body], folder: Path) -> list[Rows | None]:
     asked = {JobId(str(number)): body for number, body in enumerate(bodies)}
     read = ReadTogether(asked, bench(folder), folder)
     return [read.rows(job, body.plan) for job, body in asked.items()]
@@ -117,7 +117,7 @@ def together(bodies: Sequence[Body], folder: Path) -> list[Rows | None]:
 def same(bodies: Sequence[Body]) -> list[pa.Table | None]:
     """What was read together, once rows and warnings are found to be what each gives alone."""
     with tempfile.TemporaryDirectory() as place:
-        found = together(bodies, Path(place))
+        found = coalescer(bodies, Path(place))
         for number, (body, rows) in enumerate(zip(bodies, found, strict=True)):
             if rows is not None:
                 by_itself = alone(body, Path(place) / str(number))
@@ -217,7 +217,7 @@ def test_each_body_is_told_of_its_own_fields() -> None:
     lines_of = (b'{"n": 1, "at": null, "city": "A", "share": null}', b'{"n": 2, "town": "B"}')
     bodies = [Body(plan(NDJSON), line + b"\n") for line in (*lines_of, lines_of[0])]
     with tempfile.TemporaryDirectory() as place:
-        found = together(bodies, Path(place))
+        found = coalescer(bodies, Path(place))
     told = [rows.warnings if rows is not None else None for rows in found]
     assert told == [
         (),
@@ -286,6 +286,6 @@ def test_what_was_planned_for_another_schema_since_is_read_again(tmp_path: Path)
 
 def test_types_that_are_found_out_from_the_rows_are_those_of_one_body(tmp_path: Path) -> None:
     bodies = [Body(plan(ReadStepNdJson()), b'{"n": 1}\n')] * 2
-    assert together(bodies, tmp_path) == [None, None]
+    assert coalescer(bodies, tmp_path) == [None, None]
     long = b'{"n": 1, "city": "' + b"x" * lines.SMALL_BYTES + b'"}\n'
-    assert together([Body(plan(NDJSON), long)] * 2, tmp_path) == [None, None]
+    assert coalescer([Body(plan(NDJSON), long)] * 2, tmp_path) == [None, None]

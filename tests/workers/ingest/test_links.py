@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.linked import SUMMARY_KEY
-from protocol.metadata.events import AddData, SetDataSchema
-from protocol.metadata.reading import MergeStrategySnapshot
-from protocol.multihash import Multihash
-from storage.linked import DanglingReference, InvalidValue
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.linked import SUMMARY_KEY
+from odf_node.protocol.metadata.events import AddData, SetDataSchema
+from odf_node.protocol.metadata.reading import MergeStrategySnapshot
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.contents.linked import DanglingReference, InvalidValue
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from tests.workers.datasets import created, ndjson, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from workers.ingest.bench import Bench
+    from odf_node.workers.jobs.work.context import Bench
 
 pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00Z")
@@ -58,8 +58,8 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.work.context import Bench
 
     return Bench(session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path)
 
@@ -80,7 +80,7 @@ def put(stores: Stores, dataset: Any, content: bytes) -> str:
 
 
 def ingest(stores: Stores, dataset: Any, bench: Bench, body: bytes) -> Any:
-    from workers.ingest.run import run_ingest
+    from odf_node.workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=NOW)
 

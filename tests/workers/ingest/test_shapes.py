@@ -11,18 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.arrow_schema import from_arrow
-from protocol.errors import BadInput
-from protocol.instant import Instant
-from protocol.metadata.events import AddData, SetDataSchema, SetVocab
-from protocol.metadata.reading import ReadStepParquet
-from storage.values import ObjectKind
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddData, SetDataSchema, SetVocab
+from odf_node.protocol.metadata.reading import ReadStepParquet
+from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.jobs.ingest.run import run_ingest
+from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.slices.conform import UnexpectedNulls
+from odf_node.workers.slices.frame import BadInputSchema, BadRow
+from odf_node.workers.slices.schema import MILLIS, IncompatibleSchema
 from tests.workers.datasets import created, upload
-from workers.conform import UnexpectedNulls
-from workers.ingest.bench import Bench
-from workers.ingest.run import run_ingest
-from workers.readers.frame import BadInputSchema, BadRow
-from workers.slice_schema import MILLIS, IncompatibleSchema
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 LATER = datetime(2050, 1, 1, tzinfo=UTC)

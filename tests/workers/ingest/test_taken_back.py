@@ -10,23 +10,23 @@ import msgspec
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.attributes import Attributes
-from protocol.codec.manifests import from_data
-from protocol.instant import Instant
-from protocol.metadata.events import AddPushSource
-from protocol.metadata.reading import (
+from odf_node.protocol.attributes import Attributes
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddPushSource
+from odf_node.protocol.metadata.reading import (
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
     ReadStepNdJson,
 )
-from protocol.metadata.schema import DataSchema
-from storage.merge_state.store import MergeStates
-from storage.stores import Stores
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.workers.jobs.ingest.outcome import Extras
+from odf_node.workers.jobs.ingest.retractions import NotWhatStands, check_taken_back
+from odf_node.workers.jobs.ingest.run import read_batch, run_ingest
+from odf_node.workers.plan.ingest import plan_ingest
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
-from workers.ingest.outcome import Extras
-from workers.ingest.run import read_batch, run_ingest
-from workers.ingest.taken_back import NotWhatStands, check_taken_back
-from workers.plan.ingest import plan_ingest
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 TIME = "2020-01-01T00:00:00Z"

@@ -15,21 +15,21 @@ import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.errors import BadInput
-from protocol.instant import Instant
-from protocol.metadata.reading import (
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.reading import (
     ReadStep,
     ReadStepCsv,
     ReadStepNdJson,
     ReadStepParquet,
 )
-from storage.contracts.ingest_job import IngestReceipt
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import ObjectKind
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.jobs.ingest.run import run_ingest
+from odf_node.workers.slices.schema import IncompatibleSchema
 from tests.workers.datasets import bench_without_engine, created, upload
-from workers.ingest.run import run_ingest
-from workers.slice_schema import IncompatibleSchema
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 CSV, NDJSON, JSON, PARQUET = (

@@ -16,20 +16,20 @@ import pytest
 import shapefile
 from throwaway import throwaway_stores
 
-from protocol.errors import BadInput
-from protocol.instant import Instant
-from protocol.metadata.reading import (
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.reading import (
     ReadStep,
     ReadStepCsv,
     ReadStepEsriShapefile,
     ReadStepNdJson,
     ReadStepParquet,
 )
-from storage.values import ObjectKind
+from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.jobs.ingest.run import run_ingest
+from odf_node.workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
+from odf_node.workers.slices.frame import Limits
 from tests.workers.datasets import bench_without_engine, created, upload
-from workers.ingest.run import run_ingest
-from workers.prepare.limits import DecompressionTooLarge, PrepareLimits
-from workers.readers.frame import Limits
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 CSV = ReadStepCsv(header=True, infer_schema=True)

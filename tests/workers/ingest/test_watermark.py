@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 from throwaway import throwaway_stores
 
-from protocol.instant import Instant
-from protocol.metadata.events import AddPushSource
-from protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddPushSource
+from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_node.workers.jobs.ingest.run import run_ingest
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
-from workers.ingest.run import run_ingest
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 SCHEMA = ("event_time TIMESTAMP", "n BIGINT")

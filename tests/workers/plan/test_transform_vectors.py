@@ -6,16 +6,20 @@ from typing import Any
 
 import pytest
 
-from protocol.chain.state import ChainState
-from protocol.identity import DatasetId, DatasetRef
-from protocol.instant import Instant
-from protocol.metadata.data import DataSlice, ExecuteTransformInput, OffsetInterval
-from protocol.metadata.events import DatasetKind, ExecuteTransform, SetDataSchema, SetTransform
-from protocol.metadata.schema import DataSchema
-from protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from protocol.multihash import Multihash
-from tests.workers import tables
-from workers.plan.transform import (
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import DataSlice, ExecuteTransformInput, OffsetInterval
+from odf_node.protocol.metadata.events import (
+    DatasetKind,
+    ExecuteTransform,
+    SetDataSchema,
+    SetTransform,
+)
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_node.protocol.multihash import Multihash
+from odf_node.workers.plan.transform import (
     InputBlock,
     InputChain,
     InvalidInputInterval,
@@ -26,6 +30,7 @@ from workers.plan.transform import (
     plan_transform,
     smallest_watermark,
 )
+from tests.workers import tables
 
 NOW = Instant.parse("2030-01-01T00:00:00Z")
 WATERMARKS = [c for c in tables.cases("watermark") if c["given"]["operation"] == "transform"]

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec.manifests import from_data
-from protocol.errors import NodeError
-from protocol.metadata.sources import PrepStep
-from tests.workers import tables
-from workers.prepare.gzip import gunzip
-from workers.prepare.limits import (
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.metadata.sources import PrepStep
+from odf_node.workers.prepare.gzip import gunzip
+from odf_node.workers.prepare.run import prepare
+from odf_node.workers.runtime.input_limits import (
     DecompressionTooLarge,
     EntryNotFound,
     MalformedArchive,
@@ -29,7 +29,7 @@ from workers.prepare.limits import (
     PipeRefused,
     PrepareLimits,
 )
-from workers.prepare.run import prepare
+from tests.workers import tables
 
 LIMITS = PrepareLimits()
 ERRORS: dict[str, tuple[type[Exception], ...]] = {

@@ -10,14 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec.manifests import from_data
-from protocol.csv_header import HeaderMismatch
-from protocol.metadata.reading import ReadStepCsv
-from protocol.time_patterns import UnsupportedPattern
-from workers.readers import csv as csv_reader
-from workers.readers.csv_records import CsvFormat, CsvRecords
-from workers.readers.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits, Unsupported
-from workers.readers.read import open_frame
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.csv_header import HeaderMismatch
+from odf_node.protocol.metadata.reading import ReadStepCsv
+from odf_node.protocol.time_patterns import UnsupportedPattern
+from odf_node.workers.readers import csv as csv_reader
+from odf_node.workers.readers.csv_records import CsvFormat, CsvRecords
+from odf_node.workers.readers.read import open_frame
+from odf_node.workers.slices.frame import (
+    BadInputSchema,
+    BadRow,
+    Frame,
+    InputTooLarge,
+    Limits,
+    Unsupported,
+)
 
 SCHEMA = {
     "fields": [

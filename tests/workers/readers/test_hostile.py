@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.codec.manifests import from_data
-from protocol.errors import BadInput, LimitExceeded, NodeError
-from protocol.metadata.reading import ReadStep
-from workers.readers.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
-from workers.readers.parquet import MalformedParquet
-from workers.readers.read import open_frame
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.errors import BadInput, LimitExceeded, NodeError
+from odf_node.protocol.metadata.reading import ReadStep
+from odf_node.workers.readers.parquet import MalformedParquet
+from odf_node.workers.readers.read import open_frame
+from odf_node.workers.slices.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
 
 FIELDS = [
     {"name": "n", "type": {"kind": "Option", "inner": "Int64"}},

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from protocol.codec.manifests import from_data
-from protocol.errors import BadInput
-from protocol.metadata.reading import ReadStep
-from workers.readers.frame import BadRow, InputTooLarge, Limits, SubPathNotFound
-from workers.readers.read import open_frame
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.reading import ReadStep
+from odf_node.workers.readers.read import open_frame
+from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits, SubPathNotFound
 
 
 def read(

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.codec.manifests import from_data
-from protocol.errors import BadInput
-from protocol.metadata.reading import ReadStep
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.reading import ReadStep
+from odf_node.workers.readers.read import open_frame
+from odf_node.workers.slices.frame import Frame, Limits, SubPathNotFound, Unsupported
 from tests.workers import tables
-from workers.readers.frame import Frame, Limits, SubPathNotFound, Unsupported
-from workers.readers.read import open_frame
 
 KINDS = {"BadInput": BadInput, "Unsupported": Unsupported, None: BadInput}
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.chain.state import Vocab
-from protocol.codec.manifests import from_data
-from protocol.metadata.reading import ReadStep
-from workers.ingest.stage import stage
-from workers.readers import frame as frames
-from workers.readers.frame import BadRow, InputTooLarge, Limits
-from workers.readers.read import open_frame
-from workers.readers.rejected import Rejected, TooManyBadRows
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.metadata.reading import ReadStep
+from odf_node.workers.jobs.ingest.stage import stage
+from odf_node.workers.readers.read import open_frame
+from odf_node.workers.readers.rejected import Rejected, TooManyBadRows
+from odf_node.workers.slices import frame as frames
+from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits
 
 FIELDS = {
     "fields": [

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from workers.readers.text import BadValue, cast_text
+from odf_node.workers.readers.text import BadValue, cast_text
 
 UTC_MS, UTC_NS = pa.timestamp("ms", "UTC"), pa.timestamp("ns", "UTC")
 NINES = "9" * 38

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from workers.engine.stateful import ForeignState
-from workers.engine.stateful.fold import BUCKET
-from workers.engine.stateful.pieces import AT
-from workers.engine.stateful.state import (
+from odf_node.workers.engines.stateful import ForeignState
+from odf_node.workers.engines.stateful.fold import BUCKET
+from odf_node.workers.engines.stateful.pieces import AT
+from odf_node.workers.engines.stateful.state import (
     extract,
     open_state,
     waking,

@@ -82,7 +82,7 @@ def sections(checkpoint: Path) -> dict[str, Any]:
 def test_what_is_computed_is_said_once_and_bound_to_the_rows_and_watermarks_of_later_runs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.engine.stateful.plan import Plan
+    from odf_node.workers.engines.stateful.plan import Plan
 
     run = sys.modules[Plan.__module__.replace(".plan", ".run")]
     said: list[str] = []
@@ -113,8 +113,8 @@ def hours(play: Play, start: int, end: int) -> Iterator[list[Row]]:
 
 
 def test_a_plan_over_rows_that_no_run_could_bind_is_no_plan(spark: SparkSession) -> None:
-    from workers.engine.catalyst import Catalyst
-    from workers.engine.stateful.prepared import Prepared
+    from odf_node.workers.engines.spark.catalyst import Catalyst
+    from odf_node.workers.engines.stateful.prepared import Prepared
 
     prepared = Prepared(Catalyst(spark))
     with pytest.raises(RuntimeError, match="a leaf of its own: Range"):

@@ -170,7 +170,7 @@ def test_results_and_state_do_not_depend_on_partitions(spark: SparkSession, tmp_
 def test_large_runs_are_computed_in_many_tasks_and_say_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.engine.stateful import held
+    from odf_node.workers.engines.stateful import held
 
     query = DAILY.replace("1 day", "6 hours").replace("sum(amount)", "max(amount)")
     rows = [(A, t(n % 20), "abc"[n % 3], n % 7) for n in range(40)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from workers.engine.port import InvalidQuery
-from workers.engine.stateful.text import as_of_joins
+from odf_node.workers.engines.port.port import InvalidQuery
+from odf_node.workers.engines.stateful.text import as_of_joins
 
 TIMES = {"stocks.owned": "at", "h": "event_time"}
 

@@ -24,18 +24,18 @@ from unittest import mock
 
 from service import Service, serving
 
-from app.client import sync
-from app.client.urls import Location
-from protocol.identity import DatasetRef
-from protocol.metadata.events import ExecuteTransform
-from storage.contracts.transform_job import TransformPayload, TransformReceipt
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind, Succeeded, Visibility
+from odf_node.app.client import sync
+from odf_node.app.client.urls import Location
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.events import ExecuteTransform
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Succeeded, Visibility
+from odf_node.workers.slices.columns import Operation
 from tests.workers.datasets import now, submit
 from tests.workers.derivatives import read
 from tests.workers.transform.manifests import EXAMPLES, made
-from workers.merge.columns import Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -232,7 +232,7 @@ def _make(stores: Stores) -> None:
 
 
 def _post(stores: Stores, bench: Any, name: str, rows: Sequence[Row]) -> None:
-    from workers.main import Worker
+    from odf_node.workers.program.loop import Worker
 
     job = submit(stores, dataset_of(stores, name), as_csv(rows))
     lease = timedelta(seconds=600)
@@ -243,7 +243,7 @@ def _post(stores: Stores, bench: Any, name: str, rows: Sequence[Row]) -> None:
 
 
 def _derive(stores: Stores, bench: Any) -> dict[str, TransformReceipt]:
-    from workers.transform.run import run_transform
+    from odf_node.workers.jobs.transform.run import run_transform
 
     receipts = {}
     for name in DERIVED:
@@ -319,14 +319,16 @@ def rebuild(theirs: Dataset, stores: Stores, bench: Any) -> int:
 def _compute(
     stores: Stores, ours: Dataset, block: Any, event: ExecuteTransform, bench: Any
 ) -> None:
-    from workers.transform.iteration import execute
-    from workers.transform.replay import recorded_plan
-    from workers.transform.run import input_files
+    from odf_node.workers.jobs.transform.iteration import execute
+    from odf_node.workers.jobs.transform.replay import recorded_plan
+    from odf_node.workers.jobs.transform.run import input_files
 
     plan, inputs = recorded_plan(stores, ours.state(), block, event)
     with tempfile.TemporaryDirectory(dir=bench.scratch) as name:
         files = input_files(Path(name), bench)
-        done = execute(ours, plan, inputs, bench.engine, files, Path(name) / "out", bench.meter)
+        done = execute(
+            ours, plan, inputs, bench.engine, files, Path(name) / "out", bench.job_progress
+        )
         found = plan.event(
             data=done.made.data,
             checkpoint=done.made.checkpoint,
@@ -354,9 +356,9 @@ def bench_on(
     stores: Stores, spark: SparkSession, scratch: Path, partitions: int | None
 ) -> Iterator[Any]:
     """A worker's bench; with a number, Spark cuts every input and shuffle into so many parts."""
-    from workers.engine import spark_state
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
+    from odf_node.workers.engines.spark_engine import state as spark_state
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.work.context import Bench
 
     scratch.mkdir()
     names = (
@@ -372,7 +374,7 @@ def bench_on(
 
 
 def main() -> None:
-    from workers.engine.spark import SparkOptions, start_spark
+    from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 
     words = argparse.ArgumentParser(description="The flights pipeline in full.")
     words.add_argument("--every", type=int, default=1, help="every so manieth flight")

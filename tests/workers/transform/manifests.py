@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.chain.author import author
-from protocol.chain.snapshot import prepare
-from protocol.chain.state import EMPTY
-from protocol.codec.manifests import load_snapshots
-from protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from storage.dataset import Dataset
-from storage.stores import Stores
-from storage.values import DatasetEntry, Visibility
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.snapshot import prepare
+from odf_node.protocol.chain.state import EMPTY
+from odf_node.protocol.codec.manifests import load_snapshots
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 from tests.workers.datasets import now
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -9,22 +9,26 @@ from typing import Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.codec.manifests import to_data
-from protocol.instant import Instant
-from protocol.metadata.engine import TransformRequest, TransformResponseInvalidQuery
-from storage.contracts.transform_job import CheckPayload, CheckReceipt, TransformPayload
-from storage.dataset import Dataset
-from storage.stores import Stores
-from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root, transform
-from workers.engine.checkpoint import (
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.engine import TransformRequest, TransformResponseInvalidQuery
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.transform_job import (
+    CheckPayload,
+    CheckReceipt,
+    TransformPayload,
+)
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.workers.engines.iteration.checkpoint import (
     Checkpoint,
     UnreadableCheckpoint,
     holds_state,
     read_checkpoint,
     write_checkpoint,
 )
-from workers.transform.check import run_check
-from workers.transform.run import run_transform
+from odf_node.workers.jobs.transform.check import run_check
+from odf_node.workers.jobs.transform.run import run_transform
+from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root, transform
 
 COPY = "select event_time, city, n from cities"
 MARK = Instant.parse("2024-01-01T00:00:00Z")

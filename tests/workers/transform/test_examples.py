@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.identity import DatasetRef
-from storage.contracts.transform_job import TransformPayload
-from storage.values import Succeeded
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.stores.ports.values import Succeeded
 from tests.workers.datasets import now, submit
 from tests.workers.derivatives import read
 from tests.workers.transform.manifests import EXAMPLES, made
@@ -31,10 +31,10 @@ def first_rows(path: Path) -> bytes:
 
 
 def test_flights_and_weather_run_through_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
-    from workers.engine.spark_engine import SparkEngine
-    from workers.ingest.bench import Bench
-    from workers.main import Worker
-    from workers.transform.run import run_transform
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.transform.run import run_transform
+    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.program.loop import Worker
 
     stores = throwaway_stores()
     bench = Bench(

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.multihash import Multihash
-from storage.config import StoreSettings, open_stores
-from storage.integrity.errors import ObjectDamaged
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.integrity.errors import ObjectDamaged
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_node.workers.jobs.transform.files import InputFiles
 from tests.workers.derivatives import root
-from workers.transform.files import InputFiles
 
 CONTENT = b"rows" * 100
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from protocol.metadata.events import ExecuteTransform
-from storage.config import StoreSettings, open_stores
-from storage.contracts.transform_job import TransformPayload, job_of
-from storage.stores import Stores
-from storage.values import JobStatus
+from odf_node.protocol.metadata.events import ExecuteTransform
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, job_of
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import JobStatus
+from odf_node.workers.plan.transform import IterationLimits
+from odf_node.workers.program.loop import Worker
 from tests.workers.derivatives import add_rows, bench_of, derivative, read, root
-from workers.main import Worker
-from workers.plan.transform import IterationLimits
 
 COPY = "select op, event_time, city, n * 10 as n from cities"
 DAY = "2024-01-01T00:00:00Z"
@@ -88,7 +88,7 @@ def test_a_worker_that_dies_anywhere_leaves_whole_work_to_the_next(
 
 
 def test_two_workers_at_one_derivative_do_its_work_once(stores: Stores, tmp_path: Path) -> None:
-    from workers.transform.run import run_transform
+    from odf_node.workers.jobs.transform.run import run_transform
 
     cities = root(stores, "cities")
     tens = derivative(stores, "tens", [cities], COPY)
@@ -106,7 +106,7 @@ def test_two_workers_at_one_derivative_do_its_work_once(stores: Stores, tmp_path
             problems.append(problem)
 
     def run_until_read(bench: Any, at: int) -> bool:
-        from storage.errors import RefConflict
+        from odf_node.storage.stores.ports.errors import RefConflict
         from tests.workers.derivatives import moment
 
         try:

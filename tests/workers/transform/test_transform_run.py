@@ -8,20 +8,22 @@ from typing import Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.metadata.events import (
+from odf_node.protocol.metadata.events import (
     ExecuteTransform,
     MetadataEvent,
     SetDataSchema,
     SetInfo,
     SetVocab,
 )
-from storage.contracts.transform_job import TransformPayload, TransformReceipt
-from storage.dataset import Dataset
-from storage.definitions.values import Author, definition_hash
-from storage.dependencies import InputsNotHere
-from storage.errors import RefConflict
-from storage.stores import Stores
-from storage.values import Account, AccountId, Role, Visibility
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
+from odf_node.storage.datasets.node.dependencies import InputsNotHere
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.definition_values import Author, definition_hash
+from odf_node.storage.stores.ports.errors import RefConflict
+from odf_node.storage.stores.ports.values import Account, AccountId, Role, Visibility
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.plan.transform import InvalidInputInterval, IterationLimits
 from tests.workers.derivatives import (
     add_rows,
     bench_of,
@@ -33,8 +35,6 @@ from tests.workers.derivatives import (
     root,
     transform,
 )
-from workers.plan.transform import InvalidInputInterval, IterationLimits
-from workers.transform.run import run_transform
 
 COPY = "select event_time, city, n * 10 as n from {}"
 
@@ -342,7 +342,7 @@ def widened(stores: Stores, tmp_path: Path, *, behind: int) -> Dataset:
     """A root that gets one more column between its first row and the one `behind` it."""
     import pyarrow as pa
 
-    from protocol.arrow_schema import from_arrow
+    from odf_node.protocol.arrow_schema import from_arrow
     from tests.workers.derivatives import SCHEMA
 
     cities = root(stores, "cities")
@@ -405,8 +405,8 @@ def test_derivatives_of_derivatives_meet_again(stores: Stores, bench: Any, tmp_p
 
 
 def test_a_dataset_without_a_transform_is_refused(stores: Stores, bench: Any) -> None:
-    from protocol.metadata.events import DatasetKind
-    from workers.plan.transform import TransformNotDefined
+    from odf_node.protocol.metadata.events import DatasetKind
+    from odf_node.workers.plan.transform import TransformNotDefined
 
     empty = created(stores, "empty", kind=DatasetKind.Derivative)
     for dataset in (empty, root(stores, "cities")):
@@ -417,10 +417,10 @@ def test_a_dataset_without_a_transform_is_refused(stores: Stores, bench: Any) ->
 def test_a_long_chain_is_read_no_further_than_one_iteration_goes(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import storage.dataset
-    from workers.transform.chains import input_chains
+    import odf_node.storage.datasets.dataset.dataset
+    from odf_node.workers.jobs.transform.chains import input_chains
 
-    monkeypatch.setattr(storage.dataset, "PAGE", 2)
+    monkeypatch.setattr(odf_node.storage.datasets.dataset.dataset, "PAGE", 2)
     cities = root(stores, "cities")
     for n in range(8):
         add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", n)], tmp_path, at=10 + n)

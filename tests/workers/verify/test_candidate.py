@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.events import ExecuteTransform, SetInfo
-from protocol.multihash import Multihash
-from storage.contracts.transform_job import TransformPayload
-from storage.contracts.verify_job import VerifyAnswer, VerifyPayload
-from storage.dataset import Dataset, check_objects, put_blocks
-from storage.errors import ObjectNotFound, RefConflict
-from storage.history.reset import reset
-from storage.stores import Stores
-from storage.verify.note import read_note
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import ExecuteTransform, SetInfo
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset, check_objects, put_blocks
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.job_payloads.verify_job import VerifyAnswer, VerifyPayload
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.reset import reset
+from odf_node.storage.datasets.verify.note import read_note
+from odf_node.storage.stores.ports.errors import ObjectNotFound, RefConflict
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.jobs.verify.candidate import NotValidated, run_candidate
 from tests.workers.derivatives import add_rows, bench_of, commit, derivative, moment, root
 from tests.workers.verify.test_verification import another_number, forged
-from workers.transform.run import run_transform
-from workers.verify.candidate import NotValidated, run_candidate
 
 COPY = "select event_time, city, n * 10 as n from cities"
 NOW = moment(5000)

@@ -9,18 +9,16 @@ import pytest
 from msgspec.structs import replace
 from throwaway import throwaway_stores
 
-from protocol.chain.author import author
-from protocol.errors import Conflict
-from protocol.instant import Instant
-from protocol.metadata.data import Checkpoint
-from protocol.metadata.engine import TransformResponseInvalidQuery
-from protocol.metadata.events import ExecuteTransform
-from protocol.metadata.schema import DataTypeOption, DataTypeUInt64
-from protocol.multihash import Multihash
-from storage.contracts.transform_job import TransformPayload
-from storage.contracts.verify_job import VerifyPayload
-from storage.dataset import Dataset
-from storage.engines import (
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.errors import Conflict
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import Checkpoint
+from odf_node.protocol.metadata.engine import TransformResponseInvalidQuery
+from odf_node.protocol.metadata.events import ExecuteTransform
+from odf_node.protocol.metadata.schema import DataTypeOption, DataTypeUInt64
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.engines import (
     EngineNote,
     EngineRun,
     load_note,
@@ -28,13 +26,15 @@ from storage.engines import (
     read_note,
     write_note,
 )
-from storage.history.reset import reset
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.reset import reset
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_node.workers.jobs.transform.other_engines import CHANGES, STATE, WATERMARKS
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.jobs.verify.run import run_verification
 from tests.workers.derivatives import add_rows, bench_of, derivative, moment, read, root
-from workers.transform.elsewhere import CHANGES, STATE, WATERMARKS
-from workers.transform.run import run_transform
-from workers.verify.run import run_verification
 
 COPY = "select event_time, city, n * 10 as n from {}"
 NOON = "2024-01-01T12:00:00Z"
@@ -218,7 +218,7 @@ def test_rows_made_of_changes_by_another_engine_prove_nothing(
 def test_state_of_this_engine_alone_proves_nothing(
     stores: Stores, source: Dataset, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.transform import elsewhere as module
+    from odf_node.workers.jobs.transform import other_engines as module
 
     made = computed(stores, [source], bench)
     forged = Instant.parse("2030-01-01T00:00:00Z")

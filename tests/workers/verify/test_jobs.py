@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from throwaway import throwaway_stores
 
-from protocol.identity import DatasetId
-from storage.contracts import compact_job, verify_job
-from storage.contracts.compact_job import CompactPayload
-from storage.contracts.transform_job import TransformPayload
-from storage.contracts.verify_job import VerifyPayload
-from storage.dataset import Dataset
-from storage.history.receipt import receipt_of
-from storage.stores import Stores
-from storage.values import Failed, JobOutcome, JobSpec, Succeeded
+from odf_node.protocol.identity import DatasetId
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import compact_job, verify_job
+from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.receipt import receipt_of
+from odf_node.storage.stores.ports.values import Failed, JobOutcome, JobSpec, Succeeded
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.program.loop import Worker
 from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root
-from workers.main import Worker
-from workers.transform.run import run_transform
 
 
 @pytest.fixture

@@ -14,23 +14,35 @@ from known import document
 from msgspec.structs import replace
 from throwaway import throwaway_stores
 
-from protocol.chain.author import author
-from protocol.metadata.block import HashedBlock
-from protocol.metadata.engine import (
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.engine import (
     TransformResponseInternalError,
     TransformResponseInvalidQuery,
 )
-from protocol.metadata.events import AddData, ExecuteTransform, SetInfo
-from storage.contracts.compact_job import CompactPayload
-from storage.contracts.transform_job import TransformPayload
-from storage.contracts.verify_job import VerifyAnswer, VerifyPayload, answer_of, to_json
-from storage.dataset import Dataset
-from storage.history.compact import keep_metadata_only
-from storage.history.reset import reset
-from storage.local_files import chunks
-from storage.stores import Stores
-from storage.values import ObjectKey, ObjectKind
-from storage.verify.note import read_note
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform, SetInfo
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.local_files import chunks
+from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.job_payloads.verify_job import (
+    VerifyAnswer,
+    VerifyPayload,
+    answer_of,
+    to_json,
+)
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.compact import keep_metadata_only
+from odf_node.storage.datasets.rewrite.reset import reset
+from odf_node.storage.datasets.verify.note import read_note
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_node.workers.engines.port.port import QueryTooSlow
+from odf_node.workers.jobs.compact.run import run_compaction
+from odf_node.workers.jobs.transform.deprecate import deprecate
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.jobs.verify.run import run_verification
+from odf_node.workers.runtime.progress import JobLost, JobProgress
+from odf_node.workers.slices.write import described, write_batches
 from tests.workers.derivatives import (
     add_rows,
     bench_of,
@@ -41,13 +53,6 @@ from tests.workers.derivatives import (
     root,
     transform,
 )
-from workers.compact.run import run_compaction
-from workers.engine.port import QueryTooSlow
-from workers.meter import JobLost, Meter
-from workers.transform.deprecate import deprecate
-from workers.transform.run import run_transform
-from workers.verify.run import run_verification
-from workers.write import described, write_batches
 
 COPY = "select event_time, city, n * 10 as n from {}"
 NOW = moment(5000)
@@ -168,7 +173,7 @@ def test_how_many_executions_were_made_again_is_told_meanwhile(
     stores: Stores, made: Dataset, bench: Any
 ) -> None:
     seen = []
-    told = bench.meter.told
+    told = bench.job_progress.told
     run_verification(
         stores,
         made,
@@ -352,8 +357,8 @@ class Failing:
 
     name, version = "datafusion", "0"
 
-    def __init__(self, meter: Meter | None = None) -> None:
-        self._meter = meter
+    def __init__(self, job_progress: JobProgress | None = None) -> None:
+        self._meter = job_progress
 
     def execute_transform(self, _request: Any, _listener: Any) -> TransformResponseInternalError:
         if self._meter is not None:
@@ -393,7 +398,7 @@ def test_a_query_that_did_not_end_in_its_time_proves_nothing(
 def test_a_verification_that_is_cancelled_ends_without_a_verdict(
     stores: Stores, source: Dataset, made: Dataset, bench: Any
 ) -> None:
-    bench = replaced(bench, engine=Failing(bench.meter))
+    bench = replaced(bench, engine=Failing(bench.job_progress))
     with pytest.raises(JobLost):
         verified(stores, made, bench)
     above = derivative(stores, "above", [made], "select event_time, n from tenfold")

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from protocol.identity import DatasetRef
-from storage.config import StoreSettings, open_stores
-from storage.contracts.transform_job import TransformPayload
-from storage.verify.note import read_note
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.verify.note import read_note
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.main import main
+from odf_node.workers.program.verify_command import inputs_of
 from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root
-from workers.cli import main
-from workers.transform.run import run_transform
-from workers.verify.command import inputs_of
 
 COPY = "select event_time, city, n * 10 as n from {}"
 
@@ -40,7 +40,12 @@ def made(folder: Path) -> None:
 def test_a_derivative_and_what_it_is_made_of_are_verified(tmp_path: Path) -> None:
     made(tmp_path)
     words = ["verify", "top", "--data", str(tmp_path), "--recursive", "--json"]
-    command = [sys.executable, "-m", "workers.cli", *words]  # a Spark of its own, to be ended
+    command = [
+        sys.executable,
+        "-m",
+        "odf_node.workers.main",
+        *words,
+    ]  # a Spark of its own, to be ended
     shown = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert shown.returncode == 0, shown.stderr
     found = json.loads(shown.stdout)["datasets"]

@@ -1,0 +1,34 @@
+"""Commands on the machine of the node write down what they did, as requests do."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from typing import Any
+
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import system_clock
+from odf_node.storage.stores.ports.audit_values import AuditEntry
+
+
+def record_command(stores: Stores, action: str, **facts: Any) -> None:
+    """Write down what a command did to the node. Arguments with secrets do not belong there."""
+    stores.audit.record(
+        [
+            AuditEntry(
+                at=system_clock(),
+                actor=f"local:{_user()}",
+                action=action,
+                subject=" ".join(["odf-node", *sys.argv[1:3]]),
+                outcome="done",
+                facts={key: value for key, value in facts.items() if value is not None},
+            )
+        ]
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without a name for its user
+        return "unknown"

@@ -1,1 +1,0 @@
-"""Routers: translate, call a use case, answer."""

@@ -1,0 +1,1 @@
+"""The service: one package a feature, its routes beside its use cases."""

@@ -1,0 +1,118 @@
+"""Accounts, their passwords and tokens: made on demand, honoured until revoked or expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from odf_node.protocol.errors import NotFound
+from odf_node.protocol.identity import DatasetId, Name
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.keys import SEED_BYTES, key_pair
+from odf_node.storage.datasets.node.naming import refuse_reserved_account
+from odf_node.storage.stores.ports import AccountStore
+from odf_node.storage.stores.ports.errors import AccountNameTaken
+from odf_node.storage.stores.ports.values import (
+    Account,
+    AccountId,
+    Reach,
+    Scope,
+    StoredPassword,
+    Token,
+)
+
+from ..auth.passwords import SALT_BYTES, Cost, check_new, hash_password
+from ..auth.tokens import ID_BYTES, SECRET_BYTES, AccessToken
+
+ALL_SCOPES = frozenset(Scope)
+
+
+class AccountUnknown(NotFound):
+    """No account of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no account {name[:100]}", account=name[:100])
+
+
+def find_account(accounts: AccountStore, name: str) -> Account:
+    """Raises `AccountUnknown`."""
+    found = accounts.find_account(name)
+    if found is None:
+        raise AccountUnknown(name)
+    return found
+
+
+def create_account(
+    accounts: AccountStore, name: str, random: Callable[[int], bytes], *, is_admin: bool = False
+) -> Account:
+    """A new account with a fresh identity.
+
+    Raises:
+        MalformedName, ReservedName, AccountNameTaken.
+    """
+    if accounts.find_account(str(Name(name))) is not None:
+        raise AccountNameTaken(name)
+    return ensure_account(accounts, name, random, is_admin=is_admin)
+
+
+def set_password(
+    accounts: AccountStore,
+    account: Account,
+    password: str,
+    random: Callable[[int], bytes],
+    now: Instant,
+    cost: Cost,
+) -> None:
+    """From now on this password opens the account; its sessions end. Raises `PasswordNotTaken`."""
+    text = hash_password(check_new(password), random(SALT_BYTES), cost)
+    accounts.set_password(account.id, StoredPassword(text, now))
+
+
+def ensure_account(
+    accounts: AccountStore, name: str, random: Callable[[int], bytes], *, is_admin: bool = False
+) -> Account:
+    """The account of that name, made with a fresh identity if it is new.
+
+    An account that exists gains the administrator's right if asked for, never loses it.
+
+    Raises:
+        MalformedName: a name outside of the grammar. ReservedName: one of the node's own.
+    """
+    known = accounts.find_account(str(Name(name)))
+    if known is None:
+        refuse_reserved_account(name)
+    if known is not None and (known.is_admin or not is_admin):
+        return known
+    identity = known.id if known else AccountId(str(key_pair(random(SEED_BYTES)).dataset_id))
+    account = Account(identity, known.name if known else name, is_admin)
+    accounts.put_account(account)
+    return account
+
+
+def create_token(
+    accounts: AccountStore,
+    account: Account,
+    random: Callable[[int], bytes],
+    now: Instant,
+    *,
+    scopes: Iterable[Scope] = ALL_SCOPES,
+    expires_at: Instant | None = None,
+    label: str = "",
+    reach: Reach = Reach.NODE,
+    dataset: DatasetId | None = None,
+) -> AccessToken:
+    """A new token of the account. Its text is in the result and nowhere else."""
+    token = AccessToken.of_random(random(ID_BYTES + SECRET_BYTES))
+    accounts.put_token(
+        Token(
+            id=token.stored_id,
+            account=account.id,
+            secret_hash=token.secret_hash,
+            scopes=frozenset(scopes),
+            created_at=now,
+            expires_at=expires_at,
+            label=label,
+            reach=reach,
+            dataset=dataset,
+        )
+    )
+    return token

@@ -1,0 +1,133 @@
+"""Logging in: with a password, and for a command line by way of a page in the browser."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.typed import decode_json
+
+from ..auth.throttle import TooManyAttempts
+from ..http.answers import JsonAnswer
+from ..http.bodies import small_body, small_form
+from ..http.deps import BaseDep, NodeDep
+from ..wiring import Node
+from . import login as usecase
+from .login import CredentialsRejected, DeviceGrantRefused
+from .login_page import Page, page
+
+MAX_BODY_BYTES = 16 * 1024
+NO_STORE = {"cache-control": "no-store"}
+
+router = APIRouter(tags=["login"])
+
+
+class MalformedLogin(BadInput):
+    """A body that is no login."""
+
+
+class LoginBody(msgspec.Struct, frozen=True, rename="camel"):
+    """Credentials are a JSON document inside a text."""
+
+    login_method: str
+    login_credentials_json: str
+
+
+@router.post("/platform/login", summary="A session token for credentials")
+async def login(request: Request, node: NodeDep) -> Response:
+    """`{"loginMethod":"password","loginCredentialsJson":"{\\"login\\":…,\\"password\\":…}"}`"""
+    raw = await small_body(request, MAX_BODY_BYTES)
+    try:
+        given = decode_json(raw, LoginBody)
+    except (msgspec.DecodeError, UnicodeError):
+        raise MalformedLogin(
+            "the body has to be JSON with loginMethod and loginCredentialsJson"
+        ) from None
+    credentials = (given.login_method, given.login_credentials_json)
+    limiter = request.app.state.passwords
+    grant = await to_thread.run_sync(
+        usecase.log_in, node, *credentials, _address(request), limiter=limiter
+    )
+    return JsonAnswer({"accessToken": grant.token}, headers=NO_STORE)
+
+
+@router.post("/platform/token/device/authorization", summary="Begin the login of a device")
+async def authorize_device(request: Request, node: NodeDep, base: BaseDep) -> Response:
+    """Device authorization request of RFC 8628, form-encoded."""
+    if not (await small_form(request, MAX_BODY_BYTES)).get("client_id"):
+        raise DeviceGrantRefused("invalid_request")
+    code = await to_thread.run_sync(usecase.await_device, node, _address(request))
+    answer = {
+        "device_code": code,
+        "user_code": "",
+        "verification_uri": f"{base}v/login",
+        "verification_uri_complete": None,
+        "expires_in": node.settings.device_login_ttl_s,
+        "interval": usecase.DEVICE_INTERVAL_S,
+    }
+    return JsonAnswer(answer, headers=NO_STORE)
+
+
+@router.post("/platform/token/device", summary="The token of a device, once approved")
+async def device_token(request: Request, node: NodeDep) -> Response:
+    """Device access token request of RFC 8628; the error code is the `message`."""
+    form = await small_form(request, MAX_BODY_BYTES)
+    if form.get("grant_type") != usecase.DEVICE_GRANT:
+        raise DeviceGrantRefused("unsupported_grant_type")
+    grant = await to_thread.run_sync(usecase.poll_device, node, form.get("device_code", ""))
+    answer = {
+        "access_token": grant.token,
+        "token_type": "Bearer",
+        "expires_in": grant.expires_in_s,
+        "refresh_token": None,
+        "score": None,
+    }
+    return JsonAnswer(answer, headers=NO_STORE)
+
+
+@router.get("/assets/runtime-config.json", summary="Where the API of this node is")
+async def runtime_config(base: BaseDep) -> Response:
+    """Read by command lines that were given the address of a web page."""
+    return JsonAnswer({"apiServerHttpUrl": base.rstrip("/")})
+
+
+@router.get("/v/login", summary="Page where a user lets a command line in")
+def login_page(
+    node: NodeDep, code: Annotated[str, Query(alias="deviceCode", max_length=200)] = ""
+) -> Response:
+    return page(Page.FORM if usecase.is_awaited(node, code) else Page.OVER, code)
+
+
+@router.post("/v/login", summary="What the user decided on that page")
+async def decide(request: Request, node: NodeDep) -> Response:
+    form = await small_form(request, MAX_BODY_BYTES)
+    limiter = request.app.state.passwords
+    return await to_thread.run_sync(_decided, node, form, _address(request), limiter=limiter)
+
+
+def _decided(node: Node, form: dict[str, str], address: str) -> Response:
+    code = form.get("deviceCode", "")[:200]
+    if not usecase.is_awaited(node, code):
+        return page(Page.OVER, code)
+    if form.get("decision") == "deny":
+        usecase.decide_device(node, code, None)
+        return page(Page.DENIED, code)
+    try:
+        given = (form.get("login", ""), form.get("password", ""))
+        account = usecase.check_password(node, *given, address)
+    except CredentialsRejected as refused:
+        return page(Page.FORM, code, problem=refused.message, status=401)
+    except TooManyAttempts as refused:
+        return page(Page.FORM, code, problem=refused.message, status=429)
+    done = usecase.decide_device(node, code, account)
+    return page(Page.APPROVED if done else Page.OVER, code)
+
+
+def _address(request: Request) -> str:
+    """Who guesses: the peer of the connection, whatever headers say."""
+    return request.client.host if request.client else ""

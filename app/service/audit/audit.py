@@ -1,0 +1,81 @@
+"""Reading the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId, MalformedDid
+from odf_node.protocol.instant import NANOS, Instant, MalformedInstant
+from odf_node.protocol.multihash import MalformedMultibase
+from odf_node.storage.runtime.context import trace_id
+from odf_node.storage.stores.ports.audit_values import AuditEntry, DeedFilter
+
+from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.actors import Actor
+from ..wiring import Node
+
+DAY_S = 86_400
+
+
+class UnreadableFilter(BadInput):
+    """A dataset or time that the audit log cannot be searched for."""
+
+
+def read_audit(
+    node: Node,
+    actor: Actor,
+    wanted: Mapping[str, str | None],
+    *,
+    before: int | None = None,
+    limit: int = 100,
+) -> Sequence[AuditEntry]:
+    """Deeds, newest first, for administrators.
+
+    Raises:
+        Unauthenticated, Unauthorized: nobody, or no administrator. UnreadableFilter.
+    """
+    if actor.account is None:
+        raise Unauthenticated
+    if not actor.account.is_admin:
+        raise Unauthorized
+    return node.stores.audit.page(filter_of(wanted), before=before, limit=limit)
+
+
+def filter_of(wanted: Mapping[str, str | None]) -> DeedFilter:
+    """From texts; see `DeedFilter`. Raises `UnreadableFilter`."""
+    dataset, since, until = (wanted.get(name) for name in ("dataset", "since", "until"))
+    try:
+        return DeedFilter(
+            actor=wanted.get("actor"),
+            action=wanted.get("action"),
+            dataset=DatasetId.parse(dataset) if dataset else None,
+            since=Instant.parse(since) if since else None,
+            until=Instant.parse(until) if until else None,
+        )
+    except (MalformedDid, MalformedMultibase, MalformedInstant) as bad:
+        raise UnreadableFilter(bad.message) from None
+
+
+def forget_old_deeds(node: Node) -> int:
+    """Forget what the settings let go; returns how many deeds."""
+    keep_s = node.settings.audit_keep_days * DAY_S
+    return node.stores.audit.prune(before=Instant(node.clock().ns - keep_s * NANOS))
+
+
+def shown(audit_entry: AuditEntry) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        "number": audit_entry.number,
+        "at": str(audit_entry.at),
+        "actor": audit_entry.actor,
+        "accountId": audit_entry.account,
+        "action": audit_entry.action,
+        "subject": audit_entry.subject,
+        "outcome": audit_entry.outcome,
+        "datasetId": str(audit_entry.dataset) if audit_entry.dataset else None,
+        "address": audit_entry.address,
+        "traceId": trace_id(audit_entry.trace),
+        "facts": audit_entry.facts,
+    }

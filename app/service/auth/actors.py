@@ -1,0 +1,150 @@
+"""Who asks: the Authorization header turned into an actor.
+
+Two kinds of token are known: access tokens (`ka_…`), and sessions of those who logged in.
+A well-formed token that is unknown, revoked or expired does not fail here: its bearer
+becomes anonymous with a remembered reason, and the dataset layer decides (see `access`).
+Source: transfer protocol, common HTTP rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.stores.ports import AccountStore
+from odf_node.storage.stores.ports.errors import AccountNotFound
+from odf_node.storage.stores.ports.values import Account, AccountId, Reach, Role, Scope
+
+from .sessions import MalformedSession, read_session
+from .tokens import PREFIX, AccessToken, MalformedToken
+
+MAX_HEADER_CHARS = 8192
+_BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+) *")
+
+
+class MalformedBearer(BadInput):
+    """An Authorization header that carries no bearer token."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid Bearer token header")
+
+
+class Reason(Enum):
+    """Why an actor is anonymous."""
+
+    NONE_PROVIDED = "No authentication token provided"
+    EXPIRED = "Authentication token expired"
+    INVALID = "Authentication token invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks. Without an account: anonymous, for `reason`."""
+
+    account: Account | None = None
+    scopes: frozenset[Scope] = frozenset()
+    reason: Reason = Reason.NONE_PROVIDED
+    bearer: str | None = field(default=None, repr=False)
+    """The caller's own token text, put into fallback transfer URLs."""
+    reach: Reach = Reach.NODE
+    dataset: DatasetId | None = None
+    """The one dataset of a token that reaches no further."""
+    roles: Mapping[DatasetId, Role] = field(default_factory=dict, repr=False)
+    """What the account may do with datasets of others."""
+
+    @property
+    def is_anonymous(self) -> bool:
+        return self.account is None
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the token allows it; writing and creating include reading."""
+        return scope in self.scopes or (scope is Scope.READ and bool(self.scopes))
+
+
+ANONYMOUS = Actor()
+
+
+def bearer_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """Token text of the request headers, or None without an Authorization header.
+
+    Raises:
+        MalformedBearer: another scheme, an empty token, or more than one header.
+    """
+    values = [value for name, value in headers if name.lower() == b"authorization"]
+    if not values:
+        return None
+    match = _BEARER.fullmatch(values[0].decode("latin-1")[:MAX_HEADER_CHARS])
+    if match is None or len(values) > 1:
+        raise MalformedBearer
+    return match[1]
+
+
+RolesOf = Callable[[AccountId], Mapping[DatasetId, Role]]
+
+
+def _no_roles(_: AccountId) -> Mapping[DatasetId, Role]:
+    return {}
+
+
+def identify(
+    bearer: str | None,
+    accounts: AccountStore,
+    now: Instant,
+    *,
+    secrets: Sequence[bytes] = (),
+    roles_of: RolesOf = _no_roles,
+) -> Actor:
+    """The actor behind a bearer token; never fails for the token's sake.
+
+    `secrets` are what sessions are signed with; without one there are none.
+    """
+    if bearer is None:
+        return ANONYMOUS
+    if bearer.startswith(PREFIX) or not secrets:
+        return _by_token(bearer, accounts, now, roles_of)
+    return _by_session(bearer, accounts, now, secrets, roles_of)
+
+
+def _by_token(bearer: str, accounts: AccountStore, now: Instant, roles_of: RolesOf) -> Actor:
+    try:
+        token = AccessToken.parse(bearer)
+    except MalformedToken:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    stored = accounts.find_token(token.stored_id)
+    if stored is None or not token.matches(stored.secret_hash) or stored.revoked_at is not None:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    if stored.expires_at is not None and stored.expires_at <= now:
+        return Actor(reason=Reason.EXPIRED, bearer=bearer)
+    return Actor(
+        accounts.account(stored.account),
+        stored.scopes,
+        bearer=bearer,
+        reach=stored.reach,
+        dataset=stored.dataset,
+        roles=roles_of(stored.account),
+    )
+
+
+def _by_session(
+    bearer: str, accounts: AccountStore, now: Instant, secrets: Sequence[bytes], roles_of: RolesOf
+) -> Actor:
+    """Sessions begun before the password was last changed are over."""
+    try:
+        session = read_session(bearer, secrets)
+    except MalformedSession:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    if session.is_expired(now):
+        return Actor(reason=Reason.EXPIRED, bearer=bearer)
+    try:
+        account = accounts.account(session.account)
+    except AccountNotFound:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    password = accounts.find_password(account.id)
+    if password is not None and session.issued_s < password.changed_at.ns // NANOS:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    return Actor(account, frozenset(Scope), bearer=bearer, roles=roles_of(account.id))

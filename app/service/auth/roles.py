@@ -1,0 +1,51 @@
+"""Roles of an account remembered for a second: every request of a token asks for them.
+
+A role given or taken by this process counts at once, by another one a second later at most.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.storage.stores.ports import RoleStore
+from odf_node.storage.stores.ports.values import AccountId, Role
+
+KEPT_S = 1.0
+MAX_ACCOUNTS = 1024
+
+Roles = Mapping[DatasetId, Role]
+
+
+class RoleMemory:
+    """Roles by account. `now` is a monotonic clock in seconds."""
+
+    def __init__(self, roles: RoleStore, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._roles, self._now = roles, now
+        self._known: dict[AccountId, tuple[float, Roles]] = {}
+        self._changes = 0
+        self._lock = threading.Lock()
+
+    def of(self, account: AccountId) -> Roles:
+        """The roles as they are now, or were a second ago."""
+        now = self._now()
+        with self._lock:
+            until, held = self._known.get(account, (0.0, {}))
+            changes = self._changes
+        if now < until:
+            return held
+        held = self._roles.of_account(account)
+        with self._lock:
+            if changes == self._changes:
+                if len(self._known) >= MAX_ACCOUNTS:
+                    self._known.clear()
+                self._known[account] = (now + KEPT_S, held)
+        return held
+
+    def forget(self, account: AccountId) -> None:
+        """The account's roles have changed."""
+        with self._lock:
+            self._changes += 1
+            self._known.pop(account, None)

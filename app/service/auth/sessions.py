@@ -1,0 +1,109 @@
+"""Session tokens: JSON Web Tokens (RFC 7519) signed with HMAC-SHA256 by a secret of the node.
+
+The secret is made of one in the database and of the node's key, which is not in there: who has a
+copy of the database signs nothing.
+
+Written by hand, because that is all there is to it: one algorithm, one issuer, four claims. A
+library would bring the choice of algorithms that forgeries of such tokens live on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.stores.ports.values import AccountId
+
+ISSUER = "odf-node"
+SECRET_NAME = "session"  # noqa: S105
+SECRET_BYTES = 32
+_USE = b"odf-node session "
+"""What the node's key is used for here; other uses have other texts."""
+MAX_CHARS = 4096
+_HEADER: dict[str, object] = {"alg": "HS256", "typ": "JWT"}
+
+
+class MalformedSession(BadInput):
+    """Text that is no session token of this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """That an account logged in. Times in whole seconds."""
+
+    account: AccountId
+    issued_s: int
+    expires_s: int
+
+    @classmethod
+    def begin(cls, account: AccountId, now: Instant, ttl_s: int) -> Session:
+        issued = now.ns // NANOS
+        return cls(account, issued, issued + ttl_s)
+
+    def is_expired(self, now: Instant) -> bool:
+        return self.expires_s * NANOS <= now.ns
+
+    def sign(self, secret: bytes) -> str:
+        """The token a client holds."""
+        claims = {
+            "iat": self.issued_s,
+            "exp": self.expires_s,
+            "iss": ISSUER,
+            "sub": self.account,
+        }
+        signed = f"{_encoded(_HEADER)}.{_encoded(claims)}"
+        return f"{signed}.{_text(_signature(signed, secret))}"
+
+
+def signing_secrets(stored: bytes, keys: Iterable[bytes]) -> tuple[bytes, ...]:
+    """What signs sessions, for each of the node's keys; the first signs, all are taken."""
+    return tuple(hmac.digest(key, _USE + stored, hashlib.sha256) for key in keys)
+
+
+def read_session(text: str, secrets: Iterable[bytes]) -> Session:
+    """The session of a token, expired or not.
+
+    Raises:
+        MalformedSession: signed with none of these, or not what `Session.sign` writes.
+    """
+    signed, _, signature = text.rpartition(".")
+    if len(text) > MAX_CHARS or not text.isascii() or signed.count(".") != 1:
+        raise MalformedSession("not a session token of this node")
+    if not any(hmac.compare_digest(_text(_signature(signed, one)), signature) for one in secrets):
+        raise MalformedSession("the session token is not signed by this node")
+    header, claims = (_decoded(part) for part in signed.split("."))
+    issued, expires, account = claims.get("iat"), claims.get("exp"), claims.get("sub")
+    if header != _HEADER or claims.get("iss") != ISSUER or not isinstance(account, str):
+        raise MalformedSession("the session token is of another kind")
+    if type(issued) is not int or type(expires) is not int:
+        raise MalformedSession("the session token has no times")
+    return Session(AccountId(account), issued, expires)
+
+
+def _signature(signed: str, secret: bytes) -> bytes:
+    return hmac.digest(secret, signed.encode(), hashlib.sha256)
+
+
+def _encoded(value: dict[str, object]) -> str:
+    return _text(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _decoded(part: str) -> dict[str, object]:
+    try:
+        value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        raise MalformedSession("the session token cannot be read") from None
+    if not isinstance(value, dict):
+        raise MalformedSession("the session token cannot be read")
+    return value
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

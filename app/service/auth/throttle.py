@@ -1,0 +1,133 @@
+"""How often a password may be guessed: so many failures per account and address, then a pause; and
+how often else an address may ask for what costs the node something.
+
+Counted in the memory of one process, bounded in size; by services on one PostgreSQL, in there.
+A guess counts before it is checked, so that guesses made at the same moment do not slip through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from odf_node.protocol.errors import LimitExceeded
+from odf_node.storage.runtime.clock import Clock, system_clock
+from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
+
+Key = tuple[str, str]
+MAX_KEYS = 10_000
+ADDRESS_FACTOR = 20
+"""One address may fail that much more often than one account from one address."""
+
+
+class TooManyAttempts(LimitExceeded):
+    """Too many failed logins; `retry_after_s` says when the next may be tried."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(
+            f"Too many failed logins; try again in {retry_after_s} seconds",
+            retry_after_s=retry_after_s,
+        )
+
+
+def limits_of(account: str, address: str, attempts: int) -> dict[Key, int]:
+    """What a guess counts for, and up to what: the account from there, and all from there."""
+    return {(address, account.lower()[:200]): attempts, (address, ""): attempts * ADDRESS_FACTOR}
+
+
+@dataclass
+class _Window:
+    ends: float
+    count: int = 0
+
+
+@dataclass
+class Throttle:
+    """Failures within a window of time that begins with the first. `now` is monotonic."""
+
+    attempts: int = 5
+    window_s: float = 300.0
+    now: Callable[[], float] = time.monotonic
+    _windows: dict[Key, _Window] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def enter(self, account: str, address: str) -> None:
+        """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
+        wait = self.count(self._limits(account, address))
+        if wait is not None:
+            raise TooManyAttempts(wait)
+
+    def count(self, limits: Mapping[Key, int]) -> int | None:
+        """Count one more for each key: None. Or count nothing: seconds to wait."""
+        with self._lock:
+            now = self.now()
+            windows = [self._window(key, now) for key in limits]
+            waits = [
+                window.ends - now
+                for window, limit in zip(windows, limits.values(), strict=True)
+                if window.count >= limit
+            ]
+            if waits:
+                return max(1, round(max(waits) + 0.5))
+            for window in windows:
+                window.count += 1
+        return None
+
+    def succeeded(self, account: str, address: str) -> None:
+        """The guess was right: it and those before it count no more."""
+        with self._lock:
+            own, whole = self._limits(account, address)
+            known = self._windows.pop(own, None)
+            shared = self._windows.get(whole)
+            if known is not None and shared is not None:
+                shared.count = max(0, shared.count - known.count)
+
+    def _limits(self, account: str, address: str) -> dict[Key, int]:
+        return limits_of(account, address, self.attempts)
+
+    def _window(self, key: Key, now: float) -> _Window:
+        window = self._windows.get(key)
+        if window is None or window.ends <= now:
+            self._windows.pop(key, None)
+            if len(self._windows) >= MAX_KEYS:
+                self._windows.pop(next(iter(self._windows)))
+            window = self._windows[key] = _Window(now + self.window_s)
+        return window
+
+
+@dataclass(frozen=True)
+class SharedThrottle:
+    """The same for services on one database."""
+
+    counted: SqlAttempts
+    attempts: int
+    window_s: float
+    now: Clock = system_clock
+
+    def enter(self, account: str, address: str) -> None:
+        """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
+        wait = self.count(self._limits(account, address))
+        if wait is not None:
+            raise TooManyAttempts(wait)
+
+    def count(self, limits: Mapping[Key, int]) -> int | None:
+        """Count one more for each key: None. Or count nothing: seconds to wait."""
+        hashed = {_hashed(key): most for key, most in limits.items()}
+        wait = self.counted.count(hashed, self.now(), timedelta(seconds=self.window_s))
+        return None if wait is None else max(1, round(wait + 0.5))
+
+    def succeeded(self, account: str, address: str) -> None:
+        """The guess was right: it and those before it count no more."""
+        own, whole = self._limits(account, address)
+        self.counted.forgive(_hashed(own), _hashed(whole))
+
+    def _limits(self, account: str, address: str) -> dict[Key, int]:
+        return limits_of(account, address, self.attempts)
+
+
+def _hashed(key: Key) -> bytes:
+    return hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).digest()

@@ -1,0 +1,1 @@
+"""Datasets: created, described, shared, renamed, removed."""

@@ -1,0 +1,111 @@
+"""Who may do what with a dataset: its roles and its visibility, as maintainers set them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from odf_node.protocol.errors import BadInput
+from odf_node.storage.stores.ports.errors import AccountNotFound
+from odf_node.storage.stores.ports.values import Account, AccountId, DatasetEntry, Role, Visibility
+
+from ..accounts.accounts import find_account
+from ..auth.access import Action, ActionForbidden, grants
+from ..auth.actors import Actor
+from ..wiring import Node
+
+
+class UnknownVisibility(BadInput):
+    """A visibility other than public and private."""
+
+
+class UnknownRole(BadInput):
+    """A role other than those of a dataset."""
+
+
+class OwnerNeedsNoRole(BadInput):
+    """A role for the account that owns the dataset."""
+
+
+def parse_visibility(text: str) -> Visibility:
+    """Raises `UnknownVisibility`."""
+    try:
+        return Visibility(text.capitalize())
+    except ValueError:
+        raise UnknownVisibility(f"visibility is public or private, not {text[:50]!r}") from None
+
+
+def parse_role(text: str) -> Role:
+    """Raises `UnknownRole`."""
+    try:
+        return Role(text.capitalize())
+    except ValueError:
+        known = ", ".join(Role)
+        raise UnknownRole(f"a role is one of {known}, not {text[:50]!r}") from None
+
+
+def access_of(node: Node, entry: DatasetEntry) -> dict[str, Any]:
+    """Visibility, owner, and every role that was given, by name of the account."""
+    roles = node.stores.roles.of_dataset(entry.id)
+    shown = [_shown(node, account, role) for account, role in roles.items()]
+    return {
+        "visibility": entry.visibility.value,
+        "owner": str(entry.alias.account),
+        "roles": sorted(shown, key=lambda item: str(item["accountName"]).lower()),
+    }
+
+
+def role_of(node: Node, actor: Actor, entry: DatasetEntry, name: str) -> dict[str, Any]:
+    """The role of one account: one's own, or anybody's for those who give them.
+
+    Raises:
+        ActionForbidden, AccountUnknown.
+    """
+    own = actor.account is not None and actor.account.name.lower() == name.lower()
+    if not own and Action.MAINTAIN not in grants(actor, entry, node.settings.anonymous_reads):
+        raise ActionForbidden
+    account = find_account(node.stores.accounts, name)
+    return _entry(account, node.stores.roles.of_dataset(entry.id).get(account.id))
+
+
+def give_role(node: Node, entry: DatasetEntry, name: str, role: Role) -> dict[str, Any]:
+    """From now on the account has this role, whatever it had before.
+
+    Raises:
+        AccountUnknown, OwnerNeedsNoRole.
+    """
+    account = find_account(node.stores.accounts, name)
+    if entry.alias.account is not None and account.name.lower() == entry.alias.account.folded:
+        raise OwnerNeedsNoRole(f"{account.name} owns the dataset and may do everything with it")
+    node.stores.roles.put(entry.id, account.id, role)
+    node.roles.forget(account.id)
+    return _entry(account, role)
+
+
+def take_role(node: Node, entry: DatasetEntry, name: str) -> None:
+    """From now on the account has no role. Raises `AccountUnknown`."""
+    account = find_account(node.stores.accounts, name)
+    node.stores.roles.remove(entry.id, account.id)
+    node.roles.forget(account.id)
+
+
+def change_visibility(node: Node, entry: DatasetEntry, visibility: Visibility) -> DatasetEntry:
+    """From now on everybody may read the dataset, or only those with a right to."""
+    node.stores.set_visibility(entry.id, visibility)
+    node.entries.forget(entry.alias)
+    return replace(entry, visibility=visibility)
+
+
+def _shown(node: Node, account: AccountId, role: Role) -> dict[str, Any]:
+    try:
+        return _entry(node.stores.accounts.account(account), role)
+    except AccountNotFound:  # went in between
+        return {"accountName": "", "accountId": account, "role": role.value}
+
+
+def _entry(account: Account, role: Role | None) -> dict[str, Any]:
+    return {
+        "accountName": account.name,
+        "accountId": account.id,
+        "role": role.value if role is not None else None,
+    }

@@ -1,0 +1,86 @@
+"""Access to a dataset: visibility and roles, for its maintainers; and what it is called."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from odf_node.protocol.errors import BadInput
+
+from ..http.answers import JsonAnswer
+from ..http.bodies import small_body
+from ..http.deps import ActorDep, BaseDep, MaintainedDep, NodeDep, ReadableDep
+from . import access as usecase
+from .access import parse_role, parse_visibility
+from .datasets import summary
+from .rename_and_remove import rename_dataset
+
+MAX_BODY_BYTES = 4096
+
+
+class MalformedBody(BadInput):
+    """A body that is not the JSON it has to be."""
+
+
+def access(node: NodeDep, entry: MaintainedDep) -> Response:
+    """Visibility, owner, and the roles that were given."""
+    return JsonAnswer(usecase.access_of(node, entry))
+
+
+def role(name: str, node: NodeDep, actor: ActorDep, entry: ReadableDep) -> Response:
+    """One's own role, or for maintainers anybody's; null if there is none."""
+    return JsonAnswer(usecase.role_of(node, actor, entry, name))
+
+
+async def give(name: str, request: Request, node: NodeDep, entry: MaintainedDep) -> Response:
+    """`{"role": "Reader" | "Editor" | "Maintainer"}`; replaces the role there was."""
+    asked = parse_role(await _text(request, "role"))
+    return JsonAnswer(await run_in_threadpool(usecase.give_role, node, entry, name, asked))
+
+
+def take(name: str, node: NodeDep, entry: MaintainedDep) -> Response:
+    usecase.take_role(node, entry, name)
+    return Response(status_code=204)
+
+
+async def visibility(request: Request, node: NodeDep, entry: MaintainedDep) -> Response:
+    """`{"visibility": "Public" | "Private"}`"""
+    asked = parse_visibility(await _text(request, "visibility"))
+    changed = await run_in_threadpool(usecase.change_visibility, node, entry, asked)
+    return JsonAnswer({"visibility": changed.visibility.value})
+
+
+async def name(request: Request, node: NodeDep, entry: MaintainedDep, base: BaseDep) -> Response:
+    """`{"name": "…"}`; the account it is in stays."""
+    asked = await _text(request, "name")
+    renamed = await run_in_threadpool(rename_dataset, node, entry, asked)
+    return JsonAnswer(summary(node, renamed, base))
+
+
+def add_access_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve the above below the dataset addresses; names of handlers must not clash."""
+    tags: list[str | Enum] = ["access"]
+    one = prefix + "/access/{name}"
+    routes.get(prefix + "/access", summary="Who has access to the dataset", tags=tags)(access)
+    routes.get(one, summary="Role of an account", tags=tags)(role)
+    routes.put(one, summary="Give an account a role", tags=tags)(give)
+    routes.delete(one, summary="Take its role from an account", status_code=204, tags=tags)(take)
+    routes.put(prefix + "/visibility", summary="Make it public or private", tags=tags)(visibility)
+    routes.put(prefix + "/name", summary="Call it otherwise", tags=tags)(name)
+
+
+async def _text(request: Request, field: str) -> str:
+    body: Any = None
+    try:
+        body = msgspec.json.decode(await small_body(request, MAX_BODY_BYTES))
+    except (msgspec.DecodeError, UnicodeError):
+        body = None
+    value = body.get(field) if isinstance(body, dict) else None
+    if not isinstance(value, str):
+        raise MalformedBody(f'the body has to be JSON: {{"{field}": "…"}}')
+    return value

@@ -1,0 +1,279 @@
+"""Creating datasets from manifests, appending authored events, listing and describing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.snapshot import normalize_event, prepare
+from odf_node.protocol.chain.state import EMPTY, ChainState, Vocab
+from odf_node.protocol.codec.manifests import load_event, load_snapshots, to_data
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.keys import SEED_BYTES, key_pair
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import (
+    AddData,
+    ExecuteTransform,
+    MetadataEvent,
+    Seed,
+    SetTransform,
+    SetVocab,
+)
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.source_rules import check_definition
+from odf_node.storage.datasets.node.dependencies import declared, refuse_cycle
+from odf_node.storage.datasets.node.naming import SINGLE_OWNER, refuse_reserved
+from odf_node.storage.datasets.node.stores import refuse_long
+from odf_node.storage.stores.ports.definition_values import Author
+from odf_node.storage.stores.ports.errors import AliasTaken, RefConflict
+from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+
+from ..auth.access import Action, Unauthenticated, grants, may_create
+from ..auth.actors import Actor
+from ..settings import Tenancy
+from ..verify.validation import unverified_of, validation_of
+from ..wiring import Node
+from .authors import InForce, check_definitions, note_author, take_definitions
+
+APPEND_ATTEMPTS = 5
+"""How often an authored event is put on top of a head that somebody else moved."""
+MAX_LIST_LOOKS = 20
+"""Pages of the registry looked at for one page of visible datasets."""
+
+
+class OneSnapshotExpected(BadInput):
+    """A request that creates datasets names none or several."""
+
+
+class EventNotAuthored(BadInput):
+    """An event that only the node itself, or a push, may append."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A dataset that could be created: its events, `Seed` first, blocks made of them."""
+
+    entry: DatasetEntry
+    events: tuple[MetadataEvent, ...]
+    blocks: list[HashedBlock]
+    state: ChainState
+    author: Author
+
+
+def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visibility) -> Prepared:
+    """The dataset a `DatasetSnapshot` manifest describes; nothing is written.
+
+    Raises:
+        Unauthenticated, Unauthorized, MalformedManifest, OneSnapshotExpected, InvalidSnapshot,
+        NameTooLong, ReservedName, MissingInputs, ChainRuleBroken.
+    """
+    if actor.account is None:
+        raise Unauthenticated
+    snapshots = load_snapshots(manifest)
+    if len(snapshots) != 1:
+        raise OneSnapshotExpected(f"one DatasetSnapshot is expected, there are {len(snapshots)}")
+    snapshot = snapshots[0]
+    alias = new_alias(node, actor, snapshot.name)
+    may_create(actor, alias)
+    refuse_long(alias)
+    refuse_reserved(alias)
+    dataset = key_pair(node.random(SEED_BYTES)).dataset_id
+    events = prepare(snapshot, dataset_id=dataset, resolve=visible_inputs(node, actor))
+    vocab = next((event for event in events if isinstance(event, SetVocab)), SetVocab())
+    for event in events:
+        check_definition(event, Vocab.of(vocab).event_time_column)
+    now = node.clock()
+    blocks, state = author(EMPTY, events, system_time=now)
+    entry = DatasetEntry(dataset, alias, snapshot.kind, visibility, now)
+    if node.stores.registry.find(DatasetRef(alias=alias)) is not None:
+        raise AliasTaken(alias)
+    by = Author(actor.account.id, actor.reach)
+    return Prepared(entry=entry, events=events, blocks=blocks, state=state, author=by)
+
+
+def create_prepared(node: Node, prepared: Prepared) -> tuple[DatasetEntry, Multihash]:
+    """Create it: its entry and head. Raises `AliasTaken`."""
+    node.stores.create_dataset(prepared.entry, prepared.blocks)
+    note_author(node.stores, prepared.entry, InForce(), InForce.of(prepared.state), prepared.author)
+    remember_inputs(node, prepared.entry.id, prepared.state)
+    return prepared.entry, prepared.blocks[-1].hash
+
+
+def create_dataset(
+    node: Node, actor: Actor, manifest: bytes, visibility: Visibility
+) -> tuple[DatasetEntry, Multihash]:
+    """Prepare and create. Raises as both."""
+    return create_prepared(node, prepare_dataset(node, actor, manifest, visibility))
+
+
+def new_alias(node: Node, actor: Actor, name: DatasetAlias) -> DatasetAlias:
+    """The full alias of a new dataset: the owner's account is filled in."""
+    own = SINGLE_OWNER if node.settings.tenancy is Tenancy.SINGLE else ""
+    account = name.account or Name(own or (actor.account.name if actor.account else ""))
+    return DatasetAlias(name.name, account)
+
+
+def visible_inputs(node: Node, actor: Actor) -> Callable[[DatasetRef], DatasetId | None]:
+    """How inputs are found: what the actor may not read does not exist for them."""
+
+    def resolve(ref: DatasetRef) -> DatasetId | None:
+        if ref.alias is not None:
+            ref = DatasetRef(alias=new_alias(node, actor, ref.alias))
+        entry = node.stores.registry.find(ref)
+        visible = entry and Action.READ in grants(actor, entry, node.settings.anonymous_reads)
+        return entry.id if entry and visible else None
+
+    return resolve
+
+
+def remember_inputs(node: Node, dataset: DatasetId, state: ChainState) -> None:
+    """Keep the dependency graph of derivative datasets up to date."""
+    if inputs := declared(state):
+        node.stores.registry.set_inputs(dataset, inputs)
+
+
+def event_to_append(node: Node, actor: Actor, manifest: bytes) -> MetadataEvent:
+    """The authored event of a manifest, as a chain holds it.
+
+    Raises:
+        MalformedManifest, EventNotAuthored, MissingInputs.
+    """
+    event = load_event(manifest)
+    if isinstance(event, AddData | ExecuteTransform | Seed):
+        raise EventNotAuthored(
+            f"{type(event).__name__} cannot be sent as a manifest; post data or push a chain"
+        )
+    return normalize_event(event, visible_inputs(node, actor))
+
+
+def append_event(
+    node: Node,
+    actor: Actor,
+    entry: DatasetEntry,
+    event: MetadataEvent,
+    *,
+    expected: Multihash | None = None,
+    dry_run: bool = False,
+) -> ChainState:
+    """Append one authored event, to the head that is expected if one is; the state with it.
+
+    A dry run holds it to all rules, and appends nothing.
+
+    Raises:
+        ChainRuleBroken, DependencyCycle, DefinitionReadsHidden, AccountSecretsRefused.
+        RefConflict: the head is another one than expected, or others kept winning.
+    """
+    if isinstance(event, SetTransform):
+        named = (item.dataset_ref.id for item in event.inputs)
+        refuse_cycle(node.stores, entry.id, [one for one in named if one is not None])
+    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    for attempt in range(1, APPEND_ATTEMPTS + 1):
+        head = dataset.head()
+        if expected is not None and head != expected:
+            raise RefConflict(expected, head)
+        state = dataset.state(head)
+        check_definition(event, state.vocab.event_time_column)
+        blocks, after = author(state, (event,), system_time=_not_before(node.clock(), state))
+        definitions = (InForce.of(state), InForce.of(after))
+        check_definitions(node, actor, entry, *definitions)
+        if dry_run:
+            return after
+        take_definitions(node, actor, entry, *definitions, said=(event,))
+        try:
+            dataset.commit(blocks, expected=head)
+        except RefConflict:
+            if attempt == APPEND_ATTEMPTS:
+                raise
+        else:
+            remember_inputs(node, entry.id, after)
+            return after
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _not_before(now: Instant, state: ChainState) -> Instant:
+    return now if state.system_time is None else max(now, state.system_time)
+
+
+def list_datasets(
+    node: Node, actor: Actor, *, account: str | None, after: str | None, limit: int
+) -> tuple[list[DatasetEntry], str | None]:
+    """Visible datasets by alias, and where the next page begins (None at the end)."""
+    found: list[DatasetEntry] = []
+    for _ in range(MAX_LIST_LOOKS):
+        page = node.stores.registry.page(account=account, after=after, limit=limit)
+        for entry in page:
+            after = entry.alias.folded
+            if Action.READ in grants(actor, entry, node.settings.anonymous_reads):
+                found.append(entry)
+                if len(found) == limit:
+                    return found, after
+        if len(page) < limit:
+            return found, None
+    return found, after
+
+
+def shown_alias(node: Node, entry: DatasetEntry) -> str:
+    """The alias as this node's clients write it."""
+    single = node.settings.tenancy is Tenancy.SINGLE
+    return str(entry.alias.name if single else entry.alias)
+
+
+def summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+    """A dataset in a listing."""
+    alias = shown_alias(node, entry)
+    return {
+        "id": str(entry.id),
+        "alias": alias,
+        "kind": str(entry.kind),
+        "visibility": str(entry.visibility),
+        "createdAt": str(entry.created_at),
+        "url": f"{base}{alias}",
+    }
+
+
+def detailed_summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+    """A dataset in a listing, with what its chain counts."""
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    return {
+        **summary(node, entry, base),
+        "records": state.num_records,
+        "dataSize": state.data_size,
+        "blocks": state.num_blocks,
+        "updatedAt": str(state.system_time),
+    }
+
+
+def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+    """A dataset as it stands: its summary and what its chain says."""
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    schema = state.data_schema
+    return {
+        **summary(node, entry, base),
+        "head": str(state.head),
+        "blocks": state.num_blocks,
+        "records": state.num_records,
+        "dataSize": state.data_size,
+        "checkpointsSize": state.checkpoints_size,
+        "linkedObjects": state.linked_objects,
+        "linkedObjectsSize": state.linked_size,
+        "lastOffset": state.last_offset,
+        "watermark": None if state.watermark is None else str(state.watermark),
+        "updatedAt": str(state.system_time),
+        "description": state.info.description if state.info else None,
+        "keywords": list(state.info.keywords or ()) if state.info else [],
+        "license": _without_kind(to_data(state.license)) if state.license else None,
+        "pushSources": sorted(state.push_sources),
+        "pollingSource": state.polling_source is not None,
+        "schema": None if schema is None else to_data(schema),
+        "validation": validation_of(node, entry.id, state.head),
+        "unverified": unverified_of(node, entry.id),
+        "isMirror": node.stores.mirrors.find(entry.id) is not None,
+    }
+
+
+def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key != "kind"}

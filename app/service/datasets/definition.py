@@ -1,0 +1,154 @@
+"""Queries of transforms and sources are looked at by a worker before they are committed: do they
+run, what do they give.
+
+A query that is wrong is refused with its reason and, if the engine told it, its position. Where
+no worker answers in time, or nobody knows the columns yet, the query is taken unseen; should it
+be wrong, the derivative is paused by its first run, and the first batch of a source is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.metadata.events import (
+    AddPushSource,
+    MetadataEvent,
+    SetPollingSource,
+    SetTransform,
+    SetVocab,
+)
+from odf_node.storage.datasets.job_payloads import transform_job
+from odf_node.storage.datasets.job_payloads.transform_job import (
+    CheckPayload,
+    CheckReceipt,
+    CheckSourcePayload,
+)
+from odf_node.storage.stores.ports.values import Failed, JobSpec, Succeeded
+
+from ..derivatives.follow import is_passing
+from ..errors import status_of_failed
+from ..wiring import Node
+
+UNSEEN = "no worker looked at the query in time"
+
+
+class TransformRefused(BadInput):
+    """What a worker found wrong with a query; carries its answer, to be passed on."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message, **{"error": failed.error, **failed.facts})
+        self.failed = failed
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is known of a query before it is committed. `receipt` is None if it is unseen."""
+
+    receipt: CheckReceipt | None = None
+    reason: str | None = None
+
+    def shown(self) -> dict[str, Any]:
+        if self.receipt is None:
+            return {"outcome": "unknown", "reason": self.reason}
+        return transform_job.to_json(self.receipt)
+
+
+async def looked_at(
+    node: Node, events: Sequence[MetadataEvent], state: ChainState | None = None
+) -> dict[str, Any]:
+    """What is known of the queries among the events, as it is shown: `transform`, and `sources`
+    by name. `state` is that of the dataset which gets the events, if it exists.
+
+    Raises:
+        TransformRefused: one of them is wrong.
+    """
+    vocab = next((event for event in reversed(events) if isinstance(event, SetVocab)), None)
+    if vocab is None and state is not None:
+        vocab = state.vocab.event
+    shown: dict[str, Any] = {}
+    for event in events:
+        if isinstance(event, SetTransform):
+            spec = await run_in_threadpool(check_job, node, event, vocab, state)
+            shown["transform"] = (await look(node, spec)).shown()
+        elif isinstance(event, SetPollingSource | AddPushSource) and event.preprocess is not None:
+            name = event.source_name if isinstance(event, AddPushSource) else "polling"
+            looked = await look(node, source_job(event, vocab, state))
+            shown.setdefault("sources", {})[name] = looked.shown()
+    return shown
+
+
+def check_job(
+    node: Node, transform: SetTransform, vocab: SetVocab | None, state: ChainState | None = None
+) -> JobSpec | None:
+    """The job that looks at a transform; None where an input tells no columns to look at it by."""
+    for one in _ids(transform):
+        found = node.stores.dataset(DatasetRef(id=one)).state()
+        sources = (found.polling_source, *found.push_sources.values())
+        if found.schema is None and not any(map(_declares, sources)):
+            return None
+    schema = None if state is None else state.data_schema
+    last = None if state is None else state.last_execution
+    kept = None if last is None else last.new_checkpoint
+    payload = CheckPayload(
+        definition=to_data(transform),
+        vocab=None if vocab is None else to_data(vocab),
+        current=None if schema is None else to_data(schema),
+        dataset=None if state is None or kept is None else str(state.dataset_id),
+        checkpoint=None if kept is None else str(kept.physical_hash),
+    )
+    return JobSpec(transform_job.CHECK, None, transform_job.to_json(payload))
+
+
+def source_job(
+    source: SetPollingSource | AddPushSource, vocab: SetVocab | None, state: ChainState | None
+) -> JobSpec | None:
+    """The job that looks at the query of a source; None where that declares no columns."""
+    if not _declares(source):
+        return None
+    schema = None if state is None else state.data_schema
+    payload = CheckSourcePayload(
+        source=to_data(source),
+        vocab=None if vocab is None else to_data(vocab),
+        current=None if schema is None else to_data(schema),
+    )
+    return JobSpec(transform_job.CHECK_SOURCE, None, transform_job.to_json(payload))
+
+
+def _declares(source: SetPollingSource | AddPushSource | None) -> bool:
+    read = None if source is None else source.read
+    return read is not None and (read.schema is not None or read.ddl_schema is not None)
+
+
+async def look(node: Node, spec: JobSpec | None) -> Looked:
+    """Have a worker look at a query.
+
+    Raises:
+        TransformRefused: it is wrong.
+    """
+    if spec is None:
+        return Looked(reason="nothing tells the columns it reads yet")
+    job = await run_in_threadpool(node.stores.jobs.submit, spec)
+    ended = await node.watch.ended(job, node.settings.query_check_s)
+    if ended is None:
+        await run_in_threadpool(node.stores.jobs.cancel, job)
+        return Looked(reason=UNSEEN)
+    match ended.outcome:
+        case Succeeded(result=result):
+            return Looked(transform_job.checked_of(result))
+        case Failed() as failed:
+            if status_of_failed(failed) < 500 and not is_passing(failed):
+                raise TransformRefused(failed)
+            return Looked(reason=f"no worker could look at the query: {failed.message}")
+    return Looked(reason=UNSEEN)
+
+
+def _ids(transform: SetTransform) -> Sequence[DatasetId]:
+    return [item.dataset_ref.id for item in transform.inputs if item.dataset_ref.id is not None]

@@ -1,0 +1,203 @@
+"""Datasets: create from a manifest, list, describe, append authored events, read the tail."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import DatasetEntry, JobId, Visibility
+
+from ..auth.access import refuse_bad_token
+from ..auth.actors import Actor
+from ..derivatives.derivatives import derivation
+from ..http.answers import JsonAnswer, failed_answer
+from ..http.bodies import small_body
+from ..http.deps import ActorDep, BaseDep, MaintainedDep, NodeDep, OpenDep, ReadableDep
+from ..limits.shares import caller_of
+from ..mirrors import mirrors
+from ..mirrors.mirrors import MirrorAsked
+from ..read.records import DataFormat
+from ..read.rows import Rows
+from ..read.tail import tail_task
+from ..readers.pool import ReadRefused
+from ..wiring import Node
+from . import datasets as usecase
+from . import definition
+from .access import parse_visibility
+from .metadata import Aspect, describe, parse_aspects
+from .rename_and_remove import delete_dataset
+from .schema_formats import SchemaFormat, parse_format, written
+
+DEFAULT_TAIL = 100
+MAX_ROWS = 2**53
+
+router = APIRouter(tags=["datasets"])
+
+
+def _follow(
+    node: Node, actor: Actor, asked: MirrorAsked, visibility: Visibility
+) -> tuple[DatasetEntry, JobId]:
+    from ..mirrors.mirror_creation import create_mirror  # the client takes long to import
+
+    return create_mirror(node, actor, asked, visibility)
+
+
+@router.post("/datasets", status_code=201, summary="Create a dataset from a DatasetSnapshot")
+async def create(
+    request: Request,
+    node: NodeDep,
+    actor: ActorDep,
+    base: BaseDep,
+    visibility: str = "private",
+    dry_run: Annotated[bool, Query(alias="dryRun")] = False,
+) -> Response:
+    """The body is a manifest in YAML or JSON; that of a mirror is answered with a job as well.
+
+    Queries of transforms and sources are looked at by a worker first; a dry run ends there.
+    """
+    asked = parse_visibility(visibility)
+    manifest = await small_body(request, node.settings.max_manifest_bytes)
+    mirror = await run_in_threadpool(mirrors.mirror_asked, manifest)
+    if mirror is not None:
+        entry, job = await run_in_threadpool(_follow, node, actor, mirror, asked)
+        shown = {**usecase.summary(node, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
+        return JsonAnswer(shown, 201, {"location": shown["url"]})
+    made = await run_in_threadpool(usecase.prepare_dataset, node, actor, manifest, asked)
+    try:
+        checked = await definition.looked_at(node, made.events)
+    except definition.TransformRefused as refused:
+        return failed_answer(refused.failed)
+    if dry_run:
+        events = [to_data(event) for event in made.events[1:]]
+        alias = usecase.shown_alias(node, made.entry)
+        plain = {"alias": alias, "kind": str(made.entry.kind), "dryRun": True, "events": events}
+        return JsonAnswer({**plain, **checked})
+    entry, head = await run_in_threadpool(usecase.create_prepared, node, made)
+    shown = {**usecase.summary(node, entry, base), "head": str(head), **checked}
+    return JsonAnswer(shown, 201, {"location": shown["url"]})
+
+
+@router.get("/datasets", summary="Visible datasets, by alias")
+def listing(
+    node: NodeDep,
+    actor: ActorDep,
+    base: BaseDep,
+    account: Annotated[str | None, Query(max_length=200)] = None,
+    after: Annotated[str | None, Query(max_length=400)] = None,
+    limit: Annotated[int, Query(ge=1)] = 100,
+    details: bool = False,
+) -> Response:
+    """`next` is the `after` of the next page, null on the last."""
+    refuse_bad_token(actor)
+    size = min(limit, node.settings.max_page)
+    entries, more = usecase.list_datasets(node, actor, account=account, after=after, limit=size)
+    shape = usecase.detailed_summary if details else usecase.summary
+    shown = [shape(node, entry, base) for entry in entries]
+    return JsonAnswer({"datasets": shown, "next": more})
+
+
+def info(node: NodeDep, actor: ActorDep, entry: ReadableDep, base: BaseDep) -> Response:
+    """What the dataset is: identity, head, sizes, schema, sources, watermark."""
+    shown = usecase.description(node, entry, base)
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    content = {**shown, "derivation": derivation(node, actor, entry, state)}
+    return JsonAnswer(content, headers={"vary": "accept"})
+
+
+def delete(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: MaintainedDep,
+    expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
+) -> Response:
+    """ReadRefused while derivatives of this node read it. Copies elsewhere stay."""
+    expected = None if expected_head is None else Multihash.parse(expected_head)
+    delete_dataset(node, actor, entry, expected=expected)
+    return Response(status_code=204)
+
+
+async def append(
+    request: Request,
+    node: NodeDep,
+    actor: ActorDep,
+    entry: OpenDep,
+    expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
+    dry_run: Annotated[bool, Query(alias="dryRun")] = False,
+) -> Response:
+    """The body is one MetadataEvent manifest in YAML or JSON.
+
+    A query is looked at by a worker first; a dry run says what would be, and appends nothing.
+    """
+    expected = None if expected_head is None else Multihash.parse(expected_head)
+    manifest = await small_body(request, node.settings.max_manifest_bytes)
+    event = await run_in_threadpool(usecase.event_to_append, node, actor, manifest)
+    before = await run_in_threadpool(node.stores.dataset(DatasetRef(id=entry.id)).state)
+    try:
+        checked = await definition.looked_at(node, [event], before)
+    except definition.TransformRefused as refused:
+        return failed_answer(refused.failed)
+    state = await run_in_threadpool(
+        usecase.append_event, node, actor, entry, event, expected=expected, dry_run=dry_run
+    )
+    if dry_run:
+        return JsonAnswer({"dryRun": True, "event": to_data(event), **checked})
+    return JsonAnswer({"head": str(state.head), "blocks": state.num_blocks, **checked})
+
+
+def metadata(
+    node: NodeDep,
+    entry: ReadableDep,
+    include: str = Aspect.SEED.value,
+    schema_format: Annotated[str, Query(alias="schemaFormat")] = SchemaFormat.ARROW_JSON.value,
+) -> Response:
+    """Aspects of the metadata: attachments, info, license, refs, schema, seed, vocab."""
+    aspects, form = parse_aspects(include), parse_format(schema_format, SchemaFormat)
+    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    return JsonAnswer({"output": describe(state, aspects, form)})
+
+
+async def tail(
+    request: Request,
+    node: NodeDep,
+    entry: ReadableDep,
+    skip: Annotated[int, Query(ge=0, le=MAX_ROWS)] = 0,
+    limit: Annotated[int, Query(ge=0, le=MAX_ROWS)] = DEFAULT_TAIL,
+    data_format: Annotated[str, Query(alias="dataFormat")] = DataFormat.AOS.value,
+    schema_format: Annotated[str | None, Query(alias="schemaFormat")] = None,
+) -> Response:
+    """The last records in offset order; `skip` counts from the end."""
+    shape = parse_format(data_format, DataFormat)
+    form = None if schema_format is None else parse_format(schema_format, SchemaFormat)
+    plan = partial(tail_task, node, entry, skip=skip, limit=limit, shape=shape)
+    task, source, schema = await run_in_threadpool(plan)
+    facts = {"dataFormat": shape.value}
+    if form is not None and schema is not None:
+        facts |= {"schema": written(schema, form), "schemaFormat": form.value}
+    if not task.slices:
+        return JsonAnswer({"data": [], **facts})
+    try:
+        rows = await node.readers.answer(task, source, caller_of(request.scope))
+    except ReadRefused as refused:
+        return failed_answer(refused.failed)
+    before = b'{"data":'
+    behind = b"," + msgspec.json.encode(facts)[1:]
+    return Rows(rows, before=before, behind=behind, media_type=JsonAnswer.media_type)
+
+
+def add_dataset_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve the above below the dataset addresses."""
+    tags: list[str | Enum] = ["datasets"]
+    routes.get(prefix, summary="The dataset as it stands", tags=tags)(info)
+    routes.delete(prefix, summary="Delete the dataset", status_code=204, tags=tags)(delete)
+    routes.get(prefix + "/tail", summary="The last records", tags=tags)(tail)
+    routes.get(prefix + "/metadata", summary="Aspects of the metadata", tags=tags)(metadata)
+    routes.post(prefix + "/metadata", summary="Append an authored event", tags=tags)(append)

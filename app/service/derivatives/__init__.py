@@ -1,0 +1,1 @@
+"""Derivatives: refreshed by hand, and kept up with their inputs."""

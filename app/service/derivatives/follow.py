@@ -1,0 +1,201 @@
+"""Derivatives follow their inputs: heads that moved are found in the log, jobs are submitted.
+
+What the log says is turned into what is due in one transaction with the place in the log, so
+nothing is forgotten when a service dies in between; several services may do this side by side.
+A derivative waits a moment for more to come in, is worked on by one job at a time, is tried
+again after failures that may pass, and paused by those that will not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.metadata.events import DatasetKind, SetTransform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset, InvalidInterval
+from odf_node.storage.datasets.dataset.info import read_info
+from odf_node.storage.datasets.node.dependencies import InputsNotHere, remember_inputs
+from odf_node.storage.stores.jobs.older_outcomes import older_retryable
+from odf_node.storage.stores.objects.layout import HEAD
+from odf_node.storage.stores.ports.derivation_values import Derivation, Problem
+from odf_node.storage.stores.ports.errors import BlockNotFound, DatasetNotFound, RefConflict
+from odf_node.storage.stores.ports.values import Failed, HeadMoved, Job
+
+from ..errors import status_of_failed
+from ..wiring import Node
+from .refresh_derivative import refuse_hidden_inputs, transform_spec
+
+_log = logging.getLogger("odf.follow")
+PAGE = 1000
+LONGEST_PAUSE_S = 300
+ATTEMPTS_COUNTED = 10
+"""Failures after which the pause grows no more."""
+WAITS_FOR_INPUT = frozenset({InputsNotHere.__name__})
+"""Problems that end when an input moves, so nothing is tried before."""
+PASSING = frozenset({RefConflict.__name__, DatasetNotFound.__name__})
+"""Errors of the stores that look permanent by their status, and are not."""
+
+
+def follow(node: Node) -> float:
+    """One round: look at moves, at jobs that ended, at what is due. Seconds to the next round."""
+    moves = look_at_moves(node)
+    look_at_jobs(node)
+    submit_due(node)
+    if len(moves) == PAGE:
+        return 0.0
+    settings = node.settings
+    return (
+        min(settings.follow_debounce_s, settings.follow_poll_s) if moves else settings.follow_poll_s
+    )
+
+
+def look_at_moves(node: Node) -> Sequence[HeadMoved]:
+    """Go through a page of the log, and note what is due by it."""
+    store = node.stores.derivations
+    place = store.place()
+    moves = node.stores.refs.moves(after=place, limit=PAGE)
+    if not moves:
+        return moves
+    when = _after(node.clock(), node.settings.follow_debounce_s)
+    due, resumed = dict[DatasetId, Instant](), set[DatasetId]()
+    spans = _spans(moves)
+    moved = [last.dataset for _, last in spans]
+    entries = node.stores.registry.find_all(moved)
+    for first, last in spans:
+        entry = entries.get(last.dataset)
+        if entry is None or entry.kind is not DatasetKind.Derivative:
+            continue
+        if _definition_changed(node, Dataset(entry, node.stores), first, last):
+            due[last.dataset] = when
+            resumed.add(last.dataset)
+    for dependant in node.stores.registry.dependants_of_any(moved):
+        due[dependant] = when
+    store.found_moves(expected=place, place=moves[-1].number, due=due, resumed=resumed)
+    return moves
+
+
+def _spans(moves: Sequence[HeadMoved]) -> list[tuple[HeadMoved, HeadMoved]]:
+    """First and last move of each head."""
+    spans = dict[DatasetId, tuple[HeadMoved, HeadMoved]]()
+    for move in moves:
+        if move.ref == HEAD:
+            spans[move.dataset] = (spans.get(move.dataset, (move,))[0], move)
+    return list(spans.values())
+
+
+def _definition_changed(node: Node, dataset: Dataset, first: HeadMoved, last: HeadMoved) -> bool:
+    """Whether a derivative has another transform than before; its inputs are remembered then.
+
+    One dataset that cannot be read does not keep the others from being followed.
+    """
+    try:
+        if changed := _has_new_transform(dataset, first.old, last.new):
+            remember_inputs(node.stores, last.dataset)
+    except DatasetNotFound:  # forgotten meanwhile
+        return False
+    except NodeError:
+        _log.exception("derivative %s cannot be read", last.dataset)
+        return False
+    return changed
+
+
+def _has_new_transform(dataset: Dataset, old: Multihash | None, new: Multihash) -> bool:
+    try:
+        pages = dataset.pages(after=old, upto=new)
+        return any(isinstance(b.event, SetTransform) for page in pages for b in page)
+    except (InvalidInterval, BlockNotFound):  # another history
+        return True
+
+
+def look_at_jobs(node: Node) -> None:
+    """Take note of what became of the jobs that were submitted."""
+    rows = node.stores.derivations.at_work()
+    found = node.stores.jobs.get_all([row.job for row in rows if row.job is not None])
+    for row in rows:
+        if row.job is None:
+            continue
+        job = found.get(row.job)
+        if job is None or job.finished_at is not None:
+            _ended(node, row, job)
+
+
+def _ended(node: Node, row: Derivation, job: Job | None) -> None:
+    store = node.stores.derivations
+    if job is None:  # forgotten meanwhile, so nobody knows
+        store.ended(row.dataset, job=row.job, retry_at=node.clock())
+    elif isinstance(failed := job.outcome, Failed):
+        _failed(node, row, failed)
+    else:
+        store.ended(row.dataset, job=row.job)
+
+
+def _failed(node: Node, row: Derivation, failed: Failed) -> None:
+    """Try again later, wait for an input, or pause."""
+    paused, retry_at = False, None
+    if is_passing(failed):
+        pause = min(LONGEST_PAUSE_S, 2 ** min(row.attempts, ATTEMPTS_COUNTED))
+        retry_at = _after(node.clock(), pause)
+    else:
+        paused = failed.error not in WAITS_FOR_INPUT
+    problem = Problem(failed.error, failed.message, failed.facts)
+    node.stores.derivations.ended(
+        row.dataset, job=row.job, problem=problem, paused=paused, retry_at=retry_at
+    )
+
+
+def is_passing(failed: Failed) -> bool:
+    """Whether trying again may help: as the error says itself, else by its status."""
+    said = failed.retryable
+    if said is None:
+        said = older_retryable(failed.error)
+    if said is not None:
+        return said
+    if failed.error in WAITS_FOR_INPUT:
+        return False
+    status = status_of_failed(failed)
+    return status >= 500 or status == 404 or failed.error in PASSING
+
+
+def submit_due(node: Node) -> None:
+    """Submit jobs for what is due by now."""
+    store = node.stores.derivations
+    for row in store.due(now=node.clock()):
+        try:
+            if _is_wanted(node, row):
+                refuse_hidden_inputs(node, node.stores.registry.get(DatasetRef(id=row.dataset)))
+                job = node.stores.jobs.submit(transform_spec(node, row.dataset))
+                store.submitted(row.dataset, version=row.version, job=job)
+        except NodeError as error:
+            store.submitted(row.dataset, version=row.version, job=None)
+            _failed(node, row, Failed.of(error))
+
+
+def _is_wanted(node: Node, row: Derivation) -> bool:
+    """Whether a derivative follows by itself; decided when it is due for the first time.
+
+    One whose rows came by a push is computed elsewhere: were it computed here as well, the
+    next push would find another history. Mirrors take nothing but what they follow.
+    """
+    store = node.stores.derivations
+    if row.wanted is not None:
+        return row.wanted
+    entry = node.stores.registry.find(DatasetRef(id=row.dataset))
+    if entry is None:
+        return False
+    state = node.stores.dataset(DatasetRef(id=row.dataset)).state()
+    if state.transform is None:  # it becomes due again by its definition
+        store.submitted(row.dataset, version=row.version, job=None)
+        return False
+    info = read_info(node.stores.objects, row.dataset)
+    pushed = info is not None and info.pushed and state.last_execution is not None
+    wanted = not pushed and node.stores.mirrors.find(row.dataset) is None
+    store.decide(row.dataset, wanted=wanted)
+    return wanted
+
+
+def _after(now: Instant, seconds: float) -> Instant:
+    return Instant(now.ns + int(seconds * NANOS))

@@ -1,0 +1,46 @@
+"""Refresh: a dataset fetches what its source has, or computes what is new; a worker does it."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec.structs import replace
+
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.storage.datasets.job_payloads import poll_job
+from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
+from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec
+
+from ..ingest.ingest import parsed_event_time
+from ..mirrors.mirrors import NotAMirror, submit_pull
+from ..wiring import Node
+from .refresh_derivative import submit_transform
+
+
+def submit_refresh(
+    node: Node,
+    entry: DatasetEntry,
+    payload: PollPayload,
+    *,
+    force: bool = False,
+    reset_on_diverged: bool | None = None,
+) -> JobId:
+    """Queue a poll, the pull of a mirror, or a transform; one that waits already is joined.
+
+    Raises:
+        NotAMirror: forced, and it follows nothing.
+        InvalidEventTime: the fallback event time is no instant.
+    """
+    if node.stores.mirrors.find(entry.id) is not None:
+        return submit_pull(node, entry, force=force)
+    if force:
+        raise NotAMirror("only a mirror can be forced to follow: this dataset is none")
+    if entry.kind is DatasetKind.Derivative:
+        return submit_transform(node, entry, reset_on_diverged=reset_on_diverged)
+    when = parsed_event_time(payload.source_event_time)
+    asked = poll_job.to_json(replace(payload, source_event_time=when))
+    lock = str(entry.id)
+    key = f"{poll_job.KIND}:{lock}:{json.dumps(asked, sort_keys=True)}"
+    return node.stores.jobs.submit(
+        JobSpec(poll_job.KIND, entry.id, asked, lock=lock, dedup_key=key)
+    )

@@ -1,0 +1,82 @@
+"""POST …/refresh: a source fetched, a mirror pulled or a derivative computed; the receipt."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
+from odf_node.storage.stores.ports.values import DatasetEntry, Succeeded
+
+from ..auth.actors import Actor
+from ..http.deps import ActorDep, BaseDep, NodeDep, WritableDep
+from ..http.parameters import NO_BODY
+from ..http.waiting import accepted, job_answer, patience_of, receipt_answer
+from ..wiring import Node
+from .refresh import submit_refresh
+from .refresh_derivative import upstream_levels
+
+
+def add_refresh(router: APIRouter, prefix: str) -> None:
+    """Serve refresh below the dataset addresses."""
+    router.post(
+        prefix + "/refresh",
+        summary="Fetch, pull or compute what is new",
+        tags=["ingest"],
+        dependencies=NO_BODY,
+    )(refresh)
+
+
+async def refresh(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: WritableDep,
+    base: BaseDep,
+    exhaust_sources: Annotated[bool, Query(alias="exhaustSources")] = False,
+    fetch_uncacheable: Annotated[bool, Query(alias="fetchUncacheable")] = False,
+    force: bool = False,
+    recursive: bool = False,
+    reset_on_diverged: Annotated[bool | None, Query(alias="resetOnDivergedInput")] = None,
+    max_vanish_percent: Annotated[int | None, Query(alias="maxVanishPercent", ge=0, le=100)] = None,
+    event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
+    prefer: Annotated[str, Header()] = "",
+) -> Response:
+    """The receipt once that has ended, 202 with the job if it takes too long.
+
+    Recursive: all it depends on comes first, one level after the other; the first failure ends
+    it. Should that take too long, derivatives follow by themselves.
+    """
+    payload = PollPayload(
+        exhaust_sources=exhaust_sources,
+        fetch_uncacheable=fetch_uncacheable,
+        source_event_time=event_time,
+        max_vanish_percent=max_vanish_percent,
+    )
+    if recursive:
+        stopped = await _refresh_upstream(node, actor, entry, base, prefer)
+        if stopped is not None:
+            return stopped
+    job = await run_in_threadpool(
+        submit_refresh, node, entry, payload, force=force, reset_on_diverged=reset_on_diverged
+    )
+    return await job_answer(node, job, base, prefer)
+
+
+async def _refresh_upstream(
+    node: Node, actor: Actor, entry: DatasetEntry, base: str, prefer: str
+) -> Response | None:
+    """What ends the refresh before its time: a failure, or patience that is over."""
+    deadline = time.monotonic() + patience_of(prefer, node.settings.ingest_wait_s)
+    for level in await run_in_threadpool(upstream_levels, node, actor, entry):
+        jobs = [await run_in_threadpool(submit_refresh, node, one, PollPayload()) for one in level]
+        for job in jobs:
+            ended = await node.watch.ended(job, max(0.0, deadline - time.monotonic()))
+            if ended is None:
+                return accepted(job, base)
+            if not isinstance(ended.outcome, Succeeded):
+                return receipt_answer(ended)
+    return None

@@ -1,0 +1,133 @@
+"""The one table: what went wrong → HTTP status, and what an outsider sees of it.
+
+Errors are looked up by class name along their line of ancestors, so a branch of
+`protocol/errors.py` answers for its leaves unless a line of its own says otherwise. By name,
+because a failed job brings its error as the names of leaf and branch, from a process this one
+does not import: leaves of workers have the status of their branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from odf_node.protocol.errors import NodeError
+from odf_node.storage.runtime.context import current_trace, trace_id
+from odf_node.storage.stores.jobs.older_outcomes import older_branch
+from odf_node.storage.stores.ports.values import Failed
+
+STATUS: dict[str, HTTPStatus] = {
+    # the branches
+    "BadInput": HTTPStatus.BAD_REQUEST,
+    "NotFound": HTTPStatus.NOT_FOUND,
+    "Conflict": HTTPStatus.CONFLICT,
+    "Refused": HTTPStatus.FORBIDDEN,
+    "LimitExceeded": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "Damaged": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "Unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "RemoteFailed": HTTPStatus.BAD_GATEWAY,
+    "NodeFault": HTTPStatus.INTERNAL_SERVER_ERROR,
+    # leaves that differ from their branch
+    "AccessTokenRejected": HTTPStatus.UNAUTHORIZED,
+    "AnonymousRestricted": HTTPStatus.UNAUTHORIZED,
+    "TokenExpired": HTTPStatus.UNAUTHORIZED,
+    "TokenInvalid": HTTPStatus.UNAUTHORIZED,
+    "TokenRefused": HTTPStatus.UNAUTHORIZED,
+    "CredentialsRejected": HTTPStatus.UNAUTHORIZED,
+    "ShareTaken": HTTPStatus.TOO_MANY_REQUESTS,
+    "AllTaken": HTTPStatus.SERVICE_UNAVAILABLE,
+    "QueueFull": HTTPStatus.TOO_MANY_REQUESTS,
+    "NodeBusy": HTTPStatus.SERVICE_UNAVAILABLE,
+    "RequestKeyReused": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "BodyTooSlow": HTTPStatus.REQUEST_TIMEOUT,
+    "UnsupportedEncoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "TooManyAttempts": HTTPStatus.TOO_MANY_REQUESTS,
+    "TooManyDeviceLogins": HTTPStatus.TOO_MANY_REQUESTS,
+    "ReaderBrokeProtocol": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "ReaderGone": HTTPStatus.SERVICE_UNAVAILABLE,
+    "ReadTooSlow": HTTPStatus.SERVICE_UNAVAILABLE,
+    "TooManyBegun": HTTPStatus.TOO_MANY_REQUESTS,
+    "TooManyUploads": HTTPStatus.TOO_MANY_REQUESTS,
+    "Unauthenticated": HTTPStatus.UNAUTHORIZED,
+    "UnsupportedMediaType": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "HeaderTooLong": HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "UrlTooLong": HTTPStatus.REQUEST_URI_TOO_LONG,
+    "UpgradeRequired": HTTPStatus.UPGRADE_REQUIRED,
+    "StorageFull": HTTPStatus.INSUFFICIENT_STORAGE,
+    "StorageReadOnly": HTTPStatus.INSUFFICIENT_STORAGE,
+    "MethodNotServed": HTTPStatus.METHOD_NOT_ALLOWED,
+    # never an answer to a request
+    "PeerSilent": HTTPStatus.REQUEST_TIMEOUT,
+}
+
+BARE: dict[str, bool] = {
+    "MalformedBearer": True,
+    "AnonymousRestricted": True,
+    "MalformedAddress": False,
+    "DatasetHidden": False,
+    "TokenInvalid": True,
+    "TokenExpired": True,
+    "ActionForbidden": False,
+    "UnreadableHash": True,
+    "VersionMissing": True,
+}
+"""Answers whose body the reference fixes: plain text of the message, or nothing at all."""
+
+PROBLEM_TYPE = "urn:odf-node:problem:"
+INTERNAL = "Internal"
+INTERNAL_MESSAGE = "Internal error"
+
+
+def status_of(error: NodeError | type[NodeError]) -> HTTPStatus:
+    """The status that answers an error; 500 for one that no branch answers for."""
+    kind = error if isinstance(error, type) else type(error)
+    for ancestor in kind.__mro__:
+        if ancestor.__name__ in STATUS:
+            return STATUS[ancestor.__name__]
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def status_of_failed(failed: Failed) -> HTTPStatus:
+    """The status that answers the error of a failed job."""
+    return status_of_name(failed.error, failed.branch)
+
+
+def status_of_name(name: str, branch: str = "") -> HTTPStatus:
+    """The same for class name and branch; without a branch, for a job of a version before."""
+    for known in (name, branch or older_branch(name)):
+        if known in STATUS:
+            return STATUS[known]
+    here = next((kind for kind in descendants(NodeError) if kind.__name__ == name), None)
+    return HTTPStatus.INTERNAL_SERVER_ERROR if here is None or branch else status_of(here)
+
+
+def descendants(kind: type[NodeError]) -> Iterator[type[NodeError]]:
+    """Every class below `kind` that has been imported."""
+    for child in kind.__subclasses__():
+        yield child
+        yield from descendants(child)
+
+
+def problem(
+    name: str, status: HTTPStatus, message: str, facts: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The problem document of RFC 9457, with the `message` of the reference node beside it.
+
+    The fact `setting` is the one an administrator changes: the detail names it.
+    """
+    trace = trace_id(current_trace())
+    setting = (facts or {}).get("setting")
+    return {
+        **(facts or {}),
+        **({"traceId": trace} if trace else {}),
+        "type": "about:blank" if name == INTERNAL else PROBLEM_TYPE + name,
+        "title": status.phrase,
+        "status": int(status),
+        "detail": f"{message} ({setting})" if setting else message,
+        "message": message,
+    }
+
+
+def problem_of(error: NodeError) -> dict[str, Any]:
+    return problem(type(error).__name__, status_of(error), error.message, error.facts)

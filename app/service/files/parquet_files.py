@@ -1,0 +1,96 @@
+"""The Parquet files of a dataset as a list: what any reader of Parquet needs to use it by HTTP.
+
+A chain is walked back from a block, so that a page costs its own length and no more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.upkeep.walk import walk_back
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..objects.objects import parse_hash
+from ..wiring import Node
+
+MAX_SCANNED = 10_000
+"""Blocks looked at for one page, however few of them hold data."""
+
+
+def list_files(
+    node: Node, entry: DatasetEntry, base: str, *, at: str | None, before: str | None, limit: int
+) -> dict[str, Any]:
+    """Slices of the chain that ends in the block `at` (default: head), newest first.
+
+    `base` is the URL of the dataset, with a slash at the end. A page has at most `limit`
+    files; its `next` is the `before` of the page with older ones, or None.
+
+    Raises:
+        UnreadableHash: `at` or `before` is no hash. BlockNotFound: no block of this dataset.
+    """
+    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    end = dataset.head() if at is None else dataset.block(parse_hash(at)).hash
+    files: list[dict[str, Any]] = []
+    following: Multihash | None = end if before is None else parse_hash(before)
+    blocks = () if following is None else walk_back(node.stores.blocks, dataset.id, following)
+    for scanned, block in enumerate(blocks, 1):
+        following = block.prev
+        data = _slice(block)
+        if data is not None:
+            files.append(_file(block, data, base))
+        if len(files) == limit or scanned == MAX_SCANNED:
+            break
+    return {**_summary(dataset, end), "files": files, "next": _text(following)}
+
+
+def _slice(block: HashedBlock) -> DataSlice | None:
+    event = block.event
+    return event.new_data if isinstance(event, AddData | ExecuteTransform) else None
+
+
+def _file(block: HashedBlock, data: DataSlice, base: str) -> dict[str, Any]:
+    interval = data.offset_interval
+    path = f"data/{data.physical_hash}"
+    watermark = getattr(block.event, "new_watermark", None)
+    return {
+        "path": path,
+        "url": base + path,
+        "size": data.size,
+        "records": interval.end - interval.start + 1,
+        "offsets": {"start": interval.start, "end": interval.end},
+        "physicalHash": str(data.physical_hash),
+        "logicalHash": str(data.logical_hash),
+        "watermark": _text(watermark),
+        "block": str(block.hash),
+        "sequenceNumber": block.sequence_number,
+        "systemTime": str(block.block.system_time),
+    }
+
+
+def _summary(dataset: Dataset, end: Multihash) -> dict[str, Any]:
+    """What the chain says as of the block."""
+    state = dataset.state(end)
+    schema = state.data_schema
+    return {
+        "id": str(dataset.id),
+        "at": str(end),
+        "sequenceNumber": state.sequence_number,
+        "records": state.num_records,
+        "size": state.data_size,
+        "linkedObjects": state.linked_objects,
+        "linkedObjectsSize": state.linked_size,
+        "lastOffset": state.last_offset,
+        "watermark": _text(state.watermark),
+        "schema": None if schema is None else to_data(schema),
+    }
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,1 @@
+"""What routes of all features share: bodies, answers, dependencies."""

@@ -1,0 +1,195 @@
+"""Request bodies that arrive piece by piece, bounded in size, in silence and in pace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from queue import SimpleQueue
+from urllib.parse import parse_qs
+
+from anyio import from_thread
+from starlette.requests import Request
+from starlette.types import Message, Receive
+
+from odf_node.protocol.errors import BadInput, LimitExceeded
+
+from ..settings import Settings
+
+PIECES_AHEAD = 8
+"""Pieces that wait for the thread; the server makes them some 256 KiB long at most."""
+MAX_FORM_FIELDS = 16
+LIMIT = "ODF_NODE_MAX_BODY_BYTES"
+"""The setting that bounds bodies of records."""
+
+
+class BodyBrokeOff(BadInput):
+    """The client went away, or said nothing for too long, in the middle of a body."""
+
+
+class BodyTooSlow(BodyBrokeOff):
+    """A body that comes in drops: it would hold what it holds for as long as its sender likes."""
+
+    def __init__(self, pace: int) -> None:
+        super().__init__(
+            f"the body came more slowly than {pace} bytes a second",
+            limit=pace,
+            setting="ODF_NODE_BODY_MIN_BYTES_S",
+        )
+
+
+class BodyTooLong(LimitExceeded):
+    """A body above its limit."""
+
+    def __init__(self, limit: int, setting: str | None = None) -> None:
+        message = f"the body is longer than the {limit} bytes taken here"
+        super().__init__(message, limit=limit, setting=setting)
+
+
+class MalformedForm(BadInput):
+    """A body that is not form-encoded, or has too many fields."""
+
+
+async def small_body(request: Request, limit: int) -> bytes:
+    """The whole of a body that is small. Raises `BodyTooLong`."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise BodyTooLong(limit)
+    return bytes(body)
+
+
+async def small_form(request: Request, limit: int) -> dict[str, str]:
+    """Fields of a form-encoded body; of one given twice, the first.
+
+    Raises:
+        BodyTooLong: longer than `limit`. MalformedForm: it is no form, or has too many fields.
+    """
+    raw = await small_body(request, limit)
+    try:
+        fields = parse_qs(raw.decode(), max_num_fields=MAX_FORM_FIELDS, strict_parsing=bool(raw))
+    except ValueError:
+        raise MalformedForm(
+            f"the body has to be form-encoded, of {MAX_FORM_FIELDS} fields at most"
+        ) from None
+    return {name: values[0] for name, values in fields.items()}
+
+
+class Paced:
+    """What is received of one request, as long as its body keeps moving.
+
+    Waiting for the client is counted alone: a thread, or a turn, may take as long as it likes.
+    """
+
+    def __init__(self, receive: Receive, settings: Settings) -> None:
+        self._receive, self._settings = receive, settings
+        self._ended = False
+        self._waited, self._came = 0.0, 0
+
+    async def __call__(self) -> Message:
+        """The next message. Raises `BodyBrokeOff`, `BodyTooSlow`."""
+        if self._ended:
+            return await self._receive()
+        now = asyncio.get_running_loop().time
+        began = now()
+        try:
+            async with asyncio.timeout(self._settings.body_idle_s):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyBrokeOff("the body stopped arriving") from None
+        self._ended = not message.get("more_body", False)
+        self._waited += now() - began
+        self._came += len(message.get("body", b""))
+        if self._waited >= self._settings.body_pace_s and not self._ended:
+            self._check()
+        return message
+
+    def _check(self) -> None:
+        pace = self._settings.body_min_bytes_s
+        if self._came < pace * self._waited:
+            raise BodyTooSlow(pace)
+        self._waited, self._came = 0.0, 0
+
+
+class Body:
+    """A request body, read by a thread while the rest of it arrives: within `async with`."""
+
+    def __init__(self, receive: Receive, *, limit: int, setting: str | None = None) -> None:
+        """`setting` is what the limit is from, for whoever exceeds it."""
+        self._receive, self._limit, self._setting = receive, limit, setting
+        self._flow: _Flow | None = None
+        self.size = 0
+
+    async def __aenter__(self) -> Body:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nobody reads on, whatever became of the thread."""
+        if self._flow is not None:
+            await self._flow.end()
+
+    def chunks(self) -> Iterator[bytes]:
+        """To be iterated in a thread started from the event loop.
+
+        Raises:
+            BodyBrokeOff: the client left, fell silent or was slow. BodyTooLong.
+        """
+        self._flow = flow = from_thread.run_sync(_Flow, self._pieces())
+        yield from flow.pieces()
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """As they arrive: copying them into larger ones costs as much as hashing them."""
+        more = True
+        while more:
+            message = await self._receive()
+            yield self._piece(message)
+            more = message.get("more_body", False)
+
+    def _piece(self, message: Message) -> bytes:
+        if message["type"] == "http.disconnect":
+            raise BodyBrokeOff("the client left in the middle of the body")
+        piece: bytes = message.get("body", b"")
+        self.size += len(piece)
+        if self.size > self._limit:
+            raise BodyTooLong(self._limit, self._setting)
+        return piece
+
+
+class _Flow:
+    """Pieces on their way from the event loop to one thread, a few of them ahead of it."""
+
+    def __init__(self, source: AsyncIterator[bytes]) -> None:
+        """In the event loop."""
+        self._arrived: SimpleQueue[bytes | Exception | None] = SimpleQueue()
+        self._room = asyncio.Semaphore(PIECES_AHEAD)
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._fill(source))
+
+    def pieces(self) -> Iterator[bytes]:
+        """In the thread; raises what the source raises."""
+        while (piece := self._arrived.get()) is not None:
+            if isinstance(piece, Exception):
+                raise piece
+            if piece:
+                yield piece
+            if not self._task.done():
+                with suppress(RuntimeError):  # the loop has ended, and the task with it
+                    self._loop.call_soon_threadsafe(self._room.release)
+
+    async def end(self) -> None:
+        """Nothing more is wanted; in the event loop."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def _fill(self, source: AsyncIterator[bytes]) -> None:
+        try:
+            async for piece in source:
+                await self._room.acquire()
+                self._arrived.put(piece)
+            self._arrived.put(None)
+        except Exception as error:
+            self._arrived.put(error)
+        except asyncio.CancelledError:
+            self._arrived.put(BodyBrokeOff("the service stopped in the middle of the body"))
+            raise

@@ -1,0 +1,180 @@
+"""Bodies that are sent compressed (`Content-Encoding`), unpacked piece by piece and bounded."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from odf_node.protocol.errors import BadInput, LimitExceeded
+
+from .bodies import LIMIT, BodyTooLong
+
+PIECE_BYTES = 1024 * 1024
+FREE_BYTES = 16 * 1024 * 1024
+"""Bytes a body may have whatever its ratio: short texts repeat themselves."""
+
+
+class UnsupportedEncoding(BadInput):
+    """A Content-Encoding that is not unpacked here."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(
+            f"bodies are taken as they are, or in one of {', '.join(ENCODINGS)}; "
+            f"not in {given[:50]!r}",
+            given=given[:50],
+            known=list(ENCODINGS),
+        )
+
+
+class MalformedEncoding(BadInput):
+    """A body that is not packed as it says, or ends too early."""
+
+
+class UnpackedTooFar(LimitExceeded):
+    """A body that is too much larger than what was sent."""
+
+    def __init__(self, ratio: int) -> None:
+        super().__init__(
+            f"the body is more than {ratio} times larger than what was sent",
+            limit="max_unpacked_ratio",
+            value=ratio,
+            setting="ODF_NODE_MAX_UNPACKED_RATIO",
+        )
+
+
+class _Inflater(Protocol):
+    """What `zlib` has: output in bounded pieces."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
+
+
+Unpack = Callable[[Iterable[bytes]], Iterator[bytes]]
+
+
+def decoded(chunks: Iterable[bytes], encoding: str, *, limit: int, ratio: int) -> Iterable[bytes]:
+    """The body as it was before it was packed, by the name in `Content-Encoding`.
+
+    Raises:
+        UnsupportedEncoding: at once. MalformedEncoding, BodyTooLong, UnpackedTooFar: when
+            that shows.
+    """
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return chunks
+    if name not in ENCODINGS:
+        raise UnsupportedEncoding(name)
+    return _bounded(ENCODINGS[name], chunks, limit, ratio)
+
+
+def _bounded(unpack: Unpack, chunks: Iterable[bytes], limit: int, ratio: int) -> Iterator[bytes]:
+    sent = given = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal sent
+        for chunk in chunks:
+            sent += len(chunk)
+            yield chunk
+
+    for piece in unpack(counted()):
+        given += len(piece)
+        if given > limit:
+            raise BodyTooLong(limit, LIMIT)
+        if given > max(FREE_BYTES, sent * ratio):
+            raise UnpackedTooFar(ratio)
+        yield piece
+
+
+def _inflated(start: Callable[[bytes], _Inflater]) -> Unpack:
+    """By `zlib`; several packed parts may follow each other."""
+
+    def unpack(chunks: Iterable[bytes]) -> Iterator[bytes]:
+        inflater: _Inflater | None = None
+        try:
+            for chunk in chunks:
+                rest = chunk
+                while rest:
+                    inflater = start(rest) if inflater is None or inflater.eof else inflater
+                    yield from _drained(inflater, rest)
+                    rest = inflater.unused_data
+        except zlib.error as broken:
+            raise MalformedEncoding(f"the body cannot be unpacked: {broken}") from None
+        if inflater is not None and not inflater.eof:
+            raise MalformedEncoding("the packed body ends too early")
+
+    return unpack
+
+
+def _drained(inflater: _Inflater, data: bytes) -> Iterator[bytes]:
+    """All that the data gives, in bounded pieces."""
+    while True:
+        piece = inflater.decompress(data, PIECE_BYTES)
+        data = inflater.unconsumed_tail
+        if piece:
+            yield piece
+        if inflater.eof or (not data and len(piece) < PIECE_BYTES):
+            return
+
+
+def _gzip(_: bytes) -> _Inflater:
+    return zlib.decompressobj(wbits=31)
+
+
+def _deflate(head: bytes) -> _Inflater:
+    """With the header of zlib, as it should be, or without, as some send it."""
+    has_header = head[0] & 0x0F == 8 and (len(head) < 2 or (head[0] * 256 + head[1]) % 31 == 0)
+    return zlib.decompressobj(wbits=15 if has_header else -15)
+
+
+def _zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    import pyarrow as pa  # slow to import; it has the decoder
+
+    source = _Stream(chunks)
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(source, "r"), "zstd") as stream:
+            while piece := stream.read(PIECE_BYTES):
+                yield piece
+    except OSError as broken:
+        raise MalformedEncoding(f"the body cannot be unpacked: {str(broken)[:200]}") from None
+
+
+class _Stream(io.RawIOBase):
+    """Chunks as a file to read."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return b""
+            self._rest = chunk
+        end = len(self._rest) if size is None or size < 0 else size
+        piece, self._rest = self._rest[:end], self._rest[end:]
+        return piece
+
+    def readinto(self, into: Any) -> int:
+        piece = self.read(len(into))
+        into[: len(piece)] = piece
+        return len(piece)
+
+
+ENCODINGS: dict[str, Unpack] = {
+    "gzip": _inflated(_gzip),
+    "x-gzip": _inflated(_gzip),
+    "deflate": _inflated(_deflate),
+    "zstd": _zstd,
+}
+"""How bodies are unpacked, by the name HTTP has for it."""

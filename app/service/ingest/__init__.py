@@ -1,0 +1,1 @@
+"""Posted data on its way to a worker."""

@@ -1,0 +1,1 @@
+"""Jobs, as those see them for whom they run."""

@@ -1,0 +1,155 @@
+"""Waiting for jobs: one look at the queue for all who wait, whenever the bell rings.
+
+Without a bell, or should it be lost, the look comes by itself after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncGenerator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from odf_node.storage.stores.ports import JobRecords
+from odf_node.storage.stores.ports.values import Job, JobId, JobStatus
+from odf_node.storage.stores.wakeups.port import Topic, WakeUp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
+STOP_S = 2.0
+SOON_S = 0.01
+"""Mostly the bell rings before, and that look serves those who have come as well."""
+LONGEST_REST_S = 0.1
+"""A look rests as long as it took, so that looking takes half of the time at most."""
+_log = logging.getLogger("odf.node")
+
+
+class JobWatch:
+    """Of one event loop, from `start` to `stop`."""
+
+    def __init__(self, jobs: JobRecords, wake_up: WakeUp, *, pause_s: float) -> None:
+        self._jobs, self._bell, self._pause_s = jobs, wake_up, pause_s
+        self._watchers: dict[JobId, set[asyncio.Queue[Job]]] = {}
+        self._patient: dict[JobId, set[asyncio.Future[Job]]] = {}
+        """Who waits for the end alone: most, and of their jobs only those that ended are read."""
+        self._wake, self._is_due = asyncio.Event(), False
+        self._stopping = threading.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to look; to be called in the event loop."""
+        loop = asyncio.get_running_loop()
+        self._looking = loop.create_task(self._look())
+        self._thread = threading.Thread(
+            target=self._listen, args=(loop,), name="job-watch", daemon=True
+        )
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        if self._looking is not None:
+            self._looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking
+        if self._thread is not None:
+            self._bell.ring(Topic.ENDED)
+            await run_in_threadpool(self._thread.join, min(STOP_S, self._pause_s))
+
+    async def ended(self, job: JobId, patience_s: float | None) -> Job | None:
+        """The job once it has ended, None when patience ends first; None waits for ever."""
+        end: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
+        self._patient.setdefault(job, set()).add(end)
+        self._wake_soon()
+        try:
+            async with asyncio.timeout(patience_s):
+                return await end
+        except TimeoutError:
+            return None
+        finally:
+            _drop(self._patient, job, end)
+
+    async def changes(self, job: JobId) -> AsyncGenerator[Job]:
+        """The job now, and again whenever it got further; the last one has ended."""
+        last: Job | None = None
+        with self._watching(job) as seen:
+            while last is None or last.status not in FINISHED:
+                now = await seen.get()
+                if last is None or _shown(now) != _shown(last):
+                    yield now
+                last = now
+
+    @contextmanager
+    def _watching(self, job: JobId) -> Iterator[asyncio.Queue[Job]]:
+        seen: asyncio.Queue[Job] = asyncio.Queue(maxsize=1)
+        self._watchers.setdefault(job, set()).add(seen)
+        self._wake.set()
+        try:
+            yield seen
+        finally:
+            _drop(self._watchers, job, seen)
+
+    def _wake_soon(self) -> None:
+        """Should the job have ended before anybody waited; others that come meanwhile share it."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(SOON_S, self._wake.set)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._bell.listen(Topic.ENDED) as listener:
+            while not self._stopping.is_set():
+                listener.wait(self._pause_s)
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self._wake.set)
+
+    async def _look(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._is_due = False
+            if not self._watchers and not self._patient:
+                continue
+            began = time.monotonic()
+            try:
+                found = await run_in_threadpool(
+                    self._found, list(self._watchers), list(self._patient)
+                )
+            except Exception:  # a busy or restarting database: the next look may get through
+                _log.exception("jobs were not looked at")
+                continue
+            for job in found:
+                self._tell(job)
+            await asyncio.sleep(min(LONGEST_REST_S, time.monotonic() - began))
+
+    def _found(self, watched: list[JobId], awaited: list[JobId]) -> list[Job]:
+        ends = self._jobs.get_all(awaited, ended=True)
+        return [*self._jobs.get_all(watched).values(), *ends.values()]
+
+    def _tell(self, job: Job) -> None:
+        for seen in self._watchers.get(job.id, ()):
+            if seen.full():  # a slow watcher is told the newest only
+                seen.get_nowait()
+            seen.put_nowait(job)
+        for end in self._patient.get(job.id, ()) if job.status in FINISHED else ():
+            if not end.done():
+                end.set_result(job)
+
+
+def _drop(table: dict[JobId, set[T]], job: JobId, waiting: T) -> None:
+    """Somebody waits no more."""
+    table[job].discard(waiting)
+    if not table[job]:
+        del table[job]
+
+
+def _shown(job: Job) -> tuple[object, ...]:
+    """What a watcher is told about."""
+    return job.status, job.attempt, job.progress

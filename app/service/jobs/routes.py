@@ -1,0 +1,103 @@
+"""Jobs: how work that was answered 202 is getting on, as it goes; lists of them; an end to one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from odf_node.storage.stores.ports.values import Job
+
+from ..http.answers import JsonAnswer
+from ..http.deps import ActorDep, NodeDep, ReadableDep
+from ..wiring import Node
+from . import jobs as usecase
+from .job_watch import FINISHED
+
+DEFAULT_PAGE = 50
+KEEP_ALIVE_S = 15.0
+"""Seconds of silence after which a comment is sent, so that proxies keep the stream open."""
+EVENT_STREAM = "text/event-stream"
+NDJSON = "application/x-ndjson"
+
+router = APIRouter(tags=["jobs"])
+Cursor = Annotated[str | None, Query(max_length=100)]
+
+
+@router.get("/jobs/{job}", summary="Status of a job, with its result or problem")
+def job_status(job: str, node: NodeDep, actor: ActorDep) -> Response:
+    return JsonAnswer(usecase.find_job(node, actor, job).shown())
+
+
+@router.delete("/jobs/{job}", summary="Cancel a job that has not ended")
+def cancel(job: str, node: NodeDep, actor: ActorDep) -> Response:
+    """What it did so far is not committed. Of one that has ended nothing changes."""
+    return JsonAnswer(usecase.shown(usecase.cancel_job(node, actor, job)))
+
+
+@router.get("/jobs/{job}/rejected", summary="Rows a batch was ingested without")
+def rejected_rows(job: str, node: NodeDep, actor: ActorDep) -> Response:
+    """NDJSON: where each row stood, what is wrong with it, and its text."""
+    rows = usecase.rejected_rows(node, actor, job)
+    return Response(rows, 200, {"cache-control": "no-store"}, NDJSON)
+
+
+@router.get("/jobs/{job}/events", summary="The job as it gets on, as server-sent events")
+async def job_events(job: str, node: NodeDep, actor: ActorDep) -> Response:
+    """Events `job` with the job as it then is; the last one, `ended`, ends the stream."""
+    found = await run_in_threadpool(usecase.find_job, node, actor, job)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_events(node, found), 200, headers, EVENT_STREAM)
+
+
+def jobs_of(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: ReadableDep,
+    status: Annotated[str | None, Query(max_length=200)] = None,
+    kind: Annotated[str | None, Query(max_length=200)] = None,
+    after: Cursor = None,
+    limit: Annotated[int, Query(ge=1)] = DEFAULT_PAGE,
+) -> Response:
+    """Newest first; `status` and `kind` take several, separated by commas."""
+    size = min(limit, node.settings.max_page)
+    statuses = usecase.parse_statuses(status)
+    kinds = [name.strip() for name in kind.split(",")] if kind else None
+    return JsonAnswer(
+        usecase.list_jobs(
+            node, actor, entry, statuses=statuses, kinds=kinds, after=after, limit=size
+        )
+    )
+
+
+def add_job_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve lists below the dataset addresses."""
+    tags: list[str | Enum] = ["jobs"]
+    routes.get(prefix + "/jobs", summary="Jobs of a dataset, newest first", tags=tags)(jobs_of)
+
+
+async def _events(node: Node, seen: usecase.Seen) -> AsyncIterator[bytes]:
+    changes = node.watch.changes(seen.job.id)
+    following: asyncio.Future[Job] = asyncio.ensure_future(anext(changes))
+    try:
+        while True:
+            done, _ = await asyncio.wait([following], timeout=KEEP_ALIVE_S)
+            if not done:
+                yield b": still there\n\n"
+                continue
+            now = following.result()
+            name = b"ended" if now.status in FINISHED else b"job"
+            content = msgspec.json.encode(usecase.shown(now, in_full=seen.in_full), enc_hook=str)
+            yield b"event: " + name + b"\ndata: " + content + b"\n\n"
+            if now.status in FINISHED:
+                return
+            following = asyncio.ensure_future(anext(changes))
+    finally:
+        following.cancel()
+        await changes.aclose()

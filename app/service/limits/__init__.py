@@ -1,0 +1,1 @@
+"""How much of the service each caller may have."""

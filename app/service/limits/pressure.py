@@ -1,0 +1,81 @@
+"""Back-pressure: no more work is taken than may wait.
+
+The queue is counted now and then; in between, what this process adds is counted here. Several
+processes may so exceed a limit a little.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from odf_node.protocol.errors import LimitExceeded
+from odf_node.protocol.identity import DatasetId
+from odf_node.storage.stores.ports import JobRecords
+from odf_node.storage.stores.ports.values import AccountId, Backlog
+
+FRESH_S = 0.5
+RETRY_AFTER_S = 2
+
+
+class QueueFull(LimitExceeded):
+    """As much waits for the dataset, or of the account, as may."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(
+            f"{limit} jobs of this {what} are waiting already; try again later",
+            limit=f"max_waiting_{what}",
+            value=limit,
+            setting=f"ODF_NODE_MAX_WAITING_{what.upper()}",
+            retry_after_s=RETRY_AFTER_S,
+        )
+
+
+class NodeBusy(LimitExceeded):
+    """As much waits on the node as may."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} jobs are waiting on this node already; try again later",
+            limit="max_waiting_node",
+            value=limit,
+            setting="ODF_NODE_MAX_WAITING_NODE",
+            retry_after_s=RETRY_AFTER_S,
+        )
+
+
+class Pressure:
+    """How much waits, against how much may."""
+
+    def __init__(self, jobs: JobRecords, *, dataset: int, account: int, node: int) -> None:
+        self._jobs, self._dataset, self._account, self._node = jobs, dataset, account, node
+        self._lock = threading.Lock()
+        self._known, self._until = Backlog(), 0.0
+        self._added = 0
+
+    def admit(self, dataset: DatasetId, account: AccountId | None) -> None:
+        """One more job is to wait. Raises `QueueFull`, `NodeBusy`."""
+        with self._lock:
+            if time.monotonic() >= self._until or self._refusal(dataset, account) is not None:
+                self._known = self._jobs.backlog()  # nobody is refused by an old count
+                self._added = 0
+                self._until = time.monotonic() + FRESH_S
+            refusal = self._refusal(dataset, account)
+            if refusal is not None:
+                raise refusal
+            self._added += 1
+            counts = self._known.by_dataset, self._known.by_account
+            counts[0][dataset] = counts[0].get(dataset, 0) + 1
+            if account is not None:
+                counts[1][account] = counts[1].get(account, 0) + 1
+
+    def _refusal(self, dataset: DatasetId, account: AccountId | None) -> LimitExceeded | None:
+        """Why no more is taken, as far as is known."""
+        known = self._known
+        if known.total + self._added >= self._node:
+            return NodeBusy(self._node)
+        if known.by_dataset.get(dataset, 0) >= self._dataset:
+            return QueueFull("dataset", self._dataset)
+        if account is not None and known.by_account.get(account, 0) >= self._account:
+            return QueueFull("account", self._account)
+        return None

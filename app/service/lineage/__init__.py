@@ -1,0 +1,1 @@
+"""What a dataset is made of, and what is made of it."""

@@ -1,0 +1,174 @@
+"""What a dataset is made of and what is made of it, as far as the caller may see.
+
+A dataset the caller may not read looks like one that is not on this node: its id is in the
+definition of whatever is made of it, nothing else is told, and nothing behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.metadata.events import SetTransform
+from odf_node.storage.stores.ports.errors import DatasetNotFound
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..auth.access import Action, grants
+from ..auth.actors import Actor
+from ..datasets.datasets import shown_alias
+from ..wiring import Node
+from .lineage_columns import column_origins
+
+MAX_DATASETS = 1000
+"""Datasets of one graph, at most."""
+Edge = tuple[DatasetId, DatasetId]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A dataset the caller may read, with what its chain says."""
+
+    entry: DatasetEntry
+    state: ChainState
+    alias: str
+
+    @property
+    def columns(self) -> list[str]:
+        schema = self.state.data_schema
+        return [] if schema is None else [item.name for item in schema.fields]
+
+
+@dataclass(slots=True)
+class Graph:
+    """Datasets by id, in the order they were found; edges lead from input to output."""
+
+    center: DatasetId
+    known: dict[DatasetId, GraphNode] = field(default_factory=dict)
+    unknown: dict[DatasetId, None] = field(default_factory=dict)
+    edges: dict[Edge, None] = field(default_factory=dict)
+    is_cut: bool = False
+    """There is more than is shown."""
+
+
+def lineage_of(node: Node, actor: Actor, entry: DatasetEntry, *, up: int, down: int) -> Graph:
+    """The graph around a dataset, so many steps up to inputs and down to users."""
+    graph = Graph(entry.id)
+    _see(node, actor, graph, entry.id)
+    _follow(node, actor, graph, up, lambda one: inputs_of(graph.known[one].state), upwards=True)
+    _follow(node, actor, graph, down, node.stores.registry.dependants, upwards=False)
+    return graph
+
+
+def inputs_of(state: ChainState) -> list[DatasetId]:
+    return [one for one in state.declared_inputs or () if one is not None]
+
+
+def _follow(
+    node: Node,
+    actor: Actor,
+    graph: Graph,
+    depth: int,
+    neighbours: Callable[[DatasetId], Iterable[DatasetId]],
+    *,
+    upwards: bool,
+) -> None:
+    waiting, seen = deque([(graph.center, depth)]), {graph.center}
+    while waiting:
+        one, left = waiting.popleft()
+        if one not in graph.known:
+            continue
+        for other in neighbours(one):
+            if left == 0 or len(graph.known) >= MAX_DATASETS:
+                graph.is_cut = True
+                break
+            is_known = _see(node, actor, graph, other, hidden_is_told=upwards)
+            if not is_known and not upwards:
+                continue
+            graph.edges[(other, one) if upwards else (one, other)] = None
+            if other not in seen:
+                seen.add(other)
+                waiting.append((other, left - 1))
+
+
+def _see(
+    node: Node, actor: Actor, graph: Graph, one: DatasetId, *, hidden_is_told: bool = True
+) -> bool:
+    """Whether the caller may read it; it is in the graph then."""
+    if one in graph.known:
+        return True
+    entry = node.stores.registry.find(DatasetRef(id=one))
+    try:
+        if entry is not None and Action.READ in grants(actor, entry, node.settings.anonymous_reads):
+            state = node.stores.dataset(DatasetRef(id=one)).state()
+            graph.known[one] = GraphNode(entry, state, shown_alias(node, entry))
+            return True
+    except DatasetNotFound:  # forgotten meanwhile
+        pass
+    if hidden_is_told:
+        graph.unknown[one] = None
+    return False
+
+
+def origins(graph: Graph, item: GraphNode) -> dict[str, list[tuple[DatasetId, str]]] | None:
+    """For each column of a derivative, the columns of its inputs it is made of.
+
+    None for a root, and for SQL that cannot be followed.
+    """
+    definition = item.state.transform
+    if definition is None:
+        return None
+    names = _names(definition)
+    inputs = {
+        name: graph.known[dataset].columns if dataset in graph.known else []
+        for name, dataset in names.items()
+    }
+    found = column_origins(definition.transform, inputs)
+    if found is None:
+        return None
+    return {
+        column: [(names[name], origin) for name, origin in parts] for column, parts in found.items()
+    }
+
+
+def _names(definition: SetTransform) -> dict[str, DatasetId]:
+    """Inputs by the name the query uses."""
+    named = (
+        (item.alias or str(item.dataset_ref), item.dataset_ref.id) for item in definition.inputs
+    )
+    return {name: dataset for name, dataset in named if dataset is not None}
+
+
+def shown(graph: Graph, *, columns: bool) -> dict[str, Any]:
+    """The graph as JSON."""
+    datasets: list[dict[str, Any]] = [
+        {
+            "id": str(one),
+            "alias": item.alias,
+            "kind": item.entry.kind.value,
+            "columns": _shown_columns(graph, item) if columns else None,
+        }
+        for one, item in graph.known.items()
+    ]
+    datasets += [
+        {"id": str(one), "alias": None, "kind": None, "columns": None} for one in graph.unknown
+    ]
+    return {
+        "dataset": str(graph.center),
+        "datasets": datasets,
+        "edges": [{"input": str(one), "output": str(other)} for one, other in graph.edges],
+        "isCut": graph.is_cut,
+    }
+
+
+def _shown_columns(graph: Graph, item: GraphNode) -> dict[str, Any] | None:
+    found = origins(graph, item)
+    if found is None:
+        return None
+    return {
+        column: [{"dataset": str(one), "column": origin} for one, origin in parts]
+        for column, parts in found.items()
+    }

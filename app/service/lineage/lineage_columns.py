@@ -1,0 +1,119 @@
+"""Which columns of the inputs a column of a derivative is made of, read from its SQL.
+
+Values only: what decides whether a row is there (filters, joins, grouping) is not counted. SQL
+that cannot be followed gives no answer rather than half of one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from odf_node.protocol.metadata.transforms import SqlQueryStep, Transform
+
+from .lineage_text import WINDOW, parsed_spark
+
+_SENSITIVE = ", normalization_strategy=case_sensitive"
+_FOLDED = "spark, normalization_strategy=case_insensitive"
+DIALECTS = {
+    "spark": ("spark" + _SENSITIVE, _FOLDED),
+    "datafusion": ("postgres" + _SENSITIVE,),
+    "risingwave": ("risingwave",),
+}
+"""Dialects by engine, one tried after the other. DataFusion speaks that of PostgreSQL, near enough,
+but keeps the case of names. Spark of other nodes may not tell names by their case."""
+MAX_SQL_CHARS = 100_000
+
+Origins = dict[str, list[tuple[str, str]]]
+"""For each output column, pairs of the name of an input and of a column of it."""
+
+
+def column_origins(transform: Transform, inputs: Mapping[str, Sequence[str]]) -> Origins | None:
+    """Origins of every output column; `inputs` are columns by the name the query uses.
+
+    None when the query cannot be followed: another dialect, or columns that nobody knows.
+    """
+    steps = transform.queries or ()
+    if not steps or sum(len(s.query) for s in steps) > MAX_SQL_CHARS:
+        return None
+    for dialect in DIALECTS.get(transform.engine.lower(), ()):
+        try:
+            return _followed(steps, inputs, dialect)
+        except Exception as problem:  # whatever a parser makes of a stranger's text
+            logging.getLogger("odf.node").debug("no lineage of columns: %s", str(problem)[:200])
+    return None
+
+
+def _followed(
+    steps: Sequence[SqlQueryStep], inputs: Mapping[str, Sequence[str]], dialect: str
+) -> Origins:
+    """Each step in terms of the inputs, the last one is the output."""
+    known: dict[str, Origins] = {
+        _folded(name, dialect): {_inside(column, dialect): [(name, column)] for column in columns}
+        for name, columns in inputs.items()
+        if columns
+    }
+    if sum(map(len, known.values())) < sum(map(len, inputs.values())):
+        raise LookupError("names differ by their case only")
+    written: dict[str, str] = {}
+    for column in (column for columns in inputs.values() for column in columns):
+        written.setdefault(_inside(column, dialect), column)
+    found: Origins = {}
+    for step in steps:
+        found, names = _origins(step.query, known, dialect)
+        written |= {_inside(name, dialect): name for name in names}
+        if step.alias is not None:
+            known[_folded(step.alias, dialect)] = found
+    return {_outside(written.get(name, name)): origins for name, origins in found.items()}
+
+
+def _inside(column: str, dialect: str) -> str:
+    """What a column is called in what is parsed."""
+    if column == "window" and dialect in DIALECTS["spark"]:
+        return WINDOW
+    return _folded(column, dialect)
+
+
+def _outside(column: str) -> str:
+    return "window" if column == WINDOW else column
+
+
+def _folded(name: str, dialect: str) -> str:
+    return name.lower() if dialect == _FOLDED else name
+
+
+def _origins(sql: str, known: Mapping[str, Origins], dialect: str) -> tuple[Origins, Sequence[str]]:
+    """For each column of the query; and their names as it writes them, as far as it does."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.lineage import lineage
+    from sqlglot.optimizer.qualify import qualify
+
+    schema: dict[str, Any] = {
+        name: dict.fromkeys(columns, "unknown") for name, columns in known.items()
+    }
+    spark = dialect in DIALECTS["spark"]
+    parsed: Any = parsed_spark(sql, dialect) if spark else sqlglot.parse_one(sql, dialect=dialect)
+    qualified: Any = qualify(parsed.copy(), schema=schema, dialect=dialect)
+    ours = {part.alias_or_name for part in qualified.find_all(exp.CTE)}
+    for table in qualified.find_all(exp.Table):
+        if table.name not in known and table.name not in ours:
+            raise LookupError(f"the columns of {table.name!r} are not known")
+    found = {
+        name: _leaves(lineage(name, parsed.copy(), schema=schema, dialect=dialect), known)
+        for name in qualified.named_selects
+    }
+    return found, parsed.named_selects
+
+
+def _leaves(root: Any, known: Mapping[str, Origins]) -> list[tuple[str, str]]:
+    from sqlglot import exp
+
+    found: dict[tuple[str, str], None] = {}
+    for node in root.walk():
+        if isinstance(node.expression, exp.Table):
+            column = exp.to_column(node.name).name
+            for origin in known.get(node.expression.name, {}).get(column, ()):
+                found[origin] = None
+    return list(found)

@@ -1,0 +1,41 @@
+"""GET …/lineage: what a dataset is made of and what is made of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from ..http.answers import JsonAnswer
+from ..http.deps import ActorDep, BaseDep, NodeDep, ReadableDep
+from .lineage import lineage_of, shown
+from .openlineage import events
+
+MAX_STEPS = 100
+DEFAULT_STEPS = 10
+Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
+
+
+def lineage(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: ReadableDep,
+    base: BaseDep,
+    upstream: Steps = DEFAULT_STEPS,
+    downstream: Steps = DEFAULT_STEPS,
+    columns: bool = False,
+    form: Annotated[Literal["graph", "openlineage"], Query(alias="format")] = "graph",
+) -> Response:
+    """A graph, or OpenLineage events; datasets the caller may not read are ids only."""
+    graph = lineage_of(node, actor, entry, up=upstream, down=downstream)
+    if form == "openlineage":
+        return JsonAnswer({"events": events(graph, base.rstrip("/"))})
+    return JsonAnswer(shown(graph, columns=columns))
+
+
+def add_lineage_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve it below the dataset addresses."""
+    tags: list[str | Enum] = ["datasets"]
+    routes.get(prefix + "/lineage", summary="Inputs and users of a dataset", tags=tags)(lineage)

@@ -1,0 +1,264 @@
+"""Builds the ASGI application out of its parts; nothing else.
+
+From the outside in: `QuickReads` (what is answered at once), `Watched` (counts, log, deeds),
+`PlainPaths` (no encoded slashes), what pages of other sites may ask (CORS), `Pages` (what browsers
+see), `Gate` (who asks), `ObjectPaths` (bytes, without a framework), `QuickPosts` (small posts,
+likewise), `Transfers` (WebSockets), FastAPI (everything else).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from anyio import CapacityLimiter
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, repair_recent_mirrors
+from odf_node.storage.runtime.version import app_version
+
+from .accounts import login_routes as login
+from .accounts import routes as identity
+from .audit import routes as audit
+from .audit.audit import forget_old_deeds
+from .datasets import routes as datasets
+from .datasets.access_routes import add_access_routes
+from .datasets.routes import add_dataset_routes
+from .derivatives.following import Follower
+from .derivatives.refresh_routes import add_refresh
+from .derivatives.routes import add_derivative_routes
+from .files.routes import add_file_routes
+from .http import contract, schemas
+from .http.answers import error_answer, not_found_answer
+from .http.authentication import Gate
+from .http.parameters import KNOWN_PARAMETERS
+from .http.plain_paths import PlainPaths
+from .ingest.quick_posts import QuickPosts
+from .ingest.routes import add_ingest
+from .jobs import routes as jobs
+from .jobs.routes import add_job_routes
+from .limits.shares import Turns
+from .lineage.routes import add_lineage_routes
+from .mirrors.mirroring import MirrorRunner
+from .mirrors.routes import add_mirror_routes
+from .objects.objects import AtHand
+from .objects.quick_reads import QuickReads
+from .objects.routes import ObjectPaths
+from .observe.middleware import Watched
+from .pages.site import Pages
+from .read.routes import add_read_routes
+from .rewrite.routes import add_history_routes
+from .schedules.clock import Ticker
+from .schedules.routes import add_schedule_routes
+from .settings import Tenancy
+from .system import routes as system
+from .transfer.routes import TRANSFER_TAGS, add_transfer_routes
+from .transfer.sockets import Transfers
+from .uploads import routes as uploads
+from .uploads.uploaded_files import clear_away
+from .variables import routes as variables
+from .variables.routes import add_variable_routes
+from .verify.routes import add_verify_routes
+from .wiring import Node
+
+_log = logging.getLogger("odf.node")
+PREFIX: dict[Tenancy, str] = {
+    Tenancy.SINGLE: "/{dataset}",
+    Tenancy.MULTI: "/{account}/{dataset}",
+}
+OWN_PARTS = (contract, system, audit, schemas, uploads, datasets, jobs, variables)
+PEERS_PARTS = (identity, login)
+"""Asked by other nodes and their clients, too, which may add to the query what they like."""
+PARTS = (*OWN_PARTS, *PEERS_PARTS)
+"""What is served beside the datasets."""
+PAGE_OF_THE_API = "/docs"
+CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+"""The reference grants GET and POST. Nothing here goes by cookies, so others do no harm."""
+CORS_EXPOSED = (
+    "ETag",
+    "Location",
+    "Retry-After",
+    "Content-Range",
+    "Accept-Ranges",
+    "Upload-Offset",
+    "Idempotent-Replayed",
+    "X-Trace-Id",
+)
+MAX_POSTS = 16
+"""Small posts with a key that are queued at once: their bodies are here, and wait for nobody."""
+MAX_PASSWORDS = 4
+"""Passwords checked at once; each takes memory and a core."""
+SWEEP_PAUSE_S = 3600.0
+SWEEPS_A_DAY = 24
+
+
+class InvalidRequest(BadInput):
+    """A parameter that does not have the form it must have."""
+
+
+class MethodNotServed(BadInput):
+    """The path is served, but not with the method of the request."""
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"{path} takes no {method}; /docs lists what it takes", method=method)
+
+
+def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
+    """The whole service on an opened node. `on_stop` runs when the server ends."""
+    api = build_api(node, on_stop=on_stop)
+    at_hand = AtHand(node)
+    prefix, first_words = PREFIX[node.settings.tenancy], _first_words()
+    posts = QuickPosts(Transfers(api, node), api, node, prefix, first_words)
+    gate = Gate(ObjectPaths(posts, node, at_hand), node)
+    pages = Pages(gate, node, prefix, first_words)
+    guarded = CORSMiddleware(
+        pages,
+        allow_origins=["*"],
+        allow_methods=CORS_METHODS,
+        allow_headers=["*"],
+        expose_headers=CORS_EXPOSED,
+    )
+    watched = Watched(PlainPaths(guarded), node, node.counters, node.audit_writer)
+    return watched if node.settings.access_log else QuickReads(watched, node, at_hand)
+
+
+def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastAPI:
+    """The part of the service that goes through the framework."""
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        settings = node.settings
+        api.state.bodies = Turns(
+            "bodies", most=settings.max_bodies, each=settings.max_bodies_caller
+        )
+        api.state.posts = CapacityLimiter(MAX_POSTS)
+        api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
+        api.state.watchers = set()
+        node.watch.start()
+        ticker = Ticker(node)
+        ticker.start()
+        sweeping = asyncio.create_task(_sweep(node))
+        mirrors = MirrorRunner(node)
+        mirrors.start()
+        follower = Follower(node)
+        follower.start()
+        yield
+        await run_in_threadpool(follower.stop)
+        await run_in_threadpool(mirrors.stop)
+        for task in (sweeping, *api.state.watchers):
+            task.cancel()
+        await run_in_threadpool(ticker.stop)
+        await node.watch.stop()
+        await run_in_threadpool(node.audit_writer.close)
+        if on_stop is not None:
+            on_stop()
+
+    api = FastAPI(
+        title="ODF Node",
+        version=app_version(),
+        summary="Repository node for Open Data Fabric",
+        lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    api.state.node = node
+    _add_routes(api, PREFIX[node.settings.tenancy])
+    for kind, handler in _HANDLERS.items():
+        api.add_exception_handler(kind, handler)
+    return api
+
+
+def _add_routes(api: FastAPI, prefix: str) -> None:
+    for part in OWN_PARTS:
+        api.include_router(part.router, dependencies=KNOWN_PARAMETERS)
+    for part in PEERS_PARTS:
+        api.include_router(part.router)
+    transfers, routes = APIRouter(), APIRouter(dependencies=KNOWN_PARAMETERS)
+    add_transfer_routes(transfers, prefix)
+    add_ingest(routes, prefix)
+    add_refresh(routes, prefix)
+    add_job_routes(routes, prefix)
+    add_schedule_routes(routes, prefix)
+    add_variable_routes(routes, prefix)
+    add_history_routes(routes, prefix)
+    add_read_routes(routes, prefix)
+    add_verify_routes(routes, prefix)
+    add_lineage_routes(routes, prefix)
+    add_mirror_routes(routes, prefix)
+    add_dataset_routes(routes, prefix)
+    add_derivative_routes(routes, prefix)
+    add_access_routes(routes, prefix)
+    add_file_routes(routes, prefix)
+    api.include_router(transfers)
+    api.include_router(routes)
+
+
+def _first_words() -> frozenset[str]:
+    """First segments of paths that are no datasets."""
+    paths = [route.path for part in PARTS for route in part.router.routes]
+    return frozenset(path.split("/")[1] for path in (*paths, PAGE_OF_THE_API))
+
+
+async def _sweep(node: Node) -> None:
+    """Clear away what an earlier run left, and now and then what is old; nothing depends on it."""
+    await _try_to(node.uploads.sweep, node.stores.jobs)
+    for number in itertools.count():
+        await _try_to(clear_away, node)
+        await _try_to(forget_old_deeds, node)
+        await _try_to(repair_recent_mirrors, node.stores)
+        if number % SWEEPS_A_DAY == 0:
+            await _try_to(remove_abandoned, node.stores)
+        await asyncio.sleep(SWEEP_PAUSE_S)
+
+
+async def _try_to(sweep: Callable[..., int], of: object) -> None:
+    try:
+        await run_in_threadpool(sweep, of)
+    except Exception:
+        _log.exception("%s did not work", getattr(sweep, "__name__", sweep))
+
+
+async def _node_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, NodeError):
+        raise error
+    tags = getattr(request.scope.get("route"), "tags", ())
+    return error_answer(error, explained=TRANSFER_TAGS.isdisjoint(tags))
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    problems = error.errors() if isinstance(error, RequestValidationError) else []
+    first = problems[0] if problems else {"loc": ("request",), "msg": str(error)}
+    where = ".".join(str(part) for part in first["loc"])
+    return error_answer(InvalidRequest(f"{where}: {first['msg']}", parameter=where))
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    match error.status_code:
+        case 404:
+            return not_found_answer()
+        case 405:
+            answer = error_answer(MethodNotServed(request.method, request.url.path))
+        case status:
+            answer = PlainTextResponse(str(error.detail), status)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    NodeError: _node_error,
+    RequestValidationError: _invalid,
+    HTTPException: _no_route,
+}

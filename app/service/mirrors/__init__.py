@@ -1,0 +1,1 @@
+"""Datasets that follow one on another node."""

@@ -1,0 +1,47 @@
+"""A mirror comes into being: with the Seed of what it follows, and a job that fills it.
+
+Kept apart from `mirrors.py` because the client takes long to import.
+"""
+
+from __future__ import annotations
+
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.datasets.node.naming import refuse_reserved
+from odf_node.storage.stores.ports.errors import AliasTaken, DatasetIdTaken
+from odf_node.storage.stores.ports.values import DatasetEntry, JobId, Visibility
+
+from ..auth.access import Unauthenticated, may_create
+from ..auth.actors import Actor
+from ..datasets.datasets import new_alias
+from ..wiring import Node
+from .mirror_pull import first_look
+from .mirrors import MirrorAsked, keep_remote, submit_pull
+
+
+def create_mirror(
+    node: Node, actor: Actor, asked: MirrorAsked, visibility: Visibility
+) -> tuple[DatasetEntry, JobId]:
+    """A dataset of one Seed, and the job that fills it.
+
+    Raises:
+        Unauthenticated, Unauthorized, ReservedName, AliasTaken, DatasetIdTaken, RemoteUnusable,
+        TransferFailed, and what else a pull finds wrong with the remote.
+    """
+    if actor.account is None:
+        raise Unauthenticated
+    alias = new_alias(node, actor, asked.name)
+    may_create(actor, alias)
+    refuse_reserved(alias)
+    if node.stores.registry.find(DatasetRef(alias=alias)) is not None:
+        raise AliasTaken(alias)
+    block, seed = first_look(node, asked)
+    if node.stores.registry.find(DatasetRef(id=seed.dataset_id)) is not None:
+        raise DatasetIdTaken(seed.dataset_id)
+    entry = DatasetEntry(seed.dataset_id, alias, seed.dataset_kind, visibility, node.clock())
+    node.stores.create_dataset(entry, [block])
+    try:
+        keep_remote(node, entry, asked.remote, asked.token)
+    except BaseException:
+        node.stores.forget_dataset(entry.id)
+        raise
+    return entry, submit_pull(node, entry)

@@ -1,0 +1,76 @@
+"""The stores of this node as the target of a pull."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import BinaryIO
+
+from odf_node.protocol.chain.rules import fold_received
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import Seed
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
+
+from ...client.receive import SeedOverwrite, begins_anew
+from ..datasets.authors import InForce, note_author
+from ..datasets.datasets import remember_inputs
+from ..transfer.received import commit_received
+from ..wiring import Node
+
+
+class NodeTarget:
+    """`Target` of the client: one dataset of this node. Its lock is that of the job."""
+
+    def __init__(self, node: Node, entry: DatasetEntry) -> None:
+        self._node, self._entry = node, entry
+        self._dataset = node.stores.dataset(DatasetRef(id=entry.id))
+
+    @property
+    def name(self) -> str:
+        return str(self._entry.alias)
+
+    def find_head(self) -> Multihash | None:
+        return self._dataset.head()
+
+    def head(self) -> Multihash:
+        return self._dataset.head()
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        return self._dataset.block(block).raw
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        return self._dataset.open_object(kind, object_hash)
+
+    def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
+        """What lies in the stores was hashed when it came; it is kept young for the commit."""
+        found = self._node.stores.objects.renew(ObjectKey(self._entry.id, kind, object_hash))
+        return found is not None and found.size == size
+
+    def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
+        return self._node.stores.objects.put(ObjectKey(self._entry.id, kind, object_hash), chunks)
+
+    def check(
+        self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
+    ) -> None:
+        if not (force and begins_anew(new)):
+            self._dataset.check(new, expected=old or self.head())
+            return
+        seed = new[0].event
+        own = (self._entry.id, self._entry.kind)
+        if not isinstance(seed, Seed) or (seed.dataset_id, seed.dataset_kind) != own:
+            raise SeedOverwrite
+        fold_received(new)
+
+    def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
+        head = expected or self.head()
+        before, first = InForce.of(self._dataset.state(head)), new[0]
+        base = InForce() if first.prev is None else InForce.of(self._dataset.state(first.prev))
+        note_author(self._node.stores, self._entry, before, base.after(new))
+        commit_received(self._node, self._dataset, new, expected=head, force=begins_anew(new))
+        state = self._dataset.state(new[-1].hash)
+        remember_inputs(self._node, self._entry.id, state)
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()

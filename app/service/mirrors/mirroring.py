@@ -1,0 +1,170 @@
+"""Pulls mirrors: threads of the service that claim mirror jobs, run them and say what came of it.
+
+Transfers belong to the service, not to workers, which know no network of nodes. Several
+services share the queue; what one that was killed had begun, another one goes on with, and
+nothing verified is fetched again.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from datetime import timedelta
+
+from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.datasets.job_payloads import heal_job, mirror_job
+from odf_node.storage.stores.ports.errors import LeaseLost
+from odf_node.storage.stores.ports.values import Failed, Job, JobOutcome, Succeeded
+
+from ..errors import INTERNAL, INTERNAL_MESSAGE
+from ..wiring import Node
+
+LEASE = timedelta(seconds=60)
+BEAT_S = 15.0
+KINDS = (mirror_job.KIND, heal_job.FETCH)
+_log = logging.getLogger("odf.mirror")
+
+
+class MalformedMirrorJob(BadInput):
+    """A mirror job whose dataset or payload means nothing."""
+
+
+class Stopping(Exception):
+    """The service ends in the middle of a pull; another one goes on."""
+
+
+class MirrorRunner:
+    """Threads that pull the mirrors of one node, until they are told to stop."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._stop = threading.Event()
+        self._name = f"mirror-{secrets.token_hex(4)}"
+        self._threads = [
+            threading.Thread(target=self._work, args=(n,), name=f"mirror-{n}", daemon=True)
+            for n in range(1, node.settings.mirror_threads + 1)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """A pull that runs is given up at its next step."""
+        self._stop.set()
+        self._node.mirror_bell.set()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def _work(self, number: int) -> None:
+        worker, wake_up = f"{self._name}-{number}", self._node.mirror_bell
+        while not self._stop.is_set():
+            try:
+                wake_up.clear()
+                job = self._node.stores.jobs.claim(worker, KINDS, lease=LEASE)
+                if job is not None:
+                    self._run(job, worker)
+                    continue
+            except Exception:  # a busy or restarting database: look again
+                _log.exception("no mirror could be looked for")
+            wake_up.wait(self._node.settings.mirror_poll_s)
+
+    def _run(self, job: Job, worker: str) -> None:
+        progress = _Beating(self._node, job, worker, self._stop)
+        try:
+            with progress:
+                outcome = self._outcome(job, progress)
+        except Stopping:
+            return  # its lease runs out
+        try:
+            self._node.stores.jobs.finish(job.id, worker, outcome)
+        except LeaseLost:
+            _log.warning("a pull of %s was taken over or cancelled", job.spec.dataset)
+            return
+        if isinstance(outcome, Failed):
+            _log.warning("mirror %s: %s: %s", job.spec.dataset, outcome.error, outcome.message)
+
+    def _outcome(self, job: Job, progress: _Beating) -> JobOutcome:
+        try:
+            if job.spec.kind == heal_job.FETCH:
+                return Succeeded(heal_job.to_json(self._fetch(job)))
+            if job.spec.dataset is None:
+                raise MalformedMirrorJob("a mirror job names no dataset")
+            try:
+                payload = mirror_job.payload_of(job.spec.payload)
+            except ValueError as bad:
+                raise MalformedMirrorJob(f"a mirror job cannot be read: {bad}") from None
+            entry = self._node.stores.registry.get(DatasetRef(id=job.spec.dataset))
+            from .mirror_pull import pull_mirror  # the client takes long to import
+
+            receipt = pull_mirror(self._node, entry, force=payload.force, progress=progress)
+            return Succeeded(mirror_job.to_json(receipt))
+        except Stopping:
+            raise
+        except NodeError as error:
+            return Failed.of(error)
+        except Exception:
+            _log.exception("mirror %s failed inside", job.spec.dataset)
+            return Failed(INTERNAL, INTERNAL_MESSAGE)
+
+    def _fetch(self, job: Job) -> heal_job.HealReceipt:
+        """An object that is not whole here. Raises as `fetch_object`."""
+        from .mirror_pull import fetch_object
+
+        try:
+            key = heal_job.key_of(job.spec)
+        except ValueError as bad:
+            raise MalformedMirrorJob(f"a healing job cannot be read: {bad}") from None
+        return fetch_object(self._node, key)
+
+
+class _Beating:
+    """Extends the lease of a job meanwhile, and ends its pull once that is lost or we stop."""
+
+    def __init__(self, node: Node, job: Job, worker: str, stop: threading.Event) -> None:
+        self._jobs, self._job, self._worker, self._stop = node.stores.jobs, job, worker, stop
+        self._lost, self._done = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="mirror-lease", daemon=True)
+
+    def __enter__(self) -> _Beating:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._done.wait(BEAT_S):
+            try:
+                self._jobs.extend(self._job.id, self._worker, lease=LEASE)
+            except LeaseLost:
+                self._lost.set()
+                return
+            except Exception:  # the next beat may get through
+                _log.exception("lease of a mirror job not extended")
+
+    def _go_on(self) -> None:
+        if self._stop.is_set() or self._lost.is_set():
+            raise Stopping("the pull was given up")
+
+    # what a pull tells whoever watches it
+    def expect_blocks(self, count: int) -> None:  # noqa: ARG002
+        self._go_on()
+
+    def expect_objects(self, count: int, size: int) -> None:  # noqa: ARG002
+        self._go_on()
+
+    def block(self) -> None:
+        self._go_on()
+
+    def object_bytes(self, size: int) -> None:  # noqa: ARG002
+        self._go_on()
+
+    def object_done(self) -> None:
+        self._go_on()
+
+    def committing(self) -> None:
+        self._go_on()

@@ -1,0 +1,150 @@
+"""Mirrors: datasets of this node that follow one elsewhere, and take nothing from anybody else.
+
+A mirror is made with the Seed of its remote (`mirror_creation.py`), and filled by jobs
+(`job_payloads/mirror_job.py`) that pull as the client does. The token for the remote is kept
+sealed; it goes to the origin of the remote and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from odf_node.protocol.codec.manifests import MalformedManifest, load_documents
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.storage.datasets.job_payloads import mirror_job
+from odf_node.storage.datasets.job_payloads.mirror_job import MirrorPayload
+from odf_node.storage.stores.ports.mirror_values import Mirror
+from odf_node.storage.stores.ports.values import DatasetEntry, JobId
+
+from ...client.limits import ClientLimits
+from ...client.urls import Location, Transfer
+from ..wiring import Node
+
+KIND = "DatasetMirror"
+TOKEN = "token"  # noqa: S105 - the name of a secret, not one
+FOLLOWED = frozenset({Transfer.SMART, Transfer.SIMPLE})
+_ENVELOPE = frozenset({"kind", "version", "content"})
+_FIELDS = frozenset({"name", "remote", "token"})
+
+
+class RemoteUnusable(BadInput):
+    """What a mirror is to follow is not there, not reachable for us, or does not let us in."""
+
+
+class NotAMirror(BadInput):
+    """The dataset follows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorAsked:
+    """What to follow, under which name."""
+
+    name: DatasetAlias
+    remote: Location
+    token: str | None = field(repr=False)
+
+
+def mirror_asked(manifest: bytes) -> MirrorAsked | None:
+    """What a `DatasetMirror` manifest asks for; None for a manifest of another kind.
+
+    Raises:
+        MalformedManifest, UnsupportedUrl, RemoteUnusable
+    """
+    if KIND.encode() not in manifest:
+        return None
+    documents = load_documents(manifest)
+    if not documents or not isinstance(documents[0], dict) or documents[0].get("kind") != KIND:
+        return None
+    if len(documents) != 1 or set(documents[0]) != _ENVELOPE or documents[0]["version"] != 1:
+        raise MalformedManifest(f"one {KIND} of version 1 with content is expected")
+    content = documents[0]["content"]
+    if not isinstance(content, dict) or set(content) - _FIELDS:
+        raise MalformedManifest("name, remote and token are expected", "$.content")
+    name, remote, token = (content.get(key) for key in ("name", "remote", "token"))
+    if not isinstance(name, str) or not isinstance(remote, str):
+        raise MalformedManifest("name and remote are texts", "$.content")
+    if token is not None and not isinstance(token, str):
+        raise MalformedManifest("a token is a text", "$.content.token")
+    return MirrorAsked(DatasetAlias.parse(name), parse_remote(remote), token)
+
+
+def parse_remote(text: str) -> Location:
+    """Raises `UnsupportedUrl`, `RemoteUnusable`.
+
+    A bucket is none: requests to it would be signed with the credentials of this node.
+    """
+    location = Location.parse(text)
+    if location.transfer not in FOLLOWED:
+        raise RemoteUnusable(
+            "a mirror follows a URL: odf+http(s)://… or http(s)://…; a public bucket has one, too"
+        )
+    return location
+
+
+def change_remote(node: Node, entry: DatasetEntry, remote: Location, token: str | None) -> None:
+    """Follow another address, or with another token. Raises `NotAMirror`."""
+    mirror_of(node, entry)
+    keep_remote(node, entry, remote, token)
+
+
+def detach(node: Node, entry: DatasetEntry) -> None:
+    """From now on the dataset is one like others. Raises `NotAMirror`."""
+    mirror_of(node, entry)
+    node.stores.mirrors.remove(entry.id)
+
+
+def mirror_of(node: Node, entry: DatasetEntry) -> Mirror:
+    """What the dataset follows. Raises `NotAMirror`."""
+    found = node.stores.mirrors.find(entry.id)
+    if found is None:
+        raise NotAMirror("the dataset is no mirror: it follows nothing")
+    return found
+
+
+def submit_pull(node: Node, entry: DatasetEntry, *, force: bool = False) -> JobId:
+    """Queue a pull behind other work on the dataset; one that waits already is joined."""
+    job = node.stores.jobs.submit(mirror_job.spec_of(entry.id, MirrorPayload(force=force)))
+    node.mirror_bell.set()
+    return job
+
+
+def shown(mirror: Mirror) -> dict[str, Any]:
+    """A mirror as JSON. The token is never shown."""
+    status = mirror.status
+    return {
+        "remote": mirror.remote,
+        "hasToken": mirror.sealed_token is not None,
+        "state": status.state.value,
+        "checkedAt": None if status.checked_at is None else str(status.checked_at),
+        "error": status.error,
+        "message": status.message,
+    }
+
+
+def limits_of(node: Node) -> ClientLimits:
+    """What this node takes from a remote, and where it goes for it."""
+    settings = node.settings
+    return ClientLimits(
+        blocks=settings.max_batch_blocks,
+        metadata_bytes=settings.max_batch_bytes,
+        object_bytes=settings.max_object_bytes,
+        networks=tuple(str(network) for network in settings.mirror_networks),
+    )
+
+
+def keep_remote(node: Node, entry: DatasetEntry, remote: Location, token: str | None) -> None:
+    """From now on the dataset follows that address; the token is sealed."""
+    sealed = None
+    if token:
+        owner = owner_of_token(entry.id, remote)
+        secret = node.secret_keys.sealed(owner, TOKEN, token, at=node.clock())
+        sealed = f"{secret.key_id}:".encode() + secret.value
+    kept = Mirror(dataset=entry.id, remote=str(remote), sealed_token=sealed)
+    node.stores.mirrors.put(kept)
+
+
+def owner_of_token(dataset: DatasetId, remote: Location) -> str:
+    """What a token is sealed for: it opens for this dataset and this remote alone."""
+    return f"mirror:{dataset}:{remote}"

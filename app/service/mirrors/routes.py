@@ -1,0 +1,59 @@
+"""Mirrors: what a dataset follows, told to and changed by its maintainers."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from odf_node.protocol.typed import decode_json
+
+from ..datasets.access_routes import MalformedBody
+from ..http.answers import JsonAnswer
+from ..http.bodies import small_body
+from ..http.deps import MaintainedDep, NodeDep
+from . import mirrors as usecase
+
+MAX_BODY_BYTES = 16_384
+
+
+class RemoteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of a change; no token means that none is sent from now on."""
+
+    remote: str
+    token: str | None = None
+
+
+def mirror(node: NodeDep, entry: MaintainedDep) -> Response:
+    """Remote, and how the last pull went. Tokens are never shown."""
+    return JsonAnswer(usecase.shown(usecase.mirror_of(node, entry)))
+
+
+async def follow(request: Request, node: NodeDep, entry: MaintainedDep) -> Response:
+    """`{"remote": "odf+https://…", "token": "…"}`: from now on, that is followed."""
+    raw = await small_body(request, MAX_BODY_BYTES)
+    try:
+        asked = decode_json(raw, RemoteBody)
+    except (msgspec.DecodeError, UnicodeError):
+        raise MalformedBody('the body has to be JSON: {"remote": "…", "token": "…"}') from None
+    remote = usecase.parse_remote(asked.remote)
+    await run_in_threadpool(usecase.change_remote, node, entry, remote, asked.token)
+    return JsonAnswer(usecase.shown(usecase.mirror_of(node, entry)))
+
+
+def detach(node: NodeDep, entry: MaintainedDep) -> Response:
+    """The dataset stays as it is, and can be written to again."""
+    usecase.detach(node, entry)
+    return Response(status_code=204)
+
+
+def add_mirror_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve the above below the dataset addresses."""
+    tags: list[str | Enum] = ["mirrors"]
+    path = prefix + "/mirror"
+    routes.get(path, summary="What the dataset follows", tags=tags)(mirror)
+    routes.put(path, summary="Follow another remote", tags=tags)(follow)
+    routes.delete(path, summary="Follow nothing any more", status_code=204, tags=tags)(detach)

@@ -1,0 +1,1 @@
+"""Blocks, slices, checkpoints and references, read and stored."""

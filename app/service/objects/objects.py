@@ -1,0 +1,243 @@
+"""Reading and storing the content-addressed files of a dataset, and its references."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import BinaryIO, NamedTuple
+
+from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.datasets.integrity.healing import DAMAGED, begin_healing, heal_here
+from odf_node.storage.datasets.integrity.identity import Identity
+from odf_node.storage.datasets.integrity.opening import ensure_hashed
+from odf_node.storage.stores.index.sqlite_heads import SqliteHeads
+from odf_node.storage.stores.objects.layout import DATASETS, KIND_FOLDERS, dataset_folder
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+
+from ..auth.access import Action, address, authorize, is_for_all
+from ..auth.actors import Actor
+from ..auth.mirror_rule import refuse_mirror
+from ..wiring import Node
+
+HEAD = "head"
+HASHED_AT_ONCE_BYTES = 1024
+"""Up to here hashing takes as long as looking up that it was done."""
+MAX_PLACES = 4096
+"""Spellings of addresses that are remembered."""
+SHA3_PREFIX = "f1620"
+_USUAL_HASH = re.compile(SHA3_PREFIX + "[0-9a-f]{64}")
+is_usual_hash = _USUAL_HASH.fullmatch
+"""Whether a text is a hash of ours as it is written everywhere, and so the name of its file."""
+
+
+class UnknownReference(NotFound):
+    """A named reference other than `head`."""
+
+
+class UnreadableHash(BadInput):
+    """An address that ends in no hash of ours; answered as text."""
+
+
+class LengthRequired(BadInput):
+    """An upload that does not announce its length."""
+
+
+class ObjectTooLarge(LimitExceeded):
+    """An upload above the configured size."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object that was found: its address, size, and how to open it at a position."""
+
+    key: ObjectKey
+    size: int
+    public: bool
+    open: Callable[[int], BinaryIO]
+
+
+class LocalObject(NamedTuple):
+    """An object that would be in the file `path`, if it exists; `name` is its hash as text."""
+
+    name: str
+    public: bool
+    path: str
+
+
+class Place(NamedTuple):
+    """What an address led to a moment ago."""
+
+    alias: DatasetAlias
+    folded: str
+    entry: DatasetEntry
+    folder: str
+    is_for_all: bool
+    """Whether it takes no token to read it."""
+
+
+class AtHand:
+    """What can be answered without waiting: files of this machine, heads in SQLite.
+
+    Every method may say None for "ask the long way", which knows all the errors. For the
+    thread of the event loop only.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._entries, self._tenancy = node.entries, node.settings.tenancy
+        self._reads = node.settings.anonymous_reads
+        local = node.stores.objects.local_paths
+        self._root = None if local is None else str(local.root)
+        self._heads = SqliteHeads.of(node.stores.engine)
+        self.hashed = node.stores.hashed
+        self._places: dict[tuple[str | None, str], Place] = {}
+
+    def for_all(self, account: str | None, dataset: str) -> Place | None:
+        """A dataset that was asked for a moment ago and that anybody may read; no errors."""
+        known = self._places.get((account, dataset))
+        if known is None or not known.is_for_all:
+            return None
+        return known if self._entries.recall(known.folded) is known.entry else None
+
+    def place(self, actor: Actor, account: str | None, dataset: str) -> Place | None:
+        """A dataset that was asked for a moment ago. Raises what `authorize` raises."""
+        known = self._places.get((account, dataset))
+        alias = known.alias if known else address(self._tenancy, account, dataset)
+        folded = known.folded if known else alias.folded
+        entry = self._entries.recall(folded)
+        if entry is None:
+            return None
+        authorize(actor, entry, Action.READ, self._reads)
+        if known is None or known.entry is not entry:
+            folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
+            known = Place(alias, folded, entry, folder, is_for_all(entry, self._reads))
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            self._places[account, dataset] = known
+        return known
+
+    def object(self, place: Place | None, kind: ObjectKind, text: str) -> LocalObject | None:
+        """Where an object would be. Raises `UnreadableHash`."""
+        if self._root is None or place is None:
+            return None
+        name = text if is_usual_hash(text) else str(parse_hash(text))
+        public = place.entry.visibility is Visibility.PUBLIC
+        return LocalObject(name, public, f"{place.folder}/{KIND_FOLDERS[kind]}/{name}")
+
+    def is_right(self, name: str, body: bytes | bytearray, identity: Identity) -> bool:
+        """Whether bytes of a small file are those it is named by, just hashed or of late."""
+        if len(body) > HASHED_AT_ONCE_BYTES and self.hashed.knows(name, identity):
+            return True
+        right = name[len(SHA3_PREFIX) :] == hashlib.sha3_256(body).hexdigest()
+        if right and len(body) > HASHED_AT_ONCE_BYTES:
+            self.hashed.note(name, identity)
+        return right
+
+    def head(self, place: Place | None) -> Multihash | None:
+        """Where `head` points."""
+        if self._heads is None or place is None:
+            return None
+        return self._heads.head(place.entry.id)
+
+    def close(self) -> None:
+        if self._heads is not None:
+            self._heads.close()
+
+
+def read_ref(node: Node, actor: Actor, account: str | None, dataset: str, ref: str) -> Multihash:
+    """Where a reference points. Raises `UnknownReference` and what `Node.resolve` raises."""
+    entry = node.resolve(actor, account, dataset, Action.READ)
+    if ref != HEAD:
+        raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)
+    return node.stores.refs.head(entry.id)
+
+
+def find_object(
+    node: Node, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
+) -> StoredObject:
+    """An object by the hash in its address, which may be written in any multibase.
+
+    Raises:
+        UnreadableHash, ObjectNotFound, and what `Node.resolve` raises.
+    """
+    entry = node.resolve(actor, account, dataset, Action.READ)
+    key = ObjectKey(entry.id, kind, parse_hash(text))
+    info = node.stores.objects.stat(key)
+    if info is None and kind is ObjectKind.BLOCK and node.stores.blocks.find(entry.id, key.hash):
+        ensure_hashed(node.stores, key)  # the index has the block, which heals the store
+        info = node.stores.objects.stat(key)
+    if info is None:
+        raise ObjectNotFound(kind, key.hash)
+    return StoredObject(
+        key,
+        info.size,
+        entry.visibility is Visibility.PUBLIC,
+        lambda offset: node.stores.objects.open(key, offset=offset),
+    )
+
+
+def made_sure(node: Node, found: StoredObject) -> StoredObject:
+    """An object parts of which are about to be shown, hashed, and healed if need be.
+
+    Raises as `ensure_hashed`.
+    """
+    ensure_hashed(node.stores, found.key, named=False)
+    info = node.stores.objects.stat(found.key)
+    if info is None:
+        raise ObjectNotFound(found.key.kind, found.key.hash)
+    return replace(found, size=info.size)
+
+
+def found_damaged(node: Node, key: ObjectKey) -> None:
+    """Bytes that were shown proved to be others: put aside, tell, and heal what can be healed."""
+    heal_here(node.stores, key, DAMAGED)
+    if key.kind is not ObjectKind.UPLOAD:
+        begin_healing(node.stores, key)
+
+
+def upload_target(
+    node: Node, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
+) -> ObjectKey:
+    """Where an upload goes, once the actor may write there."""
+    entry: DatasetEntry = node.resolve(actor, account, dataset, Action.WRITE)
+    refuse_mirror(node, entry)
+    return ObjectKey(entry.id, kind, parse_hash(text))
+
+
+def announced_size(node: Node, length: str | None) -> int:
+    """The size an upload announces.
+
+    Raises:
+        LengthRequired: absent or no number. ObjectTooLarge: above the limit.
+    """
+    if length is None or not length.isascii() or not length.isdigit():
+        raise LengthRequired("an upload needs a Content-Length header")
+    size, limit = int(length), node.settings.max_object_bytes
+    if size > limit:
+        raise ObjectTooLarge(
+            f"the object has {size} bytes, this node takes {limit}",
+            limit=limit,
+            size=size,
+            setting="ODF_NODE_MAX_OBJECT_BYTES",
+        )
+    return size
+
+
+def store_object(node: Node, key: ObjectKey, chunks: Iterable[bytes]) -> None:
+    """Keep what hashes to the key; storing it again is harmless. Raises `HashMismatch`."""
+    node.stores.objects.put(key, chunks)
+
+
+def parse_hash(text: str) -> Multihash:
+    """A SHA3-256 multihash. Raises `UnreadableHash`."""
+    try:
+        parsed = Multihash.parse(text)
+    except (MalformedHash, MalformedMultibase) as broken:
+        raise UnreadableHash(f"Invalid hash: {broken.message}") from None
+    if parsed.code != SHA3_256 or len(parsed.digest) != 32:
+        raise UnreadableHash("Invalid hash: objects are named by their SHA3-256")
+    return parsed

@@ -1,0 +1,69 @@
+"""Counts of what the service did, kept as plain numbers: only whoever asks for them pays.
+
+Everything is counted by the thread of the event loop, so nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper ends of the classes of durations, seconds."""
+
+
+@dataclass(slots=True)
+class Durations:
+    """A histogram: how many of each class, the last one without an end, and their sum."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    total_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self.total_s += seconds
+
+
+@dataclass(slots=True)
+class Answered:
+    """Answers of one kind, and the bytes of their bodies."""
+
+    count: int = 0
+    body_bytes: int = 0
+
+    def add(self, body_bytes: int) -> None:
+        self.count += 1
+        self.body_bytes += body_bytes
+
+
+@dataclass(slots=True)
+class Counters:
+    """What one service process did since it started."""
+
+    answers: dict[tuple[str, str, int], Answered] = field(default_factory=dict)
+    """By method, route and status."""
+    durations: dict[tuple[str, str], Durations] = field(default_factory=dict)
+    """By method and route; reads that were answered at once are not timed."""
+    transfers: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Smart transfers that ended, by `pull` or `push` and close code."""
+    in_flight: int = 0
+    deeds_lost: int = 0
+    """Deeds that could not be recorded in the index; they are in the log."""
+
+    def answered(self, method: str, route: str, status: int) -> Answered:
+        """The counter of such answers; may be kept by who needs it often."""
+        key = (method, route, status)
+        found = self.answers.get(key)
+        if found is None:
+            found = self.answers[key] = Answered()
+        return found
+
+    def took(self, method: str, route: str, seconds: float) -> None:
+        key = (method, route)
+        found = self.durations.get(key)
+        if found is None:
+            found = self.durations[key] = Durations()
+        found.add(seconds)
+
+    def transferred(self, exchange: str, code: int) -> None:
+        self.transfers[exchange, code] = self.transfers.get((exchange, code), 0) + 1

@@ -1,0 +1,115 @@
+"""The page that Prometheus reads: what this process did, and what waits in the node.
+
+Built from plain numbers when it is asked for; the client library is imported by then only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from odf_node.storage.datasets.node.gauges import Gauges, read_gauges
+from odf_node.storage.runtime.version import app_version
+
+from ..wiring import Node
+from .counters import BUCKETS_S, Counters
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Collector:
+    """What the client library asks for metrics."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _of_process(self._node)
+        yield from _of_requests(self._node.counters)
+        gauges = read_gauges(self._node.stores.engine)
+        yield from _of_node(gauges, self._node.clock().ns / 1e9)
+
+
+def page(node: Node) -> bytes:
+    """The page, in Prometheus' text format."""
+    from prometheus_client import (
+        CollectorRegistry,
+        GCCollector,
+        PlatformCollector,
+        ProcessCollector,
+        generate_latest,
+    )
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    registry.register(_Collector(node))
+    return generate_latest(registry)
+
+
+def _of_process(node: Node) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+    counters = node.counters
+    about = {"version": app_version(), "tenancy": node.settings.tenancy.value}
+    yield InfoMetricFamily("odf_node", "This node.", value=about)
+    yield GaugeMetricFamily(
+        "odf_requests_in_flight", "Requests being answered.", value=counters.in_flight
+    )
+    if (free := node.stores.free_bytes()) is not None:
+        yield GaugeMetricFamily(
+            "odf_free_bytes", "Space that is free for objects and database.", value=free
+        )
+    yield CounterMetricFamily(
+        "odf_deeds_lost", "Deeds that could not be recorded.", value=counters.deeds_lost
+    )
+
+
+def _of_requests(counters: Counters) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    labels = ["method", "route", "status"]
+    answers = CounterMetricFamily("odf_requests", "Requests answered.", labels=labels)
+    sent = CounterMetricFamily("odf_sent_bytes", "Bytes of bodies sent.", labels=labels)
+    for (method, route, status), answered in list(counters.answers.items()):
+        answers.add_metric([method, route, str(status)], answered.count)
+        sent.add_metric([method, route, str(status)], answered.body_bytes)
+    took = HistogramMetricFamily(
+        "odf_request_seconds", "From the request to the end of its answer.", labels=labels[:2]
+    )
+    ends = [*map(str, BUCKETS_S), "+Inf"]
+    for (method, route), durations in list(counters.durations.items()):
+        classes = list(zip(ends, accumulate(durations.counts), strict=True))
+        took.add_metric([method, route], classes, durations.total_s)
+    ended = CounterMetricFamily("odf_transfers", "Transfers ended.", labels=["exchange", "code"])
+    for (exchange, code), count in list(counters.transfers.items()):
+        ended.add_metric([exchange, str(code)], count)
+    yield from (answers, sent, took, ended)
+
+
+def _of_node(gauges: Gauges, now_s: float) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    yield GaugeMetricFamily("odf_datasets", "Datasets registered.", value=gauges.datasets)
+    yield CounterMetricFamily(
+        "odf_head_moves", "Moves of heads since the node began.", value=gauges.last_move
+    )
+    yield GaugeMetricFamily(
+        "odf_damaged_objects",
+        "Objects that are damaged or missing, and not healed.",
+        value=gauges.damaged,
+    )
+    jobs = GaugeMetricFamily("odf_jobs", "Jobs that wait or run.", labels=["kind", "status"])
+    for (kind, status), count in gauges.jobs.items():
+        jobs.add_metric([kind, status], count)
+    oldest = GaugeMetricFamily(
+        "odf_oldest_job_wait_seconds", "How long the first of the queue waits.", labels=["kind"]
+    )
+    for kind, since in gauges.waiting_since.items():
+        oldest.add_metric([kind], max(0.0, now_s - since.ns / 1e9))
+    yield from (jobs, oldest)

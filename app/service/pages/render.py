@@ -1,0 +1,76 @@
+"""Templates into answers: escaping is on, nothing foreign is loaded, nothing may frame them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import HTMLResponse, Response
+
+from ...client.text import size_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HEADERS = {
+    "cache-control": "no-cache, private",
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'",
+    "referrer-policy": "same-origin",
+    "vary": "accept, cookie",
+    "x-content-type-options": "nosniff",
+}
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def page(name: str, content: dict[str, Any], status: int = 200) -> Response:
+    """The template `name` filled in."""
+    text = _environment().get_template(f"{name}.html").render(content)
+    return HTMLResponse(text, status, HEADERS)
+
+
+def static(name: str, media_type: str) -> Response:
+    """A file of the pages, as it is."""
+    headers = {"cache-control": "max-age=3600", "x-content-type-options": "nosniff"}
+    return Response(_static(name), headers=headers, media_type=media_type)
+
+
+@cache
+def _static(name: str) -> bytes:
+    return files(__package__).joinpath("static", name).read_bytes()
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # not needed to start
+
+    made = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"size": size_text, "count": count_text, "moment": moment_text}
+    made.filters["prose"] = prose
+    return made
+
+
+def prose(text: str | None) -> str:
+    """Our own words, in which backticks mean code."""
+    from markupsafe import Markup, escape
+
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text or ""))))  # noqa: S704 - escaped
+
+
+def count_text(number: int) -> str:
+    """A number with its thousands apart."""
+    return f"{number:,}"
+
+
+def moment_text(instant: str) -> str:
+    """An instant to the second: `2024-01-31 23:59:59`, in UTC."""
+    return instant[:19].replace("T", " ")

@@ -1,0 +1,1 @@
+"""The service and its workers as processes."""

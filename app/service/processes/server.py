@@ -1,0 +1,75 @@
+"""How the application is put on a socket: uvicorn with exactly the options the protocols need.
+
+Smart transfer forbids WebSocket pings and compression. How long headers and messages may be is
+in the two protocols (`slow_headers.py`, `ws/server_socket.py`), with the limits of the settings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ..settings import Settings
+from ..transfer.server_socket import TransferSocket
+from .slow_headers import PatientHttp
+
+KEEP_ALIVE_S = 30
+BACKLOG = 2048
+
+
+def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """uvicorn's options. Pings are off only by None, which its command line cannot say."""
+    websocket = type(
+        "NodeWebSocket",
+        (TransferSocket,),
+        {
+            "close_wait_s": settings.close_wait_s,
+            "first_message_bytes": settings.ws_first_message_bytes,
+            "pull_message_bytes": settings.ws_max_pull_message_bytes,
+            "push_message_bytes": settings.ws_max_message_bytes,
+            "max_frames": settings.ws_max_frames,
+        },
+    )
+    limits = ("header_wait_s", "max_url_bytes", "max_header_bytes", "max_headers")
+    http = type("NodeHttp", (PatientHttp,), {name: getattr(settings, name) for name in limits})
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http=http,
+        ws=websocket,
+        ws_max_size=settings.ws_max_message_bytes,
+        ws_ping_interval=None,
+        ws_ping_timeout=None,
+        ws_per_message_deflate=False,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=settings.shutdown_s,
+        backlog=BACKLOG,
+    )
+
+
+class NodeServer(uvicorn.Server):
+    """uvicorn's server that says when it listens, and where."""
+
+    on_listening: Any = None
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started and self.on_listening is not None:
+            self.on_listening(self.port)
+
+    @property
+    def port(self) -> int:
+        """The port listened on, also when the settings left the choice to the system."""
+        for server in self.servers:
+            for socket in server.sockets:
+                return int(socket.getsockname()[1])
+        return self.config.port

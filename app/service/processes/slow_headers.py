@@ -1,0 +1,165 @@
+"""uvicorn's HTTP with an end to headers: to waiting for them, and to what they hold.
+
+A client may take its time between requests (keep-alive) and within a body; but a client that
+sends the header of a request byte by byte, or connects and says nothing, would hold a connection
+for ever, and one whose header never ends would hold memory: the parser keeps a line until it is
+whole. So all bytes that belong to no body are counted, those of trailers and of chunks as well.
+Trailers are counted and dropped: a header that a proxy has not seen shall mean nothing here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from odf_node.protocol.errors import LimitExceeded
+
+from ..errors import problem_of, status_of
+from ..http.answers import PROBLEM_JSON
+
+LINGER_S = 0.5
+"""Until the connection of a refused request is closed."""
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class HeaderTooLong(LimitExceeded):
+    """The header lines of a request, or its trailers, hold more than is taken here."""
+
+
+class UrlTooLong(LimitExceeded):
+    """The address of a request is longer than is taken here."""
+
+
+class PatientHttp(HttpToolsProtocol):
+    """The header of a request has to be here `header_wait_s` seconds after its first byte, that
+    of the first one so long after the connection was made; and it may be so long, no longer."""
+
+    header_wait_s = 30.0
+    max_url_bytes = 64 * 1024
+    max_header_bytes = 64 * 1024
+    max_headers = 128
+    _waiting: asyncio.TimerHandle | None = None
+    _in_header = True
+    _refusal: LimitExceeded | None = None
+    _lines = _line_bytes = 0
+    """Of the request that is being received, its trailers included."""
+    _unplaced = 0
+    """Bytes since the parser told of anything: they lie in the parser."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        self._unplaced += len(data)
+        super().data_received(data)
+        if self._unplaced > self.max_header_bytes and not self._is_over():
+            self._refusal = self._too_long()
+            self.send_400_response("")
+        if self._in_header and self._waiting is None and self._refusal is None:
+            self._wait()
+
+    def on_message_begin(self) -> None:
+        self._in_header = True
+        self._lines = self._line_bytes = self._unplaced = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._unplaced = 0
+        super().on_url(url)
+        if len(self.url) > self.max_url_bytes:
+            limit, setting = self.max_url_bytes, "ODF_NODE_MAX_URL_BYTES"
+            message = f"the address is longer than the {limit} bytes taken here"
+            self._refuse(UrlTooLong(message, limit=limit, setting=setting))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._unplaced = 0
+        self._lines += 1
+        self._line_bytes += len(name) + len(value)
+        if self._lines > self.max_headers or self._line_bytes > self.max_header_bytes:
+            self._refuse(self._too_long())
+        if self._in_header:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_header, self._unplaced = False, 0
+        self._wait_no_more()
+        super().on_headers_complete()
+
+    def on_chunk_header(self) -> None:
+        self._unplaced = 0
+
+    def on_body(self, body: bytes) -> None:
+        self._unplaced = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unplaced = 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP, and what is refused while it is parsed; the connection ends."""
+        if self._refusal is None:
+            super().send_400_response(msg)
+            return
+        self._wait_no_more()
+        if self._may_answer():
+            self.transport.write(_answer(self._refusal))
+        # Closed at once, the socket would tell of bytes nobody read, and the answer be lost.
+        self.transport.pause_reading()
+        self.loop.call_later(LINGER_S, self.transport.close)
+
+    def _is_over(self) -> bool:
+        return self._refusal is not None or self.transport.is_closing()
+
+    def _may_answer(self) -> bool:
+        """Whether an answer would not lie within, or before, that of an earlier request."""
+        if self.cycle is None or self.cycle.response_complete:
+            return True
+        return not (self._in_header or self.cycle.response_started)
+
+    def _too_long(self) -> HeaderTooLong:
+        return HeaderTooLong(
+            f"a request has {self.max_headers} header lines at most, of {self.max_header_bytes} "
+            "bytes in sum",
+            limit=self.max_header_bytes,
+            setting="ODF_NODE_MAX_HEADER_BYTES",
+        )
+
+    def _refuse(self, refusal: LimitExceeded) -> None:
+        """From within the parser, which ends with the error."""
+        self._refusal = refusal
+        raise refusal
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(self.header_wait_s, self._give_up)
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_TOO_SLOW)
+            self.transport.close()
+
+
+def _answer(refusal: LimitExceeded) -> bytes:
+    """The problem document, as the bytes of a whole answer."""
+    status: HTTPStatus = status_of(refusal)
+    body = msgspec.json.encode(problem_of(refusal))
+    head = (
+        f"HTTP/1.1 {int(status)} {status.phrase}\r\ncontent-type: {PROBLEM_JSON}\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,117 @@
+"""Keeps worker processes alive: starts them by command line, restarts them, ends them.
+
+The service knows of a worker only how to call it. A worker that dies is started again after
+a pause that grows while it keeps dying; one that is asked to end gets some time, then none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from ..settings import Settings
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+SETTLED_S = 60.0
+"""A worker that lived this long starts with the shortest pause again."""
+
+_log = logging.getLogger("odf.node")
+
+
+def worker_command(settings: Settings) -> list[str]:
+    """How one worker is called. It ends by itself when this process is gone."""
+    command = [
+        sys.executable,
+        "-m",
+        "odf_node.workers.main",
+        "--data",
+        str(settings.data.resolve()),
+    ]
+    if settings.database_url is not None:
+        command += ["--database-url", settings.database_url]
+    if settings.objects_url is not None:
+        command += ["--objects-url", settings.objects_url]
+    return [*command, "--parent-pid", str(os.getpid())]
+
+
+class Supervisor:
+    """Worker processes of one service, one thread of attention each."""
+
+    def __init__(self, command: Sequence[str], count: int, *, patience_s: float) -> None:
+        self._command, self._patience_s = list(command), patience_s
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._threads = [
+            threading.Thread(target=self._keep_alive, name=f"worker-{n}", daemon=True)
+            for n in range(1, count + 1)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ask all workers to end, wait, then end them."""
+        self._stopping.set()
+        with self._lock:
+            running = list(self._running)
+        for process in running:
+            _signal(process, signal.SIGTERM)
+        deadline = time.monotonic() + self._patience_s
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, deadline - time.monotonic()))
+        for process in running:
+            _signal(process, signal.SIGKILL)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=5)
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [process.pid for process in self._running]
+
+    def _keep_alive(self) -> None:
+        pause = FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            code = self._run_once()
+            if self._stopping.is_set():
+                return
+            pause = FIRST_PAUSE_S if time.monotonic() - began > SETTLED_S else pause
+            _log.warning("worker ended with code %s, starting again in %.1f s", code, pause)
+            self._stopping.wait(pause)
+            pause = min(LONGEST_PAUSE_S, pause * 2)
+
+    def _run_once(self) -> int:
+        with self._lock:
+            if self._stopping.is_set():
+                return 0
+            process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+            self._running.add(process)
+        _log.info("worker started: pid %d", process.pid)
+        try:
+            return process.wait()
+        finally:
+            with self._lock:
+                self._running.discard(process)
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """To the worker; a kill goes to all of its session, the JVM included."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if number is signal.SIGKILL:
+            os.killpg(process.pid, number)
+        elif process.poll() is None:
+            process.send_signal(number)

@@ -1,0 +1,1 @@
+"""Rows of a dataset, in the formats clients want."""

@@ -1,0 +1,153 @@
+"""Reading a dataset as a table: what a request says, and rows as bytes.
+
+The names of the two cuts are used both ways by others, so ours say it: AS AT is when something
+was known (a system time, or a block), AS OF is when it happened (an event time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import Instant, MalformedInstant
+from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.datasets.read.view import outline_of
+from odf_node.storage.datasets.verify.source import DatasetSource
+
+from ..readers.tasks import ReadTask, SliceRef, schema_data
+from .read_formats import Format, encoded
+
+if TYPE_CHECKING:
+    from odf_node.storage.datasets.read.read import Asked
+    from odf_node.storage.datasets.read.view import View
+    from odf_node.storage.stores.ports.values import DatasetEntry
+
+    from ..wiring import Node
+
+
+class InvalidTime(BadInput):
+    """A time that is no RFC 3339 instant, nor (where one may stand) the hash of a block."""
+
+
+class InvalidProjection(BadInput):
+    """A projection or format of another name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """What is asked for, in words; absent means the whole changelog."""
+
+    as_at: str | None = None
+    as_of: str | None = None
+    projection: str | None = None
+    """By default what stands as of a time, and everything without one."""
+    columns: str | None = None
+    """Names with commas between."""
+    skip: int = 0
+    limit: int | None = None
+    form: str = Format.NDJSON.value
+
+    def block(self) -> Multihash | None:
+        """The block AS AT which is read, if it is one. Raises `InvalidTime`."""
+        return None if self.as_at is None else _known(self.as_at)[1]
+
+    def asked(self) -> Asked:
+        """Raises `InvalidTime`, `InvalidProjection`."""
+        from odf_node.storage.datasets.read.read import Asked
+        from odf_node.storage.datasets.read.rows import Cut, Projection
+
+        default = Projection.CHANGELOG if self.as_of is None else Projection.FACTS
+        try:
+            projection = Projection((self.projection or default).strip().lower())
+        except ValueError:
+            known = ", ".join(Projection)
+            raise InvalidProjection(
+                f"a projection is one of {known}, not {str(self.projection)[:50]!r}"
+            ) from None
+        cut = Cut(
+            system_time=None if self.as_at is None else _known(self.as_at)[0],
+            event_time=None if self.as_of is None else _time(self.as_of, "as of"),
+        )
+        names = None if self.columns is None else tuple(self.columns.split(","))
+        return Asked(
+            projection=projection, cut=cut, columns=names, skip=self.skip, limit=self.limit
+        )
+
+    def format(self) -> Format:
+        """Raises `InvalidProjection`."""
+        try:
+            return Format(self.form.strip().lower())
+        except ValueError:
+            known = ", ".join(Format)
+            raise InvalidProjection(f"a format is one of {known}, not {self.form[:50]!r}") from None
+
+
+def _known(text: str) -> tuple[Instant | None, Multihash | None]:
+    """A system time, or a block."""
+    try:
+        return None, Multihash.parse(text.strip())
+    except (MalformedHash, MalformedMultibase):
+        return _time(text, "as at"), None
+
+
+def _time(text: str, name: str) -> Instant:
+    try:
+        return Instant.parse(text.strip())
+    except MalformedInstant as broken:
+        raise InvalidTime(f"{name}: {broken.message}") from None
+
+
+class Reading:
+    """Rows as bytes, begun: what can be refused was refused. Close it, or read it to its end."""
+
+    def __init__(self, view: View, request: ReadRequest) -> None:
+        from odf_node.storage.datasets.read.read import reading
+
+        self.head, self.form = view.head, request.format()
+        self._open = ExitStack()
+        try:
+            schema, batches = self._open.enter_context(reading(view, request.asked()))
+            self._chunks = encoded(schema, batches, self.form)
+            self._first = next(self._chunks, b"")
+        except BaseException:
+            self._open.close()
+            raise
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._open:
+            yield self._first
+            yield from self._chunks
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def read_task(
+    node: Node, entry: DatasetEntry, request: ReadRequest
+) -> tuple[ReadTask, DatasetSource]:
+    """What a reader is to do to read a dataset of this node, and where its objects come from.
+
+    Raises:
+        InvalidTime. BlockNotFound: AS AT a block that is not one of the dataset.
+    """
+    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    outline = outline_of(dataset, request.block())
+    vocab = {
+        name: getattr(outline.vocab, name)
+        for name in outline.vocab.__struct_fields__
+        if name != "event"
+    }
+    task = ReadTask(
+        head=str(outline.head),
+        vocab=vocab,
+        schema=schema_data(outline.schema),
+        slices=[SliceRef.of(data, recorded) for data, recorded in outline.slices],
+        key=outline.key,
+        request=asdict(request),
+        max_bytes=node.settings.max_read_bytes,
+    )
+    return task, DatasetSource(dataset)

@@ -1,0 +1,144 @@
+"""Rows as bytes, batch by batch: CSV, NDJSON, JSON, Parquet, Arrow. Nothing is gathered.
+
+Values in text formats are written as everywhere on this node (`records.py`); cells of CSV are
+told in `csv_cells.py`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from odf_node.protocol.errors import BadInput
+
+from . import csv_cells
+from .records import values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Batches = Iterator["pa.RecordBatch"]
+_JSON = msgspec.json.Encoder(enc_hook=str)
+
+
+class UnwritableColumn(BadInput):
+    """A column of a type that the format cannot hold."""
+
+
+class Format(StrEnum):
+    """How rows are written; values are what clients ask for."""
+
+    CSV = "csv"
+    NDJSON = "ndjson"
+    JSON = "json"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+MEDIA_TYPES = {
+    Format.CSV: "text/csv; charset=utf-8; header=present",
+    Format.NDJSON: "application/x-ndjson",
+    Format.JSON: "application/json",
+    Format.PARQUET: "application/vnd.apache.parquet",
+    Format.ARROW: "application/vnd.apache.arrow.stream",
+}
+
+
+def encoded(schema: pa.Schema, batches: Batches, form: Format) -> Iterator[bytes]:
+    """The rows in that format. Raises `UnwritableColumn`."""
+    return _WRITERS[form](schema, batches)
+
+
+def _csv(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+    yield csv_cells.header(schema.names)
+    for batch in batches:
+        yield csv_cells.lines(batch)
+
+
+def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    names = batch.schema.names
+    columns = [values(column) for column in batch.columns]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
+def _ndjson(_schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+    for batch in batches:
+        yield b"".join(_JSON.encode(row) + b"\n" for row in _objects(batch))
+
+
+def _json(_schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+    yield b"["
+    between = b"\n"
+    for batch in batches:
+        yield between + b",\n".join(_JSON.encode(row) for row in _objects(batch))
+        between = b",\n"
+    yield b"\n]\n"
+
+
+class _Written(io.RawIOBase):
+    """Bytes on their way from a writer to a reader."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, chunk: Any) -> int:
+        self._chunks.append(bytes(chunk))
+        self._size += len(self._chunks[-1])
+        return len(self._chunks[-1])
+
+    def tell(self) -> int:
+        return self._size
+
+    def taken(self) -> bytes:
+        """Everything written since the last time."""
+        chunks, self._chunks = self._chunks, []
+        return b"".join(chunks)
+
+
+def _parquet(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+    import pyarrow.parquet as pq
+
+    def make(out: Any) -> Any:
+        return pq.ParquetWriter(out, schema, compression="snappy")
+
+    return _binary(make, batches)
+
+
+def _arrow(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    return _binary(lambda out: pa.ipc.new_stream(out, schema), batches)
+
+
+def _binary(make: Callable[[Any], Any], batches: Batches) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    out = _Written()
+    try:
+        with make(out) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                if chunk := out.taken():
+                    yield chunk
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as broken:
+        raise UnwritableColumn(f"the format cannot hold this: {str(broken)[:200]}") from None
+    yield out.taken()
+
+
+_WRITERS: dict[Format, Callable[[Any, Batches], Iterator[bytes]]] = {
+    Format.CSV: _csv,
+    Format.NDJSON: _ndjson,
+    Format.JSON: _json,
+    Format.PARQUET: _parquet,
+    Format.ARROW: _arrow,
+}

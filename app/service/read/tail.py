@@ -1,0 +1,106 @@
+"""The last records of a dataset: planned here, from its newest slices only; read by a reader."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+
+from odf_node.protocol.errors import LimitExceeded
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.typed import decode_json
+from odf_node.storage.datasets.verify.source import DatasetSource
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..readers.tasks import SliceRef, TailTask
+from ..wiring import Node
+from .records import DataFormat
+
+BLOCKS_A_LOOK = 100
+
+
+class TooManyRecords(LimitExceeded):
+    """More records asked for than one request may read."""
+
+
+def tail_task(
+    node: Node,
+    entry: DatasetEntry,
+    *,
+    skip: int,
+    limit: int,
+    shape: DataFormat,
+    max_bytes: int | None = None,
+) -> tuple[TailTask, DatasetSource, DataSchema | None]:
+    """What a reader is to do for the `limit` records before the last `skip`, in offset order;
+    where their objects come from; and the schema. The answer is JSON of that shape.
+
+    Raises:
+        TooManyRecords: `skip + limit` above the node's limit.
+    """
+    most = node.settings.max_tail_records
+    if skip + limit > most:
+        raise TooManyRecords(
+            f"skip and limit may add up to {most}; page through offsets instead",
+            limit=most,
+            setting="ODF_NODE_MAX_TAIL_RECORDS",
+        )
+    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    schema = dataset.state(dataset.head()).data_schema
+    slices = _newest_slices(node, entry, skip + limit)
+    task = TailTask(
+        slices=[SliceRef.of(piece) for piece in reversed(slices)],
+        skip=skip,
+        limit=limit,
+        shape=shape.value,
+        max_bytes=node.settings.max_tail_bytes if max_bytes is None else max_bytes,
+    )
+    return task, DatasetSource(dataset), schema
+
+
+async def last_rows(
+    node: Node, entry: DatasetEntry, caller: str, *, limit: int, max_bytes: int
+) -> dict[str, list[Any]]:
+    """The last records as JSON values, column by column.
+
+    Raises:
+        What `Readers.answer` raises.
+    """
+    plan = partial(
+        tail_task, node, entry, skip=0, limit=limit, shape=DataFormat.SOA, max_bytes=max_bytes
+    )
+    task, source, _ = await to_thread.run_sync(plan)
+    if not task.slices:
+        return {}
+    answer = await node.readers.answer(task, source, caller)
+    text = b"".join([piece async for piece in answer])
+    return decode_json(text, dict[str, list[Any]])
+
+
+def _newest_slices(node: Node, entry: DatasetEntry, wanted: int) -> list[DataSlice]:
+    """Slices from the newest on, until they hold that many records."""
+    found: list[DataSlice] = []
+    start = node.stores.refs.head(entry.id)
+    have = 0
+    while have < wanted:
+        blocks = node.stores.blocks.ancestors(entry.id, start, limit=BLOCKS_A_LOOK)
+        for block in blocks:
+            event = block.event
+            if isinstance(event, AddData | ExecuteTransform) and event.new_data is not None:
+                found.append(event.new_data)
+                have += rows_of(event.new_data)
+                if have >= wanted:
+                    return found
+        if not blocks or blocks[-1].prev is None:
+            return found
+        start = blocks[-1].prev
+    return found
+
+
+def rows_of(piece: DataSlice) -> int:
+    interval = piece.offset_interval
+    return interval.end - interval.start + 1

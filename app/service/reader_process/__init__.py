@@ -1,0 +1,1 @@
+"""The program that reads rows: a process for each answer."""

@@ -1,0 +1,88 @@
+"""The last rows of a dataset out of its newest slices; row groups before them are not read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_node.protocol.errors import Damaged
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.read.batches import batches_of
+from odf_node.storage.stores.ports.values import ObjectKind
+
+from ..readers.tasks import MAX_TAIL, AnswerTooLong
+
+Open = Callable[[ObjectKind, Multihash], BinaryIO]
+
+
+class SliceUnreadable(Damaged):
+    """A stored data slice is no Parquet file, or not of the size its block says."""
+
+
+def last_rows(
+    slices: Sequence[DataSlice], opened: Open, *, skip: int, limit: int, max_bytes: int
+) -> pa.Table | None:
+    """The `limit` rows before the last `skip`, in offset order; None if there are no slices.
+
+    Raises:
+        AnswerTooLong: they hold more than `max_bytes`. SliceUnreadable.
+    """
+    tables: list[pa.Table] = []
+    wanted, left = skip + limit, max_bytes
+    for piece in reversed(slices):
+        table = _of_slice(piece, opened, wanted, left)
+        wanted, left = wanted - table.num_rows, left - table.nbytes
+        tables.insert(0, table)
+    if not tables:
+        return None
+    whole = pa.concat_tables(tables, promote_options="default")
+    end = max(0, whole.num_rows - skip)
+    start = max(0, end - limit)
+    return whole.slice(start, end - start)
+
+
+def _of_slice(piece: DataSlice, opened: Open, wanted: int, max_bytes: int) -> pa.Table:
+    with opened(ObjectKind.DATA, piece.physical_hash) as file:
+        try:
+            parquet = pq.ParquetFile(file, pre_buffer=False)
+            groups, skipped = _needed_groups(parquet.metadata, wanted)
+            batches = _drop_first(batches_of(parquet, file, groups=groups), skipped)
+            return pa.Table.from_batches(_bounded(batches, max_bytes), parquet.schema_arrow)
+        except MemoryError:
+            raise
+        except (pa.ArrowException, OSError) as broken:
+            raise SliceUnreadable(
+                f"data slice {piece.physical_hash} cannot be read: {str(broken)[:200]}",
+                object=f"data/{piece.physical_hash}",
+            ) from None
+
+
+def _bounded(batches: Iterator[Any], max_bytes: int) -> Iterator[Any]:
+    left = max_bytes
+    for batch in batches:
+        left -= batch.nbytes
+        if left < 0:
+            raise AnswerTooLong(max_bytes, MAX_TAIL)
+        yield batch
+
+
+def _needed_groups(metadata: Any, wanted: int) -> tuple[Sequence[int], int]:
+    """Row groups from the end that hold `wanted` rows, and how many of theirs are too many."""
+    rows, first = 0, metadata.num_row_groups
+    while first > 0 and rows < wanted:
+        first -= 1
+        rows += metadata.row_group(first).num_rows
+    return range(first, metadata.num_row_groups), max(0, rows - wanted)
+
+
+def _drop_first(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    for batch in batches:
+        if rows >= batch.num_rows:
+            rows -= batch.num_rows
+        else:
+            yield batch.slice(rows)
+            rows = 0

@@ -1,0 +1,317 @@
+"""Readers, seen from the service: a task goes in, the bytes of its answer come out.
+
+A request takes a turn (its caller has a share of them), and gives it back with its answer. How
+much memory and time a reader takes is its own limit; a reader whose request is over is ended by
+closing its socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from typing import BinaryIO, Protocol
+
+from anyio import CapacityLimiter, to_thread
+
+from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import Failed, ObjectKind
+
+from ..limits.shares import Turn, Turns
+from ..settings import Settings
+from .messages import HEAD, Kind, ReaderBrokeProtocol, frame, head_of, read_failed, read_needs
+from .tasks import Limits, Order, Task, write_order
+
+SPARES = 2
+"""Readers that wait for a task."""
+RECEIVE_BYTES = 256 * 1024
+STARTUP_S = 60.0
+_ENVIRONMENT = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "ARROW_IO_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONUTF8": "1",
+}
+"""All of it: nothing of the service's own. Memory is counted as address space, which pools would
+reserve ahead."""
+
+
+class ReadRefused(BadInput):
+    """What a reader says is wrong, to be passed on as its answer."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message, **failed.facts)
+        self.failed = failed
+
+
+class ReaderGone(NodeError):
+    """A reader ended in the middle of its answer."""
+
+
+class ReadTooSlow(NodeError):
+    """A reader that said nothing for too long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"reading these rows takes more than {seconds:g} seconds; ask for fewer",
+            limit=seconds,
+            setting="ODF_NODE_READER_SILENT_S",
+        )
+
+
+class Objects(Protocol):
+    """Where a dataset's objects come from; called in threads."""
+
+    def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
+
+
+class Readers:
+    """The readers of one service; for the thread of the event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        numbers = {
+            "most": settings.readers,
+            "each": settings.readers_caller,
+            "settings": ("ODF_NODE_READERS", "ODF_NODE_READERS_CALLER"),
+        }
+        self._turns = {
+            kind: Turns(f"{kind}s", **numbers)  # type: ignore[arg-type]
+            for kind in ("tail", "read")
+        }
+        self._settings = settings
+        self._limits = Limits(
+            memory_bytes=settings.reader_memory_bytes, silent_s=settings.reader_silent_s
+        )
+        self._threads = CapacityLimiter(2 * settings.readers)
+
+    def start(self) -> None:
+        """What the first request would start; from any thread."""
+        _NURSERY.start()
+
+    async def answer(self, task: Task, objects: Objects, caller: str) -> Answer:
+        """The answer of a reader that has begun it: what can be refused was refused.
+
+        Raises:
+            ShareTaken, AllTaken: there is none to be had. ReadRefused: what the reader says.
+            ReaderGone, ReadTooSlow. What opening an object raises.
+        """
+        kind = task.__struct_config__.tag
+        turn = await self._turns[str(kind)].take(caller, self._settings.reader_wait_s)
+        link: socket.socket | None = None
+        try:
+            link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
+            answer = Answer(link, objects, self._threads, self._settings, turn)
+            await answer.begin(Order(limits=self._limits, task=task))
+        except BaseException:
+            if link is not None:
+                link.close()
+            turn.give_back()
+            raise
+        return answer
+
+
+class Answer:
+    """The bytes of one answer, once: to be iterated to its end, or closed."""
+
+    def __init__(
+        self,
+        link: socket.socket,
+        objects: Objects,
+        threads: CapacityLimiter,
+        settings: Settings,
+        turn: Turn,
+    ) -> None:
+        self.size: int | None = None
+        """How long the answer is, where that is known."""
+        self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
+        self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
+        self._held_bytes = settings.read_held_bytes
+        self._received = bytearray()
+        self._held: deque[bytes] = deque()
+        self._is_whole = False
+        self._loop = asyncio.get_running_loop()
+
+    async def begin(self, order: Order) -> None:
+        """Up to the end of a short answer, whose size is known by that; or its first pieces."""
+        await self._loop.sock_sendall(self._link, frame(Kind.TASK, write_order(order)))
+        length = 0
+        while (piece := await self._piece()) is not None:
+            self._held.append(piece)
+            length += len(piece)
+            if self.size is not None or length > self._held_bytes:
+                return
+        self.size, self._is_whole = length, True
+
+    def close(self) -> None:
+        """Nobody reads on; ends the reader."""
+        if self._link.fileno() >= 0:
+            self._link.close()
+        self._turn.give_back()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            while (piece := await self._next()) is not None:
+                # A client that takes nothing any more holds no reader.
+                leaving = self._loop.call_later(self._idle_s, self.close)
+                try:
+                    yield piece
+                finally:
+                    leaving.cancel()
+        finally:
+            self.close()
+
+    async def _next(self) -> bytes | None:
+        if self._held:
+            return self._held.popleft()
+        return None if self._is_whole else await self._piece()
+
+    async def _piece(self) -> bytes | None:
+        """The next bytes of the answer; None at its end."""
+        while True:
+            kind, content = await self._frame()
+            match kind:
+                case Kind.PIECE:
+                    return content
+                case Kind.END:
+                    return None
+                case Kind.SIZE:
+                    (self.size,) = struct.unpack("!Q", content)
+                case Kind.FAILED:
+                    raise ReadRefused(read_failed(content))
+                case Kind.NEED:
+                    await self._hand_over(content)
+                case Kind.REQUIRE:
+                    await self._require(content)
+                case _:
+                    raise ReaderBrokeProtocol(f"a reader says {kind.name}")
+
+    async def _hand_over(self, content: bytes) -> None:
+        [need] = read_needs(content)
+
+        def opened() -> BinaryIO:
+            return _with_descriptor(self._objects.open_whole(*need.place))
+
+        file = await to_thread.run_sync(opened, limiter=self._threads)
+        with file:
+            try:
+                socket.send_fds(self._link, [frame(Kind.FILE)], [file.fileno()])
+            except OSError:
+                raise ReaderGone("a reader ended while it was given a file") from None
+
+    async def _require(self, content: bytes) -> None:
+        wanted = read_needs(content)
+        for kind in {need.place[0] for need in wanted}:
+            those = [(need.place[1], need.size) for need in wanted if need.place[0] is kind]
+            await to_thread.run_sync(self._objects.require, kind, those, limiter=self._threads)
+        await self._loop.sock_sendall(self._link, frame(Kind.FILE))
+
+    async def _frame(self) -> tuple[Kind, bytes]:
+        kind, length = head_of(await self._exactly(HEAD.size))
+        return kind, await self._exactly(length)
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            self._received += await self._more(max(RECEIVE_BYTES, size - len(self._received)))
+        found = bytes(memoryview(self._received)[:size])
+        del self._received[:size]
+        return found
+
+    async def _more(self, size: int) -> bytes:
+        if self._link.fileno() < 0:
+            raise ReaderGone("the client took nothing for too long")
+        try:
+            async with asyncio.timeout(self._silent_s):
+                piece = await self._loop.sock_recv(self._link, size)
+        except TimeoutError:
+            raise ReadTooSlow(self._silent_s) from None
+        except OSError:
+            piece = b""
+        if not piece:
+            raise ReaderGone("a reader ended before its answer did")
+        return piece
+
+
+def _with_descriptor(stream: BinaryIO) -> BinaryIO:
+    """The stream as a file that another process can read."""
+    with suppress(OSError):
+        stream.fileno()
+        stream.seek(0)
+        return stream
+    with stream:
+        copy = tempfile.TemporaryFile()  # noqa: SIM115
+        shutil.copyfileobj(stream, copy)
+        copy.flush()
+        return copy
+
+
+class _Nursery:
+    """The process that readers come from, started when first needed and again if it died.
+
+    There is one for all nodes of this process, and it ends with the process: what a reader may
+    take comes with its task.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        atexit.register(self._stop)
+
+    def reader(self) -> socket.socket:
+        """The service's end of the socket of a reader that waits for its task."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self.start(), [b"r"], [theirs.fileno()])
+            except OSError:  # it died since
+                socket.send_fds(self.start(), [b"r"], [theirs.fileno()])
+        ours.setblocking(False)
+        return ours
+
+    def start(self) -> socket.socket:
+        with self._lock:
+            if self._control is None or self._process is None or self._process.poll() is not None:
+                self._stop()
+                self._control = self._started()
+            return self._control
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", "odf_node.app.service.reader_process.nursery"]
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(SPARES)],
+                stdin=subprocess.DEVNULL,
+                env={**_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)},
+                pass_fds=(theirs.fileno(),),
+            )
+        return ours
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+_NURSERY = _Nursery()

@@ -1,0 +1,112 @@
+"""What a reader is asked for, as data; planned in the service, run in a reader.
+
+This module is what both import, so it brings neither Arrow nor the index along.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from odf_node.protocol.codec.manifests import from_data, to_data
+from odf_node.protocol.errors import LimitExceeded
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.typed import decode_json
+
+MAX_ANSWER = "ODF_NODE_MAX_READ_BYTES"
+MAX_TAIL = "ODF_NODE_MAX_TAIL_BYTES"
+
+
+class AnswerTooLong(LimitExceeded):
+    """An answer above its budget of bytes."""
+
+    def __init__(self, limit: int, setting: str) -> None:
+        super().__init__(
+            f"the rows take more than the {limit} bytes of an answer; ask for fewer, or for fewer "
+            "columns",
+            limit=limit,
+            setting=setting,
+        )
+
+
+class SliceRef(msgspec.Struct, frozen=True, array_like=True):
+    """A data slice: what a reader needs of it, and of the block that adds it."""
+
+    physical_hash: str
+    start: int
+    end: int
+    size: int
+    system_time: int = 0
+
+    @classmethod
+    def of(cls, data: DataSlice, recorded: Instant | None = None) -> SliceRef:
+        interval = data.offset_interval
+        time = 0 if recorded is None else recorded.ns
+        return cls(str(data.physical_hash), interval.start, interval.end, data.size, time)
+
+    def data(self) -> DataSlice:
+        name = Multihash.parse(self.physical_hash)
+        interval = OffsetInterval(start=self.start, end=self.end)
+        return DataSlice(
+            logical_hash=name, physical_hash=name, offset_interval=interval, size=self.size
+        )
+
+
+class TailTask(msgspec.Struct, frozen=True, tag="tail", kw_only=True):
+    """The `limit` records before the last `skip`, as one JSON value of a shape."""
+
+    slices: list[SliceRef]
+    """Oldest first."""
+    skip: int
+    limit: int
+    shape: str
+    max_bytes: int
+
+
+class ReadTask(msgspec.Struct, frozen=True, tag="read", kw_only=True):
+    """A dataset as a table, as of one block; `request` are the fields of a `ReadRequest`."""
+
+    head: str
+    vocab: dict[str, str]
+    schema: Any
+    slices: list[SliceRef]
+    key: tuple[str, ...]
+    request: dict[str, Any]
+    max_bytes: int
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader may take: memory beyond what it is born with, time between two frames."""
+
+    memory_bytes: int
+    silent_s: float
+
+
+Task = TailTask | ReadTask
+
+
+class Order(msgspec.Struct, frozen=True):
+    """All that a reader is told."""
+
+    limits: Limits
+    task: TailTask | ReadTask
+
+
+def write_order(order: Order) -> bytes:
+    return msgspec.json.encode(order)
+
+
+def read_order(raw: bytes) -> Order:
+    return decode_json(raw, Order)
+
+
+def schema_data(schema: DataSchema | None) -> Any:
+    return None if schema is None else to_data(schema)
+
+
+def schema_of(data: Any) -> DataSchema | None:
+    return None if data is None else from_data(data, DataSchema)

@@ -1,0 +1,1 @@
+"""Compaction, reset and watermarks."""

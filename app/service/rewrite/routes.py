@@ -1,0 +1,81 @@
+"""POST …/compact, …/reset, …/set-watermark: what maintainers do to the history of a dataset."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from odf_node.storage.datasets.rewrite.receipt import HistoryReceipt, to_json
+
+from ..http.answers import JsonAnswer
+from ..http.deps import ActorDep, BaseDep, MaintainedDep, NodeDep, WritableDep
+from ..http.parameters import NO_BODY
+from ..http.waiting import job_answer
+from . import history
+from .history import CompactRequest
+
+MOST = 2**63 - 1
+
+
+def add_history_routes(router: APIRouter, prefix: str) -> None:
+    """Serve the below at the dataset addresses."""
+    for path, handler, summary in (
+        ("/compact", compact, "Join small slices, or keep metadata only"),
+        ("/reset", reset, "Move the head back to an earlier block"),
+        ("/set-watermark", set_watermark, "Set the watermark of a root"),
+    ):
+        router.post(prefix + path, summary=summary, tags=["history"], dependencies=NO_BODY)(handler)
+
+
+async def compact(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: MaintainedDep,
+    base: BaseDep,
+    max_slice_size: Annotated[int | None, Query(alias="maxSliceSize", ge=1, le=MOST)] = None,
+    max_slice_records: Annotated[int | None, Query(alias="maxSliceRecords", ge=1, le=MOST)] = None,
+    keep_metadata_only: Annotated[bool, Query(alias="keepMetadataOnly")] = False,
+    dry_run: Annotated[bool, Query(alias="dryRun")] = False,
+    prefer: Annotated[str, Header()] = "",
+) -> Response:
+    """The receipt; 202 with the job when merging takes longer."""
+    request = CompactRequest(
+        max_slice_size=max_slice_size,
+        max_slice_records=max_slice_records,
+        keep_metadata_only=keep_metadata_only,
+        dry_run=dry_run,
+    )
+    done = await run_in_threadpool(history.compact_dataset, node, actor, entry, request)
+    if isinstance(done, HistoryReceipt):
+        return JsonAnswer(to_json(done))
+    return await job_answer(node, done, base, prefer)
+
+
+def reset(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: MaintainedDep,
+    block: Annotated[str | None, Query(max_length=200)] = None,
+    old_head: Annotated[str | None, Query(alias="oldHead", max_length=200)] = None,
+    dry_run: Annotated[bool, Query(alias="dryRun")] = False,
+) -> Response:
+    """Without a block everything but the Seed goes."""
+    done = history.reset_dataset(
+        node, actor, entry, block=block, old_head=old_head, dry_run=dry_run
+    )
+    return JsonAnswer(to_json(done))
+
+
+def set_watermark(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: WritableDep,
+    watermark: Annotated[str, Query(max_length=100)],
+    dry_run: Annotated[bool, Query(alias="dryRun")] = False,
+) -> Response:
+    """A value that is not later than the present one changes nothing."""
+    done = history.set_watermark(node, actor, entry, watermark, dry_run=dry_run)
+    return JsonAnswer(to_json(done))

@@ -1,0 +1,1 @@
+"""Refreshes that begin by themselves."""

@@ -1,0 +1,71 @@
+"""When a schedule comes next: by a cron expression in a time zone, or every so many seconds.
+
+`cronsim` has the rules of Debian's cron at changes of the clock: a time that is skipped comes
+right after, one that is there twice comes once.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.stores.ports.values import Schedule
+
+MIN_EVERY_S = 1
+MAX_EVERY_S = 366 * 86_400
+MAX_CRON_CHARS = 200
+
+
+class InvalidSchedule(BadInput):
+    """A time table that cannot be followed."""
+
+
+def next_time(schedule: Schedule, after: Instant) -> Instant | None:
+    """The first time after that; None if there is none to come."""
+    if schedule.every_s is not None:
+        return _next_beat(schedule.created_at, schedule.every_s, after)
+    zone = ZoneInfo(schedule.time_zone)
+    began = datetime.fromtimestamp(after.ns // NANOS, tz=UTC).astimezone(zone)
+    found = next(CronSim(schedule.cron or "", began), None)
+    if found is None:
+        return None
+    return Instant(int(found.astimezone(UTC).timestamp()) * NANOS)
+
+
+def check_times(cron: str | None, every_s: int | None, time_zone: str) -> None:
+    """Raises `InvalidSchedule`: not one of both, no such zone, an expression that never comes."""
+    if (cron is None) == (every_s is None):
+        raise InvalidSchedule("a schedule has either `cron` or `everySeconds`")
+    if every_s is not None and not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
+        raise InvalidSchedule(f"everySeconds is from {MIN_EVERY_S} to {MAX_EVERY_S}")
+    try:
+        zone = ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidSchedule(
+            f"there is no time zone {time_zone[:50]!r}; names are those of IANA, such as "
+            "Europe/Berlin"
+        ) from None
+    if cron is not None:
+        _check_cron(cron, zone)
+
+
+def _check_cron(cron: str, zone: ZoneInfo) -> None:
+    if len(cron) > MAX_CRON_CHARS or len(cron.split()) not in (5, 6):
+        raise InvalidSchedule("a cron expression has five fields, or six with seconds")
+    try:
+        following = next(CronSim(cron, datetime.now(zone)), None)
+    except CronSimError as bad:
+        raise InvalidSchedule(f"the cron expression cannot be read: {bad}") from None
+    if following is None or following - datetime.now(zone) > timedelta(days=366 * 50):
+        raise InvalidSchedule("the cron expression names no time to come")
+
+
+def _next_beat(start: Instant, every_s: int, after: Instant) -> Instant:
+    """Beats are counted from the schedule's making, so that they do not drift."""
+    every = every_s * NANOS
+    passed = max(0, after.ns - start.ns) // every
+    return Instant(start.ns + (passed + 1) * every)

@@ -1,0 +1,87 @@
+"""Schedules of a dataset, and what was done by them: its runs."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from ..http.answers import JsonAnswer
+from ..http.bodies import small_body
+from ..http.deps import ActorDep, NodeDep, ReadableDep, WritableDep
+from ..jobs.jobs import list_jobs, parse_statuses
+from . import schedules as usecase
+from .schedules import read_body, shown
+
+MAX_BODY_BYTES = 8192
+DEFAULT_PAGE = 50
+RUNS = ("poll", "mirror", "transform")
+"""Kinds of jobs that bring a dataset up to date with where it comes from."""
+
+
+def schedules(node: NodeDep, entry: ReadableDep) -> Response:
+    """In the order they were made."""
+    found = node.stores.schedules.of_dataset(entry.id)
+    return JsonAnswer({"schedules": [shown(each) for each in found]})
+
+
+async def add(request: Request, node: NodeDep, actor: ActorDep, entry: WritableDep) -> Response:
+    """`{"cron": "0 6 * * 1-5", "timeZone": "Europe/Berlin"}` or `{"everySeconds": 600}`"""
+    body = read_body(await small_body(request, MAX_BODY_BYTES))
+    made = await run_in_threadpool(usecase.add_schedule, node, actor, entry, body)
+    return JsonAnswer(shown(made), 201)
+
+
+def show(schedule: str, node: NodeDep, entry: ReadableDep) -> Response:
+    return JsonAnswer(shown(usecase.find_schedule(node, entry, schedule)))
+
+
+async def change(schedule: str, request: Request, node: NodeDep, entry: WritableDep) -> Response:
+    """What is not said has its default; `paused` stops it and lets it go on."""
+    body = read_body(await small_body(request, MAX_BODY_BYTES))
+    return JsonAnswer(
+        shown(await run_in_threadpool(usecase.change_schedule, node, entry, schedule, body))
+    )
+
+
+def remove(schedule: str, node: NodeDep, entry: WritableDep) -> Response:
+    usecase.remove_schedule(node, entry, schedule)
+    return Response(status_code=204)
+
+
+def runs(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: ReadableDep,
+    schedule: Annotated[str | None, Query(max_length=100)] = None,
+    status: Annotated[str | None, Query(max_length=200)] = None,
+    after: Annotated[str | None, Query(max_length=100)] = None,
+    limit: Annotated[int, Query(ge=1)] = DEFAULT_PAGE,
+) -> Response:
+    """Refreshes of the dataset, newest first: by which schedule, when, what came of it."""
+    page = list_jobs(
+        node,
+        actor,
+        entry,
+        statuses=parse_statuses(status),
+        kinds=RUNS,
+        schedule=schedule,
+        after=after,
+        limit=min(limit, node.settings.max_page),
+    )
+    return JsonAnswer({"runs": page["jobs"], "next": page["next"]})
+
+
+def add_schedule_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve the above below the dataset addresses."""
+    tags: list[str | Enum] = ["schedules"]
+    all_, one = prefix + "/schedules", prefix + "/schedules/{schedule}"
+    routes.get(all_, summary="Schedules of a dataset", tags=tags)(schedules)
+    routes.post(all_, summary="Add a schedule", status_code=201, tags=tags)(add)
+    routes.get(one, summary="A schedule", tags=tags)(show)
+    routes.put(one, summary="Change or pause a schedule", tags=tags)(change)
+    routes.delete(one, summary="Remove a schedule", status_code=204, tags=tags)(remove)
+    routes.get(prefix + "/runs", summary="Refreshes of a dataset, newest first", tags=tags)(runs)

@@ -1,0 +1,174 @@
+"""Schedules: refreshes of a dataset that begin by themselves, listed, paused, and started once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.protocol.typed import convert, decode_json
+from odf_node.storage.datasets.job_payloads import mirror_job, poll_job
+from odf_node.storage.datasets.job_payloads.mirror_job import MirrorPayload
+from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
+from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec, Schedule
+
+from ..auth.actors import Actor
+from ..derivatives.refresh_derivative import transform_spec
+from ..wiring import Node
+from .cron import check_times, next_time
+
+REFRESH = "refresh"
+MAX_SCHEDULES = 50
+"""Of one dataset."""
+DUE_AT_ONCE = 100
+
+
+class ScheduleNotFound(NotFound):
+    """The dataset has no such schedule."""
+
+
+class MalformedSchedule(BadInput):
+    """A description of a schedule that cannot be read."""
+
+
+class TooManySchedules(LimitExceeded):
+    """The dataset has as many schedules as it may have."""
+
+
+class ScheduleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What is asked for. Either `cron` or `every_seconds`."""
+
+    cron: str | None = None
+    every_seconds: int | None = None
+    time_zone: str = "UTC"
+    paused: bool = False
+    exhaust_sources: bool = False
+    """Of polled roots: go on while the source has more."""
+    fetch_uncacheable: bool = False
+    max_vanish_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    """Of polled snapshots: rows that may vanish at once; by default the setting of the node."""
+
+
+def read_body(content: bytes) -> ScheduleBody:
+    """Raises `MalformedSchedule`."""
+    try:
+        return decode_json(content, ScheduleBody)
+    except (msgspec.DecodeError, UnicodeError) as bad:
+        raise MalformedSchedule(f"the schedule cannot be read: {bad}") from None
+
+
+def add_schedule(node: Node, actor: Actor, entry: DatasetEntry, body: ScheduleBody) -> Schedule:
+    """Raises `InvalidSchedule`, `TooManySchedules`."""
+    if len(node.stores.schedules.of_dataset(entry.id)) >= MAX_SCHEDULES:
+        raise TooManySchedules(f"a dataset may have {MAX_SCHEDULES} schedules", limit=MAX_SCHEDULES)
+    blank = Schedule(
+        id=node.random(12).hex(),
+        dataset=entry.id,
+        kind=REFRESH,
+        payload={},
+        cron=None,
+        every_s=None,
+        time_zone="UTC",
+        paused=False,
+        created_at=node.clock(),
+        created_by=actor.account.id if actor.account is not None else None,
+    )
+    return _put(node, blank, body)
+
+
+def change_schedule(node: Node, entry: DatasetEntry, schedule: str, body: ScheduleBody) -> Schedule:
+    """Replace what it says. Raises `ScheduleNotFound`, `InvalidSchedule`."""
+    return _put(node, find_schedule(node, entry, schedule), body)
+
+
+def find_schedule(node: Node, entry: DatasetEntry, schedule: str) -> Schedule:
+    """Raises `ScheduleNotFound`."""
+    found = node.stores.schedules.find(schedule)
+    if found is None or found.dataset != entry.id:
+        raise ScheduleNotFound(f"the dataset has no schedule {schedule[:50]!r}")
+    return found
+
+
+def remove_schedule(node: Node, entry: DatasetEntry, schedule: str) -> None:
+    """Raises `ScheduleNotFound`. What it has begun goes on."""
+    node.stores.schedules.remove(find_schedule(node, entry, schedule).id)
+
+
+def _put(node: Node, schedule: Schedule, body: ScheduleBody) -> Schedule:
+    check_times(body.cron, body.every_seconds, body.time_zone)
+    options = PollPayload(
+        exhaust_sources=body.exhaust_sources,
+        fetch_uncacheable=body.fetch_uncacheable,
+        max_vanish_percent=body.max_vanish_percent,
+    )
+    changed = replace(
+        schedule,
+        payload=poll_job.to_json(options),
+        cron=body.cron,
+        every_s=body.every_seconds,
+        time_zone=body.time_zone,
+        paused=body.paused,
+        next_at=None,
+    )
+    if not body.paused:
+        changed = replace(changed, next_at=next_time(changed, node.clock()))
+    node.stores.schedules.put(changed)
+    return changed
+
+
+def shown(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as JSON."""
+    options = msgspec.to_builtins(convert(schedule.payload, PollPayload))
+    return {
+        "id": schedule.id,
+        "cron": schedule.cron,
+        "everySeconds": schedule.every_s,
+        "timeZone": schedule.time_zone,
+        "paused": schedule.paused,
+        "exhaustSources": bool(options.get("exhaustSources", False)),
+        "fetchUncacheable": bool(options.get("fetchUncacheable", False)),
+        "maxVanishPercent": options.get("maxVanishPercent"),
+        "createdAt": str(schedule.created_at),
+        "lastAt": None if schedule.last_at is None else str(schedule.last_at),
+        "nextAt": None if schedule.next_at is None else str(schedule.next_at),
+    }
+
+
+def start_due(node: Node) -> int:
+    """Queue what is due, each once whoever else looks; returns how many this process queued.
+
+    What came due while nobody looked is made up for once, not as often as it was missed.
+    """
+    now = node.clock()
+    started = 0
+    for schedule in node.stores.schedules.due(now, limit=DUE_AT_ONCE):
+        started += start_schedule(node, schedule, now) is not None
+    return started
+
+
+def start_schedule(node: Node, schedule: Schedule, now: Instant) -> JobId | None:
+    """Queue the work of a due schedule; None if somebody else did."""
+    entry = node.stores.registry.find(DatasetRef(id=schedule.dataset))
+    if entry is None:
+        return None
+    spec = replace(
+        spec_of(node, entry, schedule.payload), schedule=schedule.id, account=schedule.created_by
+    )
+    following = next_time(schedule, now)
+    return node.stores.schedules.start(schedule, spec, now=now, next_at=following)
+
+
+def spec_of(node: Node, entry: DatasetEntry, payload: dict[str, Any]) -> JobSpec:
+    """The refresh that suits the dataset; one that waits already is joined."""
+    if node.stores.mirrors.find(entry.id) is not None:
+        return mirror_job.spec_of(entry.id, MirrorPayload())
+    if entry.kind is DatasetKind.Derivative:
+        return transform_spec(node, entry.id)
+    lock = str(entry.id)
+    return JobSpec(poll_job.KIND, entry.id, payload, lock=lock, dedup_key=f"scheduled:{lock}")

@@ -1,0 +1,539 @@
+"""Every setting of the service: name, default, meaning; its only reader of the environment.
+
+Variables are `ODF_NODE_` and the name in capitals. Unknown ones are refused, so that a
+misspelt limit is noticed; those of the worker and of the command line are left to them.
+`example_lines()` are what `settings.example.env` says of the same table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, IPvAnyNetwork, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from odf_node.protocol.errors import BadInput
+from odf_node.storage.runtime import environment
+from odf_node.storage.runtime.environment import PREFIX, read_settings
+
+FOREIGN = frozenset(
+    PREFIX + name
+    for name in (
+        "CONFIG",
+        "TOKEN",
+        "URL",
+        "SPARK_MASTER",
+        "SPARK_DRIVER_MEMORY",
+        "QUERY_S",
+        "QUERY_CPU_S",
+        "MAX_QUERY_BYTES",
+        "MAX_QUERY_TERMS",
+        "MAX_QUERY_DEPTH",
+        "DATAFUSION_PROCESS_BYTES",
+        "ENGINES",
+        "ENGINE_CONFINEMENT",
+        "WARM_UP",
+        "SCRATCH",
+        "LEASE_S",
+        "JOB_ATTEMPTS",
+        "JOB_DEATHS",
+        "JOB_MEMORY_BYTES",
+        "JOB_S",
+        "POLL_MS",
+        "MAX_COLUMNS",
+        "MAX_CELL_BYTES",
+        "MAX_ROW_BYTES",
+        "MAX_REJECTED_ROWS",
+        "SLICE_ROWS",
+        "SLICE_BYTES",
+        "SLICE_THREADS",
+        "MERGE_STATE_BYTES",
+        "COMMIT_ATTEMPTS",
+        "POLL_MAX_VANISH_PERCENT",
+        "FETCH_NETWORKS",
+        "FETCH_ROOTS",
+        "FETCH_S",
+        "MAX_FETCHED_BYTES",
+        "MAX_FETCHES",
+        "MAX_UNPACK_RATIO",
+        "MAX_ARCHIVE_ENTRIES",
+        "PIPE_COMMANDS",
+        "PIPE_S",
+        "TEMPLATE_VARIABLES",
+        "TRANSFORM_MAX_ROWS",
+        "TRANSFORM_MAX_BYTES",
+        "TRANSFORM_S",
+        "TRANSFORM_CACHE_BYTES",
+        "RESET_DERIVATIVES_ON_DIVERGED_INPUT",
+        "CONTAINER_RUNTIME",
+        "CONTAINER_MEMORY",
+        "CONTAINER_OPTIONS",
+        "CONTAINER_PULL_S",
+        "ENGINE_NETWORK",
+        "DATAFUSION_MEMORY_BYTES",
+        "METRICS_PORT",
+    )
+)
+"""Variables that the command line and the worker read; they mean nothing here."""
+MIB = 1024 * 1024
+MIN_MESSAGE_BYTES = 64 * 1024
+
+
+class UnknownSetting(BadInput):
+    """The environment names a setting that does not exist."""
+
+
+class Tenancy(StrEnum):
+    """Whether dataset addresses carry an account."""
+
+    SINGLE = "single"
+    MULTI = "multi"
+
+
+class AnonymousReads(StrEnum):
+    """Which datasets callers read who have no right of their own."""
+
+    PUBLIC = "public"
+    ALL = "all"
+
+
+class Settings(BaseSettings):
+    """The service's settings, frozen once read."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+    )
+
+    host: str = Field("127.0.0.1", description="Address the service listens on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port the service listens on; 0 picks one.")
+    data: Path = Field(
+        Path(".odf-node/data"), description="Folder of the local database, objects and spool files."
+    )
+    private_files: bool = Field(
+        True,
+        description="Whether other accounts of this machine are kept out of the data folder and of "
+        "new files in it.",
+    )
+    tenancy: Tenancy = Field(
+        Tenancy.SINGLE,
+        description="`single`: datasets at /name, owned by kamu; `multi`: at /account/name.",
+    )
+    database_url: str | None = Field(
+        None, description="SQLAlchemy URL of the database; none means SQLite in the data folder."
+    )
+    objects_url: str | None = Field(
+        None, description="Where objects are kept, such as s3://bucket/prefix; none: data folder."
+    )
+    objects_public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^/@?#\s]+/?$",
+        description="Address clients reach the bucket's server at, such as https://s3.example.com; "
+        "none means the one the node uses.",
+    )
+    object_copies: tuple[str, ...] = Field(
+        (),
+        description="Copies of the objects, as JSON: URLs as of `objects_url`, such as "
+        "file:///backup. Damaged objects are healed from them; nothing is written there.",
+    )
+    rehash_s: float = Field(
+        3600.0,
+        ge=0,
+        description="Seconds for which an object that was hashed counts as whole while its size, "
+        "time and inode (in a bucket its ETag) stay the same; 0 hashes it at every read.",
+    )
+    public_url: str | None = Field(
+        None,
+        description="Address clients reach the node at; none means the Host header of the request.",
+    )
+    allow_anonymous: bool = Field(
+        True, description="Whether callers without a token may read public datasets."
+    )
+    anonymous_reads: AnonymousReads = Field(
+        AnonymousReads.PUBLIC,
+        description="Which datasets everybody reads who is let in: `public` ones, or `all`, "
+        "private ones, too (for a private workshop).",
+    )
+    workers: int = Field(
+        1, ge=0, le=64, description="Worker processes the service starts and keeps alive; 0 = none."
+    )
+    session_ttl_s: int = Field(
+        86_400, gt=0, description="Seconds a session stays valid after its login."
+    )
+    password_work: int = Field(
+        15,
+        ge=1,
+        le=20,
+        description="Cost of guessing a new password: 2 to this power KiB of scrypt, three times.",
+    )
+    login_attempts: int = Field(
+        5, gt=0, description="Failed logins one address may make per account before it has to wait."
+    )
+    login_window_s: float = Field(
+        300.0, gt=0, description="Seconds after which failed logins are forgotten."
+    )
+    device_login_ttl_s: int = Field(
+        300, gt=0, description="Seconds a command line waits for its user to log in on a page."
+    )
+    device_logins_per_address: int = Field(
+        100,
+        gt=0,
+        description="Logins of command lines one address may begin within login_window_s.",
+    )
+    max_device_logins: int = Field(
+        2_000, gt=0, description="Most command lines that may wait for their users at a time."
+    )
+    max_upload_bytes: int = Field(
+        50 * MIB, gt=0, description="Largest file uploaded to be ingested later, in bytes."
+    )
+    max_uploads: int = Field(
+        1000, gt=0, description="Most files one account may have uploaded at a time."
+    )
+    max_begun_uploads: int = Field(
+        100,
+        gt=0,
+        description="Most objects of one dataset, slices and checkpoints apart, of which a part "
+        "was uploaded and not the rest; more are answered 429. After a day without a further part "
+        "one is cleared away.",
+    )
+    max_begun_uploads_account: int = Field(
+        300,
+        gt=0,
+        description="Most objects, of all datasets, of which one account has uploaded a part and "
+        "not the rest; more are answered 429.",
+    )
+    max_begun_bytes_account: int = Field(
+        64 * 1024 * MIB,
+        gt=0,
+        description="Most bytes these objects may have, whole as they were announced; more are "
+        "answered 429.",
+    )
+    min_free_bytes: int = Field(
+        256 * MIB,
+        ge=0,
+        description="Free space of the data folder below which readiness says `degraded`.",
+    )
+    upload_keep_s: int = Field(
+        86_400, gt=0, description="Seconds an uploaded file is kept before it is cleared away."
+    )
+    max_body_bytes: int = Field(
+        1024 * MIB, gt=0, description="Largest body of one ingest request, in bytes."
+    )
+    max_object_bytes: int = Field(
+        16 * 1024 * MIB,
+        gt=0,
+        description="Largest data slice or checkpoint taken by PUT, in bytes.",
+    )
+    body_idle_s: float = Field(
+        60.0, gt=0, description="Seconds a request body may pause before the request is given up."
+    )
+    body_min_bytes_s: int = Field(
+        1024,
+        ge=0,
+        description="Slowest pace of a request body, in bytes a second; below it, 408.",
+    )
+    body_pace_s: float = Field(
+        30.0, gt=0, description="Seconds of waiting for a body over which its pace is measured."
+    )
+    max_bodies: int = Field(
+        32,
+        gt=0,
+        description="Longer bodies received at once, those of posts and those of objects apart; "
+        "others wait for their turn.",
+    )
+    max_bodies_caller: int = Field(
+        8, gt=0, description="Of these, bodies of one account; its others wait for their turn."
+    )
+    header_wait_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds until the header of a request has to be here: from its first byte, "
+        "or for the first one from the connection on.",
+    )
+    max_url_bytes: int = Field(
+        64 * 1024, ge=1024, description="Longest address of a request, in bytes; more: 414."
+    )
+    max_header_bytes: int = Field(
+        64 * 1024,
+        ge=1024,
+        description="Most bytes of the header lines of a request, trailers included; more: 431.",
+    )
+    max_headers: int = Field(
+        128, ge=16, description="Most header lines of a request, trailers included; more: 431."
+    )
+    max_manifest_bytes: int = Field(
+        2 * MIB, gt=0, description="Largest manifest of a dataset or an event, in bytes."
+    )
+    ws_max_message_bytes: int = Field(
+        64 * MIB,
+        ge=MIN_MESSAGE_BYTES,
+        description="Largest message of a push, in bytes; the reference peer sends up to 64 MiB, "
+        "all blocks of a push in one.",
+    )
+    ws_max_pull_message_bytes: int = Field(
+        16 * MIB,
+        ge=MIN_MESSAGE_BYTES,
+        description="Largest message of a client that pulls, in bytes; it names the objects it "
+        "lacks, in some 130 bytes each.",
+    )
+    ws_first_message_bytes: int = Field(
+        MIB,
+        ge=1024,
+        description="Largest first message of a smart transfer, in bytes; until it is here nobody "
+        "knows that the peer means it.",
+    )
+    ws_max_frames: int = Field(
+        16_384,
+        ge=16,
+        description="Most frames of one WebSocket message, and most pings of a peer in a minute.",
+    )
+    max_transfers: int = Field(
+        512, gt=0, description="Most smart transfers open at a time; more are answered 503."
+    )
+    max_transfers_caller: int = Field(
+        32,
+        gt=0,
+        description="Most smart transfers one account, or one address without an account, may "
+        "have open; more are answered 429.",
+    )
+    max_batch_blocks: int = Field(
+        1_000_000, gt=0, description="Most blocks taken in one smart transfer."
+    )
+    max_batch_bytes: int = Field(
+        512 * MIB, gt=0, description="Most bytes of blocks in one smart transfer, uncompressed."
+    )
+    upload_progress_s: float = Field(
+        10.0, gt=0, description="Seconds between progress requests while a push uploads objects."
+    )
+    close_wait_s: float = Field(
+        5.0, gt=0, description="Seconds the node waits for a peer to close its WebSocket."
+    )
+    transfer_idle_s: float = Field(
+        86_400.0,
+        gt=0,
+        description="Seconds a push may stay silent before it is ended, while it uploads.",
+    )
+    transfer_first_s: float = Field(
+        60.0, gt=0, description="Seconds within which a smart transfer has to begin to speak."
+    )
+    pull_idle_s: float = Field(
+        600.0, gt=0, description="Seconds a client that pulls may stay silent before it is ended."
+    )
+    transfer_url_ttl_s: int = Field(
+        3600, gt=0, description="Seconds a presigned transfer URL stays valid."
+    )
+    mirror_networks: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="Ranges mirrors may pull from, beside the public network."
+    )
+    mirror_threads: int = Field(
+        2, ge=0, le=64, description="Mirrors this service pulls at the same time; 0 = none."
+    )
+    mirror_poll_s: float = Field(
+        2.0, gt=0, description="Seconds between two looks for mirrors that are to be pulled."
+    )
+    follow_inputs: bool = Field(
+        True, description="Whether derivatives are computed by themselves when an input moves."
+    )
+    follow_debounce_s: float = Field(
+        0.2, ge=0, description="Seconds more may come in before a derivative is computed."
+    )
+    follow_poll_s: float = Field(
+        1.0, gt=0, description="Seconds between two looks for inputs of derivatives that moved."
+    )
+    query_check_s: float = Field(
+        20.0,
+        ge=0,
+        description="Seconds a new transform waits to be looked at by a worker; then it is taken.",
+    )
+    ingest_wait_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds an ingest request waits for its result before it is answered 202.",
+    )
+    ingest_poll_s: float = Field(
+        0.5,
+        gt=0,
+        le=10,
+        description="Seconds after which a job is looked at again, should nobody have rung for it.",
+    )
+    request_key_ttl_s: int = Field(
+        86_400, gt=0, description="Seconds a request is known by its Idempotency-Key."
+    )
+    job_keep_s: int = Field(
+        30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."
+    )
+    rejected_rows_keep_s: int = Field(
+        7 * 86_400,
+        gt=0,
+        description="Seconds the bad rows are kept that a batch was ingested without.",
+    )
+    secrets_keys: str | None = Field(
+        None,
+        repr=False,
+        description="Keys of secrets of sources, 32 bytes in base64, separated by commas: the "
+        "first seals, all open; none: one in the data folder.",
+    )
+    schedule_tick_s: float = Field(
+        1.0, gt=0, le=60, description="Seconds between two looks for schedules that are due."
+    )
+    max_unpacked_ratio: int = Field(
+        200, gt=0, description="How often larger a compressed body may become when it is unpacked."
+    )
+    max_waiting_dataset: int = Field(
+        1_000, gt=0, description="Most jobs that may wait for one dataset; more are answered 429."
+    )
+    max_waiting_account: int = Field(
+        5_000, gt=0, description="Most jobs one account may have waiting; more are answered 429."
+    )
+    max_waiting_node: int = Field(
+        50_000, gt=0, description="Most jobs that may wait on the node; more are answered 503."
+    )
+    max_page: int = Field(1000, gt=0, description="Most datasets in one page of a listing.")
+    max_tail_records: int = Field(
+        10_000,
+        gt=0,
+        description="Most records answered (skipped ones included) by one tail request.",
+    )
+    slice_memory_bytes: int = Field(
+        2048 * MIB,
+        ge=256 * MIB,
+        description="Memory of a process that looks at received slices, in bytes.",
+    )
+    slice_check_s: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds looking at received slices may take, for each GiB of them begun.",
+    )
+    max_slice_ratio: int = Field(
+        1000,
+        gt=0,
+        description="How often larger than its file the values of a received slice may be; "
+        "64 MiB are always taken.",
+    )
+    rows_hashed_at_once_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="Largest slices of one push or pull, in bytes, whose rows are hashed before "
+        "they count; of larger ones a job hashes them afterwards. None: rows are always hashed "
+        "before.",
+    )
+    max_tail_bytes: int = Field(
+        32 * MIB,
+        ge=1024,
+        description="Most bytes of records answered by one tail request; more: 413.",
+    )
+    max_read_bytes: int = Field(
+        64 * 1024 * MIB,
+        ge=1024,
+        description="Most bytes answered by one read of rows; at that point the answer breaks off.",
+    )
+    readers: int = Field(
+        8,
+        gt=0,
+        description="Processes that read rows at a time for reads, and as many for tails; they "
+        "are there only while they do. More wait a moment, then 503.",
+    )
+    readers_caller: int = Field(
+        4,
+        gt=0,
+        description="Of these, for one account, or one address without an account; more wait a "
+        "moment, then 429.",
+    )
+    reader_wait_s: float = Field(
+        5.0, ge=0, description="Seconds a request waits until a process can read for it."
+    )
+    reader_memory_bytes: int = Field(
+        1024 * MIB,
+        ge=64 * MIB,
+        description="Memory of a process that reads rows, beyond what it starts with; more: 413.",
+    )
+    read_held_bytes: int = Field(
+        MIB,
+        ge=0,
+        description="Bytes of rows held back until the answer's end is known: answers up to this "
+        "have a `Content-Length`, longer ones are sent as they come.",
+    )
+    reader_silent_s: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds a process that reads rows may take until the next piece of its "
+        "answer; more: 503, or the answer breaks off.",
+    )
+    reader_idle_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds a client may take nothing of the rows it reads before they break off.",
+    )
+    validate_pushed_derivatives: bool = Field(
+        False,
+        description="Whether a worker has to reproduce pushed executions before they count.",
+    )
+    validation_wait_s: float = Field(
+        600.0, gt=0, description="Seconds a push waits for its blocks to be validated."
+    )
+    shutdown_s: int = Field(
+        10, gt=0, description="Seconds open requests and workers get to end when the node stops."
+    )
+    access_log: bool = Field(
+        False, description="Whether every request is logged; otherwise those that change something."
+    )
+    audit_keep_days: int = Field(
+        400, gt=0, description="Days the audit log remembers who did what."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How log lines are written: `text`, or `json`, one object a line."
+    )
+    log_level: str = Field("info", description="Least severe log lines written: debug … critical.")
+
+    @field_validator("public_url")
+    @classmethod
+    def _with_scheme_and_slash(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return url if url.endswith("/") else url + "/"
+
+    @field_validator("log_level")
+    @classmethod
+    def _known_level(cls, level: str) -> str:
+        if level.lower() not in ("critical", "error", "warning", "info", "debug"):
+            raise ValueError("must be one of critical, error, warning, info, debug")
+        return level.lower()
+
+
+def load_settings(**given: Any) -> Settings:
+    """Settings from the environment; values given (not None) win.
+
+    Raises:
+        UnknownSetting: a variable with our prefix that means nothing.
+        InvalidSetting: a value out of range or of the wrong type.
+    """
+    refuse_unknown(os.environ)
+    return read_settings(Settings, given)
+
+
+def refuse_unknown(environ: Mapping[str, str]) -> None:
+    known = FOREIGN | {PREFIX + name.upper() for name in Settings.model_fields}
+    for key in environ:
+        name = key.upper()
+        if name.startswith(PREFIX) and name not in known:
+            raise UnknownSetting(
+                f"there is no setting {key}; see settings.example.env", setting=key
+            )
+
+
+def example_lines() -> list[str]:
+    """The commented template of all settings of the service with their defaults."""
+    fields = Settings.model_fields.items()
+    return environment.example_lines(
+        "Settings of the service. Every line is the default; uncomment what you change.",
+        ((name, field.default, field.description) for name, field in fields),
+    )

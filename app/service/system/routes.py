@@ -1,0 +1,68 @@
+"""What operators ask: is it alive, what is it."""
+
+from __future__ import annotations
+
+import platform
+from typing import Literal
+
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from odf_node.storage.runtime.version import app_version
+
+from ..http.answers import JsonAnswer
+from ..http.deps import NodeDep
+from ..observe.metrics import CONTENT_TYPE, page
+from ..wiring import Node
+
+Probe = Literal["liveness", "readiness", "startup"]
+
+router = APIRouter(prefix="/system", tags=["system"])
+
+
+@router.get("/health", summary="Liveness, readiness and startup checks")
+async def health(node: NodeDep, type: Probe = "liveness") -> Response:  # noqa: A002
+    """Liveness is an answer at all; readiness and startup also need the database.
+
+    A node that cannot store anything goes on serving what it has, so that it is ready, and says so.
+    """
+    if type == "liveness":
+        return JsonAnswer({"ok": True})
+    try:
+        await run_in_threadpool(touch_database, node)
+    except Exception as failure:  # whatever the driver raises: the answer is "not ready"
+        return JsonAnswer({"ok": False, "reason": type_name(failure)}, 503)
+    trouble = await run_in_threadpool(node.stores.write_trouble)
+    if trouble is not None:
+        return JsonAnswer({"ok": True, "degraded": True, "writable": False, "reason": trouble})
+    free, least = node.stores.free_bytes(), node.settings.min_free_bytes
+    if free is not None and free < least:
+        reason = f"the data folder has {free} bytes free, of {least} it should have"
+        return JsonAnswer({"ok": True, "degraded": True, "writable": True, "reason": reason})
+    return JsonAnswer({"ok": True})
+
+
+@router.get("/info", summary="Build information")
+async def info(node: NodeDep) -> Response:
+    return JsonAnswer(
+        {
+            "appVersion": app_version(),
+            "pythonVersion": platform.python_version(),
+            "tenancy": node.settings.tenancy.value,
+        }
+    )
+
+
+@router.get("/metrics", summary="Counts and durations, for Prometheus")
+async def metrics(node: NodeDep) -> Response:
+    """In the text format of Prometheus; of this process, and of the node's queue."""
+    return Response(await run_in_threadpool(page, node), media_type=CONTENT_TYPE)
+
+
+def touch_database(node: Node) -> None:
+    node.stores.registry.page(limit=1)
+
+
+def type_name(failure: Exception) -> str:
+    return f"database: {type(failure).__name__}"

@@ -1,0 +1,130 @@
+"""Before the upgrade: every check a smart transfer makes while it is still plain HTTP.
+
+Order and bodies are the reference's, because its client shows the body of a refusal:
+address and access first, then version header present, account (push), version, ownership.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from starlette.types import Scope
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.transfer.messages import (
+    BATCH_ENCODING,
+    COMPACT_ENCODING,
+    PAYLOAD_HEADER,
+    PROTOCOL_VERSION,
+    VERSION_HEADER,
+)
+from odf_node.storage.datasets.node.naming import refuse_reserved
+
+from ..auth.access import Action, Unauthenticated, may_create
+from ..auth.actors import Actor
+from ..auth.mirror_rule import refuse_mirror
+from ..settings import Tenancy
+from ..wiring import Node
+from .links import Links
+from .pull import PullExchange
+from .push import PushExchange
+
+SUBPROTOCOL = "odf/smart-transfer-protocol/v1"
+"""Named by the specification, sent by nobody; echoed if somebody does."""
+_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
+_INTEGER = re.compile(r"[+-]?\d{1,9}", re.ASCII)
+
+Exchange = PullExchange | PushExchange
+
+
+class VersionMissing(BadInput):
+    """No `x-odf-smtp-version` header, or one that is no integer; answered as text."""
+
+
+class IncompatibleVersion(BadInput):
+    """A protocol version other than ours."""
+
+    def __init__(self) -> None:
+        super().__init__("Incompatible client version")
+
+
+@dataclass(frozen=True, slots=True)
+class TransferPath:
+    """`[/account]/dataset/pull|push`, in pieces."""
+
+    account: str | None
+    dataset: str
+    is_push: bool
+    folder: str
+    """The path up to and with the slash behind the dataset."""
+
+    @classmethod
+    def of(cls, path: str, tenancy: Tenancy) -> TransferPath | None:
+        parts = path.split("/")
+        wanted = 3 if tenancy is Tenancy.SINGLE else 4
+        if len(parts) != wanted or parts[0] or parts[-1] not in ("pull", "push"):
+            return None
+        account = None if tenancy is Tenancy.SINGLE else parts[1]
+        folder = "/".join(parts[:-1]) + "/"
+        return cls(account, parts[-2], parts[-1] == "push", folder)
+
+
+def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchange:
+    """The exchange, once nothing speaks against it.
+
+    Raises:
+        MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden,
+        VersionMissing, Unauthenticated, IncompatibleVersion, Unauthorized, ReservedName, IsRemote.
+    """
+    action = Action.WRITE if path.is_push else Action.READ
+    alias, entry = node.find(actor, path.account, path.dataset, action, creates=path.is_push)
+    version = _version(scope)
+    if path.is_push and actor.is_anonymous:
+        raise Unauthenticated
+    if version != PROTOCOL_VERSION:
+        raise IncompatibleVersion
+    links = Links(
+        node.stores.objects,
+        _base_url(node, scope) + path.folder,
+        actor.bearer,
+        timedelta(seconds=node.settings.transfer_url_ttl_s),
+    )
+    if not path.is_push and entry is not None:
+        return PullExchange(node, entry, links, encoding=encoding(scope))
+    if entry is None:
+        may_create(actor, alias)
+        refuse_reserved(alias)
+    else:
+        refuse_mirror(node, entry)
+    return PushExchange(node, alias, entry, links, actor=actor, encoding=encoding(scope))
+
+
+def encoding(scope: Scope) -> str:
+    """How batches travel: numbers, unless the client asks for what is a third as long."""
+    asked = _header(scope, PAYLOAD_HEADER.encode())
+    return COMPACT_ENCODING if asked == COMPACT_ENCODING else BATCH_ENCODING
+
+
+def _version(scope: Scope) -> int:
+    text = _header(scope, VERSION_HEADER.encode())
+    if text is None or _INTEGER.fullmatch(text) is None:
+        raise VersionMissing(f"the header {VERSION_HEADER} has to be an integer")
+    return int(text)
+
+
+def _base_url(node: Node, scope: Scope) -> str:
+    """Origin clients reach this node at, no slash at the end: the setting, else their Host."""
+    if node.settings.public_url is not None:
+        return node.settings.public_url.rstrip("/")
+    host = _header(scope, b"host") or ""
+    if _HOST.fullmatch(host) is None:
+        host, port = scope.get("server") or ("127.0.0.1", node.settings.port)
+        host = f"{host}:{port}"
+    return f"{'https' if scope.get('scheme') == 'wss' else 'http'}://{host}"
+
+
+def _header(scope: Scope, name: bytes) -> str | None:
+    values = [value for key, value in scope["headers"] if key == name]
+    return values[0].decode("latin-1").strip() if len(values) == 1 else None

@@ -1,0 +1,163 @@
+"""One smart pull, message by message. The head seen first stays the head until the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from msgspec import Raw
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.transfer.bundle import Archive, archive_of, batch_of
+from odf_node.protocol.transfer.messages import (
+    BATCH_ENCODING,
+    INTERNAL_ERROR,
+    DatasetMetadataPullResponse,
+    DatasetPullMetadataRequest,
+    DatasetPullObjectsTransferRequest,
+    DatasetPullObjectsTransferResponse,
+    DatasetPullRequest,
+    DatasetPullResponse,
+    DatasetPullSuccess,
+    Internal,
+    InvalidInterval,
+    Message,
+    ObjectFileReference,
+    PullPhase,
+    Reply,
+    TransferPhase,
+    TransferPlan,
+    encode,
+)
+from odf_node.protocol.transfer.payload import payload_pieces
+from odf_node.protocol.transfer.phases import PHASES, PullState, State
+from odf_node.protocol.transfer.plan import transfer_plan
+from odf_node.storage.datasets.contents.named_objects import named_objects
+from odf_node.storage.datasets.dataset import dataset as storage_dataset
+from odf_node.storage.datasets.dataset.dataset import BlockNotFound, Dataset
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind
+
+from ..wiring import Node
+from .links import Links
+
+INITIAL = TransferPhase(pull=PullPhase.InitialRequest)
+_HOLE = Raw(b'"?"')
+
+
+class Batch:
+    """The answer with all blocks: a large text, which is written while it is sent."""
+
+    def __init__(self, archive: Archive, encoding: str) -> None:
+        self._archive, self._encoding = archive, encoding
+        self.message = DatasetMetadataPullResponse(blocks=batch_of(archive, _HOLE, encoding))
+
+    def text(self) -> Iterator[str]:
+        """The JSON of the message, in pieces of a few megabytes at most."""
+        before, _, behind = encode(self.message).partition(bytes(_HOLE).decode())
+        yield before
+        for piece in payload_pieces(self._archive.content, self._encoding):
+            yield piece.decode("ascii")
+        yield behind
+
+
+class PullExchange:
+    """The server's side of a pull: what to answer to each message."""
+
+    start: State = PullState.START
+
+    def __init__(
+        self, node: Node, entry: DatasetEntry, links: Links, *, encoding: str = BATCH_ENCODING
+    ) -> None:
+        self._links, self._encoding = links, encoding
+        self._dataset: Dataset = node.stores.dataset(DatasetRef(id=entry.id))
+        self._path: list[Multihash] = []
+        self._upto: Multihash | None = None
+        self._named: set[tuple[ObjectKind, Multihash]] | None = None
+
+    def answer(self, message: Message) -> Message | Batch | None:
+        match message:
+            case DatasetPullRequest():
+                return self._plan(message)
+            case DatasetPullMetadataRequest():
+                return self._batch()
+            case DatasetPullObjectsTransferRequest(object_files=files):
+                self._refuse_unknown(files)
+                strategies = (self._links.pull(self._dataset.id, file) for file in files)
+                return DatasetPullObjectsTransferResponse(
+                    object_transfer_strategies=tuple(strategies)
+                )
+        return None
+
+    def settle(self) -> None:
+        """A pull has nothing to do between its messages."""
+
+    def failure(self, state: State, error: Exception) -> Reply:  # noqa: ARG002
+        """What the Close frame says of an error: that there was one, and where."""
+        return DatasetPullResponse(
+            result=Internal(phase=PHASES[state], error_message=INTERNAL_ERROR)
+        )
+
+    def _batch(self) -> Batch:
+        """The blocks that were announced, all of them. Raises `BlockNotFound`."""
+        archive = archive_of(chain.from_iterable(self._dataset.raw_pages(self._path)))
+        if archive.num_blocks != len(self._path):  # the dataset was forgotten since
+            raise BlockNotFound(self._path[0])
+        self._path = []
+        return Batch(archive, self._encoding)
+
+    def _refuse_unknown(self, files: Sequence[ObjectFileReference]) -> None:
+        """No URLs for what is not here. What a block names and was lost is no stranger: when
+        its URL leads nowhere, peers say that the source is corrupted, and they are right.
+
+        Raises:
+            ObjectNotFound
+        """
+        missing = self._links.missing(self._dataset.id, files)
+        if not missing:
+            return
+        if self._named is None:
+            blocks = chain.from_iterable(self._dataset.along(self._dataset.path(upto=self._upto)))
+            named = chain.from_iterable(named_objects(block.event) for block in blocks)
+            self._named = {(one.kind, one.hash) for one in named}
+        for key in missing:
+            if (key.kind, key.hash) not in self._named:
+                raise ObjectNotFound(key.kind, key.hash)
+
+    def _plan(self, request: DatasetPullRequest) -> DatasetPullResponse:
+        """The interval, pinned; force falls back to the whole chain if histories differ."""
+        upto, after = request.stop_at or self._dataset.head(), request.begin_after
+        self._upto = upto
+        try:
+            self._path = self._dataset.path(after=after, upto=upto)
+        except storage_dataset.InvalidInterval as differ:
+            if not request.force_update_if_diverged:
+                return DatasetPullResponse(
+                    result=InvalidInterval(head=differ.head, tail=differ.tail)
+                )
+            after = None
+            self._path = self._dataset.path(upto=upto)
+        except BlockNotFound as missing:
+            return DatasetPullResponse(
+                result=Internal(phase=INITIAL, error_message=missing.message)
+            )
+        plan = self._totals(upto) if after is None else None
+        if plan is None:
+            plan = transfer_plan(chain.from_iterable(self._dataset.along(self._path)))
+        return DatasetPullResponse(result=DatasetPullSuccess(transfer_plan=plan))
+
+    def _totals(self, head: Multihash) -> TransferPlan | None:
+        """The plan of a whole chain, which its state knows without looking at a block."""
+        try:
+            state = self._dataset.state(head)
+        except BadInput:  # a chain that breaks a rule can be pulled all the same
+            return None
+        return TransferPlan(
+            num_blocks=state.num_blocks,
+            num_objects=state.num_objects,
+            num_records=state.num_records,
+            bytes_in_raw_blocks=state.blocks_size,
+            bytes_in_raw_objects=state.data_size + state.checkpoints_size,
+        )

@@ -1,0 +1,286 @@
+"""One smart push, message by message: compare heads, check blocks, create, take, commit.
+
+New blocks stay in memory until the commit, and are being written meanwhile. What fails goes
+out in a Close frame, as `failure` says; only a head that moved is an ordinary answer.
+"""
+
+from __future__ import annotations
+
+from odf_node.protocol.chain.rules import fold_received as fold
+from odf_node.protocol.chain.state import EMPTY, ChainState
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import Seed, SetTransform
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.transfer import messages
+from odf_node.protocol.transfer.bundle import BundleLimits, unpack
+from odf_node.protocol.transfer.messages import (
+    BATCH_ENCODING,
+    INTERNAL_ERROR,
+    Accepted,
+    DatasetPushComplete,
+    DatasetPushCompleteConfirmed,
+    DatasetPushMetadataRequest,
+    DatasetPushMetadataResponse,
+    DatasetPushObjectsTransferRequest,
+    DatasetPushObjectsTransferResponse,
+    DatasetPushRequest,
+    DatasetPushResponse,
+    Internal,
+    InvalidHead,
+    Message,
+    MetadataBlocksBatch,
+    NameCollision,
+    ObjectsTransferStrategies,
+    PushPhase,
+    RefCollision,
+    Reply,
+    TransferPhase,
+)
+from odf_node.protocol.transfer.phases import PHASES, PushState, State
+from odf_node.storage.datasets.contents.named_objects import named_objects
+from odf_node.storage.datasets.dataset.dataset import Dataset, SeedBlockOverwriteRestricted
+from odf_node.storage.datasets.gate.gate import DataDoesNotMatchMetadata
+from odf_node.storage.datasets.node.dependencies import refuse_cycle
+from odf_node.storage.runtime.garbage_collection import without_garbage_collection
+from odf_node.storage.stores.ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+
+from ..auth.actors import Actor
+from ..auth.mirror_rule import refuse_mirror
+from ..datasets.authors import (
+    AccountSecretsRefused,
+    DefinitionReadsHidden,
+    InForce,
+    check_definitions,
+    take_definitions,
+)
+from ..datasets.datasets import remember_inputs
+from ..wiring import Node
+from .admission import PushBeingValidated, PushNotValidated, commit_validated, needs_validation
+from .links import Links
+from .received import commit_received
+
+_DEFINITIONS_REFUSED: dict[type[Exception], str] = {
+    DefinitionReadsHidden: "it reads datasets not shown to you",
+    AccountSecretsRefused: "it uses secrets of the account",
+}
+"""In the few words that a Close frame has room for."""
+
+
+class PlanBroken(BadInput):
+    """The batch holds another number of blocks than the plan announced."""
+
+
+class FirstBlockIsNoSeed(BadInput):
+    """A push that would create a dataset does not begin with its Seed."""
+
+
+class PushExchange:
+    """The server's side of a push: what to answer to each message."""
+
+    start: State = PushState.START
+
+    def __init__(
+        self,
+        node: Node,
+        alias: DatasetAlias,
+        entry: DatasetEntry | None,
+        links: Links,
+        *,
+        actor: Actor,
+        encoding: str = BATCH_ENCODING,
+    ) -> None:
+        self._node, self._alias, self._links = node, alias, links
+        self._actor = actor
+        self._encoding = encoding
+        self._entry = entry
+        self._granted = None if entry is None else entry.id
+        self._request: DatasetPushRequest | None = None
+        self._blocks: list[HashedBlock] = []
+        self._expected: Multihash | None = None
+        self._unsettled = False
+        self._offered: set[Multihash] = set()
+        """Data the client has for us, what rows link to among them."""
+
+    def answer(self, message: Message) -> Message | None:
+        match message:
+            case DatasetPushRequest():
+                return self._compare_heads(message)
+            case DatasetPushMetadataRequest(new_blocks=batch):
+                self._take(batch)
+                return DatasetPushMetadataResponse(result=Accepted())
+            case DatasetPushObjectsTransferRequest(object_files=files):
+                dataset = self._dataset_id()
+                self._offered |= {
+                    file.physical_hash
+                    for file in files
+                    if file.object_type is messages.ObjectType.DataSlice
+                }
+                strategies = tuple(self._links.push(dataset, file) for file in files)
+                return DatasetPushObjectsTransferResponse(
+                    result=ObjectsTransferStrategies(object_transfer_strategies=strategies)
+                )
+            case DatasetPushComplete():
+                self._commit()
+                return DatasetPushCompleteConfirmed()
+        return None
+
+    def settle(self) -> None:
+        """Once the batch was accepted: check it against the chain, then make a new dataset.
+
+        The client is waiting for the answer to its objects request by then, which is where
+        peers understand that something is wrong.
+        """
+        if not self._unsettled:
+            return
+        self._unsettled = False
+        if self._entry is None:
+            self._create(self._blocks[0])
+            return
+        if self._asked().force_update_if_diverged:
+            fold(self._blocks, self._forced_base())
+        elif self._expected is not None:
+            self._dataset().check(self._blocks, expected=self._expected)
+        check_definitions(self._node, self._actor, self._entry, *self._definitions())
+
+    def failure(self, state: State, error: Exception) -> Reply:
+        """What the Close frame says of an error."""
+        match error:
+            case SeedBlockOverwriteRestricted():
+                return DatasetPushMetadataResponse(result=messages.SeedBlockOverwriteRestricted())
+            case DatasetIdTaken():
+                taken = DatasetId.parse(str(error.facts["dataset_id"]))
+                return DatasetPushObjectsTransferResponse(result=RefCollision(dataset_id=taken))
+            case AliasTaken():
+                alias = NameCollision(dataset_alias=str(self._alias))
+                return DatasetPushObjectsTransferResponse(result=alias)
+        phase = PHASES[state]
+        if isinstance(error, PushNotValidated | PushBeingValidated):
+            said = Internal(phase=phase, error_message=error.message)
+            return DatasetPushResponse(result=said)
+        if isinstance(error, DataDoesNotMatchMetadata):
+            told = f"block {error.sequence_number}: {error.reason}"
+            return DatasetPushResponse(result=Internal(phase=phase, error_message=told))
+        if type(error) in _DEFINITIONS_REFUSED:
+            said = Internal(phase=phase, error_message=_DEFINITIONS_REFUSED[type(error)])
+            return DatasetPushResponse(result=said)
+        if isinstance(error, FirstBlockIsNoSeed):
+            phase = TransferPhase(push=PushPhase.ObjectsUploadProgress)
+        return DatasetPushResponse(result=Internal(phase=phase, error_message=INTERNAL_ERROR))
+
+    def _compare_heads(self, request: DatasetPushRequest) -> DatasetPushResponse:
+        """The client must have seen the head that is. Mind the names in `InvalidHead`."""
+        self._entry = self._found()
+        head = self._head()
+        if request.current_head != head:
+            return DatasetPushResponse(
+                result=InvalidHead(actual_head=request.current_head, expected_head=head)
+            )
+        self._request, self._expected = request, head
+        return DatasetPushResponse(result=Accepted())
+
+    def _found(self) -> DatasetEntry | None:
+        """What the address leads to by now: that for which rights were checked, or what the
+        caller's own account has got since. Raises `DatasetNotFound`, `IsRemote`."""
+        found = self._node.stores.registry.find(DatasetRef(alias=self._alias))
+        if self._granted is not None and (found is None or found.id != self._granted):
+            raise DatasetNotFound(DatasetRef(alias=self._alias))
+        if found is not None:
+            refuse_mirror(self._node, found)
+        return found
+
+    def _head(self) -> Multihash | None:
+        if self._entry is None:
+            return None
+        try:
+            return self._node.stores.refs.head(self._entry.id)
+        except DatasetNotFound:
+            return None
+
+    def _take(self, batch: MetadataBlocksBatch) -> None:
+        """Unpack; a forced batch that begins with a Seed must begin with the same one."""
+        request, settings = self._asked(), self._node.settings
+        if batch.num_blocks != request.transfer_plan.num_blocks:
+            raise PlanBroken(
+                f"{batch.num_blocks} blocks where the plan announced "
+                f"{request.transfer_plan.num_blocks}"
+            )
+        limits = BundleLimits(
+            max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
+        )
+        with without_garbage_collection():
+            self._blocks = unpack(batch, limits=limits, encoding=self._encoding)
+        self._unsettled = bool(self._blocks)
+        if self._blocks and self._entry is not None and request.force_update_if_diverged:
+            seed = self._blocks[0].event
+            own = (self._entry.id, self._entry.kind)
+            if isinstance(seed, Seed) and (seed.dataset_id, seed.dataset_kind) != own:
+                raise SeedBlockOverwriteRestricted(self._entry.id)
+
+    def _forced_base(self) -> ChainState:
+        """The state the new blocks continue."""
+        first = self._blocks[0]
+        return EMPTY if first.prev is None else self._dataset().state(first.prev)
+
+    def _definitions(self) -> tuple[InForce, InForce]:
+        """In force now, and with the new blocks."""
+        dataset, first = self._dataset(), self._blocks[0]
+        base = InForce() if first.prev is None else InForce.of(dataset.state(first.prev))
+        return InForce.of(dataset.state()), base.after(self._blocks)
+
+    def _dataset(self) -> Dataset:
+        return self._node.stores.dataset(DatasetRef(id=self._dataset_id()))
+
+    def _create(self, first: HashedBlock) -> None:
+        """The dataset exists from its Seed on; its blocks may follow the rules or not at all."""
+        if not isinstance(first.event, Seed):
+            raise FirstBlockIsNoSeed("a new dataset begins with a Seed block")
+        state = fold(self._blocks)
+        public = self._asked().visibility_for_created_dataset is messages.Visibility.Public
+        entry = DatasetEntry(
+            id=first.event.dataset_id,
+            alias=self._alias,
+            kind=first.event.dataset_kind,
+            visibility=Visibility.PUBLIC if public else Visibility.PRIVATE,
+            created_at=self._node.clock(),
+        )
+        self._node.stores.create_dataset(entry, [first], pushed=True)
+        self._node.stores.states.put(entry.id, self._blocks[-1].hash, state)
+        self._entry, self._expected = entry, first.hash
+        self._blocks = self._blocks[1:]
+
+    def _commit(self) -> None:
+        """Append and move the head: compare-and-swap, or whatever it is under force."""
+        if not self._blocks or self._expected is None:
+            return
+        dataset = self._dataset()
+        force = self._asked().force_update_if_diverged
+        sliced = {one.hash for block in self._blocks for one in named_objects(block.event)}
+        for name in self._offered - sliced:
+            self._node.stores.objects.settle(ObjectKey(dataset.id, ObjectKind.DATA, name))
+        for block in self._blocks:
+            if isinstance(event := block.event, SetTransform):
+                named = (item.dataset_ref.id for item in event.inputs)
+                refuse_cycle(self._node.stores, dataset.id, [one for one in named if one])
+        said = [block.event for block in self._blocks]
+        before, after = self._definitions()
+        take_definitions(self._node, self._actor, dataset.entry, before, after, said=said)
+        if needs_validation(self._node, dataset, self._blocks):
+            commit_validated(
+                self._node, dataset, self._blocks, expected=self._expected, force=force
+            )
+        else:
+            commit_received(self._node, dataset, self._blocks, expected=self._expected, force=force)
+        remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))
+
+    def _dataset_id(self) -> DatasetId:
+        if self._entry is None:
+            raise DatasetNotFound(DatasetRef(alias=self._alias))
+        return self._entry.id
+
+    def _asked(self) -> DatasetPushRequest:
+        if self._request is None:
+            raise PlanBroken("no push was asked for")
+        return self._request

@@ -1,0 +1,68 @@
+"""Addresses of the two transfer protocols, as the framework and its documentation see them.
+
+Object paths are answered in front of the framework (`objects`), WebSocket upgrades by
+`app/service/transfer`; what is left for a handler is to say so to whoever asks in plain HTTP.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from odf_node.protocol.errors import BadInput
+
+from ..auth.access import Action
+from ..http.deps import ActorDep, NodeDep, ReadableDep
+
+
+class UpgradeRequired(BadInput):
+    """A smart transfer address asked without a WebSocket upgrade."""
+
+    def __init__(self) -> None:
+        super().__init__("smart transfer speaks WebSocket: ask with an Upgrade header")
+
+
+SIMPLE, SMART = "simple transfer", "smart transfer"
+TRANSFER_TAGS = frozenset({SIMPLE, SMART})
+UPLOADING = {"PUT": "Upload it", "PATCH": "Go on with its upload"}
+
+
+async def in_front() -> Response:
+    """Never reached: `ObjectPaths` has answered."""
+    raise NotImplementedError
+
+
+def pull(entry: ReadableDep) -> Response:  # noqa: ARG001
+    raise UpgradeRequired
+
+
+def push(request: Request, node: NodeDep, actor: ActorDep) -> Response:
+    path = request.path_params
+    node.find(actor, path.get("account"), path["dataset"], Action.WRITE, creates=True)
+    raise UpgradeRequired
+
+
+def add_transfer_routes(routes: APIRouter, prefix: str) -> None:
+    """Declare the transfer addresses below the dataset addresses."""
+    simple: list[str | Enum] = [SIMPLE]
+    for folder, what, methods in (
+        ("refs", "Where a reference points: text, no newline", ("GET", "HEAD")),
+        ("blocks", "Bytes of a metadata block", ("GET", "HEAD")),
+        ("data", "Bytes of a data slice", ("GET", "HEAD", "PUT", "PATCH")),
+        ("checkpoints", "Bytes of a checkpoint", ("GET", "HEAD", "PUT", "PATCH")),
+    ):
+        path = f"{prefix}/{folder}/{{{'ref' if folder == 'refs' else 'hash'}}}"
+        for method in methods:
+            routes.add_api_route(
+                path,
+                in_front,
+                methods=[method],
+                summary=UPLOADING.get(method, what),
+                operation_id=f"{method.lower()}_{folder}",
+                tags=simple,
+            )
+    smart: list[str | Enum] = [SMART]
+    routes.get(prefix + "/pull", summary="Smart pull (WebSocket)", tags=smart)(pull)
+    routes.get(prefix + "/push", summary="Smart push (WebSocket)", tags=smart)(push)

@@ -1,0 +1,96 @@
+"""WebSocket upgrades: refused with a real HTTP answer, or accepted and handed to the exchange."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from anyio import to_thread
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.transfer.messages import COMPACT_ENCODING, PAYLOAD_HEADER
+
+from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.actors import Actor
+from ..errors import status_of
+from ..http.answers import JsonAnswer, error_answer, not_found_answer
+from ..limits.shares import Slots, Turns, caller_of
+from ..wiring import Node
+from .conversation import Conversation
+from .handshake import SUBPROTOCOL, Exchange, IncompatibleVersion, TransferPath, encoding, shake
+
+MAX_THREADS = 16
+"""Steps of all transfers that run at once; a large batch takes some 200 MB while it is read."""
+CALLER_THREADS = 4
+"""Of them for one caller: a step that waits for a disk, or a worker, holds up nobody else."""
+PLAIN = (Unauthenticated, Unauthorized, IncompatibleVersion)
+"""Refusals whose body is the reference's `{"message": …}` and nothing else."""
+
+
+class Transfers:
+    """ASGI application: answers WebSocket upgrades, leaves the rest to `inner`."""
+
+    def __init__(self, inner: ASGIApp, node: Node) -> None:
+        self.inner, self.node = inner, node
+        self.threads = Turns("steps of transfers", most=MAX_THREADS, each=CALLER_THREADS)
+        limits = node.settings
+        self.open = Slots(
+            "smart transfers",
+            most=limits.max_transfers,
+            each=limits.max_transfers_caller,
+            settings=("ODF_NODE_MAX_TRANSFERS", "ODF_NODE_MAX_TRANSFERS_CALLER"),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await self.inner(scope, receive, send)
+            return
+        await receive()  # websocket.connect
+        caller = caller_of(scope)
+        try:
+            exchange = await self._shake(scope)
+            if not isinstance(exchange, Response):
+                self.open.take(caller)  # before the upgrade, where HTTP can still say it
+        except NodeError as error:
+            exchange = _refusal(error)
+        if isinstance(exchange, Response):
+            # the framework keeps headers and body apart, the server joins them in one write
+            await WebSocket(scope, receive, send).send_denial_response(exchange)
+            return
+        try:
+            await send(
+                {
+                    "type": "websocket.accept",
+                    "subprotocol": _subprotocol(scope),
+                    "headers": _agreed(scope),
+                }
+            )
+            run = partial(self.threads.run, caller)
+            await Conversation(exchange, receive, send, self.node.settings, run).hold()
+        finally:
+            self.open.give_back(caller)
+
+    async def _shake(self, scope: Scope) -> Exchange | Response:
+        path = TransferPath.of(scope["path"], self.node.settings.tenancy)
+        if path is None:
+            return not_found_answer()
+        actor: Actor = scope["state"]["actor"]
+        return await to_thread.run_sync(shake, self.node, actor, path, scope)
+
+
+def _refusal(error: NodeError) -> Response:
+    if isinstance(error, PLAIN):
+        return JsonAnswer({"message": error.message}, int(status_of(error)))
+    return error_answer(error)
+
+
+def _agreed(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """What was asked for beyond the protocol, and is granted."""
+    compact = encoding(scope) == COMPACT_ENCODING
+    return [(PAYLOAD_HEADER.encode(), COMPACT_ENCODING.encode())] if compact else []
+
+
+def _subprotocol(scope: Scope) -> str | None:
+    return SUBPROTOCOL if SUBPROTOCOL in scope.get("subprotocols", ()) else None

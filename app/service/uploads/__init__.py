@@ -1,0 +1,1 @@
+"""Files sent ahead, to be ingested later."""

@@ -1,0 +1,229 @@
+"""Files uploaded before they are ingested: announced, taken in, handed out, cleared away.
+
+The bytes are an `upload` object below the account's own id; which upload is whose is kept in
+the index, so that a token made up by somebody opens nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+
+from odf_node.protocol.errors import BadInput, Conflict, LimitExceeded, NotFound
+from odf_node.protocol.identity import DID_ODF, DatasetId
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.integrity.opening import open_hashed
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import (
+    Account,
+    AccountId,
+    ObjectKey,
+    ObjectKind,
+    Scope,
+    UploadedFile,
+)
+
+from ..auth.access import Unauthorized
+from ..auth.actors import Actor
+from ..auth.upload_tokens import UploadToken
+from ..http.spool import READ_BYTES, spooled
+from ..wiring import Node
+
+MAX_FILE_NAME_CHARS = 255
+MAX_CONTENT_TYPE_CHARS = 200
+SWEEP_PAGE = 100
+PUT_ATTEMPTS = 3
+
+
+class ContentTooLarge(BadInput):
+    """A file above the limit."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__("Content too large", limit=limit, setting="ODF_NODE_MAX_UPLOAD_BYTES")
+
+
+class LengthDiffers(BadInput):
+    """A file of another length than announced."""
+
+    def __init__(self, actual: int, declared: int) -> None:
+        super().__init__(
+            f"Actual content length {actual} does not match "
+            f"the initially declared length {declared}",
+            actual=actual,
+            declared=declared,
+        )
+
+
+class InvalidFileName(BadInput):
+    """A name no file has."""
+
+
+class TooManyUploads(LimitExceeded):
+    """The account has as many uploads as it may have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"an account may have {limit} uploaded files at a time",
+            limit=limit,
+            setting="ODF_NODE_MAX_UPLOADS",
+        )
+
+
+class UploadNotFound(NotFound):
+    """No such upload, or its file has not arrived or is gone already."""
+
+    def __init__(self) -> None:
+        super().__init__("Uploaded file not found on the server")
+
+
+class UploadIsOver(Conflict):
+    """Another file under the token of one that is here."""
+
+
+def prepare(
+    node: Node, account: Account, file_name: str, length: int, content_type: str | None
+) -> UploadToken:
+    """Announce a file; the token to send it with.
+
+    Raises:
+        ContentTooLarge, InvalidFileName, TooManyUploads.
+    """
+    if length > node.settings.max_upload_bytes:
+        raise ContentTooLarge(node.settings.max_upload_bytes)
+    if not file_name.isprintable() or not 0 < len(file_name) <= MAX_FILE_NAME_CHARS:
+        raise InvalidFileName(f"a file name has 1 to {MAX_FILE_NAME_CHARS} printable characters")
+    if node.stores.files.count(account.id) >= node.settings.max_uploads:
+        raise TooManyUploads(node.settings.max_uploads)
+    token = UploadToken(
+        upload_id=uuid.UUID(bytes=node.random(16), version=4).hex,
+        file_name=file_name,
+        owner_account_id=account.id.removeprefix(DID_ODF),
+        content_length=length,
+        content_type=content_type or None,
+    )
+    node.stores.files.put(
+        UploadedFile(
+            id=token.upload_id,
+            account=account.id,
+            file_name=file_name,
+            content_type=token.content_type,
+            created_at=node.clock(),
+        )
+    )
+    return token
+
+
+def may_upload(actor: Actor) -> bool:
+    """Whether the token allows to bring data along."""
+    return actor.may(Scope.WRITE) or actor.may(Scope.CREATE)
+
+
+def expected_upload(node: Node, account: Account, token: UploadToken) -> UploadedFile:
+    """The announced file that a token is for.
+
+    Raises:
+        Unauthorized: another account's. ContentTooLarge, UploadNotFound.
+    """
+    if token.owner_account_id != account.id.removeprefix(DID_ODF):
+        raise Unauthorized
+    if token.content_length > node.settings.max_upload_bytes:
+        raise ContentTooLarge(node.settings.max_upload_bytes)
+    file = node.stores.files.find(token.upload_id)
+    if file is None or _is_over(node, file):
+        raise UploadNotFound
+    if file.account != account.id:
+        raise Unauthorized
+    return file
+
+
+def take_in(node: Node, file: UploadedFile, token: UploadToken, chunks: Iterable[bytes]) -> None:
+    """Keep the announced file; sending the same one again is harmless.
+
+    Raises:
+        ContentTooLarge, LengthDiffers, UploadIsOver, UploadNotFound.
+    """
+    limited = _limited(chunks, node.settings.max_upload_bytes)
+    with spooled(node.settings.data, limited) as body:
+        if body.size != token.content_length:
+            raise LengthDiffers(body.size, token.content_length)
+        key = _key(file.account, body.hash)
+        for _ in range(PUT_ATTEMPTS):
+            node.stores.objects.put(key, body.chunks())
+            known = node.stores.files.arrived(file.id, body.hash, body.size)
+            if known is None or known.hash != body.hash:
+                _drop(node, file.account, body.hash)
+                if known is None:
+                    raise UploadNotFound
+                raise UploadIsOver("another file was uploaded with this token; prepare a new one")
+            if node.stores.objects.stat(key) is not None:
+                return  # else it was cleared away as the content of an older upload
+
+
+def _drop(node: Node, account: AccountId, content: Multihash) -> None:
+    """Remove bytes that no file of the account has."""
+    if not node.stores.files.has_content(account, content):
+        node.stores.objects.delete(_key(account, content))
+
+
+def _limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise ContentTooLarge(limit)
+        yield chunk
+
+
+def arrived_file(node: Node, token: UploadToken) -> tuple[UploadedFile, int]:
+    """The file of a token, and its size; whoever knows the token may have it.
+
+    Raises:
+        UploadNotFound.
+    """
+    file = node.stores.files.find(token.upload_id)
+    if file is None or file.hash is None or file.size is None or _is_over(node, file):
+        raise UploadNotFound
+    if file.account.removeprefix(DID_ODF) != token.owner_account_id:
+        raise UploadNotFound
+    if node.stores.objects.stat(_key(file.account, file.hash)) is None:
+        raise UploadNotFound
+    return file, file.size
+
+
+def content_of(node: Node, file: UploadedFile) -> Iterator[bytes]:
+    """The bytes of a file that arrived. Raises `UploadNotFound`, once they are asked for."""
+    if file.hash is None:
+        raise UploadNotFound
+    try:
+        stream = open_hashed(node.stores, _key(file.account, file.hash))
+    except ObjectNotFound:
+        raise UploadNotFound from None
+    with stream:
+        yield from iter(lambda: stream.read(READ_BYTES), b"")
+
+
+def clear_away(node: Node) -> int:
+    """Forget files that were kept long enough; returns how many."""
+    gone = 0
+    while page := node.stores.files.oldest(before=_kept_since(node), limit=SWEEP_PAGE):
+        for file in page:
+            node.stores.files.remove(file.id)
+            if file.hash is not None:
+                _drop(node, file.account, file.hash)
+        gone += len(page)
+    return gone
+
+
+def _is_over(node: Node, file: UploadedFile) -> bool:
+    """Kept for long enough, whether or not it was cleared away already."""
+    return file.created_at < _kept_since(node)
+
+
+def _kept_since(node: Node) -> Instant:
+    return Instant(node.clock().ns - node.settings.upload_keep_s * NANOS)
+
+
+def _key(account: AccountId, content: Multihash) -> ObjectKey:
+    """An account's id is a key like that of a dataset: the store keeps a folder for each."""
+    return ObjectKey(DatasetId.parse(account), ObjectKind.UPLOAD, content)

@@ -1,0 +1,77 @@
+"""Variables and secrets for templates of sources: of a dataset, and of one's own account."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from odf_node.storage.stores.ports.values import Scope
+
+from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.actors import Actor
+from ..http.answers import JsonAnswer
+from ..http.bodies import small_body
+from ..http.deps import ActorDep, MaintainedDep, NodeDep
+from . import variables as usecase
+from .variables import read_body, shown
+
+MAX_BODY_BYTES = 256 * 1024
+
+router = APIRouter(prefix="/accounts/me/variables", tags=["variables"])
+
+
+@router.get("", summary="One's own variables; secrets without their values")
+def mine(node: NodeDep, actor: ActorDep) -> Response:
+    return JsonAnswer({"variables": usecase.list_variables(node, _owner(actor))})
+
+
+@router.put("/{name}", summary="Set one of one's own variables")
+async def set_mine(name: str, request: Request, node: NodeDep, actor: ActorDep) -> Response:
+    """`{"value": "…", "secret": true}`; for all datasets the account owns."""
+    owner = _owner(actor)
+    body = read_body(await small_body(request, MAX_BODY_BYTES))
+    return JsonAnswer(shown(await run_in_threadpool(usecase.set_variable, node, owner, name, body)))
+
+
+@router.delete("/{name}", status_code=204, summary="Remove one of one's own variables")
+def remove_mine(name: str, node: NodeDep, actor: ActorDep) -> Response:
+    usecase.remove_variable(node, _owner(actor), name)
+    return Response(status_code=204)
+
+
+def variables(node: NodeDep, entry: MaintainedDep) -> Response:
+    """Those of the dataset; secrets without their values."""
+    return JsonAnswer({"variables": usecase.list_variables(node, str(entry.id))})
+
+
+async def set_one(name: str, request: Request, node: NodeDep, entry: MaintainedDep) -> Response:
+    """`{"value": "…", "secret": true}`; goes before one of the account of the same name."""
+    body = read_body(await small_body(request, MAX_BODY_BYTES))
+    owner = str(entry.id)
+    return JsonAnswer(shown(await run_in_threadpool(usecase.set_variable, node, owner, name, body)))
+
+
+def remove_one(name: str, node: NodeDep, entry: MaintainedDep) -> Response:
+    usecase.remove_variable(node, str(entry.id), name)
+    return Response(status_code=204)
+
+
+def add_variable_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve those of datasets below their addresses."""
+    tags: list[str | Enum] = ["variables"]
+    all_, one = prefix + "/variables", prefix + "/variables/{name}"
+    routes.get(all_, summary="Variables of a dataset", tags=tags)(variables)
+    routes.put(one, summary="Set a variable or secret of a dataset", tags=tags)(set_one)
+    routes.delete(one, summary="Remove one", status_code=204, tags=tags)(remove_one)
+
+
+def _owner(actor: Actor) -> str:
+    """Raises `Unauthenticated`, `Unauthorized`: nobody, or a token that may not manage."""
+    if actor.account is None:
+        raise Unauthenticated
+    if not actor.may(Scope.MANAGE):
+        raise Unauthorized
+    return str(actor.account.id)

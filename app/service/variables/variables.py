@@ -1,0 +1,109 @@
+"""Variables and secrets that templates of sources read, of a dataset or of an account.
+
+A secret is never shown again. Whoever may define a source of the dataset decides where its
+values go, so secrets of an account reach the datasets that it owns, and no others.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_node.protocol.typed import decode_json
+from odf_node.storage.stores.ports.values import Variable
+from odf_node.storage.stores.publishing.sealing import SecretKeys
+
+from ..wiring import Node
+
+MAX_VARIABLES = 200
+MAX_VALUE_CHARS = 32 * 1024
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+class MalformedVariable(BadInput):
+    """A name or a value that no variable has."""
+
+
+class VariableNotFound(NotFound):
+    """There is no variable of that name."""
+
+
+class TooManyVariables(LimitExceeded):
+    """The owner has as many variables as it may have."""
+
+
+class VariableBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    value: str
+    secret: bool = True
+
+
+def read_body(content: bytes) -> VariableBody:
+    """Raises `MalformedVariable`, without repeating anything of it."""
+    try:
+        body = decode_json(content, VariableBody)
+    except (msgspec.DecodeError, UnicodeError):
+        raise MalformedVariable(
+            'the body has to be JSON: {"value": "…", "secret": true or false}'
+        ) from None
+    if len(body.value) > MAX_VALUE_CHARS:
+        raise MalformedVariable(f"a value has at most {MAX_VALUE_CHARS} characters")
+    return body
+
+
+def set_variable(node: Node, owner: str, name: str, body: VariableBody) -> Variable:
+    """Add or replace it. Raises `MalformedVariable`, `TooManyVariables`."""
+    if not _NAME.fullmatch(name):
+        raise MalformedVariable("a name has 1 to 100 letters, digits, _ and -")
+    known = node.stores.variables.of_owner(owner)
+    if name not in known and len(known) >= MAX_VARIABLES:
+        raise TooManyVariables(f"there may be {MAX_VARIABLES} variables", limit=MAX_VARIABLES)
+    now = node.clock()
+    if body.secret:
+        variable = node.secret_keys.sealed(owner, name, body.value, at=now)
+    else:
+        value = body.value.encode()
+        variable = Variable(name=name, is_secret=False, value=value, updated_at=now)
+    node.stores.variables.put(owner, variable)
+    return variable
+
+
+def list_variables(node: Node, owner: str) -> list[dict[str, Any]]:
+    """By name; values of what is no secret."""
+    return [shown(each) for each in node.stores.variables.of_owner(owner).values()]
+
+
+def remove_variable(node: Node, owner: str, name: str) -> None:
+    """Raises `VariableNotFound`."""
+    if not node.stores.variables.remove(owner, name):
+        raise VariableNotFound(f"there is no variable {name[:100]!r}")
+
+
+def shown(variable: Variable) -> dict[str, Any]:
+    """A variable as JSON: of a secret, that it is there."""
+    return {
+        "name": variable.name,
+        "secret": variable.is_secret,
+        "value": None if variable.is_secret else variable.value.decode(),
+        "updatedAt": str(variable.updated_at),
+    }
+
+
+def reseal(node: Node, keys: SecretKeys | None = None) -> int:
+    """Seal all secrets with the newest key; returns how many were not. Raises `SecretUnreadable`.
+
+    After that the older keys may go.
+    """
+    keys = keys or node.secret_keys
+    changed = 0
+    for owner in node.stores.variables.owners():
+        for variable in node.stores.variables.of_owner(owner).values():
+            if variable.is_secret and variable.key_id != keys.newest:
+                text = keys.opened(owner, variable)
+                again = keys.sealed(owner, variable.name, text, at=variable.updated_at)
+                node.stores.variables.put(owner, again)
+                changed += 1
+    return changed

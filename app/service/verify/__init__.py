@@ -1,0 +1,1 @@
+"""Verification on the node, and what the last one found."""

@@ -1,0 +1,52 @@
+"""POST …/verify: have a dataset verified by a worker, executions made again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from ..http.deps import ActorDep, BaseDep, NodeDep, WritableDep
+from ..http.parameters import NO_BODY
+from ..http.waiting import job_answer
+from .verify import VerifyRequest, submit_verify
+
+Hash = Annotated[str | None, Query(max_length=200)]
+
+
+def add_verify_routes(router: APIRouter, prefix: str) -> None:
+    """Serve it below the dataset addresses."""
+    router.post(
+        prefix + "/verify",
+        summary="Have everything checked by a worker",
+        tags=["history"],
+        dependencies=NO_BODY,
+    )(verify)
+
+
+async def verify(
+    node: NodeDep,
+    actor: ActorDep,
+    entry: WritableDep,
+    base: BaseDep,
+    metadata_only: Annotated[bool, Query(alias="metadataOnly")] = False,
+    rows: bool = True,
+    replay: bool = True,
+    recursive: bool = False,
+    after: Hash = None,
+    upto: Hash = None,
+    prefer: Annotated[str, Header()] = "",
+) -> Response:
+    """The report once that is done, 202 with the job if it takes too long."""
+    request = VerifyRequest(
+        metadata_only=metadata_only,
+        rows=rows,
+        replay=replay,
+        recursive=recursive,
+        after=after,
+        upto=upto,
+    )
+    job = await run_in_threadpool(submit_verify, node, actor, entry, request)
+    return await job_answer(node, job, base, prefer)

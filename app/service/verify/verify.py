@@ -1,0 +1,78 @@
+"""Verification on the node: jobs for a worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.storage.datasets.job_payloads import verify_job
+from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_node.storage.stores.ports.errors import DatasetNotFound
+from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec
+
+from ..auth.actors import Actor
+from ..objects.objects import parse_hash
+from ..wiring import Node
+
+MAX_INPUTS = 1000
+"""Datasets that are looked at below one, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """How much to look at; by default everything of the one dataset."""
+
+    metadata_only: bool = False
+    rows: bool = True
+    replay: bool = True
+    recursive: bool = False
+    """Inputs too, and their inputs, as far as the caller may read them."""
+    after: str | None = None
+    upto: str | None = None
+
+
+def submit_verify(node: Node, actor: Actor, entry: DatasetEntry, request: VerifyRequest) -> JobId:
+    """Queue a verification. It takes no lock: it works on the head it finds.
+
+    Raises:
+        UnreadableHash: `after` or `upto`.
+    """
+    inputs = visible_inputs(node, actor, entry) if request.recursive else []
+    payload = VerifyPayload(
+        objects=not request.metadata_only,
+        rows=request.rows and not request.metadata_only,
+        replay=request.replay and not request.metadata_only,
+        after=None if request.after is None else str(parse_hash(request.after)),
+        upto=None if request.upto is None else str(parse_hash(request.upto)),
+        inputs=tuple(str(one) for one in inputs),
+        requested_by=None if actor.account is None else actor.account.name,
+    )
+    asked = verify_job.to_json(payload)
+    key = f"{verify_job.KIND}:{entry.id}:{json.dumps(asked, sort_keys=True)}"
+    return node.stores.jobs.submit(JobSpec(verify_job.KIND, entry.id, asked, dedup_key=key))
+
+
+def visible_inputs(node: Node, actor: Actor, entry: DatasetEntry) -> list[DatasetId]:
+    """Everything the dataset is computed from that the actor may read, inputs before users."""
+    found: dict[DatasetId, None] = {}
+    seen = {entry.id}
+
+    def visit(dataset: DatasetId) -> None:
+        for one in _inputs(node, dataset):
+            if one in seen or node.visible(actor, one) is None or len(seen) > MAX_INPUTS:
+                continue
+            seen.add(one)
+            visit(one)
+            found[one] = None
+
+    visit(entry.id)
+    return list(found)
+
+
+def _inputs(node: Node, dataset: DatasetId) -> list[DatasetId]:
+    try:
+        declared = node.stores.dataset(DatasetRef(id=dataset)).state().declared_inputs or ()
+    except DatasetNotFound:  # forgotten meanwhile
+        return []
+    return [one for one in declared if one is not None]

@@ -1,1 +1,0 @@
-"""What the node does, free of HTTP."""

@@ -1,0 +1,259 @@
+"""Checks of smart pull, and of the URLs objects are fetched from and put to."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import shapes
+from .archive import batch
+from .bench import Bench, Need, Published, check, expect, expect_true, gives_up, path_of
+from .chains import (
+    CHECKPOINTS,
+    DATA,
+    Chain,
+    compacted,
+    described,
+    evolved,
+    grown,
+    object_name,
+    seeded,
+    ten_records,
+    without_data,
+)
+from .mimic import Mimic
+from .outcomes import Result, Why
+from .planning import push_request
+from .websocket import HandshakeRefused, WebSocket
+
+UNKNOWN = "f1620" + "ab" * 32
+
+
+def a_client_with_nothing_receives_everything(bench: Bench) -> None:
+    shown, local = bench.shown, Chain()
+    mimic = bench.mimic(shown.url, "")
+    result = mimic.pull(local, take=lambda file: object_name(file) in shown.chain.objects)
+    expect("result", result, Result(None, shown.chain.head or "", len(shown.chain.blocks)))
+    expect_true("blocks and objects differ from those served one by one", local == shown.chain)
+    expect("odd messages", mimic.notes, [])
+
+
+def a_seed_alone_is_pulled_without_asking_for_objects(bench: Bench) -> None:
+    made, local = bench.publish(seeded()), Chain()
+    mimic = bench.mimic(made.url)
+    expect("blocks", mimic.pull(local).num_blocks, 1)
+    expect("requests", mimic.trace, ["GET refs", "upgrade pull"])
+    expect("head", local.head, made.chain.head)
+
+
+def a_client_that_has_the_head_is_up_to_date(bench: Bench) -> None:
+    local = bench.shown.chain.copy()
+    result = bench.mimic(bench.shown.url, "").pull(local)
+    expect_true("something was transferred", result.up_to_date)
+    expect_true("the local chain changed", local == bench.shown.chain)
+
+
+def only_the_new_blocks_are_pulled(bench: Bench) -> None:
+    before = without_data()
+    made, local = bench.publish(evolved(before)), before.copy()
+    result = bench.mimic(made.url).pull(local)
+    expect("result", result, Result(before.head, made.chain.head or "", 2))
+    expect_true("chains differ", local == made.chain)
+
+
+def a_compacted_history_replaces_the_longer_one_by_force(bench: Bench) -> None:
+    key = os.urandom(32)
+    local, made = grown(key), bench.publish(compacted(key))
+    old = local.head
+    result = bench.mimic(made.url).pull(local, force=True)
+    expect("result", result, Result(old, made.chain.head or "", 4))
+    expect_true("blocks differ", local.blocks == made.chain.blocks)
+
+
+def a_client_that_is_ahead_is_told_the_interval_is_invalid(bench: Bench) -> None:
+    made = bench.publish(without_data())
+    local = made.chain.copy().add(described("mine"))
+    before = local.copy()
+    with gives_up(Why.DIVERGED, head=made.chain.head, tail=local.head):
+        bench.mimic(made.url).pull(local)
+    expect_true("the local chain changed", local == before)
+
+
+def objects_that_are_here_are_not_fetched_again(bench: Bench) -> None:
+    made = bench.publish(ten_records())
+    local = Chain(objects=dict(made.chain.objects))
+    mimic = bench.mimic(made.url)
+    expect("blocks", mimic.pull(local).num_blocks, 4)
+    expect("requests", mimic.trace, ["GET refs", "upgrade pull"])
+    expect_true("chains differ", local == made.chain)
+
+
+def an_older_chain_with_the_newer_objects_needs_only_blocks(bench: Bench) -> None:
+    before = without_data()
+    made = bench.publish(evolved(before))
+    local = Chain(list(before.blocks), dict(made.chain.objects))
+    mimic = bench.mimic(made.url)
+    expect("blocks", mimic.pull(local).num_blocks, 2)
+    expect("requests", mimic.trace, ["GET refs", "upgrade pull"])
+    expect_true("chains differ", local == made.chain)
+
+
+def a_public_dataset_is_pulled_without_a_token(bench: Bench) -> None:
+    local = Chain()
+    seen = bench.shown.chain.objects
+    bench.mimic(bench.shown.url, "").pull(local, take=lambda file: object_name(file) in seen)
+    expect("head", local.head, bench.shown.chain.head)
+
+
+def another_version_is_refused_for_pull(bench: Bench) -> None:
+    expect_refused_version(bench, bench.shown.url + "pull", "")
+
+
+def expect_refused_version(bench: Bench, url: str, token: str | None) -> None:
+    """Version 0: 400 with a message, all of it in one read."""
+    mimic = bench.mimic(url, token)
+    try:
+        WebSocket.open(url, [("x-odf-smtp-version", "0"), *mimic.bearer]).drop()
+    except HandshakeRefused as refusal:
+        expect("status", refusal.status, 400)
+        expect("body", refusal.text, '{"message":"Incompatible client version"}')
+    else:
+        expect_true("version 0 was accepted", False)
+
+
+def pull_strategies(mimic: Mimic, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the node offers for these files, whole chain asked for."""
+    with mimic.exchange("pull") as exchange:
+        asked = {"begin_after": None, "stop_at": None, "force_update_if_diverged": False}
+        exchange.ask(asked, shapes.PULL_RESPONSE)
+        exchange.ask({}, shapes.PULL_METADATA)
+        reply = exchange.ask({"object_files": files}, shapes.PULL_OBJECTS)
+        exchange.close("")
+    found: list[dict[str, Any]] = reply["object_transfer_strategies"]
+    expect("objects answered for", [item["object_file"] for item in found], files)
+    return found
+
+
+def push_strategies(mimic: Mimic, made: Published, more: Chain, files: Any) -> Any:
+    """What the node offers for these files while the blocks of `more` are pushed; then leave."""
+    blocks = more.blocks[len(made.chain.blocks) :]
+    with mimic.exchange("push") as exchange:
+        exchange.ask(push_request(blocks, made.chain.head), shapes.PUSH_RESPONSE)
+        sent = {"new_blocks": batch([(block.hash, block.raw) for block in blocks])}
+        exchange.ask(sent, shapes.PUSH_METADATA)
+        asked = {"object_files": files, "is_truncated": False}
+        reply = exchange.ask(asked, shapes.PUSH_OBJECTS)
+    return reply["Ok"]["object_transfer_strategies"]
+
+
+def expect_link(target: dict[str, Any], path: str, token: str | None) -> None:
+    """The node itself with its two headers in order, or a presigned URL that expires."""
+    headers = [(header["name"], header["value"]) for header in target["headers"]]
+    if headers and headers[0][0].lower() == "x-odf-smtp-version":
+        own = [("x-odf-smtp-version", "1")]
+        own += [("authorization", f"Bearer {token}")] if token else []
+        expect("headers", headers, own)
+        expect("path", path_of(target["url"]), path)
+        expect("expiry", target.get("expires_at"), None)
+    else:
+        expect_true("a presigned URL must expire", target.get("expires_at"))
+        expect_true("the token left the node", token is None or token not in str(headers))
+
+
+def _file(chain: Chain, folder: str) -> dict[str, Any]:
+    return next(file for file in chain.files() if object_name(file)[0] == folder)
+
+
+def a_slice_is_fetched_with_the_callers_own_token(bench: Bench) -> None:
+    _expect_download(bench, DATA)
+
+
+def a_checkpoint_is_fetched_with_the_callers_own_token(bench: Bench) -> None:
+    _expect_download(bench, CHECKPOINTS)
+
+
+def _expect_download(bench: Bench, folder: str) -> None:
+    made = bench.base("ten records", ten_records)
+    file = _file(made.chain, folder)
+    (strategy,) = pull_strategies(bench.mimic(made.url), [file])
+    expect("strategy", strategy["pull_strategy"], "HttpDownload")
+    path = path_of(made.url) + f"{folder}/{file['physical_hash']}"
+    expect_link(strategy["download_from"], path, bench.token)
+
+
+def an_anonymous_caller_gets_links_without_a_token(bench: Bench) -> None:
+    shown = bench.shown
+    files = shown.chain.files()[-2:]
+    for strategy in pull_strategies(bench.mimic(shown.url, ""), files):
+        folder, name = object_name(strategy["object_file"])
+        expect_link(strategy["download_from"], path_of(shown.url) + f"{folder}/{name}", None)
+
+
+def objects_that_are_there_are_skipped(bench: Bench) -> None:
+    made = bench.base("ten records", ten_records)
+    found = push_strategies(bench.mimic(made.url), made, _one_more(made), made.chain.files())
+    for strategy in found:
+        expect("strategy", strategy["push_strategy"], "SkipUpload")
+        expect("upload_to", strategy.get("upload_to"), None)
+
+
+def unknown_objects_are_uploaded_with_the_callers_own_token(bench: Bench) -> None:
+    made = bench.base("ten records", ten_records)
+    files = [
+        {"object_type": "DataSlice", "physical_hash": UNKNOWN, "size": 12345},
+        {"object_type": "Checkpoint", "physical_hash": UNKNOWN, "size": 321},
+    ]
+    found = push_strategies(bench.mimic(made.url), made, _one_more(made), files)
+    expect("objects answered for", [item["object_file"] for item in found], files)
+    for strategy in found:
+        expect("strategy", strategy["push_strategy"], "HttpUpload")
+        folder, name = object_name(strategy["object_file"])
+        path = path_of(made.url) + f"{folder}/{name}"
+        expect_link(strategy["upload_to"], path, bench.token)
+
+
+def _one_more(made: Published) -> Chain:
+    return made.chain.copy().add(described("one more"))
+
+
+def a_pull_may_end_after_the_plan_or_the_batch(bench: Bench) -> None:
+    for steps in (1, 2):
+        with bench.mimic(bench.shown.url, "").exchange("pull") as exchange:
+            asked = {"begin_after": None, "stop_at": None, "force_update_if_diverged": False}
+            exchange.ask(asked, shapes.PULL_RESPONSE)
+            if steps == 2:
+                exchange.ask({}, shapes.PULL_METADATA)
+            exchange.close("Client pull flow succeeded")
+    expect_true("the head is gone", bench.mimic(bench.shown.url, "").head())
+
+
+def a_pull_up_to_an_unknown_block_is_an_internal_error_in_text(bench: Bench) -> None:
+    with bench.mimic(bench.shown.url, "").exchange("pull") as exchange:
+        asked = {"begin_after": None, "stop_at": UNKNOWN, "force_update_if_diverged": False}
+        exchange.say(asked)
+        reply = exchange.hear(shapes.PULL_RESPONSE)
+    expect("a Close instead of a message", reply.get("closed"), None)
+    expect("error", next(iter(reply["Err"])), "Internal")
+    expect("phase", reply["Err"]["Internal"]["phase"], {"Pull": "InitialRequest"})
+
+
+WRITING = Need.WRITING
+CHECKS = (
+    check("A01", a_client_with_nothing_receives_everything),
+    check("A02", a_seed_alone_is_pulled_without_asking_for_objects, WRITING),
+    check("A03", a_client_that_has_the_head_is_up_to_date),
+    check("A04", only_the_new_blocks_are_pulled, WRITING),
+    check("A05", a_compacted_history_replaces_the_longer_one_by_force, WRITING),
+    check("A06", a_client_that_is_ahead_is_told_the_interval_is_invalid, WRITING),
+    check("A07", objects_that_are_here_are_not_fetched_again, WRITING),
+    check("A08", an_older_chain_with_the_newer_objects_needs_only_blocks, WRITING),
+    check("A09", a_public_dataset_is_pulled_without_a_token),
+    check("A10", another_version_is_refused_for_pull),
+    check("C01", a_slice_is_fetched_with_the_callers_own_token, WRITING),
+    check("C01", an_anonymous_caller_gets_links_without_a_token),
+    check("C02", a_checkpoint_is_fetched_with_the_callers_own_token, WRITING),
+    check("C03", objects_that_are_there_are_skipped, WRITING),
+    check("C04", unknown_objects_are_uploaded_with_the_callers_own_token, WRITING),
+    check("Z21", a_pull_may_end_after_the_plan_or_the_batch),
+    check("A06", a_pull_up_to_an_unknown_block_is_an_internal_error_in_text),
+)

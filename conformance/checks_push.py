@@ -1,0 +1,238 @@
+"""Checks of smart push: what is published, what is refused, and what the client makes of it."""
+
+from __future__ import annotations
+
+import os
+
+from .bench import Bench, Need, Published, check, expect, expect_identical, expect_true, gives_up
+from .chains import (
+    Chain,
+    compacted,
+    described,
+    evolved,
+    grown,
+    object_name,
+    seeded,
+    ten_records,
+    without_data,
+)
+from .checks_pull import expect_refused_version
+from .lookups import push_target
+from .outcomes import Result, Why
+
+
+def a_private_push_creates_an_identical_dataset(bench: Bench) -> None:
+    _expect_created(bench, "Private")
+
+
+def a_public_push_creates_a_dataset_anybody_reads(bench: Bench) -> None:
+    made = _expect_created(bench, "Public")
+    expect("head for anybody", bench.mimic(made.url, "").head(), made.chain.head)
+
+
+def _expect_created(bench: Bench, visibility: str) -> Published:
+    made = Published(bench.fresh(), ten_records())
+    mimic = bench.mimic(made.url)
+    result = mimic.push(made.chain, visibility=visibility)
+    expect("result", result, Result(None, made.chain.head or "", 4))
+    expect_identical(bench, made)
+    expect("odd messages", mimic.notes, [])
+    return made
+
+
+def a_seed_alone_is_pushed(bench: Bench) -> None:
+    made = Published(bench.fresh(), seeded())
+    result = bench.mimic(made.url).push(made.chain)
+    expect("result", result, Result(None, made.chain.head or "", 1))
+    expect_identical(bench, made)
+
+
+def equal_heads_open_no_websocket(bench: Bench) -> None:
+    made = bench.base("ten records", ten_records)
+    mimic = bench.mimic(made.url)
+    expect_true("something was pushed", mimic.push(made.chain).up_to_date)
+    expect("requests", mimic.trace, ["GET refs"])
+
+
+def only_the_new_blocks_are_pushed(bench: Bench) -> None:
+    before = bench.publish(without_data())
+    after = Published(before.url, evolved(before.chain))
+    result = bench.mimic(before.url).push(after.chain)
+    expect("result", result, Result(before.chain.head, after.chain.head or "", 2))
+    expect_identical(bench, after)
+
+
+def a_compacted_history_is_pushed_by_force(bench: Bench) -> None:
+    key = os.urandom(32)
+    old = bench.publish(grown(key))
+    new = Published(old.url, compacted(key))
+    with gives_up(Why.INVALID_INTERVAL):
+        bench.mimic(old.url).push(new.chain)
+    result = bench.mimic(old.url).push(new.chain, force=True)
+    expect("result", result, Result(old.chain.head, new.chain.head or "", 4))
+    expect_identical(bench, new)
+
+
+def a_node_that_is_ahead_is_left_alone(bench: Bench) -> None:
+    before = without_data()
+    ahead = bench.publish(before.copy().add(described("theirs")))
+    with gives_up(Why.INVALID_INTERVAL):
+        bench.mimic(ahead.url).push(before)
+    expect("head", bench.mimic(ahead.url).head(), ahead.chain.head)
+
+
+def objects_that_arrived_before_are_skipped(bench: Bench) -> None:
+    before = bench.publish(without_data())
+    after = Published(before.url, evolved(before.chain))
+    for (folder, name), content in after.chain.objects.items():
+        put = bench.ask("PUT", f"{before.url}{folder}/{name}", bench.token, content)
+        expect("upload", put.status, 200)
+    mimic = bench.mimic(before.url)
+    expect("blocks", mimic.push(after.chain).num_blocks, 2)
+    expect("requests", mimic.trace, ["GET refs", "upgrade push"])
+    expect_identical(bench, after)
+
+
+def a_push_to_a_repository_finds_its_address_by_three_lookups(bench: Bench) -> None:
+    chain = ten_records()
+    name = bench.fresh().rstrip("/").rpartition("/")[2]
+    url = push_target(bench.origin, str(chain.id), name, bench.token)
+    expect("address", url, bench.address(name))
+    expect("blocks", bench.mimic(url).push(chain).num_blocks, 4)
+    renamed = push_target(bench.origin, str(chain.id), "local-name", bench.token)
+    expect("address of what is there", renamed, url)
+
+
+def a_push_without_a_token_is_unauthenticated(bench: Bench) -> None:
+    with gives_up(Why.UNAUTHENTICATED, status=401):
+        bench.mimic(bench.fresh(), "").push(seeded())
+
+
+def a_push_into_a_foreign_account_is_unauthorized(bench: Bench) -> None:
+    with gives_up(Why.UNAUTHORIZED, status=403):
+        bench.mimic(bench.fresh("conformance-nobody")).push(seeded())
+
+
+def a_private_dataset_is_not_found_by_anybody(bench: Bench) -> None:
+    _expect_hidden(bench, "")
+
+
+def a_private_dataset_is_not_found_by_another_account(bench: Bench) -> None:
+    _expect_hidden(bench, bench.other)
+
+
+def _expect_hidden(bench: Bench, token: str | None) -> None:
+    made = bench.base("ten records", ten_records)
+    mimic = bench.mimic(made.url, token)
+    expect("head", mimic.head(), None)
+    with gives_up(Why.NOT_FOUND, status=404):
+        mimic.push(evolved(made.chain))
+
+
+def an_id_has_one_name_on_a_node(bench: Bench) -> None:
+    made = bench.base("ten records", ten_records)
+    elsewhere = bench.mimic(bench.fresh())
+    with gives_up(Why.REF_COLLISION, dataset_id=str(made.chain.id)):
+        elsewhere.push(made.chain)
+    expect("head at the second name", elsewhere.head(), None)
+
+
+def another_dataset_under_the_name_is_refused_even_by_force(bench: Bench) -> None:
+    made, stranger = bench.base("ten records", ten_records), ten_records()
+    with gives_up(Why.INVALID_INTERVAL):
+        bench.mimic(made.url).push(stranger)
+    with gives_up(Why.OVERWRITE_SEED):
+        bench.mimic(made.url).push(stranger, force=True)
+    expect("head", bench.mimic(made.url).head(), made.chain.head)
+
+
+def another_version_is_refused_for_push(bench: Bench) -> None:
+    expect_refused_version(bench, bench.fresh() + "push", bench.token)
+
+
+def the_account_in_an_address_has_no_case(bench: Bench) -> None:
+    account = (bench.account or "").upper()
+    made = Published(bench.fresh(account), seeded())
+    expect("blocks", bench.mimic(made.url).push(made.chain).num_blocks, 1)
+    expect("head", bench.mimic(made.url.replace(account, account.lower())).head(), made.chain.head)
+
+
+# --- simple pull
+
+
+def a_missing_dataset_is_not_found(bench: Bench) -> None:
+    nothing = bench.address("conformance-nothing-here")
+    with gives_up(Why.NOT_FOUND):
+        bench.mimic(nothing, "").simple_pull(Chain())
+
+
+def a_first_simple_pull_receives_everything(bench: Bench) -> None:
+    shown, local = bench.shown, Chain()
+    mimic = bench.mimic(shown.url, "")
+    result = mimic.simple_pull(local, take=lambda file: object_name(file) in shown.chain.objects)
+    expect("result", result, Result(None, shown.chain.head or "", len(shown.chain.blocks)))
+    expect_true("blocks or objects differ", local == shown.chain)
+
+
+def a_simple_pull_into_what_is_ahead_is_told_by_how_much(bench: Bench) -> None:
+    local = bench.shown.chain.copy().add(described("one")).add(described("two"))
+    with gives_up(Why.AHEAD, by=2):
+        bench.mimic(bench.shown.url, "").simple_pull(local)
+
+
+def a_simple_pull_receives_only_what_is_new(bench: Bench) -> None:
+    shown = bench.shown
+    if len(shown.chain.blocks) < 3:
+        return
+    local = shown.chain.upto(len(shown.chain.blocks) - 2)
+    mimic = bench.mimic(shown.url, "")
+    result = mimic.simple_pull(local, take=lambda file: object_name(file) in shown.chain.objects)
+    expect("blocks", result.num_blocks, 2)
+    expect("blocks asked for", mimic.trace.count("GET blocks"), 2)
+    expect_true("chains differ", local == shown.chain)
+
+
+def a_simple_pull_of_what_is_known_is_up_to_date(bench: Bench) -> None:
+    mimic = bench.mimic(bench.shown.url, "")
+    expect_true("something was pulled", mimic.simple_pull(bench.shown.chain.copy()).up_to_date)
+
+
+def a_remote_that_was_rewound_is_followed_by_force_only(bench: Bench) -> None:
+    ahead = ten_records().add(described("to be forgotten"))
+    made = bench.publish(ahead)
+    mimic, short = bench.mimic(made.url), ahead.upto(4)
+    mimic.push(short, force=True)
+    local = ahead.copy()
+    with gives_up(Why.AHEAD, by=1):
+        mimic.simple_pull(local)
+    result = mimic.simple_pull(local, force=True)
+    expect("result", result, Result(ahead.head, short.head or "", 4))
+    expect_true("blocks differ", local.blocks == short.blocks)
+
+
+WRITING, MULTI, OTHER = Need.WRITING, Need.MULTI, Need.OTHER
+CHECKS = (
+    check("B01", a_private_push_creates_an_identical_dataset, WRITING),
+    check("B02", a_public_push_creates_a_dataset_anybody_reads, WRITING),
+    check("B03", a_seed_alone_is_pushed, WRITING),
+    check("B04", equal_heads_open_no_websocket, WRITING),
+    check("B05", only_the_new_blocks_are_pushed, WRITING),
+    check("B06", a_compacted_history_is_pushed_by_force, WRITING),
+    check("B07", a_node_that_is_ahead_is_left_alone, WRITING),
+    check("B09", objects_that_arrived_before_are_skipped, WRITING),
+    check("B10", a_push_to_a_repository_finds_its_address_by_three_lookups, WRITING),
+    check("B11", a_push_without_a_token_is_unauthenticated, WRITING),
+    check("B12", a_push_into_a_foreign_account_is_unauthorized, WRITING, MULTI),
+    check("B13", a_private_dataset_is_not_found_by_anybody, WRITING, MULTI),
+    check("B14", a_private_dataset_is_not_found_by_another_account, WRITING, MULTI, OTHER),
+    check("B15", an_id_has_one_name_on_a_node, WRITING),
+    check("B16", another_version_is_refused_for_push, WRITING),
+    check("D02", a_missing_dataset_is_not_found),
+    check("D05", a_first_simple_pull_receives_everything),
+    check("D06", a_simple_pull_into_what_is_ahead_is_told_by_how_much),
+    check("D08", a_simple_pull_receives_only_what_is_new),
+    check("D09", a_simple_pull_of_what_is_known_is_up_to_date),
+    check("D12 D13", a_remote_that_was_rewound_is_followed_by_force_only, WRITING),
+    check("Z13", another_dataset_under_the_name_is_refused_even_by_force, WRITING),
+    check("Z30", the_account_in_an_address_has_no_case, WRITING, MULTI),
+)

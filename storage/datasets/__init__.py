@@ -1,0 +1,1 @@
+"""One dataset as a thing: committed to, read, rewritten, verified, looked after."""

@@ -1,0 +1,65 @@
+"""What blocks say of their slices: all that a slice has to be, in one value a slice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from odf_node.protocol.chain.state import ChainState, Vocab
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.multihash import Multihash
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Columns of slices from one block on: the schema in force, and names of system columns."""
+
+    schema: DataSchema | None
+    """None: the chain's is in an old form that cannot be read here."""
+    vocab: Vocab
+    may_judge_nulls: bool
+    """Writers of the old form were careless about what is optional."""
+
+    @classmethod
+    def of(cls, state: ChainState) -> Columns:
+        try:
+            schema = state.data_schema
+        except BadInput:
+            schema = None
+        exact = state.schema is not None and state.schema.schema is not None
+        return cls(schema=schema, vocab=state.vocab, may_judge_nulls=exact)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceClaim:
+    """One slice as its block declares it."""
+
+    block: Multihash
+    sequence_number: int
+    system_time: Instant
+    declared: DataSlice
+    columns: Columns
+
+
+def slice_claims(blocks: Iterable[HashedBlock], before: ChainState) -> Iterator[SliceClaim]:
+    """The slices of blocks that follow a state, oldest first."""
+    state, columns = before, Columns.of(before)
+    for block in blocks:
+        event = block.event
+        if isinstance(event, AddData | ExecuteTransform) and event.new_data is not None:
+            yield SliceClaim(
+                block=block.hash,
+                sequence_number=block.sequence_number,
+                system_time=block.block.system_time,
+                declared=event.new_data,
+                columns=columns,
+            )
+        after = state.after(block)
+        if after.schema is not state.schema or after.vocab is not state.vocab:
+            columns = Columns.of(after)
+        state = after

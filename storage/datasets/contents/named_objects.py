@@ -1,0 +1,31 @@
+"""The objects an event points at: data slices and checkpoints, with the sizes it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from odf_node.protocol.metadata.block import UnknownEvent
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform, MetadataEvent
+from odf_node.protocol.multihash import Multihash
+
+from ...stores.ports.values import ObjectKind
+
+
+@dataclass(frozen=True, slots=True)
+class NamedObject:
+    """One object and its declared size in bytes."""
+
+    kind: ObjectKind
+    hash: Multihash
+    size: int
+
+
+def named_objects(event: MetadataEvent | UnknownEvent) -> Iterator[NamedObject]:
+    """Slice, then checkpoint, of a data event; nothing for any other."""
+    if not isinstance(event, AddData | ExecuteTransform):
+        return
+    if (part := event.new_data) is not None:
+        yield NamedObject(ObjectKind.DATA, part.physical_hash, part.size)
+    if (checkpoint := event.new_checkpoint) is not None:
+        yield NamedObject(ObjectKind.CHECKPOINT, checkpoint.physical_hash, checkpoint.size)

@@ -1,0 +1,159 @@
+"""Does a Parquet slice hold the rows its block declares: how many, which, and their hash.
+
+Reads in windows, so memory stays small however large the slice is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from odf_node.protocol.arrow_digest import UnsupportedColumn
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.slice_digest import Looks, SliceDigest
+from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
+
+from ...lanes import Stream
+
+WINDOW_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One difference between slice and declaration. `certain`: it proves the slice wrong."""
+
+    reason: str
+    message: str
+    certain: bool = True
+
+
+class SliceCheck:
+    """A look at the row count, offset column and logical hash of a slice: whoever had the `streams`
+    hashed asks what was found.
+
+    `source` is a file, or an Arrow buffer, read from any place. `offset_column` None leaves out
+    the offsets: when the name of the column is not known.
+    """
+
+    def __init__(
+        self, source: pa.Buffer | BinaryIO, declared: DataSlice, *, offset_column: str | None
+    ) -> None:
+        self.streams: Sequence[Stream] = ()
+        self._declared = declared
+        self._digest: SliceDigest | None = None
+        self._found: list[Finding] = []
+        try:
+            self._file = open_slice(source)
+            self._wrong_count = _check_count(self._file, declared)
+            self._offsets = Offsets(self._file.schema_arrow, offset_column, declared)
+            self._begin(source)
+        except (UnreadableSlice, *UNREADABLE, ValueError) as error:
+            self._found = [unreadable(error)]
+
+    def found(self, digests: Sequence[bytes]) -> list[Finding]:
+        """What is wrong, by the digests of the streams; nothing means that it is right."""
+        if self._digest is None:
+            return self._found
+        try:
+            actual = self._digest.finish(digests)
+        except UnsupportedColumn as error:
+            return self._without_hash(error)
+        except UnreadableSlice as error:
+            return [unreadable(error)]
+        wrong = self._wrong_count or self._offsets.found()
+        return [*wrong, *_differing(actual, self._declared, self._digest)]
+
+    def _begin(self, source: pa.Buffer | BinaryIO) -> None:
+        try:
+            self._digest = SliceDigest(self._file, source, looks=self._offsets.looks())
+            self.streams = self._digest.streams
+        except UnsupportedColumn as error:
+            self._found = self._without_hash(error)
+
+    def _without_hash(self, error: UnsupportedColumn) -> list[Finding]:
+        try:
+            self._offsets.look_alone(self._file)
+        except (*UNREADABLE, ValueError) as broken:
+            return [unreadable(broken)]
+        finding = Finding(reason="UnsupportedColumn", message=error.message, certain=False)
+        return [*(self._wrong_count or self._offsets.found()), finding]
+
+
+def unreadable(error: Exception) -> Finding:
+    """Of what was raised while a slice was read."""
+    known = error if isinstance(error, UnreadableSlice) else UnreadableSlice.of(error)
+    return Finding(reason="UnreadableSlice", message=known.message)
+
+
+def _differing(actual: Multihash, declared: DataSlice, digest: SliceDigest) -> list[Finding]:
+    if actual == declared.logical_hash:
+        return []
+    message = f"its rows hash to {actual}, but {declared.logical_hash} was declared"
+    if digest.indeterminate:
+        message += "; a struct and a member of it both have nulls, so readers may disagree"
+    certain = not digest.indeterminate
+    return [Finding(reason="LogicalHashMismatch", message=message, certain=certain)]
+
+
+def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
+    interval = declared.offset_interval
+    rows, expected = file.metadata.num_rows, interval.end - interval.start + 1
+    if rows == expected:
+        return []
+    message = f"{expected} rows were declared, it has {rows}"
+    return [Finding(reason="RowCountMismatch", message=message)]
+
+
+class Offsets:
+    """What is wrong with the offsets of rows that pass: they should count up the interval."""
+
+    def __init__(self, schema: pa.Schema, column: str | None, declared: DataSlice) -> None:
+        self.problem: str | None = None
+        self._column = column
+        self._first = self._next = declared.offset_interval.start
+        if column is None:
+            return
+        if column not in schema.names:
+            self.problem = f"there is no offset column {column!r}"
+        elif not types.is_integer(schema.field(column).type):
+            self.problem = f"the offset column {column!r} is not of an integer type"
+
+    def looks(self) -> Looks:
+        """At the column, if there is anything left to find out."""
+        if self._column is None or self.problem is not None:
+            return {}
+        return {self._column: self._look}
+
+    def _look(self, values: pa.Array) -> None:
+        if self.problem is not None:
+            return
+        if values.null_count:
+            self.problem = "the offset column has nulls"
+            return
+        wanted = np.arange(self._next, self._next + len(values), dtype=np.uint64)
+        found = values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        differing = found.view(np.uint64) != wanted
+        if differing.any():
+            row = int(differing.argmax())
+            number = values[row].as_py()
+            self.problem = f"offset {self._next + row} was expected, found {number}"
+        self._next += len(values)
+
+    def look_alone(self, file: Any) -> None:
+        """When the other columns cannot be read to their end: from the first row again."""
+        if self._column is None or self.problem is not None:
+            return
+        self._next = self._first
+        for batch in file.iter_batches(batch_size=WINDOW_ROWS, columns=[self._column]):
+            self._look(batch.column(0))
+
+    def found(self) -> list[Finding]:
+        if self.problem is None:
+            return []
+        return [Finding(reason="OffsetColumnMismatch", message=self.problem)]

@@ -1,0 +1,416 @@
+"""A dataset: its chain, its objects, and the one way to add to it.
+
+Commit goes bytes first, pointer last: every named object is there, then the blocks are
+written, then the head moves by compare-and-swap. Whatever happens in between, readers see
+the old head or the new one; what was written too early is unreferenced and harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from odf_node.protocol.chain.rules import fold_received as fold
+from odf_node.protocol.chain.state import EMPTY, ChainState
+from odf_node.protocol.errors import BadInput, Conflict
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import Seed
+from odf_node.protocol.multihash import Multihash
+
+from ...stores.ports import Objects, ObjectUrls, RefIndex
+from ...stores.ports.errors import BlockNotFound as BlockNotFound
+from ...stores.ports.errors import RefConflict
+from ...stores.ports.values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
+from ..contents.claims import SliceClaim, slice_claims
+from ..contents.named_objects import NamedObject, named_objects
+from ..integrity.healing import HealingStores
+from ..integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
+from .state_cache import StateCache
+
+PAGE = 1000
+"""Blocks in memory at a time when a chain is folded."""
+NEAR = 2
+"""Blocks that are looked at one by one before the way to a known state is asked for."""
+FORCE_TRIES = 100
+"""Moves of others a forced commit writes over before it gives up."""
+
+
+class InvalidInterval(BadInput):
+    """The tail of an interval is no ancestor of its head: the histories differ."""
+
+    def __init__(self, head: Multihash, tail: Multihash) -> None:
+        super().__init__(
+            f"block {tail} is not among the ancestors of {head}", head=str(head), tail=str(tail)
+        )
+        self.head, self.tail = head, tail
+
+
+class ObjectMissing(BadInput):
+    """A block names an object that was not put before."""
+
+    def __init__(self, named: NamedObject, block: Multihash) -> None:
+        super().__init__(
+            f"block {block} names the {named.kind} object {named.hash}, which is not here; "
+            "put the object first",
+            kind=str(named.kind),
+            hash=str(named.hash),
+            block=str(block),
+        )
+
+
+class SizeMismatch(BadInput):
+    """A block declares another size for an object than it has. Sizes in bytes."""
+
+    def __init__(self, named: NamedObject, block: Multihash, actual: int) -> None:
+        super().__init__(
+            f"block {block} declares {named.size} bytes for the {named.kind} object "
+            f"{named.hash}, which has {actual}",
+            kind=str(named.kind),
+            hash=str(named.hash),
+            block=str(block),
+            expected=named.size,
+            actual=actual,
+        )
+
+
+class SeedBlockOverwriteRestricted(Conflict):
+    """A forced commit would turn the dataset into another one."""
+
+    def __init__(self, dataset: DatasetId) -> None:
+        super().__init__(
+            f"a forced commit to {dataset} has to begin with a Seed of the same id and kind",
+            dataset_id=str(dataset),
+        )
+
+
+class DatasetStores(HealingStores, Protocol):
+    """What a dataset needs of `storage.datasets.node.stores.Stores`."""
+
+    @property
+    def refs(self) -> RefIndex: ...
+    @property
+    def states(self) -> StateCache: ...
+    def mirror_head(self, dataset: DatasetId) -> None: ...
+
+
+class Gate(Protocol):
+    """What received slices have to pass: `storage.datasets.gate.gate.SliceGate`."""
+
+    def hold(self, dataset: Dataset, claims: Sequence[SliceClaim], /) -> None: ...
+
+
+class Dataset:
+    """One dataset of this node. Cheap to make; keeps nothing but its entry."""
+
+    def __init__(self, entry: DatasetEntry, stores: DatasetStores) -> None:
+        self.entry = entry
+        self.id = entry.id
+        self._stores = stores
+
+    def head(self) -> Multihash:
+        """Hash of the newest block. Raises `DatasetNotFound` once the dataset is forgotten."""
+        return self._stores.refs.head(self.id)
+
+    def block(self, block: Multihash) -> HashedBlock:
+        """One block of this dataset, on any branch. Raises `BlockNotFound`."""
+        found = self._stores.blocks.find(self.id, block)
+        if found is None:
+            raise BlockNotFound(block)
+        return found
+
+    def blocks(
+        self, *, after: Multihash | None = None, upto: Multihash | None = None
+    ) -> list[HashedBlock]:
+        """The interval `(after, upto]`, oldest first; by default the whole chain.
+
+        Raises:
+            BlockNotFound: `upto` is not here.
+            InvalidInterval: `after` is no ancestor of `upto`.
+        """
+        return [block for page in self.pages(after=after, upto=upto) for block in page]
+
+    def pages(
+        self, *, after: Multihash | None = None, upto: Multihash | None = None
+    ) -> Iterator[list[HashedBlock]]:
+        """As `blocks`, at most `PAGE` of them in memory at a time."""
+        yield from self.along(self._interval(after, upto or self.head()))
+
+    def path(
+        self, *, after: Multihash | None = None, upto: Multihash | None = None
+    ) -> list[Multihash]:
+        """Hashes of the same interval, newest first. Raises as `blocks`."""
+        return self._interval(after, upto or self.head())
+
+    def raw_pages(self, path: Sequence[Multihash]) -> Iterator[list[tuple[Multihash, bytes]]]:
+        """Hash and bytes of the blocks of a `path`, oldest first; nothing is decoded."""
+        for start, count in _page_starts(path):
+            yield list(reversed(self._stores.blocks.raw(self.id, start, limit=count)))
+
+    def state(self, head: Multihash | None = None) -> ChainState:
+        """What the chain says as of `head`, by default the newest block. `BlockNotFound`."""
+        target = head or self.head()
+        if (whole := self._stores.states.find(self.id, target)) is not None:
+            return whole
+        if (whole := self._nearly_known(target)) is not None:
+            return whole
+        state, path = EMPTY, list[Multihash]()
+        kept = self._stores.states.kept(self.id)
+        for block in self._stores.blocks.lineage(self.id, target):
+            known = self._stores.states.find(self.id, block)
+            if known is None and kept is not None and kept.head == block:
+                known = kept
+            if known is not None:
+                state = known
+                break
+            path.append(block)
+        if state is EMPTY and not path:
+            raise BlockNotFound(target)
+        for page in self.along(path):
+            state = fold(page, state)
+        self._stores.states.keep(self.id, state, folded=len(path))
+        return state
+
+    def _nearly_known(self, target: Multihash) -> ChainState | None:
+        """The state if it is known as of a block right before: who follows a head that moves
+        need not ask for the way back."""
+        blocks: list[HashedBlock] = []
+        at: Multihash | None = target
+        while at is not None and len(blocks) < NEAR:
+            block = self._stores.blocks.find(self.id, at)
+            if block is None:
+                return None
+            blocks.insert(0, block)
+            at = block.prev
+            known = None if at is None else self._stores.states.find(self.id, at)
+            if known is not None:
+                state = fold(blocks, known)
+                self._stores.states.keep(self.id, state, folded=len(blocks))
+                return state
+        return None
+
+    def check(self, blocks: Sequence[HashedBlock], *, expected: Multihash) -> None:
+        """Whether a commit on `expected` would keep the rules. Raises `ChainRuleBroken`."""
+        state = fold(blocks, self.state(expected))
+        self._stores.states.put(self.id, blocks[-1].hash, state)
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        """Bytes of an object of this dataset, for whoever hashes them. Raises `ObjectNotFound`."""
+        return self._stores.objects.open(ObjectKey(self.id, kind, object_hash))
+
+    def open_whole(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        """An object of this dataset whose bytes were hashed. Raises as `open_hashed`."""
+        return open_hashed(self._stores, ObjectKey(self.id, kind, object_hash))
+
+    def whole_file(self, kind: ObjectKind, object_hash: Multihash, copy: Path) -> Path:
+        """As `open_whole`: the file of the store if it keeps files, else `copy`, which may be
+        there already."""
+        if copy.exists() and is_whole_file(self._stores, copy, object_hash):
+            return copy
+        return copy_hashed(self._stores, ObjectKey(self.id, kind, object_hash), copy)
+
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
+        """Objects that blocks name are here, of their size; nothing is read.
+
+        Raises:
+            ObjectDamaged, ObjectHealing: for the first that is not.
+        """
+        for object_hash, size in wanted:
+            key = ObjectKey(self.id, kind, object_hash)
+            info = self._stores.objects.stat(key)
+            if info is None or info.size != size:
+                ensure_hashed(self._stores, key)
+
+    def commit(
+        self,
+        blocks: Sequence[HashedBlock],
+        *,
+        expected: Multihash,
+        force: bool = False,
+        ended: Sequence[JobEnd] = (),
+        gate: Gate | None = None,
+    ) -> None:
+        """Append blocks (oldest first) to `expected`; with `force`, replace whatever is head.
+
+        `ended` are jobs whose work this is: they end with the commit, or not at all. What
+        was received has to pass the `gate`; what a worker of this node made has not.
+
+        Forced blocks either begin with a Seed of this dataset's id and kind, or continue a
+        block that is here. No blocks, or blocks that are head already: nothing happens.
+
+        Raises:
+            RefConflict: the head is not `expected` any more.
+            ChainRuleBroken: the first broken rule.
+            ObjectMissing, SizeMismatch: a named object is absent or of another size.
+            DataDoesNotMatchMetadata: a slice is not what its block declares.
+            BlockNotFound: forced blocks continue one that was cleared away.
+            SeedBlockOverwriteRestricted: forced blocks of another dataset.
+            DatasetNotFound: it was forgotten, even if it was made again since.
+            LeaseLost: one of the jobs is not its worker's any more.
+        """
+        if not blocks:
+            return
+        head, new = self.head(), blocks[-1].hash
+        if head == new:
+            self._stores.mirror_head(self.id)
+            return
+        if not force and head != expected:
+            raise RefConflict(expected, head)
+        state = self.prepare(blocks, None if force else expected, gate)
+        self._move(blocks, head if force else expected, force=force, ended=ended)
+        self._stores.states.keep(self.id, state, folded=len(blocks))
+        self._stores.mirror_head(self.id)
+
+    def prepare(
+        self,
+        blocks: Sequence[HashedBlock],
+        expected: Multihash | None,
+        gate: Gate | None = None,
+    ) -> ChainState:
+        """All of a commit but the move of the head; the state it will have.
+
+        `expected` is None where the commit is forced. Raises as `commit`.
+        """
+        state = self.judge(blocks, expected, gate=gate)
+        put_blocks(self._stores.objects, self.id, blocks)
+        return state
+
+    def judge(
+        self,
+        blocks: Sequence[HashedBlock],
+        expected: Multihash | None,
+        *,
+        coming: Container[NamedObject] = (),
+        gate: Gate | None = None,
+    ) -> ChainState:
+        """As `prepare`, but nothing is written. `coming` are objects the caller puts before
+        the head moves."""
+        state = self._state_after(blocks, expected)
+        check_objects(self._stores.objects, self.id, blocks, coming=coming)
+        if gate is not None and (claims := self.claims(blocks, expected)):
+            gate.hold(self, claims)
+        return state
+
+    def claims(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> list[SliceClaim]:
+        """What the slices of the blocks have to be, on `expected` or where they begin."""
+        if not any(
+            named.kind is ObjectKind.DATA for one in blocks for named in named_objects(one.event)
+        ):
+            return []
+        return list(slice_claims(blocks, self._base(blocks, expected)))
+
+    def _state_after(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
+        """The state with all blocks on `expected`, or where they begin. Raises as `commit`."""
+        if expected is not None and is_chain(blocks, expected):
+            known = self._stores.states.find(self.id, blocks[-1].hash)
+            if known is not None:  # whoever pushes has had them checked already
+                return known
+        return fold(blocks, self._base(blocks, expected))
+
+    def _base(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
+        return self._forced_base(blocks[0]) if expected is None else self.state(expected)
+
+    def _move(
+        self,
+        blocks: Sequence[HashedBlock],
+        expected: Multihash,
+        *,
+        force: bool,
+        ended: Sequence[JobEnd],
+    ) -> None:
+        """Compare-and-swap; a forced one swaps against whatever it finds."""
+        new = blocks[-1].hash
+        for attempt in range(FORCE_TRIES):
+            try:
+                self._stores.refs.move(
+                    self.id,
+                    expected=expected,
+                    new=new,
+                    blocks=blocks,
+                    ended=ended,
+                    of=self.entry,
+                )
+                return
+            except RefConflict as conflict:
+                if not force or attempt == FORCE_TRIES - 1:
+                    raise
+                expected = conflict.actual
+
+    def _forced_base(self, first: HashedBlock) -> ChainState:
+        if first.prev is not None:
+            return self.state(self.block(first.prev).hash)  # a remembered state proves no block
+        seed = first.event
+        same = isinstance(seed, Seed) and (seed.dataset_id, seed.dataset_kind) == (
+            self.id,
+            self.entry.kind,
+        )
+        if not same:
+            raise SeedBlockOverwriteRestricted(self.id)
+        return EMPTY
+
+    def _interval(self, after: Multihash | None, upto: Multihash) -> list[Multihash]:
+        """Hashes of `(after, upto]`, newest first."""
+        tail = self._stores.blocks.find(self.id, after) if after is not None else None
+        if after is not None and tail is None:
+            raise InvalidInterval(upto, after)
+        down_to = tail.sequence_number if tail is not None else 0
+        path = list(self._stores.blocks.lineage(self.id, upto, down_to=down_to))
+        if not path:
+            self.block(upto)  # a known block older than the tail is another matter
+        if after is None:
+            return path
+        if not path or path[-1] != after:
+            raise InvalidInterval(upto, after)
+        return path[:-1]
+
+    def along(self, path: Sequence[Multihash]) -> Iterator[list[HashedBlock]]:
+        """Blocks of a `path`, oldest first, at most `PAGE` of them in memory at a time."""
+        for start, count in _page_starts(path):
+            yield list(reversed(self._stores.blocks.ancestors(self.id, start, limit=count)))
+
+
+def _page_starts(newest_first: Sequence[Multihash]) -> Iterator[tuple[Multihash, int]]:
+    """Newest block and length of each page of a path, oldest page first."""
+    for end in range(len(newest_first), 0, -PAGE):
+        count = min(PAGE, end)
+        yield newest_first[end - count], count
+
+
+def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:
+    """Whether each block names the one before it, the first one `start`."""
+    for block in blocks:
+        if block.prev != start:
+            return False
+        start = block.hash
+    return True
+
+
+def check_objects(
+    objects: ObjectUrls,
+    dataset: DatasetId,
+    blocks: Sequence[HashedBlock],
+    *,
+    coming: Container[NamedObject] = (),
+) -> None:
+    """Every object the blocks name is here, of the declared size, and young from now on; but
+    for those that are about to be put.
+
+    Raises:
+        ObjectMissing, SizeMismatch: for the first that is not.
+        HashMismatch: what was put by an upload URL is other content.
+    """
+    for block in blocks:
+        for named in named_objects(block.event):
+            if named in coming:
+                continue
+            info = objects.settle(ObjectKey(dataset, named.kind, named.hash))
+            if info is None:
+                raise ObjectMissing(named, block.hash)
+            if info.size != named.size:
+                raise SizeMismatch(named, block.hash, info.size)
+
+
+def put_blocks(objects: Objects, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
+    """Write blocks as objects, their bytes as they came. Raises `HashMismatch`."""
+    objects.put_blocks(dataset, ((block.hash, block.raw) for block in blocks))

@@ -1,0 +1,129 @@
+"""Which engine computed which part of a derivative: a note beside its objects (`info/engines`).
+
+Blocks of executions have no place for it. The note has a line for each change of engine or
+version, and one for each version that was shown to give the same results as an older one:
+
+    7 spark 4.0.1
+    112 spark 4.1.0
+    = spark 4.0.1 4.1.0
+
+The first word is the sequence number of the first block that was computed so. Blocks that were
+received behind those of ours have the engine `?`: nobody here knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import ExecuteTransform
+
+from ...stores.objects.layout import MAX_INFO_BYTES
+from ...stores.ports import DatasetNotes
+
+NOTE = "engines"
+_SAME = "="
+UNKNOWN = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRun:
+    """From block number `since` on, until the next run."""
+
+    since: int
+    engine: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compatible:
+    """Version `new` of an engine gives what `old` gave."""
+
+    engine: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNote:
+    """Everything known of the engines of one derivative."""
+
+    runs: tuple[EngineRun, ...] = ()
+    compatible: tuple[Compatible, ...] = ()
+
+    def at(self, number: int) -> EngineRun | None:
+        """The engine of the block of that number, None for one that others computed."""
+        found = [run for run in self.runs if run.since <= number]
+        return found[-1] if found and found[-1].engine != UNKNOWN else None
+
+    def with_received(self, number: int) -> EngineNote:
+        """With blocks of others from that number on."""
+        known = EngineNote(tuple(run for run in self.runs if run.since < number), self.compatible)
+        if known.at(number) is None:
+            return known
+        return EngineNote((*known.runs, EngineRun(number, UNKNOWN, UNKNOWN)), self.compatible)
+
+    def with_run(self, run: EngineRun) -> EngineNote:
+        """With a block that is computed now; what the chain had beyond it before is gone."""
+        before = tuple(known for known in self.runs if known.since < run.since)
+        last = before[-1] if before else None
+        if last is not None and (last.engine, last.version) == (run.engine, run.version):
+            return EngineNote(before, self.compatible)
+        return EngineNote((*before, run), self.compatible)
+
+    def with_compatible(self, found: Compatible) -> EngineNote:
+        if found in self.compatible:
+            return self
+        return EngineNote(self.runs, (*self.compatible, found))
+
+    def dump(self) -> str:
+        """As text; the oldest lines go when it is full."""
+        lines = [f"{run.since} {run.engine} {run.version}" for run in self.runs]
+        lines += [f"{_SAME} {one.engine} {one.old} {one.new}" for one in self.compatible]
+        while len("\n".join(lines).encode()) > MAX_INFO_BYTES:
+            del lines[0]
+        return "\n".join(lines)
+
+
+def load_note(text: str | None) -> EngineNote:
+    """From `EngineNote.dump`; lines that are none of ours are left out."""
+    runs, compatible = list[EngineRun](), list[Compatible]()
+    for line in (text or "").splitlines():
+        words = line.split(" ")
+        if len(words) == 4 and words[0] == _SAME:
+            compatible.append(Compatible(*words[1:]))
+        elif len(words) == 3 and words[0].isdecimal():
+            runs.append(EngineRun(int(words[0]), words[1], words[2]))
+    return EngineNote(tuple(sorted(runs, key=lambda run: run.since)), tuple(compatible))
+
+
+def read_note(objects: DatasetNotes, dataset: DatasetId) -> EngineNote:
+    return load_note(objects.read_info(dataset, NOTE))
+
+
+def write_note(objects: DatasetNotes, dataset: DatasetId, note: EngineNote) -> None:
+    objects.write_info(dataset, NOTE, note.dump())
+
+
+@contextmanager
+def noted_as_received(
+    objects: DatasetNotes, dataset: DatasetId, blocks: Sequence[HashedBlock]
+) -> Iterator[None]:
+    """Executions among blocks from elsewhere are no work of the engines here: noted before they
+    count, and taken back if they do not."""
+    executed = [block for block in blocks if isinstance(block.event, ExecuteTransform)]
+    known = read_note(objects, dataset) if executed else EngineNote()
+    note = known.with_received(executed[0].sequence_number) if executed else known
+    if note == known:
+        yield
+        return
+    write_note(objects, dataset, note)
+    try:
+        yield
+    except NodeError:
+        write_note(objects, dataset, known)
+        raise

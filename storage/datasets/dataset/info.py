@@ -1,0 +1,66 @@
+"""What of a registry entry lies beside the objects, so that an index can be made again.
+
+`info/alias` holds the name, as ODF has it; the rest is in `info/node`, one line of JSON:
+
+    {"version":1,"visibility":"Public","createdAt":"2026-01-01T12:00:00Z","pushed":true}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import Instant
+
+from ...stores.ports import DatasetNotes
+from ...stores.ports.values import DatasetEntry, Visibility
+
+NODE = "node"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInfo:
+    """Everything of an entry that neither the chain nor the alias says."""
+
+    visibility: Visibility
+    created_at: Instant
+    pushed: bool = False
+    """Begun by a push: while there is nothing but the Seed, that push has not ended."""
+
+    def dump(self) -> str:
+        return json.dumps(
+            {
+                "version": VERSION,
+                "visibility": self.visibility.value,
+                "createdAt": str(self.created_at),
+                "pushed": self.pushed,
+            },
+            separators=(",", ":"),
+        )
+
+
+def load_info(text: str | None) -> NodeInfo | None:
+    """From `NodeInfo.dump`; None for no text, and for text that is none of ours."""
+    try:
+        data = json.loads(text or "null")
+        if not isinstance(data, dict) or data.get("version") != VERSION:
+            return None
+        return NodeInfo(
+            visibility=Visibility(data["visibility"]),
+            created_at=Instant.parse(data["createdAt"]),
+            pushed=data.get("pushed") is True,
+        )
+    except (BadInput, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def read_info(objects: DatasetNotes, dataset: DatasetId) -> NodeInfo | None:
+    return load_info(objects.read_info(dataset, NODE))
+
+
+def write_info(objects: DatasetNotes, entry: DatasetEntry, *, pushed: bool) -> None:
+    info = NodeInfo(visibility=entry.visibility, created_at=entry.created_at, pushed=pushed)
+    objects.write_info(entry.id, NODE, info.dump())

@@ -1,0 +1,65 @@
+"""A bounded memory of folded chain states, shared by all datasets of a process.
+
+A state is a pure function of (dataset, head), so an entry never goes stale. What took long to
+fold is handed to a keeper, which outlives the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Protocol
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.multihash import Multihash
+
+MAX_STATES = 512
+KEEP_FROM = 1000
+"""Blocks whose fold is worth keeping."""
+
+
+class StateKeeper(Protocol):
+    """Keeps one state of each dataset, or none."""
+
+    def load(self, dataset: DatasetId) -> ChainState | None: ...
+    def save(self, dataset: DatasetId, state: ChainState) -> None: ...
+
+
+class StateCache:
+    """Least recently used states go first."""
+
+    def __init__(self, capacity: int = MAX_STATES, *, keeper: StateKeeper | None = None) -> None:
+        self._keeper = keeper
+        self._states: OrderedDict[tuple[DatasetId, Multihash], ChainState] = OrderedDict()
+        self._capacity = capacity
+        self._lock = threading.Lock()
+
+    def find(self, dataset: DatasetId, head: Multihash) -> ChainState | None:
+        with self._lock:
+            state = self._states.get((dataset, head))
+            if state is not None:
+                self._states.move_to_end((dataset, head))
+            return state
+
+    def put(self, dataset: DatasetId, head: Multihash, state: ChainState) -> None:
+        with self._lock:
+            self._states[dataset, head] = state
+            self._states.move_to_end((dataset, head))
+            while len(self._states) > self._capacity:
+                self._states.popitem(last=False)
+
+    def kept(self, dataset: DatasetId) -> ChainState | None:
+        """The state that was kept of a dataset, whichever head it has."""
+        return None if self._keeper is None else self._keeper.load(dataset)
+
+    def keep(self, dataset: DatasetId, state: ChainState, *, folded: int) -> None:
+        """Remember a state and, if many blocks were folded for it, keep it."""
+        if state.head is None:
+            return
+        self.put(dataset, state.head, state)
+        if self._keeper is not None and folded >= KEEP_FROM:
+            self._keeper.save(dataset, state)
+
+    def __len__(self) -> int:
+        return len(self._states)

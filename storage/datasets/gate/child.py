@@ -1,0 +1,101 @@
+"""The process that opens what strangers made: many slices, side by side; it may die of one.
+
+It has a socket to the process that asks, the open files it is given, little memory, and none of
+the environment. Requests and answers are a length and JSON; the files come with the length.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import resource
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+HEAD = struct.Struct("<I")
+MAX_FILES = 64
+"""Files of one request: fewer than a message may carry."""
+THREADS = 2
+AT_ONCE = 8
+"""Slices whose columns are hashed side by side."""
+SMALL_BYTES = 1 << 20
+"""So much is hashed sooner than threads are started."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answer until the other side is gone. Arguments: descriptor of the socket, bytes of memory."""
+    connection = socket.socket(fileno=int(arguments[0]))
+    from . import look, wire  # everything is loaded before memory is limited
+
+    memory = int(arguments[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    while (received := _received(connection)) is not None:
+        request, files = received
+        found: object
+        try:
+            found = _looked(look, *wire.load(request), files)
+        except Exception as error:  # of ours: what is wrong with a slice is an answer
+            found = f"{type(error).__name__}: {error}"
+        finally:
+            for file in files:
+                os.close(file)
+        answer = json.dumps(found).encode()
+        connection.sendall(HEAD.pack(len(answer)) + answer)
+
+
+def _received(connection: socket.socket) -> tuple[bytes, list[int]] | None:
+    head, files, _, _ = socket.recv_fds(connection, HEAD.size, MAX_FILES)
+    if not head:
+        return None
+    head += _exactly(connection, HEAD.size - len(head))
+    (length,) = HEAD.unpack(head)
+    return _exactly(connection, length), files
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length:
+        part = connection.recv(min(1 << 20, length - len(parts)))
+        if not part:
+            raise EOFError
+        parts += part
+    return bytes(parts)
+
+
+def _looked(
+    look: Any, claims: Sequence[Any], limits: Any, files: Sequence[int]
+) -> list[list[dict[str, str]]]:
+    from ...lanes import expect, hash_all
+
+    contents = [_content(file) for file in files]
+    expect(sum(content.size for content in contents))
+    results: list[Any] = []
+    for at in range(0, len(contents), AT_ONCE):
+        group = [
+            look.Looking(content, claim, limits)
+            for content, claim in zip(contents[at:][:AT_ONCE], claims[at:][:AT_ONCE], strict=True)
+        ]
+        streams = [stream for each in group for stream in each.streams]
+        is_small = sum(content.size for content in contents) < SMALL_BYTES
+        digests = iter(hash_all(streams, threads=1 if is_small else THREADS))
+        results += [each.found([next(digests) for _ in each.streams]) for each in group]
+    return [
+        [{"reason": one.reason, "message": one.message} for one in findings] for findings in results
+    ]
+
+
+def _content(file: int) -> Any:
+    import pyarrow as pa
+
+    if os.fstat(file).st_size == 0:
+        return pa.py_buffer(b"")
+    return pa.py_buffer(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,136 @@
+"""Processes that look at slices: started when asked for, kept warm, ended when they hang.
+
+One set for this process, whatever nodes are open in it. A process that is killed, by its own
+memory limit or because its time is up, says so by its silence.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from odf_node.protocol.errors import NodeFault
+
+from .child import HEAD
+
+MOST = 2
+"""At a time: looking takes a processor."""
+ENVIRONMENT = {"LANG": "C.UTF-8", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""All that the process gets. What the allocator of the system hands out counts when it is used."""
+ROOT = Path(__file__).parents[4]
+START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from odf_node.storage.datasets.gate.child import main; main(sys.argv[2:])"
+)
+
+_log = logging.getLogger("odf.transfer")
+
+Answer = list[list[dict[str, str]]]
+
+
+class GateFailed(NodeFault):
+    """Slices could not be looked at, through no fault of theirs."""
+
+
+class ChildLost(Exception):
+    """The process ended, or had to be ended, before it answered."""
+
+
+class Child:
+    """One process and the socket to it."""
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", START, str(ROOT), str(theirs.fileno()), str(memory)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=ENVIRONMENT,
+            )
+
+    def ask(self, request: bytes, files: Sequence[int], seconds: float) -> Answer:
+        """What is wrong with each of the files.
+
+        Raises:
+            ChildLost: there is no answer, and it is of no use any more.
+            GateFailed: the fault is ours.
+        """
+        try:
+            self._socket.settimeout(seconds)
+            socket.send_fds(self._socket, [HEAD.pack(len(request))], files)
+            self._socket.sendall(request)
+            answer = json.loads(self._exactly(HEAD.unpack(self._exactly(HEAD.size))[0]))
+        except (OSError, EOFError, ValueError) as lost:
+            _log.warning("a process that looked at received slices was lost: %r", lost)
+            raise ChildLost from lost
+        if isinstance(answer, str):
+            raise GateFailed(f"received slices could not be looked at: {answer}")
+        return cast("Answer", answer)
+
+    def end(self) -> None:
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _exactly(self, length: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < length:
+            part = self._socket.recv(length - len(parts))
+            if not part:
+                raise EOFError
+            parts += part
+        return bytes(parts)
+
+
+class Children:
+    """Lends processes; those that were not lost are lent again."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._room = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+
+    @contextmanager
+    def lent(self, memory: int) -> Iterator[Child]:
+        """One process, for one thread."""
+        with self._room:
+            child = self._taken(memory)
+            try:
+                yield child
+            except BaseException:
+                child.end()
+                raise
+            with self._lock:
+                self._idle.append(child)
+
+    def end(self) -> None:
+        """Those that are not lent go."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.end()
+
+    def _taken(self, memory: int) -> Child:
+        with self._lock:
+            fitting = [child for child in self._idle if child.memory == memory]
+            if fitting:
+                self._idle.remove(fitting[-1])
+                return fitting[-1]
+            other = self._idle.pop() if self._idle else None
+        if other is not None:
+            other.end()
+        return Child(memory)
+
+
+CHILDREN = Children()

@@ -1,0 +1,278 @@
+"""An object that is not what its name says: put aside, told, and healed from what has it.
+
+At hand are the index, which has every block, and the copies an administrator names. What takes
+longer is a job: a derivative's slice or checkpoint is made again by a replay, an object of a mirror
+is fetched from its remote. Whatever brings bytes, the object store hashes them before they count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.metadata.events import DatasetKind
+
+from ...runtime.clock import system_clock
+from ...runtime.locks import Locks
+from ...runtime.logs import line
+from ...stores.objects.layout import store_name
+from ...stores.ports import (
+    AuditLog,
+    BlockIndex,
+    DamageLog,
+    DatasetEntries,
+    JobSubmissions,
+    MirrorStore,
+    Objects,
+    ObjectStore,
+)
+from ...stores.ports.audit_values import AuditEntry
+from ...stores.ports.damage_values import Damage
+from ...stores.ports.errors import ObjectNotFound
+from ...stores.ports.values import ObjectKey, ObjectKind
+from ..job_payloads import heal_job
+from .errors import ObjectDamaged, ObjectHealing
+from .hashing import hash_of_stream
+from .memory import Hashed
+
+DAMAGED, MISSING = "damaged", "missing"
+PIECE_BYTES = 1 << 20
+FIRST_PAUSE_S, PAUSE_GROWTH, LONGEST_PAUSE_S = 10, 4, 86_400
+HOPEFUL_TRIES = 4
+"""After so many tries readers are told that the object is damaged, no more that it heals."""
+BY = "node"
+_log = logging.getLogger("odf.integrity")
+
+
+class HealingStores(Protocol):
+    """What healing needs of `storage.datasets.node.stores.Stores`."""
+
+    @property
+    def objects(self) -> ObjectStore: ...
+    @property
+    def registry(self) -> DatasetEntries: ...
+    @property
+    def blocks(self) -> BlockIndex: ...
+    @property
+    def jobs(self) -> JobSubmissions: ...
+    @property
+    def mirrors(self) -> MirrorStore: ...
+    @property
+    def audit(self) -> AuditLog: ...
+    @property
+    def locks(self) -> Locks: ...
+    @property
+    def hashed(self) -> Hashed: ...
+    @property
+    def damages(self) -> DamageLog: ...
+    @property
+    def copies(self) -> Sequence[ObjectStore]: ...
+
+
+def met(stores: HealingStores, key: ObjectKey, problem: str) -> None:
+    """Somebody read an object that is damaged or missing. Ends well once it is whole again.
+
+    Raises:
+        ObjectHealing: a job is to make or fetch it again.
+        ObjectDamaged: nothing has it, as far as the node knows.
+    """
+    if heal_here(stores, key, problem) is not None:
+        return
+    if key.kind is ObjectKind.UPLOAD:  # of no chain: nobody waits for it to come back
+        raise ObjectDamaged(key, problem)
+    known = stores.damages.find(key)
+    if known is not None:
+        problem = known.reason  # a damaged one that was put aside is not missing
+    if known is not None and (known.hopeless is not None or known.tries > HOPEFUL_TRIES):
+        raise ObjectDamaged(key, problem, known.hopeless)
+    if begin_healing(stores, key):
+        raise ObjectHealing(key, problem)
+    raise ObjectDamaged(key, problem)
+
+
+def heal_here(stores: HealingStores, key: ObjectKey, problem: str) -> str | None:
+    """Put a damaged object aside, tell, and heal it from what is at hand.
+
+    Where it is whole from now on: `here` if somebody else was first. None: it is not.
+    """
+    with stores.locks.hold(key.dataset):
+        if is_whole(stores.objects, key):
+            source: str | None = "here"
+        else:
+            _put_aside(stores, key)
+            source = _from_what_is_at_hand(stores, key)
+    if source == "here":
+        _log.warning(line("object whole meanwhile", object=store_name(key), problem=problem))
+        return source
+    _tell(stores, key, problem, source)
+    return source
+
+
+def begin_healing(stores: HealingStores, key: ObjectKey) -> bool:
+    """Have it made or fetched again, if that can be. A job that waits already is joined."""
+    kind = healing_job(stores, key)
+    if kind is None:
+        return False
+    now, known = system_clock(), stores.damages.find(key)
+    if known is None or known.next_at <= now:
+        stores.jobs.submit(heal_job.spec_of(key, kind))
+        stores.damages.tried(key, next_at=next_try(now, 0 if known is None else known.tries))
+    return True
+
+
+def healing_job(stores: HealingStores, key: ObjectKey) -> str | None:
+    """The kind of job that may bring it back."""
+    entry = stores.registry.find(DatasetRef(id=key.dataset))
+    if entry is None or key.kind is ObjectKind.UPLOAD:
+        return None
+    if stores.mirrors.find(key.dataset) is not None:
+        return heal_job.FETCH
+    made = key.kind in (ObjectKind.DATA, ObjectKind.CHECKPOINT)
+    return heal_job.KIND if made and entry.kind is DatasetKind.Derivative else None
+
+
+def is_healed(stores: HealingStores, key: ObjectKey, source: str) -> None:
+    """Tell that it is whole again, by whatever means; what is made of it may be made again now."""
+    now = system_clock()
+    if stores.damages.healed(key, at=now, source=source):
+        _say(stores, key, "object healed", source)
+        stores.damages.hasten(at=now)
+
+
+def look_later(stores: HealingStores, key: ObjectKey, why: str) -> None:
+    """What was tried cannot bring it back; another try is a day away."""
+    later = Instant(system_clock().ns + LONGEST_PAUSE_S * NANOS)
+    stores.damages.tried(key, next_at=later, hopeless=why)
+    _log.error(line("object cannot be healed", object=store_name(key), reason=why))
+
+
+def look_again(stores: HealingStores, *, limit: int = 100) -> int:
+    """Go through what is not whole, as the service does now and then; returns how many are.
+
+    Some were put again by their owners; for others it is time for another try.
+    """
+    whole, now = 0, system_clock()
+    for damage in stores.damages.open(limit=limit):
+        key = damage.key
+        if stores.objects.stat(key) is not None and is_whole(stores.objects, key):
+            is_healed(stores, key, "put again")
+            whole += 1
+        elif damage.next_at <= now:
+            whole += _try_again(stores, damage, now)
+    return whole
+
+
+def _try_again(stores: HealingStores, damage: Damage, now: Instant) -> bool:
+    if heal_here(stores, damage.key, damage.reason) is not None:
+        return True
+    if not begin_healing(stores, damage.key):
+        stores.damages.tried(damage.key, next_at=next_try(now, damage.tries))
+    return False
+
+
+def next_try(now: Instant, tries: int) -> Instant:
+    pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * PAUSE_GROWTH ** min(tries, 10))
+    return Instant(now.ns + pause * NANOS)
+
+
+def is_whole(objects: Objects, key: ObjectKey) -> bool:
+    """By its bytes, whatever is remembered."""
+    try:
+        with objects.open(key) as stream:
+            return hash_of_stream(stream) == key.hash
+    except ObjectNotFound:
+        return False
+
+
+# --- sources --------------------------------------------------------------------------------
+
+
+def _from_what_is_at_hand(stores: HealingStores, key: ObjectKey) -> str | None:
+    for name, source in SOURCES:
+        try:
+            if source(stores, key):
+                return name
+        except (NodeError, OSError) as problem:  # the next source may have it
+            _log.warning(line("not healed", source=name, object=store_name(key), reason=problem))
+    return None
+
+
+def _from_index(stores: HealingStores, key: ObjectKey) -> bool:
+    if key.kind is not ObjectKind.BLOCK:
+        return False
+    found = stores.blocks.find(key.dataset, key.hash)
+    if found is not None:
+        stores.objects.put(key, (found.raw,))
+    return found is not None
+
+
+def _from_copies(stores: HealingStores, key: ObjectKey) -> bool:
+    for copy in stores.copies:
+        try:
+            with copy.open(key) as stream:
+                stores.objects.put(key, _pieces(stream.read))
+        except ObjectNotFound:
+            continue
+        except (NodeError, OSError) as problem:  # damaged there as well, or away
+            _log.warning(line("copy of no use", object=store_name(key), reason=problem))
+            continue
+        return True
+    return False
+
+
+SOURCES: tuple[tuple[str, Callable[[HealingStores, ObjectKey], bool]], ...] = (
+    ("index", _from_index),
+    ("copy", _from_copies),
+)
+"""What has bytes without a transfer or a computation, in the order in which it is asked."""
+
+
+def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    while piece := read(PIECE_BYTES):
+        yield piece
+
+
+def _put_aside(stores: HealingStores, key: ObjectKey) -> None:
+    """Out of sight, bytes kept. Should that fail, nobody trusts it all the same."""
+    try:
+        stores.objects.quarantine(key)
+    except (NodeError, OSError):
+        _log.exception(line("not put aside", object=store_name(key)))
+
+
+# --- telling --------------------------------------------------------------------------------
+
+
+def _tell(stores: HealingStores, key: ObjectKey, problem: str, source: str | None) -> None:
+    """The administrator hears of it once: by the log, the audit log and a gauge."""
+    now = system_clock()
+    damage = Damage(key=key, found_at=now, reason=problem, next_at=now)
+    is_news = key.kind is ObjectKind.UPLOAD or stores.damages.note(damage)
+    if is_news:
+        _say(stores, key, f"object {problem}", source)
+    if source is not None:
+        is_healed(stores, key, source)
+
+
+def _say(stores: HealingStores, key: ObjectKey, what: str, source: str | None) -> None:
+    healed = what == "object healed"
+    facts = {"object": store_name(key), "dataset": str(key.dataset), "source": source}
+    told = {"kind": str(key.kind), "hash": str(key.hash)} | ({"source": source} if source else {})
+    _log.log(logging.WARNING if healed else logging.ERROR, line(what, **facts))
+    audit_entry = AuditEntry(
+        at=system_clock(),
+        actor=BY,
+        action=what,
+        subject=store_name(key),
+        outcome="healed" if source else "open",
+        dataset=key.dataset,
+        facts=told,
+    )
+    try:
+        stores.audit.record([audit_entry])
+    except Exception:  # it is in the log of the process
+        _log.exception(line("deed not recorded", action=what, object=store_name(key)))

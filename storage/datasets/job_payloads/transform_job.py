@@ -1,0 +1,116 @@
+"""The contract of transform and check jobs: what a service asks and a worker answers.
+
+A transform job computes what the inputs of a derivative have that it did not read yet. A check
+job looks what a transform would give, and commits nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.typed import convert
+
+from ...stores.ports.values import JobSpec
+from .ingest_job import RowsReceipt
+
+KIND = "transform"
+CHECK = "check"
+CHECK_SOURCE = "check-source"
+"""A kind of its own: a worker of an earlier version leaves it alone."""
+
+
+class TransformPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How to compute."""
+
+    reset_on_diverged: bool | None = None
+    """Compute anew when an input was rewritten; absent means the setting of the worker."""
+    everything_is_read: bool | None = None
+    """The node shows all datasets to everybody, so to every definition."""
+
+
+class TransformReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
+    """What was computed: sums over all iterations; hashes and size are of the last slice."""
+
+    iterations: int = 0
+    has_more: bool = False
+    """More input waits; a job for it is queued."""
+    reason: str | None = None
+    """Why nothing was done, if that is not obvious."""
+    was_reset: bool = False
+    """An input was rewritten, so everything was computed anew."""
+    engine: str | None = None
+    engine_version: str | None = None
+
+
+class CheckPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A transform to look at, as manifests spell it, inputs by id."""
+
+    definition: dict[str, Any]
+    """The `SetTransform`."""
+    vocab: dict[str, Any] | None = None
+    """The `SetVocab`, if there is one."""
+    current: dict[str, Any] | None = None
+    """The schema the result has to go on from, if there is one."""
+    dataset: str | None = None
+    """The derivative that gets it, if that has executed already."""
+    checkpoint: str | None = None
+    """What the last execution kept."""
+
+
+class CheckSourcePayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A source of a root to look at, as manifests spell it."""
+
+    source: dict[str, Any]
+    """The `AddPushSource` or `SetPollingSource`."""
+    vocab: dict[str, Any] | None = None
+    current: dict[str, Any] | None = None
+    """The schema of the dataset, if it has one."""
+
+
+class CheckReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a transform or a source gives."""
+
+    outcome: Literal["valid", "unknown"]
+    """Unknown: an input has no schema yet, so there is nothing to look at."""
+    schema: dict[str, Any] | None = None
+    reason: str | None = None
+    warnings: tuple[str, ...] = ()
+    engine: str | None = None
+    engine_version: str | None = None
+
+
+def job_of(dataset: DatasetId, payload: TransformPayload) -> JobSpec:
+    """The job to submit; one like it that waits already is joined."""
+    asked = to_json(payload)
+    lock = str(dataset)
+    key = f"{KIND}:{lock}:{json.dumps(asked, sort_keys=True)}"
+    return JobSpec(KIND, dataset, asked, lock=lock, dedup_key=key)
+
+
+def to_json(value: Struct) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(value))
+
+
+def payload_of(value: dict[str, Any]) -> TransformPayload:
+    return convert(value, TransformPayload)
+
+
+def check_of(value: dict[str, Any]) -> CheckPayload:
+    return convert(value, CheckPayload)
+
+
+def check_source_of(value: dict[str, Any]) -> CheckSourcePayload:
+    return convert(value, CheckSourcePayload)
+
+
+def checked_of(value: dict[str, Any]) -> CheckReceipt:
+    return convert(value, CheckReceipt)
+
+
+def receipt_of(value: dict[str, Any]) -> TransformReceipt:
+    return convert(value, TransformReceipt)

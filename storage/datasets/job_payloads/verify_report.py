@@ -1,0 +1,117 @@
+"""What a verification found: problems by kind, what became of each data block, totals."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from odf_node.protocol.typed import convert
+
+from ...stores.ports.values import ObjectKind
+
+BLOCK_MALFORMED, BLOCK_NOT_FOUND, BLOCK_VERSION = "BlockMalformed", "BlockNotFound", "BlockVersion"
+NOT_REPRODUCIBLE, NOT_VERIFIABLE = "DataNotReproducible", "NotVerifiable"
+KIND_OF_OBJECT = {
+    ObjectKind.DATA: "DataDoesNotMatchMetadata",
+    ObjectKind.CHECKPOINT: "CheckpointDoesNotMatchMetadata",
+}
+_KIND_OF_REASON = {"BlockNotFound": BLOCK_NOT_FOUND, "UnsupportedBlockVersion": BLOCK_VERSION}
+
+LISTS = ("problems", "notes", "warnings", "data_blocks")
+"""What a report lists."""
+VALID, DAMAGED, UNCLEAR = "valid", "damaged", "unclear"
+REPRODUCED, NOT_REPRODUCED, CANNOT_TELL = "reproduced", "not-reproduced", "not-verifiable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong, or (among the notes) that could not be decided."""
+
+    kind: str
+    """What family of failure it is, in the words of ODF peers: `DataDoesNotMatchMetadata`."""
+    reason: str
+    """What exactly, like `PhysicalHashMismatch`."""
+    message: str
+    block: str | None = None
+    sequence_number: int | None = None
+    path: str | None = None
+    """Of the object, below the dataset's folder."""
+    expected: Any = None
+    actual: Any = None
+    """Of an execution that gave something else: the recorded event and the repeated one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedBlock:
+    """What became of one data block."""
+
+    block: str
+    sequence_number: int
+    event: str
+    records: int = 0
+    size: int = 0
+    """Bytes of the objects it names."""
+    objects: str | None = None
+    """`valid`, `damaged` or `unclear`; None when its objects were not looked at."""
+    replay: str | None = None
+    """`reproduced`, `not-reproduced` or `not-verifiable`; None when it was not executed anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What was looked at and what is wrong with it. Sizes in bytes."""
+
+    head: str
+    dataset_id: str | None = None
+    blocks: int
+    objects: int
+    size: int
+    records: int
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    """Differences that do not prove damage."""
+    warnings: tuple[Problem, ...] = ()
+    """Rules of this project that the dataset breaks and that its writer need not know."""
+    data_blocks: tuple[CheckedBlock, ...] = ()
+    """Those of the asked interval, newest first."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def to_data(self) -> dict[str, Any]:
+        """JSON-compatible, in the spelling of the node's JSON."""
+        return {"ok": self.ok, **_camel(asdict(self))}
+
+
+def kind_of_block(reason: str) -> str:
+    """The family of what is wrong with a block."""
+    return _KIND_OF_REASON.get(reason, BLOCK_MALFORMED)
+
+
+def _camel(value: Any) -> Any:
+    """The same data with keys as in the JSON of this node: `sequence_number` → `sequenceNumber`."""
+    if isinstance(value, dict):
+        return {_camel_key(key): _camel(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_camel(item) for item in value]
+    return value
+
+
+def report_of(data: dict[str, Any]) -> VerifyReport:
+    """From `VerifyReport.to_data`. Raises `msgspec.ValidationError`."""
+    plain = {_snake_key(key): value for key, value in data.items() if key != "ok"}
+    for name in LISTS:
+        plain[name] = [
+            {_snake_key(key): value for key, value in item.items()} for item in plain.get(name, ())
+        ]
+    return convert(plain, VerifyReport)
+
+
+def _snake_key(key: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in key)
+
+
+def _camel_key(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(part.capitalize() for part in rest)

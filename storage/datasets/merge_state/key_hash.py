@@ -1,0 +1,142 @@
+"""64-bit hashes of key columns, whole columns at a time.
+
+Equal keys have equal hashes; different keys may share one, so that who looks a key up compares
+the keys themselves afterwards. Equality is that of joins: nulls are equal here, 0.0 is -0.0, and
+every NaN is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_node.protocol.errors import BadInput
+
+Hashes = npt.NDArray[np.uint64]
+HASHED_BYTES = 128
+"""Of longer text only the beginning counts, and its length."""
+_CHUNK_BYTES = 4 << 20
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_BASE = 0x5851F42D4C957F2D
+_NULL = np.uint64(0xA0761D6478BD642F)
+
+
+class NotHashable(BadInput):
+    """A key column of a type that has no hash: nested, or unknown."""
+
+
+def _powers() -> Hashes:
+    value, powers = 1, []
+    for _ in range(HASHED_BYTES):
+        powers.append(value)
+        value = value * _BASE % 2**64
+    return np.array(powers, np.uint64)
+
+
+_POWERS = _powers()
+
+
+def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
+    """One hash per row over all columns. Raises `NotHashable`."""
+    total = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        total = _mixed(total * _STEP + _column(column))
+    return total
+
+
+def check_hashable(kinds: Sequence[pa.DataType]) -> None:
+    """Raises `NotHashable` for the first type that has no hash."""
+    for kind in kinds:
+        _column(pa.array([], kind))
+
+
+def canonical(array: pa.Array) -> pa.Array:
+    """The column in a form in which equality of values is equality of keys."""
+    if pa.types.is_floating(array.type):
+        values = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+        bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
+        return pa.array(bits, mask=pc.is_null(array).to_numpy(zero_copy_only=False))
+    return array
+
+
+def _column(array: pa.Array) -> Hashes:
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_binary(kind):
+        values = _text(array)
+    elif pa.types.is_decimal(kind):
+        values = _text(array.cast(pa.string()))
+    else:
+        values = _mixed(_numbers(array))
+    if array.null_count:
+        values = np.where(pc.is_null(array).to_numpy(zero_copy_only=False), _NULL, values)
+    return values
+
+
+def _numbers(array: pa.Array) -> Hashes:
+    kind = array.type
+    if pa.types.is_floating(kind):
+        array, kind = canonical(array), pa.int64()
+    elif pa.types.is_boolean(kind):
+        array, kind = array.cast(pa.int8()), pa.int8()
+    elif not (pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64)):
+        raise NotHashable(f"a key column of type {kind} has no hash", type=str(kind))
+    if not pa.types.is_integer(kind):
+        array = array.view(pa.int64() if kind.bit_width == 64 else pa.int32())
+    if array.null_count:
+        array = array.fill_null(0)
+    return np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.uint64)
+
+
+def _text(array: pa.Array) -> Hashes:
+    """Sum of byte times power of its place, per value; then the length."""
+    if not len(array):
+        return np.zeros(0, np.uint64)
+    raw = array.cast(pa.large_binary())
+    lengths = pc.binary_length(raw).fill_null(0).to_numpy(zero_copy_only=False)
+    if len(lengths) and lengths.max() > HASHED_BYTES:
+        raw = pc.binary_slice(raw, 0, HASHED_BYTES)
+    offsets = np.frombuffer(raw.buffers()[1], np.int64)[raw.offset : raw.offset + len(raw) + 1]
+    data = raw.buffers()[2]
+    bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    sums = np.zeros(len(raw), np.uint64)
+    start = 0
+    while start < len(raw):
+        end = int(np.searchsorted(offsets, offsets[start] + _CHUNK_BYTES, "right")) - 1
+        end = min(max(end, start + 1), len(raw))
+        sums[start:end] = _sums(bytes_, offsets[start : end + 1])
+        start = end
+    return _mixed(sums + lengths.astype(np.uint64) * _STEP)
+
+
+def _sums(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Hashes:
+    sizes = np.diff(offsets)
+    first, last = int(offsets[0]), int(offsets[-1])
+    sums = np.zeros(len(sizes), np.uint64)
+    filled = sizes > 0
+    if not filled.any():
+        return sums
+    places = np.arange(first, last) - np.repeat(offsets[:-1], sizes)
+    terms = (data[first:last].astype(np.uint64) + np.uint64(1)) * _POWERS[places]
+    sums[filled] = np.add.reduceat(terms, (offsets[:-1] - first)[filled])
+    return sums
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Every bit of the input sways every bit of the output (splitmix64)."""
+    mixed: Any = values + _STEP
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )

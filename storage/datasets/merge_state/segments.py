@@ -1,0 +1,164 @@
+"""Segments: rows sorted by the hash of their key, one Arrow file each, mapped into memory.
+
+Rows with equal hashes are oldest first, and never parted between segments of a run. A file is
+written once and known by its digest; whoever maps it reads it through, unless that was done of
+late and nobody has touched it since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_node.protocol.errors import Damaged
+
+from ..integrity.identity import identity_of_file
+from ..integrity.memory import Hashed
+from .key_hash import Hashes, canonical
+
+HASH = "odf hash"
+SEGMENT_ROWS = 1 << 20
+SEGMENT_BYTES = 128 << 20
+READ_BYTES = 1 << 20
+RETRACT = 1
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class StateDamaged(Damaged):
+    """A file of a merge state is not what was written."""
+
+
+class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment as its state lists it. Hashes are inclusive."""
+
+    name: str
+    rows: int
+    size: int
+    first: int
+    last: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A mapped segment."""
+
+    info: SegmentInfo
+    batch: pa.RecordBatch
+    hashes: Hashes
+
+    @classmethod
+    def map(cls, folder: Path, info: SegmentInfo, *, hashed: Hashed | None = None) -> Segment:
+        """Once its bytes were hashed, now or as `hashed` remembers. Raises `StateDamaged`."""
+        path = folder / info.name
+        try:
+            identity = identity_of_file(path.stat())
+            known = hashed is not None and hashed.knows(info.sha256, identity)
+            if not known and _digest(path) != info.sha256:
+                raise StateDamaged(f"merge state: {info.name} is not what was written")
+            if hashed is not None:
+                hashed.note(info.sha256, identity)
+            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+                batch = file.get_batch(0)
+        except (OSError, pa.ArrowException) as bad:
+            raise StateDamaged(f"merge state: {info.name} cannot be read ({bad})") from None
+        hashes = batch.column(batch.num_columns - 1).to_numpy()
+        return cls(info, batch.select(batch.schema.names[:-1]), hashes)
+
+
+def write_segments(folder: Path, rows: pa.Table, hashes: Hashes) -> Iterator[SegmentInfo]:
+    """Write sorted rows as segments of about `SEGMENT_ROWS`. Raises `StateDamaged`."""
+    step = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES * len(hashes) // max(1, rows.nbytes)))
+    start = 0
+    while start < len(hashes):
+        end = min(start + step, len(hashes))
+        if end < len(hashes):  # equal hashes stay together
+            end = int(np.searchsorted(hashes, hashes[end - 1], "right"))
+        yield _write(folder, rows.slice(start, end - start), hashes[start:end])
+        start = end
+
+
+def _write(folder: Path, rows: pa.Table, hashes: Hashes) -> SegmentInfo:
+    table = rows.append_column(HASH, pa.array(hashes)).combine_chunks()
+    batches = table.to_batches()
+    if len(batches) != 1:
+        raise StateDamaged("merge state: the rows are too long for one segment")
+    batch = batches[0]
+    name = f"{secrets.token_hex(8)}.arrow"
+    path = folder / name
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return SegmentInfo(
+        name=name,
+        rows=batch.num_rows,
+        size=path.stat().st_size,
+        first=int(hashes[0]),
+        last=int(hashes[-1]),
+        sha256=_digest(path),
+    )
+
+
+def latest(
+    rows: pa.Table, hashes: Hashes, key: list[str], *, dropped: str | None
+) -> tuple[pa.Table, Hashes]:
+    """Of sorted rows the last per key; those that are retracted go if `dropped` names the
+    column that says so. Where different keys share a hash, all their rows stay."""
+    if not len(hashes):
+        return rows, hashes
+    follows = hashes[:-1] == hashes[1:]
+    keep = np.ones(len(hashes), bool)
+    keep[:-1] = ~follows
+    pairs = np.flatnonzero(follows)
+    mixed = np.zeros(0, np.uint64)
+    if len(pairs):
+        differ = ~same_rows(rows.take(pairs), rows.take(pairs + 1), key)
+        mixed = np.unique(hashes[pairs[differ]])
+        if len(mixed):
+            keep |= np.isin(hashes, mixed)
+    if dropped is not None:
+        retracted = pc.equal(rows.column(dropped), RETRACT).fill_null(False)
+        gone = np.asarray(retracted.to_numpy(zero_copy_only=False), bool)
+        keep &= ~gone | np.isin(hashes, mixed)
+    if keep.all():
+        return rows, hashes
+    return rows.filter(pa.array(keep)), hashes[keep]
+
+
+def same_rows(one: pa.Table, other: pa.Table, columns: list[str]) -> Mask:
+    """Row by row: whether all the columns are equal, nulls being equal."""
+    same = np.ones(one.num_rows, bool)
+    for name in columns:
+        same &= same_values(one.column(name), other.column(name))
+    return same
+
+
+def same_values(one: Any, other: Any) -> Mask:
+    """Value by value, nulls being equal, as keys are compared."""
+    left, right = canonical(_whole(one)), canonical(_whole(other))
+    equal = pc.equal(left, right).fill_null(False)
+    if left.null_count and right.null_count:
+        equal = pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
+    return np.asarray(equal.to_numpy(zero_copy_only=False), bool)
+
+
+def _whole(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(READ_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

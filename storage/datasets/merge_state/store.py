@@ -1,0 +1,192 @@
+"""All merge states of a machine: found by dataset and key, brought up to date, kept in bounds.
+
+    <folder>/fed01…/<fingerprint>/state.json, ….arrow
+
+The chain is the truth. A state that is behind is given the slices it lacks; one that is damaged,
+of another format, or of a history the head does not continue is made anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform
+from odf_node.protocol.multihash import Multihash
+
+from ...runtime.logs import line
+from ...stores.objects.layout import dataset_folder, parse_folder
+from ...stores.ports.errors import BlockNotFound
+from ..dataset.dataset import Dataset, InvalidInterval
+from ..integrity.memory import REHASH_S, Hashed
+from .build import MANIFEST, grown, load, save
+from .key_hash import check_hashable
+from .segments import Segment, SegmentInfo, StateDamaged
+from .state import Manifest, MergeState, StateSpec
+
+VERSION = 1
+FOLDER = "merge-state"
+LOCK = "lock"
+_log = logging.getLogger("odf.integrity")
+Local = Callable[[DataSlice], Path]
+"""A slice of the dataset as a file."""
+
+
+def states_folder(data: Path) -> Path:
+    """Where states lie in a data folder."""
+    return data / FOLDER
+
+
+class MergeStates:
+    """States below a folder, of at most `max_bytes` together; the least used go first."""
+
+    def __init__(self, folder: Path, *, max_bytes: int, rehash_s: float = REHASH_S) -> None:
+        """Segments that nobody touched are hashed again after `rehash_s`, not at every look: a
+        look-up costs by its rows, not by the history."""
+        self.folder, self.max_bytes = folder, max_bytes
+        self._hashed = Hashed(seconds=rehash_s)
+
+    def at(
+        self, dataset: Dataset, head: Multihash, spec: StateSpec, schema: pa.Schema, local: Local
+    ) -> MergeState:
+        """The state of a dataset as of a head. `schema` has the columns of the spec.
+
+        Raises:
+            NotHashable: a key column of a type that has no hash.
+            StateDamaged: the rows are too long to be kept.
+        """
+        check_hashable([schema.field(name).type for name in spec.key])
+        folder = self.folder / dataset_folder(dataset.id) / fingerprint(spec)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            for _ in range(2):
+                manifest = self._current(folder, dataset, head, spec, schema, local)
+                try:
+                    state = MergeState(self._mapped(folder, manifest), schema)
+                except StateDamaged as damage:
+                    _log.error(line("merge state damaged", folder=folder, reason=damage))
+                    (folder / MANIFEST).unlink(missing_ok=True)
+                else:
+                    break
+            else:
+                raise StateDamaged("merge state: written files do not read back")
+            os.utime(folder / MANIFEST)
+        self.trim(keep=folder)
+        return state
+
+    def _current(
+        self,
+        folder: Path,
+        dataset: Dataset,
+        head: Multihash,
+        spec: StateSpec,
+        schema: pa.Schema,
+        local: Local,
+    ) -> Manifest:
+        fresh = Manifest(spec=spec, head=None)
+        found = load(folder)
+        if found is None and (folder / MANIFEST).exists():
+            _log.error(line("merge state damaged", folder=folder, reason="its list of files"))
+        known = found or fresh
+        if known.head == str(head):
+            return known
+        for manifest in (known, fresh):
+            try:
+                slices = slices_after(dataset, manifest.head, head)
+                paths = (local(each) for each in slices)
+                manifest = grown(folder, manifest, paths, head=str(head), schema=schema)
+                save(folder, manifest)
+            except StateDamaged as damage:
+                _log.error(line("merge state damaged", folder=folder, reason=damage))
+            except (InvalidInterval, BlockNotFound, OSError) as reason:
+                _log.info(line("merge state is made anew", folder=folder, reason=reason))
+            else:
+                return manifest
+        raise StateDamaged("merge state: it cannot be made from the chain")
+
+    def _mapped(self, folder: Path, manifest: Manifest) -> list[Segment]:
+        return [self._segment(folder, info) for run in manifest.runs for info in run]
+
+    def _segment(self, folder: Path, info: SegmentInfo) -> Segment:
+        return Segment.map(folder, info, hashed=self._hashed)
+
+    def trim(self, *, keep: Path | None = None) -> list[Path]:
+        """Remove the least recently used states until the others fit; which ones went."""
+        known = []
+        for folder in self.folders():
+            with suppress(OSError):
+                size = sum(path.stat().st_size for path in folder.iterdir())
+                when = (folder / MANIFEST).stat().st_mtime if folder != keep else float("inf")
+                known.append((when, size, folder))
+        total, gone = sum(size for _, size, _ in known), []
+        for _, size, folder in sorted(known):
+            if total <= self.max_bytes:
+                break
+            shutil.rmtree(folder, ignore_errors=True)
+            gone.append(folder)
+            total -= size
+        return gone
+
+    def folders(self, dataset: DatasetId | None = None) -> list[Path]:
+        """Folders of states, of one dataset or of all."""
+        whose = _below(self.folder) if dataset is None else [self.folder / dataset_folder(dataset)]
+        return sorted(path for place in whose for path in _below(place) if path.is_dir())
+
+    def drop(self, dataset: DatasetId) -> int:
+        """Forget the states of a dataset; how many there were."""
+        count = len(self.folders(dataset))
+        shutil.rmtree(self.folder / dataset_folder(dataset), ignore_errors=True)
+        return count
+
+    def sweep(self, known: Callable[[DatasetId], bool], *, dry_run: bool = False) -> list[Path]:
+        """Remove states of datasets that are gone; the folders concerned."""
+        gone = []
+        for path in sorted(_below(self.folder)):
+            dataset = parse_folder(path.name)
+            if path.is_dir() and (dataset is None or not known(dataset)):
+                gone.append(path)
+                if not dry_run:
+                    shutil.rmtree(path, ignore_errors=True)
+        return gone
+
+
+def slices_after(dataset: Dataset, after: str | None, upto: Multihash) -> Iterator[DataSlice]:
+    """Slices of the blocks after one, oldest first. Raises `InvalidInterval`, `BlockNotFound`."""
+    tail = Multihash.parse(after) if after is not None else None
+    for page in dataset.pages(after=tail, upto=upto):
+        for block in page:
+            event = block.event
+            if isinstance(event, AddData | ExecuteTransform) and event.new_data is not None:
+                yield event.new_data
+
+
+def fingerprint(spec: StateSpec) -> str:
+    """Equal for equal columns, types, key and format."""
+    text = msgspec.json.encode([VERSION, pa.__version__, msgspec.to_builtins(spec)])
+    return hashlib.sha256(text).hexdigest()[:24]
+
+
+def _below(folder: Path) -> list[Path]:
+    """What is in a folder; another process may remove it meanwhile."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return list(folder.iterdir())
+    return []
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time changes a state; mapped files stay readable when they are removed."""
+    with (folder / LOCK).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

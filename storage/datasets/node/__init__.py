@@ -1,0 +1,1 @@
+"""All datasets of a node together."""

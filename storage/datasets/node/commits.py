@@ -1,0 +1,112 @@
+"""Commits to several datasets at once: all their files by few syncs, all heads in one transaction.
+
+Each is a commit as `Dataset.commit` makes it, with the same order and its own compare-and-swap;
+what costs by the transaction and by the wait for the disk is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.errors import NodeError, Unavailable
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+
+from ...stores.ports import Objects
+from ...stores.ports.values import HeadMove, JobEnd, ObjectKey, ObjectKind
+from ..contents.named_objects import NamedObject
+from ..dataset.dataset import Dataset
+from .stores import Stores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Blocks that continue `expected`, at least one, and the jobs whose work they are."""
+
+    dataset: Dataset
+    blocks: Sequence[HashedBlock]
+    expected: Multihash
+    ended: Sequence[JobEnd] = ()
+    slices: Sequence[tuple[Multihash, bytes]] = ()
+    """Data the blocks name that is put with them; few and small."""
+
+    def judged(self) -> ChainState:
+        """The state it leads to. Raises as `Dataset.commit`."""
+        coming = [NamedObject(ObjectKind.DATA, name, len(data)) for name, data in self.slices]
+        return self.dataset.judge(self.blocks, self.expected, coming=coming)
+
+    def data(self) -> list[tuple[ObjectKey, bytes]]:
+        dataset, kind = self.dataset.id, ObjectKind.DATA
+        return [(ObjectKey(dataset, kind, name), content) for name, content in self.slices]
+
+    def chain(self) -> list[tuple[ObjectKey, bytes]]:
+        dataset, kind = self.dataset.id, ObjectKind.BLOCK
+        return [(ObjectKey(dataset, kind, block.hash), block.raw) for block in self.blocks]
+
+    def move(self) -> HeadMove:
+        return HeadMove(
+            self.dataset.id,
+            expected=self.expected,
+            new=self.blocks[-1].hash,
+            blocks=tuple(self.blocks),
+            ended=tuple(self.ended),
+            of=self.dataset.entry,
+        )
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """How far a commit is: where it leads to, or why it was refused."""
+
+    commit: Commit
+    state: ChainState | None = None
+    refused: NodeError | None = None
+
+    def judge(self) -> None:
+        try:
+            self.state = self.commit.judged()
+        except NodeError as error:
+            self.refused = error
+
+
+def commit_all(stores: Stores, commits: Sequence[Commit]) -> list[NodeError | None]:
+    """Commit to different datasets; what each `Dataset.commit` would have raised.
+
+    Raises what is not about one dataset: the database or the object store is away.
+    """
+    attempts = [_Attempt(commit) for commit in commits]
+    for each in attempts:
+        each.judge()
+    _put(stores.objects, _good(attempts))
+    moving = _good(attempts)
+    told = stores.refs.move_all([each.commit.move() for each in moving]) if moving else ()
+    for each, refused in zip(moving, told, strict=True):
+        each.refused = refused
+    moved = _good(attempts)
+    for each in moved:
+        if each.state is not None:
+            stores.states.keep(each.commit.dataset.id, each.state, folded=len(each.commit.blocks))
+    stores.mirror_heads([each.commit.dataset.id for each in moved])
+    return [each.refused for each in attempts]
+
+
+def _good(attempts: Sequence[_Attempt]) -> list[_Attempt]:
+    return [each for each in attempts if each.refused is None]
+
+
+def _put(objects: Objects, attempts: Sequence[_Attempt]) -> None:
+    """Put what all commits need, slices before blocks; if that fails, of each by itself."""
+    data = [each for attempt in attempts for each in attempt.commit.data()]
+    chain = [each for attempt in attempts for each in attempt.commit.chain()]
+    try:
+        objects.put_all([*data, *chain])
+    except Unavailable:
+        raise
+    except NodeError as error:
+        if len(attempts) == 1:
+            attempts[0].refused = error
+            return
+        for attempt in attempts:
+            _put(objects, [attempt])

@@ -1,0 +1,95 @@
+"""What derivatives read, and who reads them: the graph of the datasets of a node.
+
+A chain says what its dataset reads; the registry knows the other direction. Datasets that are
+not on this node end the walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.errors import BadInput, Conflict
+from odf_node.protocol.identity import DatasetId, DatasetRef
+
+from .stores import Stores
+
+
+class DependencyCycle(Conflict):
+    """A derivative would depend on itself by way of its inputs."""
+
+    def __init__(self, dataset: DatasetId) -> None:
+        super().__init__(f"{dataset} would depend on itself", dataset_id=str(dataset))
+
+
+class InputsNotHere(BadInput):
+    """Inputs that are not on this node, or hidden from the author of the definition."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"inputs that are not here: {', '.join(missing)}; create or pull them first, or have "
+            "them shown to who defined the derivative",
+            missing=list(missing),
+        )
+
+
+def declared(state: ChainState) -> list[DatasetId]:
+    """Ids of the inputs of a derivative, each once; none of a root."""
+    return list(dict.fromkeys(item for item in state.declared_inputs or () if item is not None))
+
+
+def remember_inputs(stores: Stores, dataset: DatasetId) -> None:
+    """Have the registry say what the chain says. Raises `DatasetNotFound`."""
+    stores.registry.set_inputs(dataset, inputs_of(stores, dataset))
+
+
+def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:
+    """What a dataset reads; nothing if it is not here."""
+    if stores.registry.find(DatasetRef(id=dataset)) is None:
+        return []
+    return declared(stores.dataset(DatasetRef(id=dataset)).state())
+
+
+def upstream(stores: Stores, dataset: DatasetId) -> dict[DatasetId, int]:
+    """Everything a dataset depends on, and by how many steps at most."""
+    return depths(dataset, lambda one: inputs_of(stores, one))
+
+
+def downstream(stores: Stores, dataset: DatasetId) -> dict[DatasetId, int]:
+    """Everything that depends on a dataset, and by how many steps at most."""
+    return depths(dataset, stores.registry.dependants)
+
+
+def refuse_cycle(stores: Stores, dataset: DatasetId, inputs: Iterable[DatasetId]) -> None:
+    """Raises `DependencyCycle` if a dataset of these inputs is among them, or among theirs."""
+    for one in inputs:
+        if one == dataset or dataset in upstream(stores, one):
+            raise DependencyCycle(dataset)
+
+
+def depths(
+    start: DatasetId, next_of: Callable[[DatasetId], Sequence[DatasetId]]
+) -> dict[DatasetId, int]:
+    """The longest way to each dataset that can be reached; a cycle is walked once."""
+    depths, order, begun = dict[DatasetId, int](), list[DatasetId](), {start}
+    steps = [(start, iter(next_of(start)))]
+    edges = dict[DatasetId, list[DatasetId]]()
+    while steps:
+        one, rest = steps[-1]
+        child = next(rest, None)
+        if child is None:
+            order.append(one)
+            steps.pop()
+            continue
+        edges.setdefault(one, []).append(child)
+        if child not in begun:
+            begun.add(child)
+            steps.append((child, iter(next_of(child))))
+    place = {one: at for at, one in enumerate(reversed(order))}
+    for one in reversed(order):
+        for child in edges.get(one, ()):
+            if place[child] > place[one]:  # else it closes a cycle
+                depths[child] = max(depths.get(child, 0), depths.get(one, 0) + 1)
+    if any(start in edges.get(one, ()) for one in begun):
+        depths[start] = len(begun)
+    return depths

@@ -1,0 +1,52 @@
+"""How much there is in a node, in a few cheap queries: for whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from odf_node.protocol.instant import Instant
+
+from ...stores.ports.values import JobStatus
+from ...stores.sql.damage_tables import damages
+from ...stores.sql.engine import reading
+from ...stores.sql.tables import datasets, jobs, moves
+
+_OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """Datasets; jobs that wait or run, by kind and status; the newest line of the log of moves."""
+
+    datasets: int = 0
+    jobs: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    waiting_since: Mapping[str, Instant] = field(default_factory=dict)
+    """When the job was submitted that waits for the longest, by kind."""
+    last_move: int = 0
+    damaged: int = 0
+    """Objects that are damaged or missing."""
+
+
+def read_gauges(engine: sa.Engine) -> Gauges:
+    """All of them as they are now."""
+    amount = sa.func.count()
+    open_jobs = (
+        sa.select(jobs.c.kind, jobs.c.status, amount, sa.func.min(jobs.c.submitted_at))
+        .where(jobs.c.status.in_(_OPEN))
+        .group_by(jobs.c.kind, jobs.c.status)
+    )
+    with reading(engine) as db:
+        rows = db.execute(open_jobs).all()
+        return Gauges(
+            datasets=db.scalar(sa.select(amount).select_from(datasets)) or 0,
+            jobs={(kind, status): count for kind, status, count, _ in rows},
+            waiting_since={kind: since for kind, status, _, since in rows if status == _OPEN[0]},
+            damaged=db.scalar(
+                sa.select(amount).select_from(damages).where(damages.c.healed_at.is_(None))
+            )
+            or 0,
+            last_move=db.scalar(sa.select(sa.func.max(moves.c.number))) or 0,
+        )

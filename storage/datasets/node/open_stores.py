@@ -1,0 +1,196 @@
+"""Where adapters are chosen: typed settings in, opened stores out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from odf_node.protocol.errors import BadInput
+
+from ...runtime.clock import Clock, system_clock
+from ...runtime.locks import locks_of
+from ...runtime.private_files import make_private, touch_private
+from ...stores.accounts.sql import SqlAccountStore
+from ...stores.accounts.sql_access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
+from ...stores.audit.sql import SqlAuditLog
+from ...stores.damages.sql import SqlDamageLog
+from ...stores.definitions.sql import SqlDefinitionAuthors
+from ...stores.derivations.sql import SqlDerivationStore
+from ...stores.index.sql import SqlDatasetRegistry, SqlRefIndex
+from ...stores.index.sql_blocks import SqlBlockIndex
+from ...stores.index.sql_states import SqlStates
+from ...stores.jobs.sql import SqlJobQueue
+from ...stores.mirrors.sql import SqlMirrorStore
+from ...stores.objects.local import LocalObjectStore
+from ...stores.ports import ObjectStore
+from ...stores.publishing.sql import SqlSchedules, SqlVariables
+from ...stores.sql.engine import open_engine, sqlite_url
+from ...stores.sql.migrate import migrate as migrate_database
+from ...stores.wakeups.pipes import PipeWakeUp
+from ...stores.wakeups.port import WakeUp
+from ...stores.wakeups.postgres import PostgresWakeUp
+from ..dataset.state_cache import StateCache
+from ..integrity.memory import REHASH_S, Hashed
+from .stores import Stores
+
+DATABASE_FILE = "node.db"
+BELLS = "bells"
+
+
+class UnknownObjectStore(BadInput):
+    """An objects URL of a kind this version does not know."""
+
+
+class NamesStores(Protocol):
+    """Settings of a program that opens stores."""
+
+    @property
+    def data(self) -> Path: ...
+    @property
+    def database_url(self) -> str | None: ...
+    @property
+    def objects_url(self) -> str | None: ...
+    @property
+    def object_copies(self) -> tuple[str, ...]: ...
+    @property
+    def rehash_s(self) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings:
+    """Where a node keeps its state."""
+
+    data: Path
+    """Local folder: database and objects, as far as no URL says otherwise."""
+    database_url: str | None = None
+    """`sqlite:///path` or `postgresql://…`; absent: `node.db` in `data`."""
+    objects_url: str | None = None
+    """`file:///path`, `s3://bucket/prefix`, or `s3+http://host:port/bucket/prefix` for a server
+    of one's own (also `s3+https`); absent: `data`. Credentials, region and further settings of S3
+    come from where boto3 finds them: `AWS_ACCESS_KEY_ID`, profiles, roles."""
+    objects_public_url: str | None = None
+    """Where clients reach the server of the bucket, `https://host[:port]`; absent: where we do."""
+    object_copies: tuple[str, ...] = ()
+    """Objects URLs of copies, such as backups, which damaged objects are healed from; read only."""
+    rehash_s: float = REHASH_S
+    """Seconds for which an object that was hashed counts as whole while it looks untouched."""
+    durable: bool = True
+    """Sync to disk before saying it is done. Off only for tests."""
+
+    @classmethod
+    def of(cls, settings: NamesStores) -> StoreSettings:
+        """Of a program that hands out no URLs of the bucket."""
+        return cls(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+            object_copies=settings.object_copies,
+            rehash_s=settings.rehash_s,
+        )
+
+
+def open_stores(
+    settings: StoreSettings,
+    *,
+    migrate: bool = True,
+    repair: bool = True,
+    clock: Clock = system_clock,
+) -> Stores:
+    """Open database and objects; bring the schema up to date and mirrors in line.
+
+    Raises:
+        UnknownDatabase, UnknownObjectStore, MalformedStoreUrl: a URL that cannot be opened.
+        StoreMisconfigured, StoreUnavailable: the bucket is not there, not ours, or not answering.
+    """
+    objects = _open_objects(settings)
+    make_private(settings.data)
+    if settings.database_url is None:
+        touch_private(settings.data / DATABASE_FILE)
+    url = settings.database_url or sqlite_url(settings.data / DATABASE_FILE)
+    engine = open_engine(url, durable=settings.durable)
+    if migrate:
+        migrate_database(engine)
+    wake_up = _bell(engine, settings.data)
+    stores = Stores(
+        objects=objects,
+        registry=SqlDatasetRegistry(engine, clock=clock),
+        refs=SqlRefIndex(engine, clock=clock, wake_up=wake_up),
+        blocks=SqlBlockIndex(engine),
+        jobs=SqlJobQueue(engine, clock=clock, wake_up=wake_up),
+        accounts=SqlAccountStore(engine, clock=clock),
+        roles=SqlRoleStore(engine),
+        devices=SqlDeviceLogins(engine),
+        files=SqlUploadedFiles(engine),
+        mirrors=SqlMirrorStore(engine),
+        derivations=SqlDerivationStore(engine),
+        definitions=SqlDefinitionAuthors(engine),
+        audit=SqlAuditLog(engine),
+        schedules=SqlSchedules(engine, wake_up),
+        variables=SqlVariables(engine),
+        wake_up=wake_up,
+        engine=engine,
+        states=StateCache(keeper=SqlStates(engine)),
+        locks=locks_of(engine),
+        damages=SqlDamageLog(engine),
+        hashed=Hashed(seconds=settings.rehash_s),
+        copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
+    )
+    if repair:
+        stores.repair_mirrors()
+    return stores
+
+
+def _bell(engine: sa.Engine, data: Path) -> WakeUp:
+    """PostgreSQL reaches processes on other machines; on SQLite all are on this one."""
+    if engine.dialect.name == "postgresql":
+        return PostgresWakeUp(engine)
+    return PipeWakeUp(data / BELLS)
+
+
+def _open_objects(settings: StoreSettings, *, check: bool = True) -> ObjectStore:
+    """With `check`, a bucket that is away is an error now."""
+    if settings.objects_url is None:
+        return LocalObjectStore(settings.data, durable=settings.durable)
+    scheme = settings.objects_url.partition("://")[0]
+    if scheme not in _OBJECT_STORES:
+        known = ", ".join(sorted(_OBJECT_STORES))
+        raise UnknownObjectStore(f"object stores are {known}; not {scheme[:50]!r}")
+    return _OBJECT_STORES[scheme](settings, check)
+
+
+def _open_copy(settings: StoreSettings, url: str) -> ObjectStore:
+    """Whether a bucket answers shows when it is used. Raises as `_open_objects`."""
+    return _open_objects(replace(settings, objects_url=url, objects_public_url=None), check=False)
+
+
+def _open_folder(settings: StoreSettings, check: bool) -> ObjectStore:  # noqa: ARG001
+    path = Path(str(settings.objects_url).removeprefix("file://"))
+    return LocalObjectStore(path, durable=settings.durable)
+
+
+def _open_bucket(settings: StoreSettings, check: bool) -> ObjectStore:
+    try:
+        from ...stores.objects.s3 import S3ObjectStore  # boto3 is an extra, and slow to import
+        from ...stores.objects.s3_bucket import Bucket, S3Location
+    except ModuleNotFoundError as missing:
+        raise UnknownObjectStore(
+            f"objects in S3 need the package {missing.name}: install odf-node[s3]"
+        ) from None
+    location = S3Location.parse(str(settings.objects_url))
+    bucket = Bucket(location, public_endpoint=settings.objects_public_url)
+    if check:
+        bucket.check()
+    return S3ObjectStore(bucket)
+
+
+_OBJECT_STORES: dict[str, Callable[[StoreSettings, bool], ObjectStore]] = {
+    "file": _open_folder,
+    "s3": _open_bucket,
+    "s3+http": _open_bucket,
+    "s3+https": _open_bucket,
+}
+"""Opener by URL scheme."""

@@ -1,0 +1,291 @@
+"""All stores of a node together, and what takes more than one of them.
+
+The index is the authority; beside the objects each dataset carries a mirror of its head and
+alias, so that a folder or bucket is a complete ODF dataset on its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from odf_node.protocol.chain.rules import fold_received
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+
+from ...runtime.locks import Locks
+from ...stores.objects.layout import HEAD
+from ...stores.objects.storage_failures import folder_trouble
+from ...stores.ports import (
+    AccountStore,
+    AuditLog,
+    BlockIndex,
+    DamageLog,
+    DatasetRegistry,
+    DefinitionAuthors,
+    DerivationStore,
+    DeviceLogins,
+    JobQueue,
+    MirrorStore,
+    ObjectStore,
+    RefIndex,
+    RoleStore,
+    Schedules,
+    UploadedFiles,
+    Variables,
+)
+from ...stores.ports.errors import (
+    AliasTaken,
+    DatasetIdTaken,
+    DatasetNotFound,
+    NameTooLong,
+    RefConflict,
+)
+from ...stores.ports.values import DatasetEntry, Visibility
+from ...stores.sql.engine import reading_once
+from ...stores.wakeups.port import WakeUp
+from ..dataset.dataset import Dataset, check_objects, put_blocks
+from ..dataset.info import read_info, write_info
+from ..dataset.state_cache import StateCache
+from ..integrity.memory import Hashed
+
+REPAIR_PAGE = 500
+REPAIRS_AT_ONCE = 8
+
+
+class SeedMismatch(BadInput):
+    """The first block is not the Seed of the dataset that is to be created."""
+
+    def __init__(self, dataset: DatasetId) -> None:
+        super().__init__(
+            f"the blocks do not begin with a Seed of {dataset} and its kind",
+            dataset_id=str(dataset),
+        )
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Opened stores; see `storage/datasets/node/open_stores.py` for how they are chosen."""
+
+    objects: ObjectStore
+    registry: DatasetRegistry
+    refs: RefIndex
+    blocks: BlockIndex
+    jobs: JobQueue
+    accounts: AccountStore
+    roles: RoleStore
+    devices: DeviceLogins
+    files: UploadedFiles
+    mirrors: MirrorStore
+    derivations: DerivationStore
+    definitions: DefinitionAuthors
+    audit: AuditLog
+    schedules: Schedules
+    variables: Variables
+    damages: DamageLog
+    wake_up: WakeUp
+    """Wakes who waits for jobs, in every process of the node."""
+    engine: sa.Engine
+    locks: Locks
+    states: StateCache = field(default_factory=StateCache)
+    hashed: Hashed = field(default_factory=Hashed)
+    """What this process hashed of late."""
+    copies: Sequence[ObjectStore] = ()
+    """Other stores with the same objects, which damaged ones are healed from."""
+
+    def dataset(self, ref: DatasetRef) -> Dataset:
+        """A dataset of this node. Raises `DatasetNotFound`."""
+        return Dataset(self.registry.get(ref), self)
+
+    def create_dataset(
+        self, entry: DatasetEntry, blocks: Sequence[HashedBlock], *, pushed: bool = False
+    ) -> Dataset:
+        """Register a dataset with its first blocks, the Seed before all.
+
+        `pushed`: by a push that has more to come; should that never happen, the dataset may
+        be cleared away.
+
+        Raises:
+            AliasTaken, DatasetIdTaken: fact `alias` or `dataset_id`.
+            NameTooLong: dataset or account.
+            SeedMismatch: no blocks, or a Seed of another dataset or kind.
+            ChainRuleBroken, ObjectMissing, SizeMismatch: as in `Dataset.commit`.
+        """
+        refuse_long(entry.alias)
+        self._refuse_taken(entry)
+        state = fold_received(blocks)
+        if (state.dataset_id, state.kind) != (entry.id, entry.kind):
+            raise SeedMismatch(entry.id)
+        with self.locks.hold(entry.id):
+            check_objects(self.objects, entry.id, blocks)
+            put_blocks(self.objects, entry.id, blocks)
+            self.registry.create(entry, blocks=blocks)
+            self.states.put(entry.id, blocks[-1].hash, state)
+            self._mirror_entry(entry, pushed=pushed)
+            self.mirror_head(entry.id)
+        return Dataset(entry, self)
+
+    def rename_dataset(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        """Raises `DatasetNotFound`, `AliasTaken`, `NameTooLong`."""
+        refuse_long(alias)
+        with self.locks.hold(dataset):
+            self.registry.rename(dataset, alias)
+            self.objects.write_alias(dataset, alias)
+
+    def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
+        """Raises `DatasetNotFound`."""
+        with self.locks.hold(dataset):
+            self.registry.set_visibility(dataset, visibility)
+            self._mirror_info(self.registry.get(DatasetRef(id=dataset)))
+
+    def forget_dataset(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
+        """The dataset and all its objects go; its lines in the log of moves stay.
+
+        The mirrored head goes first: should this break off, what the index has forgotten is
+        garbage, and no dataset that an index made again would bring back.
+
+        Raises:
+            DatasetNotFound: but objects left over by an earlier try are removed.
+            RefConflict: its head is not `expected`, if that is given.
+        """
+        with self.locks.hold(dataset):
+            if expected is not None and (head := self.refs.head(dataset)) != expected:
+                raise RefConflict(expected, head)
+            self.objects.remove_ref(dataset, HEAD)
+            try:
+                self.registry.forget(dataset, expected=expected)
+            except RefConflict:
+                self.mirror_head(dataset)
+                raise
+            except DatasetNotFound:
+                self.objects.remove(dataset)
+                raise
+            self.objects.remove(dataset)
+
+    def mirror_head(self, dataset: DatasetId) -> None:
+        """Write the head beside the objects, again until no other move came in between.
+
+        Writers mirror after moving, in any order; whoever writes last looks last, so the
+        mirror ends up at the head of the index.
+        """
+        written = None
+        while written != (head := self.refs.head(dataset)):
+            self.objects.write_ref(dataset, HEAD, head)
+            written = head
+
+    def mirror_heads(self, datasets: Collection[DatasetId]) -> None:
+        """As `mirror_head` of each, but those that are gone meanwhile."""
+        written: dict[DatasetId, Multihash] = {}
+        while datasets:
+            heads = self.refs.heads(datasets)
+            behind = {each: head for each, head in heads.items() if head != written.get(each)}
+            self.objects.write_refs(HEAD, behind)
+            written |= behind
+            datasets = behind.keys()
+
+    def reading_once(self) -> AbstractContextManager[None]:
+        """Until the block ends, looks of this thread into the index share a transaction."""
+        return reading_once(self.engine)
+
+    def repair_mirrors(self, *, moved_since: Instant | None = None) -> int:
+        """Make up for mirrors that crashes and outages left behind; returns how many were wrong.
+
+        With `moved_since`, only those of datasets whose head moved since then.
+        """
+        entries = self._entries() if moved_since is None else self._moved(moved_since)
+        with ThreadPoolExecutor(REPAIRS_AT_ONCE) as pool:
+            return sum(pool.map(self.repair_mirror, entries))
+
+    def _entries(self) -> Iterator[DatasetEntry]:
+        after = None
+        while page := self.registry.page(after=after, limit=REPAIR_PAGE):
+            yield from page
+            after = page[-1].alias.folded
+
+    def _moved(self, since: Instant) -> Iterator[DatasetEntry]:
+        seen, after = set[DatasetId](), 0
+        while page := self.refs.moves(after=after, limit=REPAIR_PAGE, since=since):
+            for dataset in {move.dataset for move in page} - seen:
+                seen.add(dataset)
+                if (entry := self.registry.find(DatasetRef(id=dataset))) is not None:
+                    yield entry
+            after = page[-1].number
+
+    def write_trouble(self) -> str | None:
+        """Why nothing can be stored in the folders of this node; None when it can."""
+        found = (folder_trouble(folder) for folder in self._folders())
+        return next((trouble for trouble in found if trouble is not None), None)
+
+    def free_bytes(self) -> int | None:
+        """What is free in the fullest of the folders of this node; None if it has none."""
+        return min((shutil.disk_usage(folder).free for folder in self._folders()), default=None)
+
+    def _folders(self) -> list[Path]:
+        local = self.objects.local_paths
+        folders = [] if local is None else [local.root]
+        if self.engine.dialect.name == "sqlite":
+            folders.append(Path(str(self.engine.url.database)).parent)
+        return list(dict.fromkeys(folders))
+
+    def close(self) -> None:
+        """Give back all connections and threads."""
+        for objects in (self.objects, *self.copies):
+            objects.close()
+        self.engine.dispose()
+
+    def repair_mirror(self, entry: DatasetEntry) -> bool:
+        """As `repair_mirrors` for one dataset; whether anything was wrong."""
+        try:
+            if self._is_mirrored(entry):
+                return False
+            with self.locks.hold(entry.id):
+                self.mirror(self.registry.get(DatasetRef(id=entry.id)))
+        except DatasetNotFound:  # forgotten meanwhile
+            return False
+        return True
+
+    def _is_mirrored(self, entry: DatasetEntry) -> bool:
+        info = read_info(self.objects, entry.id)
+        return (
+            self.objects.read_ref(entry.id, HEAD) == self.refs.head(entry.id)
+            and str(self.objects.read_alias(entry.id)) == str(entry.alias)
+            and info is not None
+            and (info.visibility, info.created_at) == (entry.visibility, entry.created_at)
+        )
+
+    def mirror(self, entry: DatasetEntry) -> None:
+        """Write everything again that lies beside the objects. Raises `DatasetNotFound`."""
+        self.objects.write_alias(entry.id, entry.alias)
+        self._mirror_info(entry)
+        self.mirror_head(entry.id)
+
+    def _mirror_info(self, entry: DatasetEntry) -> None:
+        known = read_info(self.objects, entry.id)
+        write_info(self.objects, entry, pushed=known is not None and known.pushed)
+
+    def _mirror_entry(self, entry: DatasetEntry, *, pushed: bool) -> None:
+        self.objects.write_alias(entry.id, entry.alias)
+        write_info(self.objects, entry, pushed=pushed)
+
+    def _refuse_taken(self, entry: DatasetEntry) -> None:
+        """Say no before anything is written; `registry.create` decides."""
+        if self.registry.find(DatasetRef(id=entry.id)) is not None:
+            raise DatasetIdTaken(entry.id)
+        if self.registry.find(DatasetRef(alias=entry.alias)) is not None:
+            raise AliasTaken(entry.alias)
+
+
+def refuse_long(alias: DatasetAlias) -> None:
+    """Raises `NameTooLong`."""
+    for name in (alias.name, alias.account):
+        if name is not None and len(name.text) > MAX_NAME_CHARS:
+            raise NameTooLong(name)

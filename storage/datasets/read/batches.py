@@ -1,0 +1,62 @@
+"""A Parquet file in batches of rows that take some megabytes once they are unpacked.
+
+A footer says how long a column is before it is compressed. Of texts that are written once and
+numbered (a dictionary) that is next to nothing, whatever they unpack to: where their dictionary
+is long, a few rows are unpacked first and measured. This is about usual files and memory; what a
+file that means ill takes is bounded by the process that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_node.protocol.parquet_footer import PLAIN_DICTIONARY, RLE_DICTIONARY, RowGroup
+from odf_node.protocol.slice_file import row_groups
+
+BATCH_ROWS = 16_384
+BATCH_BYTES = 8 * 1024 * 1024
+PROBE_ROWS = 16
+SHORT_BYTES = 64 * 1024
+"""A dictionary up to here is no reason to look."""
+_NUMBERED = frozenset({PLAIN_DICTIONARY, RLE_DICTIONARY})
+
+
+def batches_of(
+    file: pq.ParquetFile,
+    stream: BinaryIO,
+    *,
+    columns: Sequence[str] | None = None,
+    groups: Sequence[int] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Rows of these row groups (none: of all), in their order, decoded by this thread. `stream` is
+    what the file was opened on."""
+    asked: dict[str, Any] = {
+        "columns": columns,
+        "row_groups": list(groups or range(file.metadata.num_row_groups)),
+        "use_threads": False,
+    }
+    widest, is_doubtful = _widest(row_groups(stream))
+    if is_doubtful:
+        probe = next(file.iter_batches(PROBE_ROWS, **asked), None)
+        if probe is not None and probe.num_rows:
+            widest = max(widest, probe.nbytes // probe.num_rows)
+        del probe
+    yield from file.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // widest)), **asked)
+
+
+def _widest(groups: Sequence[RowGroup]) -> tuple[int, bool]:
+    """Bytes of a row as the footer tells, and whether some cells may be longer than it tells."""
+    widest, is_doubtful = 1, not groups
+    for group in groups:
+        sizes = [chunk.total_uncompressed_size for chunk in group.chunks]
+        if group.num_rows > 0:
+            widest = max(widest, sum(sizes) // group.num_rows)
+        is_doubtful |= any(
+            size > SHORT_BYTES and not _NUMBERED.isdisjoint(chunk.encodings)
+            for size, chunk in zip(sizes, group.chunks, strict=True)
+        )
+    return widest, is_doubtful

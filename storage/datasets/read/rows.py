@@ -1,0 +1,266 @@
+"""What a changelog says: as it is, as its present state, or with corrections folded away.
+
+A dataset as a table is its changelog. Two cuts can be made before anything else: at a system
+time, which is when this was known, and at an event time, which is when it happened. Then
+
+- `changelog`: every row that is left;
+- `state`: of each primary key the row with the last offset, unless that row is a retraction;
+- `facts`: rows that were added and still stand; what was retracted or corrected is gone.
+  Corrections are folded before the cut at an event time, since they may change that time.
+
+Rows stream in offset order and are read twice, except for the changelog: memory grows with
+the number of keys, or of rows taken back, and not with the rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+
+APPEND, RETRACT, CORRECT_FROM, CORRECT_TO = range(4)
+SETTLE_ROWS = 1 << 17
+"""Rows of keys that are gathered before they are made one per key again."""
+
+Scan = Callable[[Sequence[str] | None, "np.ndarray[Any, Any] | None"], Iterator[pa.RecordBatch]]
+"""Rows in offset order: only these columns (None: all), only these sorted offsets (None: all)."""
+
+
+class Projection(StrEnum):
+    """Ways to see a changelog."""
+
+    CHANGELOG = "changelog"
+    STATE = "state"
+    FACTS = "facts"
+
+
+class DatasetHasNoPrimaryKeys(BadInput):
+    """A state is asked for, and nothing says which rows are about the same thing."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no merge strategy of the dataset has a primary key, so it has no state; "
+            "read its changelog or its facts"
+        )
+
+
+class UnusableKey(BadInput):
+    """A primary key of a type by which rows cannot be told apart, or that no column has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Rows known, and events that happened, up to and including a time."""
+
+    system_time: Instant | None = None
+    event_time: Instant | None = None
+
+
+WHOLE = Cut()
+
+
+def project(
+    scan: Scan,
+    vocab: Vocab,
+    projection: Projection,
+    *,
+    key: Sequence[str] = (),
+    cut: Cut = WHOLE,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the projection in offset order; `columns` None gives all.
+
+    Raises:
+        DatasetHasNoPrimaryKeys: a state without a key. UnusableKey.
+    """
+    if projection is Projection.STATE:
+        if not key:
+            raise DatasetHasNoPrimaryKeys
+        standing = _standing(scan, vocab, key, cut)
+        return _selected(scan(columns, standing), columns)
+    if projection is Projection.FACTS:
+        standing = _facts(scan, vocab, cut)
+        return _selected(scan(columns, standing), columns)
+    return _changelog(scan, vocab, cut, columns)
+
+
+def _changelog(
+    scan: Scan, vocab: Vocab, cut: Cut, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in scan(_with(columns, cut, vocab), None):
+        yield from _selected(iter([within(batch, vocab, cut)]), columns)
+
+
+def _with(columns: Sequence[str] | None, cut: Cut, vocab: Vocab) -> Sequence[str] | None:
+    """The columns and those that a cut looks at."""
+    if columns is None:
+        return None
+    needed = list(columns)
+    for at, name in (
+        (cut.system_time, vocab.system_time_column),
+        (cut.event_time, vocab.event_time_column),
+    ):
+        if at is not None and name not in needed:
+            needed.append(name)
+    return needed
+
+
+def _selected(
+    batches: Iterator[pa.RecordBatch], columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            yield batch if columns is None else batch.select(list(columns))
+
+
+def within(batch: pa.RecordBatch, vocab: Vocab, cut: Cut) -> pa.RecordBatch:
+    """The rows a cut leaves."""
+    for at, name in (
+        (cut.system_time, vocab.system_time_column),
+        (cut.event_time, vocab.event_time_column),
+    ):
+        if at is not None:
+            batch = batch.filter(_upto(batch.column(name), at))
+    return batch
+
+
+def _upto(column: pa.Array, at: Instant) -> pa.Array:
+    """Which values are not later; a date is the start of its day."""
+    if not pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms"), safe=False)
+    unit = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[column.type.unit]
+    # Nanoseconds of 64 bits end in 2262: later moments come after all of them.
+    last = max(min(at.ns // unit, 2**63 - 1), -(2**63))
+    return pc.less_equal(column.cast(pa.int64()), pa.scalar(last, pa.int64()))
+
+
+# --- state ----------------------------------------------------------------------------------
+
+
+def _standing(scan: Scan, vocab: Vocab, key: Sequence[str], cut: Cut) -> np.ndarray[Any, Any]:
+    """Offsets of the rows that are the present state, sorted."""
+    offset, operation = vocab.offset_column, vocab.operation_type_column
+    needed = _with([*key, offset, operation], cut, vocab)
+    settled: pa.Table | None = None
+    pending: list[pa.Table] = []
+    waiting = 0
+    for batch in scan(needed, None):
+        rows = within(batch, vocab, cut).select([*key, offset, operation])
+        pending.append(pa.Table.from_batches([rows]))
+        waiting += rows.num_rows
+        if waiting > SETTLE_ROWS + (0 if settled is None else settled.num_rows):
+            settled, pending, waiting = _settled(settled, pending, vocab, key), [], 0
+    settled = _settled(settled, pending, vocab, key)
+    if settled is None:
+        return np.empty(0, np.int64)
+    alive = settled.filter(pc.not_equal(settled[operation], RETRACT))
+    return np.sort(alive[offset].to_numpy().astype(np.int64))
+
+
+def _settled(
+    settled: pa.Table | None, pending: list[pa.Table], vocab: Vocab, key: Sequence[str]
+) -> pa.Table | None:
+    """One row a key: the one with the last offset."""
+    parts = [*([] if settled is None else [settled]), *pending]
+    if not parts:
+        return None
+    whole = pa.concat_tables(parts).combine_chunks()
+    last = [(vocab.offset_column, "last"), (vocab.operation_type_column, "last")]
+    try:
+        grouped = whole.group_by(list(key), use_threads=False).aggregate(last)
+    except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as broken:
+        raise UnusableKey(f"the primary key cannot be used: {str(broken)[:200]}") from None
+    names = {f"{name}_last": name for name, _ in last}
+    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names]).select(
+        whole.column_names
+    )
+
+
+# --- facts ----------------------------------------------------------------------------------
+
+
+def _facts(scan: Scan, vocab: Vocab, cut: Cut) -> np.ndarray[Any, Any]:
+    """Offsets of rows that were added and not taken back, sorted."""
+    known = Cut(system_time=cut.system_time)
+    taken = _taken_back(scan, vocab, known)
+    found: list[np.ndarray[Any, Any]] = []
+    needed = (
+        None if taken else _with([vocab.offset_column, vocab.operation_type_column], cut, vocab)
+    )
+    for batch in scan(needed, None):
+        rows = within(batch, vocab, known)
+        added = rows.filter(is_one_of(rows, vocab, APPEND, CORRECT_TO))
+        if taken:
+            added = _left_of(added, taken, vocab)
+        happened = within(added, vocab, Cut(event_time=cut.event_time))
+        found.append(happened.column(vocab.offset_column).to_numpy().astype(np.int64))
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def is_one_of(rows: pa.RecordBatch, vocab: Vocab, *operations: int) -> pa.Array:
+    """Which rows have one of the operation codes."""
+    column = rows.column(vocab.operation_type_column)
+    return pc.is_in(column, value_set=pa.array(operations, column.type))
+
+
+_Taken = dict[tuple[Any, ...], list[int]]
+
+
+def _taken_back(scan: Scan, vocab: Vocab, cut: Cut) -> _Taken:
+    """Contents of rows that a later one takes back, with the offsets of those, newest first."""
+    taken: _Taken = defaultdict(list)
+    if not any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
+        return taken
+    for batch in scan(None, None):
+        rows = within(batch, vocab, cut)
+        gone = rows.filter(is_one_of(rows, vocab, RETRACT, CORRECT_FROM))
+        for offset, content in contents(gone, vocab):
+            taken[content].append(offset)
+    for offsets in taken.values():
+        offsets.reverse()
+    return taken
+
+
+def is_some_gone(rows: pa.RecordBatch, vocab: Vocab) -> bool:
+    """Whether a row takes another one back."""
+    return bool(pc.any(is_one_of(rows, vocab, RETRACT, CORRECT_FROM)).as_py())
+
+
+def _left_of(added: pa.RecordBatch, taken: _Taken, vocab: Vocab) -> pa.RecordBatch:
+    """Rows that no later one takes back; every retraction takes back one row before it."""
+    keep = []
+    for offset, content in contents(added, vocab):
+        later = taken.get(content)
+        while later and later[-1] < offset:
+            later.pop()  # it took back nothing that is here
+        keep.append(not later)
+        if later:
+            later.pop()
+    return added.filter(pa.array(keep, pa.bool_()))
+
+
+def contents(rows: pa.RecordBatch, vocab: Vocab) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Offset and everything a row says, event time included."""
+    ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
+    said = [rows.column(name).to_pylist() for name in rows.schema.names if name not in ours]
+    offsets = rows.column(vocab.offset_column).to_pylist()
+    for offset, *values in zip(offsets, *said, strict=True):
+        yield offset, tuple(_hashable(value) for value in values)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _hashable(part)) for name, part in value.items())
+    if isinstance(value, list):
+        return tuple(_hashable(part) for part in value)
+    return "NaN" if value != value else value

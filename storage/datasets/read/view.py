@@ -1,0 +1,147 @@
+"""A dataset as of one block, ready to be read as a table: its slices, schema and primary key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odf_node.protocol.chain.state import EMPTY, ChainState, Vocab
+from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import (
+    AddData,
+    AddPushSource,
+    DisablePollingSource,
+    DisablePushSource,
+    ExecuteTransform,
+    SetPollingSource,
+)
+from odf_node.protocol.multihash import HashMismatch, Multihash
+
+from ...stores.ports.errors import BlockNotFound
+from ..dataset.dataset import Dataset
+from ..verify.source import ChainSource, DatasetSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odf_node.protocol.metadata.schema import DataSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A dataset as of one block: where its bytes are, what its rows are."""
+
+    source: ChainSource
+    head: Multihash
+    vocab: Vocab
+    schema: pa.Schema | None
+    """None before the first schema: there are no rows."""
+    slices: tuple[tuple[DataSlice, Instant], ...]
+    """Oldest first, with the system times of their blocks."""
+    key: tuple[str, ...]
+    """Primary key of the active source; empty if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What a view is made of, but for its source: all that the chain says."""
+
+    head: Multihash
+    vocab: Vocab
+    schema: DataSchema | None
+    slices: tuple[tuple[DataSlice, Instant], ...]
+    key: tuple[str, ...]
+
+    def on(self, source: ChainSource) -> View:
+        """The view, with its schema as Arrow has it."""
+        from odf_node.protocol.arrow_schema import to_arrow  # who only plans needs no Arrow
+
+        return View(
+            source=source,
+            head=self.head,
+            vocab=self.vocab,
+            schema=None if self.schema is None else to_arrow(self.schema),
+            slices=self.slices,
+            key=self.key,
+        )
+
+
+def outline_of(dataset: Dataset, at: Multihash | None = None) -> Outline:
+    """A dataset of this node as of a block, by default the head. Raises `BlockNotFound`."""
+    head = at or dataset.head()
+    state = dataset.state(head)
+    found = _Found()
+    for page in dataset.pages(upto=head):
+        for block in page:
+            found.see(block)
+    return found.outline(head, state)
+
+
+def view_of_dataset(dataset: Dataset, at: Multihash | None = None) -> View:
+    """As `outline_of`, ready to be read in this process."""
+    return outline_of(dataset, at).on(DatasetSource(dataset))
+
+
+def view_of(source: ChainSource, at: Multihash | None = None) -> View:
+    """Any dataset as of a block. Blocks are hashed on the way; rules are not looked at.
+
+    Raises:
+        HashMismatch: a block is not what its name says. NotFound: a block is missing.
+        BlockNotFound: `at` is not in the chain.
+    """
+    tip = source.head()
+    path: list[HashedBlock] = []
+    following: Multihash | None = tip
+    while following is not None:
+        raw = source.block_bytes(following)
+        if (actual := Multihash.of(raw)) != following:
+            raise HashMismatch(following, actual)
+        path.append(decode_block(raw))
+        following = path[-1].prev
+    if at is not None:
+        place = next((i for i, block in enumerate(path) if block.hash == at), None)
+        if place is None:
+            raise BlockNotFound(at)
+        path = path[place:]
+    found, state = _Found(), EMPTY
+    for block in reversed(path):
+        found.see(block)
+        state = state.after(block)
+    return found.outline(state.head or source.head(), state).on(source)
+
+
+class _Found:
+    """What a view needs of the blocks."""
+
+    def __init__(self) -> None:
+        self._slices: list[tuple[DataSlice, Instant]] = []
+        self._sources: dict[str | None, Any] = {}
+
+    def see(self, block: HashedBlock) -> None:
+        match block.event:
+            case AddData(new_data=data) | ExecuteTransform(new_data=data) if data is not None:
+                self._slices.append((data, block.block.system_time))
+            case AddPushSource() as source:
+                self._sources.pop(source.source_name, None)
+                self._sources[source.source_name] = source.merge
+            case SetPollingSource() as source:
+                self._sources[None] = source.merge
+            case DisablePushSource(source_name=name):
+                self._sources.pop(name, None)
+            case DisablePollingSource():
+                self._sources.pop(None, None)
+            case _:
+                pass
+
+    def outline(self, head: Multihash, state: ChainState) -> Outline:
+        merge = next(reversed(self._sources.values()), None)
+        return Outline(
+            head=state.head or head,
+            vocab=state.vocab,
+            schema=state.data_schema,
+            slices=tuple(self._slices),
+            key=tuple(getattr(merge, "primary_key", ())),
+        )

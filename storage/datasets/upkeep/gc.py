@@ -1,0 +1,330 @@
+"""Clearing away what no chain names: safe while the node works, bounded in memory.
+
+Garbage arises by design: bytes come first, the head moves last, so whatever breaks off in
+between leaves objects behind; a forced push leaves a whole chain behind. Nothing goes that
+
+- the head of its dataset leads to, or a head it had within the grace time;
+- was put or renewed within the grace time: who is about to name an object puts or renews it;
+- a job that waits or runs speaks of.
+
+A block that may go is forgotten by the index first, in a transaction in which the head
+cannot move, so that no forced push continues it afterwards. The grace time has to be longer
+than any push or ingest takes from its last look at an object to its commit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from odf_node.protocol.chain.errors import ChainRuleBroken
+from odf_node.protocol.errors import BadInput, LimitExceeded
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.metadata.events import Seed
+from odf_node.protocol.multihash import Multihash
+
+from ...runtime.clock import Clock, system_clock
+from ...stores.objects.layout import HEAD
+from ...stores.ports.errors import BlockDamaged, BlockNotFound, DatasetNotFound, RefConflict
+from ...stores.ports.values import DatasetEntry, JobStatus, ObjectInfo, ObjectKind
+from ..dataset.info import read_info
+from ..node.stores import Stores
+from .links import LinkMarker, LinksUnreadable
+from .marks import Marks
+from .walk import entries, is_kept_file, walk_back
+
+DEFAULT_GRACE = timedelta(hours=24)
+TRIES = 5
+"""How often a dataset is looked at anew because its head moved meanwhile."""
+PAGE = 500
+MAX_FORMER_HEADS = 1000
+"""Diverged heads within the grace time that are followed; with more, the dataset waits."""
+
+UNNAMED = {
+    ObjectKind.BLOCK: "unreferenced block",
+    ObjectKind.DATA: "unreferenced data",
+    ObjectKind.CHECKPOINT: "unreferenced checkpoint",
+    ObjectKind.UPLOAD: "upload without a job",
+}
+NO_DATASET = "object of no dataset"
+ABANDONED_PUSH = "object of an abandoned first push"
+
+Progress = Callable[[str, int], None]
+"""Called with the dataset looked at and how many objects were looked at so far."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many, and how many bytes."""
+
+    count: int = 0
+    size: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class GcReport:
+    """What was removed, or with `dry_run` would be."""
+
+    dry_run: bool
+    grace_s: int
+    datasets: int = 0
+    objects: int = 0
+    """Objects looked at."""
+    removed: dict[str, Tally] = field(default_factory=dict)
+    """By reason."""
+    young: int = 0
+    """Garbage within the grace time, left for later."""
+    blocks_forgotten: int = 0
+    """Rows of the index."""
+    datasets_forgotten: list[str] = field(default_factory=list)
+    """Aliases of first pushes that never ended."""
+    unfinished_writes: int = 0
+    merge_states: int = 0
+    """Datasets that are gone and whose merge states lay here still."""
+    left_alone: list[str] = field(default_factory=list)
+    """Datasets that were not touched, and why."""
+
+    def count(self, reason: str, info: ObjectInfo) -> None:
+        tally = self.removed.setdefault(reason, Tally())
+        tally.count += 1
+        tally.size += info.size
+
+    def to_data(self) -> dict[str, Any]:
+        """JSON-compatible."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What is known before the first dataset is looked at."""
+
+    stores: Stores
+    report: GcReport
+    before: Instant
+    in_use: Collection[tuple[DatasetId, Multihash]]
+    former: dict[DatasetId, set[Multihash]]
+    progress: Progress
+
+
+def collect_garbage(
+    stores: Stores,
+    *,
+    grace: timedelta = DEFAULT_GRACE,
+    dry_run: bool = False,
+    clock: Clock = system_clock,
+    progress: Progress = lambda _dataset, _objects: None,
+) -> GcReport:
+    """Remove garbage older than `grace`. Several may run at once; memory as `Marks` says."""
+    seconds = int(grace.total_seconds())
+    before = Instant(clock().ns - seconds * NANOS)
+    run = _Run(
+        stores=stores,
+        report=GcReport(dry_run=dry_run, grace_s=seconds),
+        before=before,
+        in_use=_named_by_jobs(stores),
+        former=_former_heads(stores, before),
+        progress=progress,
+    )
+    for entry in entries(stores.registry):
+        _collect(run, entry)
+    for dataset in stores.objects.datasets():
+        if stores.registry.find(DatasetRef(id=dataset)) is None:
+            _collect_unregistered(run, dataset)
+    run.report.unfinished_writes = stores.objects.remove_abandoned(before=before, dry_run=dry_run)
+    return run.report
+
+
+def _named_by_jobs(stores: Stores) -> set[tuple[DatasetId, Multihash]]:
+    """Every hash in the payload of a job that has not ended."""
+    named: set[tuple[DatasetId, Multihash]] = set()
+    after, open_ = None, (JobStatus.WAITING, JobStatus.RUNNING)
+    while page := stores.jobs.page(after=after, limit=PAGE, statuses=open_):
+        for job in page:
+            for value in job.spec.payload.values():
+                found = _hash_of(value)
+                if job.spec.dataset is not None and found is not None:
+                    named.add((job.spec.dataset, found))
+        after = page[-1].id
+    return named
+
+
+def _hash_of(value: object) -> Multihash | None:
+    try:
+        return Multihash.parse(value) if isinstance(value, str) else None
+    except BadInput:
+        return None
+
+
+def _former_heads(stores: Stores, since: Instant) -> dict[DatasetId, set[Multihash]]:
+    """Heads that datasets were moved away from since then."""
+    former: dict[DatasetId, set[Multihash]] = defaultdict(set)
+    after = 0
+    while page := stores.refs.moves(after=after, limit=PAGE, since=since):
+        for move in page:
+            if move.old is not None:
+                former[move.dataset].add(move.old)
+        after = page[-1].number
+    return former
+
+
+# --- a registered dataset -------------------------------------------------------------------
+
+
+class TooManyHeads(LimitExceeded):
+    """More diverged heads within the grace time than are followed."""
+
+
+UNREADABLE = (BlockNotFound, BlockDamaged, ChainRuleBroken, TooManyHeads, LinksUnreadable)
+"""What keeps one dataset from being collected, and no other."""
+
+
+def _collect(run: _Run, entry: DatasetEntry) -> None:
+    run.report.datasets += 1
+    reason = "its head kept moving"
+    for _ in range(TRIES):
+        try:
+            head = run.stores.refs.head(entry.id)
+            if _is_abandoned_push(run, entry, head):
+                _forget_push(run, entry, head)
+                return
+            marks, heads = _mark(run, entry.id, head)
+            _forget_blocks(run, entry.id, marks, heads)
+            _sweep(run, entry.id, marks)
+            return
+        except RefConflict:
+            continue
+        except DatasetNotFound:  # forgotten meanwhile
+            return
+        except UNREADABLE as problem:
+            reason = problem.message
+            break
+    run.report.left_alone.append(f"{entry.alias}: {reason}")
+
+
+def _mark(run: _Run, dataset: DatasetId, head: Multihash) -> tuple[Marks, list[Multihash]]:
+    """What the head leads to, and former heads; those of them the head does not lead to."""
+    marks, heads = Marks(), [head]
+    links = LinkMarker(run.stores, dataset, head)
+    for block in walk_back(run.stores.blocks, dataset, head):
+        marks.add_block(block)
+        links.mark(block, marks)
+    marks.settle()
+    for former in sorted(run.former.get(dataset, ()), key=lambda item: item.digest):
+        if marks.has(ObjectKind.BLOCK, former):
+            continue
+        if len(heads) > MAX_FORMER_HEADS:
+            raise TooManyHeads(
+                f"more than {MAX_FORMER_HEADS} diverged heads; try again later",
+                limit=MAX_FORMER_HEADS,
+            )
+        heads.append(former)
+        _mark_branch(run, dataset, former, marks)
+    return marks, heads
+
+
+def _mark_branch(run: _Run, dataset: DatasetId, head: Multihash, marks: Marks) -> None:
+    """What a former head leads to, up to where it left the rest. It may be gone already."""
+    fresh = []
+    try:
+        for block in walk_back(run.stores.blocks, dataset, head):
+            if marks.has(ObjectKind.BLOCK, block.hash):
+                break
+            fresh.append(block)
+    except BlockNotFound:
+        pass
+    links = LinkMarker(run.stores, dataset, head) if fresh else None
+    for block in fresh:
+        marks.add_block(block)
+        if links is not None:
+            links.mark(block, marks)
+    marks.settle()
+
+
+def _forget_blocks(run: _Run, dataset: DatasetId, marks: Marks, heads: list[Multihash]) -> None:
+    """Raises `RefConflict` when the head has moved since it was marked."""
+    surplus = run.stores.blocks.count(dataset) - marks.count(ObjectKind.BLOCK)
+    if surplus <= 0:
+        return
+    if run.report.dry_run:
+        run.report.blocks_forgotten += surplus
+        return
+    if run.stores.objects.read_ref(dataset, HEAD) != heads[0]:
+        run.stores.mirror_head(dataset)  # it may point to what goes
+    run.report.blocks_forgotten += run.stores.refs.prune(dataset, heads=heads)
+
+
+def _sweep(run: _Run, dataset: DatasetId, marks: Marks) -> None:
+    for info in _listed(run, dataset):
+        if not marks.has(info.key.kind, info.key.hash):
+            _discard(run, info, UNNAMED[info.key.kind])
+
+
+# --- first pushes that never ended ----------------------------------------------------------
+
+
+def _is_abandoned_push(run: _Run, entry: DatasetEntry, head: Multihash) -> bool:
+    """Nothing but the Seed a push began with, and nobody was here within the grace time."""
+    if entry.created_at >= run.before:
+        return False
+    block = run.stores.blocks.find(entry.id, head)
+    if block is None or not isinstance(block.event, Seed):
+        return False
+    info = read_info(run.stores.objects, entry.id)
+    if info is None or not info.pushed or run.former.get(entry.id):
+        return False
+    if any(dataset == entry.id for dataset, _ in run.in_use):
+        return False
+    return all(
+        found.modified is not None and found.modified < run.before
+        for found in run.stores.objects.list(entry.id)
+    )
+
+
+def _forget_push(run: _Run, entry: DatasetEntry, head: Multihash) -> None:
+    """Raises `RefConflict` when the push went on after all."""
+    found = list(_listed(run, entry.id))
+    if not run.report.dry_run:
+        run.stores.forget_dataset(entry.id, expected=head)
+    for info in found:
+        run.report.count(ABANDONED_PUSH, info)
+    run.report.datasets_forgotten.append(str(entry.alias))
+
+
+# --- what belongs to no dataset -------------------------------------------------------------
+
+
+def _collect_unregistered(run: _Run, dataset: DatasetId) -> None:
+    """A folder with a head is a dataset that the index lost: never touched."""
+    if run.stores.objects.read_ref(dataset, HEAD) is not None:
+        run.report.left_alone.append(f"{dataset}: kept, but not in the index; rebuild the index")
+        return
+    for info in _listed(run, dataset):
+        if not is_kept_file(run.stores.files, info.key):
+            _discard(run, info, NO_DATASET)
+
+
+# --- objects --------------------------------------------------------------------------------
+
+
+def _listed(run: _Run, dataset: DatasetId) -> Iterator[ObjectInfo]:
+    for info in run.stores.objects.list(dataset):
+        run.report.objects += 1
+        run.progress(str(dataset), run.report.objects)
+        yield info
+
+
+def _discard(run: _Run, info: ObjectInfo, reason: str) -> None:
+    """Remove an object that nothing names, if it is old enough."""
+    if (info.key.dataset, info.key.hash) in run.in_use:
+        return
+    old = info.modified is not None and info.modified < run.before
+    if old and not run.report.dry_run:
+        old = run.stores.objects.discard(info.key, before=run.before)
+    if old:
+        run.report.count(reason, info)
+    else:
+        run.report.young += 1

@@ -1,0 +1,50 @@
+"""Which objects of one dataset are named by its chain: eight bytes an object.
+
+Only the first eight bytes of a digest are kept, so one object in 10^13 that nobody names may
+be taken for a named one and stay; never the other way round.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+
+import numpy as np
+
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+
+from ...stores.ports.values import ObjectKind
+from ..contents.named_objects import named_objects
+
+
+class Marks:
+    """A growing set. What was added is found after the next `settle`."""
+
+    def __init__(self) -> None:
+        self._marks = {kind: array("Q") for kind in ObjectKind}
+
+    def add(self, kind: ObjectKind, object_hash: Multihash) -> None:
+        self._marks[kind].append(_short(object_hash))
+
+    def add_block(self, block: HashedBlock) -> None:
+        """A block and what it names."""
+        self.add(ObjectKind.BLOCK, block.hash)
+        for named in named_objects(block.event):
+            self.add(named.kind, named.hash)
+
+    def settle(self) -> None:
+        for marks in filter(len, self._marks.values()):
+            np.frombuffer(marks, dtype=np.uint64).sort()
+
+    def has(self, kind: ObjectKind, object_hash: Multihash) -> bool:
+        marks, short = self._marks[kind], _short(object_hash)
+        place = bisect_left(marks, short)
+        return place < len(marks) and marks[place] == short
+
+    def count(self, kind: ObjectKind) -> int:
+        return len(self._marks[kind])
+
+
+def _short(object_hash: Multihash) -> int:
+    return int.from_bytes(object_hash.digest[:8], "little")

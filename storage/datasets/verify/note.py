@@ -1,0 +1,51 @@
+"""The last validation of a dataset, kept beside its objects (`info/validation`), one line of JSON.
+
+A note says what was true of one block: what came behind it was not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.typed import decode_json
+
+from ...stores.ports import DatasetNotes
+
+NOTE = "validation"
+
+
+class ValidationNote(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Validated up to a block, by an engine, at a time."""
+
+    version: Literal[1] = 1
+    ok: bool
+    block: str
+    sequence_number: int
+    at: str
+    engines: tuple[str, ...] = ()
+    """With their versions; none if nothing had to be repeated."""
+    replayed: int = 0
+    not_verifiable: int = 0
+    problems: int = 0
+    warnings: int = 0
+    first_problem: str | None = None
+    """Kind and block of the first one."""
+
+
+def write_note(objects: DatasetNotes, dataset: DatasetId, note: ValidationNote) -> None:
+    objects.write_info(dataset, NOTE, msgspec.json.encode(note).decode())
+
+
+def read_note(objects: DatasetNotes, dataset: DatasetId) -> ValidationNote | None:
+    """None if there is none, or none that is ours."""
+    text = objects.read_info(dataset, NOTE)
+    if text is None:
+        return None
+    try:
+        return decode_json(text.encode(), ValidationNote)
+    except msgspec.MsgspecError:
+        return None

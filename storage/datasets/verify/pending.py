@@ -1,0 +1,44 @@
+"""Rows that count and were not hashed yet: a note beside the objects (`info/unverified`).
+
+It is written before the head moves, so nothing is taken for verified that is not; a job takes it
+away, and so does a complete verification that finds nothing wrong.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.typed import decode_json
+
+from ...stores.ports import DatasetNotes
+
+NOTE = "unverified"
+
+
+class Unverified(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Blocks whose rows nobody has looked at: those behind `after`, up to `upto`."""
+
+    after: str | None
+    """None: from the first block on."""
+    upto: str
+    since: str
+    problem: str | None = None
+    """Why they are not what they claim, once that was found."""
+
+
+def write_unverified(objects: DatasetNotes, dataset: DatasetId, note: Unverified | None) -> None:
+    text = "" if note is None else msgspec.json.encode(note).decode()
+    objects.write_info(dataset, NOTE, text)
+
+
+def read_unverified(objects: DatasetNotes, dataset: DatasetId) -> Unverified | None:
+    """None if all rows were looked at before they counted, or since."""
+    text = objects.read_info(dataset, NOTE)
+    if not text:
+        return None
+    try:
+        return decode_json(text.encode(), Unverified)
+    except msgspec.MsgspecError:
+        return None

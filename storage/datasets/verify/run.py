@@ -1,0 +1,288 @@
+"""Is a dataset what it claims to be? Every byte, every rule, every row; nothing executed.
+
+Three passes: back from the head, hashing every block; forward again, holding the chain to
+its rules (a broken rule of this project alone is a warning); then the data blocks, newest
+first: size, physical hash, logical hash, number of rows and offset column of each slice, size
+and hash of each checkpoint. What is wrong becomes a line of the report. Large objects are not
+held in memory.
+
+Rules need the whole chain, so an interval of blocks narrows down the last pass only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from odf_node.protocol.chain.errors import ChainRuleBroken
+from odf_node.protocol.chain.rules import Origin
+from odf_node.protocol.chain.rules import report as broken_rules
+from odf_node.protocol.codec.blocks import decode_block, peek_block
+from odf_node.protocol.errors import BadInput, NotFound
+from odf_node.protocol.linked import link_columns
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import (
+    AddData,
+    DatasetKind,
+    ExecuteTransform,
+    Seed,
+    SetDataSchema,
+    SetVocab,
+)
+from odf_node.protocol.multihash import Multihash
+
+from ...lanes import THREADS, expect
+from ...stores.objects.layout import object_path
+from ...stores.ports.values import ObjectKind
+from ..contents.named_objects import named_objects
+from ..dataset.dataset import InvalidInterval
+from ..job_payloads.verify_report import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
+from ..job_payloads.verify_report import Problem as Problem
+from ..job_payloads.verify_report import VerifyReport as VerifyReport
+from .data import Checks, DataBlock, check_blocks, described
+from .linked import check_linked
+from .source import ChainSource as ChainSource
+from .source import DatasetSource as DatasetSource
+from .source import FolderSource as FolderSource
+
+MAX_PROBLEMS = 10_000
+"""Problems a report lists at most."""
+DEFAULT_OFFSET_COLUMN = "offset"
+
+Progress = Callable[[str, int, int], None]
+"""Called with phase (`blocks`, `rules`, `objects`), steps done and steps in all (0: unknown)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Data blocks to look at: those behind `after`, up to and including `upto`."""
+
+    after: Multihash | None = None
+    upto: Multihash | None = None
+
+
+EVERYTHING = Interval()
+
+
+@dataclass
+class _Findings:
+    """What is known so far."""
+
+    source: ChainSource
+    progress: Progress | None
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    data: list[DataBlock] = field(default_factory=list)
+    checked: list[CheckedBlock] = field(default_factory=list)
+    links: tuple[str, ...] = ()
+    """Columns whose rows link to objects."""
+    seed: Seed | None = None
+    blocks: int = 0
+    objects: int = 0
+    size: int = 0
+    records: int = 0
+
+    def add(self, *problems: Problem) -> None:
+        self.problems.extend(problems[: max(0, MAX_PROBLEMS - len(self.problems))])
+
+    def step(self, phase: str, done: int, total: int = 0) -> None:
+        if self.progress is not None:
+            self.progress(phase, done, total)
+
+
+def verify_chain(
+    source: ChainSource,
+    *,
+    objects: bool = True,
+    logical: bool = True,
+    interval: Interval = EVERYTHING,
+    progress: Progress | None = None,
+    threads: int = THREADS,
+) -> VerifyReport:
+    """Look at everything. `objects=False`: the chain only; `logical=False`: no rows.
+
+    A bad dataset is a result. Raises what `source.head()` raises when there is no dataset,
+    what goes wrong on the way to the source, and `InvalidInterval` for blocks that are not
+    in this order in a chain that is whole.
+    """
+    findings = _Findings(source, progress)
+    head = source.head()
+    path, sound, whole = _walk_back(findings, head)
+    wanted = _within(path, interval, whole=whole)
+    blocks = _forward(findings, path, wanted, sound=sound)
+    if sound:
+        for broken in broken_rules(blocks, limit=MAX_PROBLEMS):
+            if broken.origin == Origin.OURS:
+                findings.warnings.append(_broken_rule(broken))
+            else:
+                findings.add(_broken_rule(broken))
+    for _ in blocks:  # whatever the rules did not ask for
+        pass
+    if objects:
+        _check_data(findings, logical=logical, threads=threads)
+    else:
+        findings.checked = [described(block) for block in reversed(findings.data)]
+    return VerifyReport(
+        head=str(head),
+        dataset_id=None if findings.seed is None else str(findings.seed.dataset_id),
+        blocks=findings.blocks,
+        objects=findings.objects,
+        size=findings.size,
+        records=findings.records,
+        problems=tuple(findings.problems),
+        notes=tuple(findings.notes),
+        warnings=tuple(findings.warnings),
+        data_blocks=tuple(findings.checked),
+    )
+
+
+# --- the chain ------------------------------------------------------------------------------
+
+
+def _walk_back(findings: _Findings, head: Multihash) -> tuple[list[Multihash], bool, bool]:
+    """Hashes from head to the first block, newest first; whether all bytes are right; and
+    whether the first block was reached."""
+    path: dict[Multihash, None] = {}
+    newest_first: deque[list[Problem]] = deque(maxlen=MAX_PROBLEMS)
+    following: Multihash | None = head
+    number: int | None = None
+    damaged = False
+    while following is not None and following not in path:
+        block, problem = _read_block(findings.source, following, number)
+        if problem is not None:
+            if damaged and problem.kind == BLOCK_NOT_FOUND:  # a name out of damaged bytes
+                newest_first[-1].append(problem)
+            else:
+                newest_first.append([problem])
+        damaged = problem is not None
+        if block is None:
+            break
+        path[following] = None
+        findings.step("blocks", len(path))
+        following, number = block.prev, block.sequence_number - 1
+    for problems in reversed(newest_first):
+        findings.add(*problems)
+    findings.blocks = len(path)
+    return list(path), not newest_first, following is None
+
+
+def _read_block(
+    source: ChainSource, block_hash: Multihash, number: int | None
+) -> tuple[HashedBlock | None, Problem | None]:
+    """The block as far as it can be read, and what is wrong with it."""
+    try:
+        raw = source.block_bytes(block_hash)
+    except NotFound:
+        message = "the block is not there"
+        return None, _block_problem(block_hash, number, BLOCK_NOT_FOUND, message)
+    actual, block, unreadable = Multihash.of(raw), None, None
+    try:
+        block = decode_block(raw)
+        number = block.sequence_number if number is None else number  # of a head: what it says
+    except BadInput as error:
+        number = _said_number(raw) if number is None else number
+        unreadable = _block_problem(block_hash, number, type(error).__name__, error.message)
+    if actual != block_hash:
+        message = f"the block's bytes hash to {actual}"
+        return block, _block_problem(block_hash, number, "HashMismatch", message)
+    return block, unreadable
+
+
+def _said_number(raw: bytes) -> int | None:
+    """What a head whose event cannot be read says of its place, if that can be."""
+    try:
+        return peek_block(raw).sequence_number
+    except BadInput:
+        return None
+
+
+def _within(newest_first: list[Multihash], interval: Interval, *, whole: bool) -> set[Multihash]:
+    """The blocks of the interval. Of a chain with a hole, those that are left of it.
+
+    Raises:
+        InvalidInterval: a block of a whole chain that is not in it, or in another order.
+    """
+    place = {block: at for at, block in enumerate(newest_first)}
+    head = interval.upto or (newest_first[0] if newest_first else None)
+    start = place.get(head, len(place)) if head is not None else 0
+    end = len(place) if interval.after is None else place.get(interval.after, len(place))
+    unknown = [block for block in (interval.upto, interval.after) if block and block not in place]
+    if whole and (unknown or end < start):
+        raise InvalidInterval(interval.upto or newest_first[0], interval.after or unknown[0])
+    return set(newest_first[start:end])
+
+
+def _forward(
+    findings: _Findings, newest_first: list[Multihash], wanted: set[Multihash], *, sound: bool
+) -> Iterator[HashedBlock]:
+    """The blocks again, oldest first, noting what later checks need."""
+    offset_column = DEFAULT_OFFSET_COLUMN
+    for done, block_hash in enumerate(reversed(newest_first), 1):
+        block, _ = _read_block(findings.source, block_hash, None)
+        if block is None:  # changed since the walk back
+            return
+        event = block.event
+        if isinstance(event, Seed):
+            findings.seed = event
+        elif isinstance(event, SetVocab):
+            offset_column = event.offset_column or DEFAULT_OFFSET_COLUMN
+        elif isinstance(event, SetDataSchema):
+            findings.links = _link_columns(event)
+        elif isinstance(event, AddData | ExecuteTransform) and block_hash in wanted:
+            known = offset_column if sound else None
+            entry = DataBlock(block_hash, block.sequence_number, event, known)
+            findings.data.append(entry)
+        findings.step("rules", done, len(newest_first))
+        yield block
+
+
+def _link_columns(event: SetDataSchema) -> tuple[str, ...]:
+    try:
+        return link_columns(event.schema)
+    except BadInput:  # a schema in a form that has no links
+        return ()
+
+
+def _broken_rule(broken: ChainRuleBroken) -> Problem:
+    return _block_problem(
+        broken.block, broken.sequence_number, type(broken).__name__, broken.reason
+    )
+
+
+def _block_problem(block: Multihash, number: int | None, reason: str, message: str) -> Problem:
+    return Problem(
+        kind=kind_of_block(reason),
+        reason=reason,
+        message=message,
+        block=str(block),
+        sequence_number=number,
+        path=str(object_path(ObjectKind.BLOCK, block)),
+    )
+
+
+# --- objects --------------------------------------------------------------------------------
+
+
+def _check_data(findings: _Findings, *, logical: bool, threads: int) -> None:
+    newest_first = list(reversed(findings.data))
+    named = [each for entry in newest_first for each in named_objects(entry.event)]
+    expect(sum(each.size for each in named))
+    kind: DatasetKind | None = None if findings.seed is None else findings.seed.dataset_kind
+    checks = Checks(source=findings.source, kind=kind, logical=logical)
+    for looked in check_blocks(checks, newest_first, threads=threads):
+        findings.objects += looked.objects
+        findings.size += looked.size
+        findings.records += looked.records
+        findings.add(*looked.problems)
+        findings.notes += looked.notes
+        findings.checked.append(looked.checked)
+        findings.step("objects", findings.objects, len(named))
+    linked = check_linked(findings.source, findings.links, newest_first, threads=threads)
+    for size, problem in linked:
+        findings.objects += 1
+        findings.size += size
+        if problem is not None:
+            findings.add(problem)
+        findings.step("objects", findings.objects, 0)

@@ -1,0 +1,82 @@
+"""Where a dataset that is looked at lies: a node's own store, a folder, or anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import BinaryIO, Protocol, runtime_checkable
+
+from odf_node.protocol.multihash import Multihash
+
+from ...stores.objects.folder import FolderObjects
+from ...stores.objects.layout import HEAD
+from ...stores.ports.errors import RefNotFound
+from ...stores.ports.values import ObjectKind
+from ..dataset.dataset import Dataset
+
+MAX_BLOCK_BYTES = 64 << 20
+"""Largest block that is read."""
+
+
+class ChainSource(Protocol):
+    """A dataset to look at, wherever it is. Absent things raise a `NotFound`.
+
+    `open_object` is called from several threads.
+    """
+
+    def head(self) -> Multihash: ...
+    def block_bytes(self, block: Multihash, /) -> bytes: ...
+    def open_object(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
+
+
+@runtime_checkable
+class HashingSource(Protocol):
+    """A source that hashes what it opens, and can tell beforehand that something is missing."""
+
+    def open_whole(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
+
+
+class DatasetSource:
+    """A dataset of this node: head of the index, blocks and objects of the object store."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def head(self) -> Multihash:
+        return self._dataset.head()
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        with self.open_object(ObjectKind.BLOCK, block) as stream:
+            return stream.read(MAX_BLOCK_BYTES)
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        return self._dataset.open_object(kind, object_hash)
+
+    def open_whole(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        """Bytes to compute with; those to look at come by `open_object`. Raises `ObjectDamaged`."""
+        return self._dataset.open_whole(kind, object_hash)
+
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
+        """As `Dataset.require`."""
+        self._dataset.require(kind, wanted)
+
+
+class FolderSource:
+    """A dataset in a folder."""
+
+    def __init__(self, folder: FolderObjects) -> None:
+        self._folder = folder
+
+    def head(self) -> Multihash:
+        """Raises `RefNotFound` when the folder holds no dataset."""
+        head = self._folder.read_ref(HEAD)
+        if head is None:
+            raise RefNotFound(HEAD)
+        return head
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        with self._folder.open(ObjectKind.BLOCK, block) as stream:
+            return stream.read(MAX_BLOCK_BYTES)
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        return self._folder.open(kind, object_hash)

@@ -1,0 +1,1 @@
+"""What every program of the node has: clock, logs, traces, networks, threads."""

@@ -1,0 +1,14 @@
+"""The clock of the store: what stamps log lines, leases and revocations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from odf_node.protocol.instant import Instant
+
+Clock = Callable[[], Instant]
+
+
+def system_clock() -> Instant:
+    return Instant(time.time_ns())

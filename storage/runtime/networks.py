@@ -1,0 +1,97 @@
+"""Which addresses a node connects to because a user told it to: the one place that decides.
+
+Public addresses, and ranges the administrator allows. A name is resolved once, every address it
+has is checked, and the caller connects to one of the checked addresses: a name that means
+something else a moment later gains nothing. Python's own idea of public addresses changes with
+its patches, so the ranges it has left out at times are named here.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from odf_node.protocol.errors import Refused
+
+Address = IPv4Address | IPv6Address
+Resolver = Callable[[str, int], Sequence[str]]
+_NAT64 = IPv6Network("64:ff9b::/96")
+_UNICAST = IPv6Network("2000::/3")
+"""All of IPv6 that is assigned to the public network; the rest has special uses or none."""
+_SPECIAL = (
+    IPv4Network("0.0.0.0/8"),
+    IPv4Network("100.64.0.0/10"),
+    IPv4Network("168.63.129.16/32"),  # a cloud's own service, at a public address
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),
+    IPv4Network("198.18.0.0/15"),
+    IPv4Network("224.0.0.0/3"),
+    IPv6Network("2001::/23"),
+    IPv6Network("2001:db8::/32"),
+    IPv6Network("3fff::/20"),
+)
+
+
+class HostRefused(Refused):
+    """A host that is not on the public network, nor in a range that is allowed."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"the host {host!r} is not on the public network; the administrator of this node "
+            "can allow its range",
+            host=host,
+        )
+
+
+def resolved(host: str, port: int) -> Sequence[str]:
+    """Addresses of a host, by the system's resolver. Raises `OSError`, `UnicodeError`."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+def reachable(
+    host: str, port: int, networks: Iterable[str], resolve: Resolver = resolved
+) -> list[str]:
+    """Addresses of the host to connect to, in the order of the resolver.
+
+    Raises:
+        HostRefused: one of them may not be reached.
+        OSError, UnicodeError, ValueError: the name has no address.
+    """
+    allowed = tuple(networks)
+    found = [ip_address(text.partition("%")[0]) for text in resolve(host, port)]
+    if not found:
+        raise OSError(f"the host {host!r} has no address")
+    if not all(may_be_reached(address, allowed) for address in found):
+        raise HostRefused(host)
+    return [str(address) for address in found]
+
+
+def may_be_reached(address: Address, networks: Iterable[str]) -> bool:
+    """Whether the address is on the public network, or in one of `networks`."""
+    plain = unwrapped(address)
+    ranges = [ip_network(network) for network in networks]
+    if any(plain in each for each in ranges if each.version == plain.version):
+        return True
+    return is_public(plain)
+
+
+def is_public(address: Address) -> bool:
+    """Whether anybody on the public network may have the address; nothing is unwrapped."""
+    if isinstance(address, IPv6Address) and address not in _UNICAST:
+        return False
+    special = any(address in each for each in _SPECIAL if each.version == address.version)
+    return address.is_global and not address.is_multicast and not special
+
+
+def unwrapped(address: Address) -> Address:
+    """The IPv4 address inside of an IPv6 one, where there is one."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and address.teredo is not None:
+        inner = address.teredo[1]
+    return inner or address

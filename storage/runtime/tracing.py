@@ -1,0 +1,94 @@
+"""OpenTelemetry, when the environment asks for it by its own variables (`OTEL_…`).
+
+Spans go to the OTLP/HTTP endpoint of `OTEL_EXPORTER_OTLP_ENDPOINT` (or `…_TRACES_ENDPOINT`);
+without one there are none, and the packages need not be installed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from odf_node.protocol.errors import BadInput
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+OFF = "OTEL_SDK_DISABLED"
+Kind = Literal["server", "consumer"]
+_provider: Any = None
+"""One for the process, once traces are on."""
+
+
+class TelemetryNotInstalled(BadInput):
+    """The environment asks for traces, and the packages for them are missing."""
+
+
+def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
+    off = environ.get(OFF, "").lower() == "true"
+    none = environ.get("OTEL_TRACES_EXPORTER", "otlp").lower() == "none"
+    return not off and not none and any(environ.get(name) for name in ENDPOINTS)
+
+
+def start_tracing(service: str, version: str) -> None:
+    """Send spans from now on, if they are wanted. Raises `TelemetryNotInstalled`."""
+    global _provider
+    if _provider is not None or not is_wanted():
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError as missing:
+        raise TelemetryNotInstalled(
+            f"traces need the package {missing.name}: install odf-node[telemetry], or unset "
+            + " and ".join(ENDPOINTS),
+            package=missing.name,
+        ) from None
+    named = {"service.name": service, "service.version": version}
+    if "OTEL_SERVICE_NAME" in os.environ:
+        del named["service.name"]
+    _provider = TracerProvider(resource=Resource.create(named))
+    _provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+
+
+def stop_tracing() -> None:
+    """Send what is left."""
+    global _provider
+    if _provider is not None:
+        _provider.shutdown()
+        _provider = None
+
+
+@contextmanager
+def span(name: str, kind: Kind, parent: str | None) -> Iterator[str | None]:
+    """A span around the block, child of a `traceparent`; gives its own, or None without traces.
+
+    An exception that passes is recorded.
+    """
+    if _provider is None:
+        yield None
+        return
+    from opentelemetry.trace import SpanKind
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    context = TraceContextTextMapPropagator().extract({"traceparent": parent or ""})
+    kinds = {"server": SpanKind.SERVER, "consumer": SpanKind.CONSUMER}
+    tracer = _provider.get_tracer("odf-node")
+    with tracer.start_as_current_span(name, context=context, kind=kinds[kind]):
+        carrier: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(carrier)
+        yield carrier.get("traceparent")
+
+
+def describe_span(name: str | None = None, **attributes: Any) -> None:
+    """Say more of the span at hand; without one nothing happens."""
+    if _provider is None:
+        return
+    from opentelemetry.trace import get_current_span
+
+    current = get_current_span()
+    if name is not None:
+        current.update_name(name)
+    current.set_attributes({key: value for key, value in attributes.items() if value is not None})

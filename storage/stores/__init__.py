@@ -1,0 +1,1 @@
+"""Durable state: ports, and an adapter behind each."""

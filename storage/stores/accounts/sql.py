@@ -1,0 +1,150 @@
+"""Accounts and tokens in a SQL database (SQLite or PostgreSQL)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from ...runtime.clock import Clock, system_clock
+from ..ports.errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
+from ..ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
+from ..sql.engine import insert_new, reading, storable, writing
+from ..sql.tables import accounts, passwords, secrets, tokens
+
+_TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("its_id"))
+_ACCOUNTS = {
+    column.name: sa.select(accounts).where(column == sa.bindparam("its"))
+    for column in (accounts.c.id, accounts.c.name_folded)
+}
+"""Made once: they are asked for every request."""
+
+
+class SqlAccountStore:
+    """`AccountStore` in SQL."""
+
+    def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def put_account(self, account: Account) -> None:
+        columns = {
+            "name": account.name,
+            "name_folded": account.name.lower(),
+            "is_admin": account.is_admin,
+        }
+        try:
+            with writing(self._engine) as db:
+                insert = insert_new(db, accounts).values(id=account.id, **columns)
+                db.execute(insert.on_conflict_do_update(index_elements=["id"], set_=columns))
+        except sa.exc.IntegrityError:
+            raise AccountNameTaken(account.name) from None
+
+    def find_account(self, name: str) -> Account | None:
+        return self._find(accounts.c.name_folded, name.lower())
+
+    def account(self, account: AccountId) -> Account:
+        found = self._find(accounts.c.id, account)
+        if found is None:
+            raise AccountNotFound(account)
+        return found
+
+    def page(self, *, after: str | None = None, limit: int = 100) -> Sequence[Account]:
+        if not storable(after or ""):
+            return []
+        query = sa.select(accounts).order_by(accounts.c.name_folded).limit(limit)
+        if after is not None:
+            query = query.where(accounts.c.name_folded > after)
+        with reading(self._engine) as db:
+            return [_account_of(row) for row in db.execute(query).mappings()]
+
+    def set_password(self, account: AccountId, password: StoredPassword) -> None:
+        self.account(account)
+        columns = {"text": password.text, "changed_at": password.changed_at}
+        with writing(self._engine) as db:
+            insert = insert_new(db, passwords).values(account=account, **columns)
+            db.execute(insert.on_conflict_do_update(index_elements=["account"], set_=columns))
+
+    def find_password(self, account: AccountId) -> StoredPassword | None:
+        if not storable(account):
+            return None
+        query = sa.select(passwords).where(passwords.c.account == account)
+        with reading(self._engine) as db:
+            row = db.execute(query).mappings().one_or_none()
+        return None if row is None else StoredPassword(row["text"], row["changed_at"])
+
+    def secret(self, name: str, fresh: bytes) -> bytes:
+        query = sa.select(secrets.c.value).where(secrets.c.name == name)
+        with writing(self._engine) as db:
+            insert = insert_new(db, secrets).values(name=name, value=fresh)
+            db.execute(insert.on_conflict_do_nothing())
+            return bytes(db.execute(query).scalar_one())
+
+    def put_token(self, token: Token) -> None:
+        self.account(token.account)
+        try:
+            with writing(self._engine) as db:
+                db.execute(sa.insert(tokens).values(**_row_of(token)))
+        except sa.exc.IntegrityError:
+            raise TokenIdTaken(token.id) from None
+
+    def find_token(self, token: str) -> Token | None:
+        if not storable(token):
+            return None
+        with reading(self._engine) as db:
+            row = db.execute(_TOKEN, {"its_id": token}).mappings().one_or_none()
+        return None if row is None else _token_of(row)
+
+    def tokens(self, account: AccountId) -> Sequence[Token]:
+        query = sa.select(tokens).where(tokens.c.account == account)
+        with reading(self._engine) as db:
+            own = [_token_of(row) for row in db.execute(query).mappings()]
+        return sorted(own, key=lambda token: (token.created_at, token.id))
+
+    def revoke_token(self, token: str) -> None:
+        if self.find_token(token) is None:
+            raise TokenNotFound(token)
+        alive = (tokens.c.id == token, tokens.c.revoked_at.is_(None))
+        with writing(self._engine) as db:
+            db.execute(sa.update(tokens).where(*alive).values(revoked_at=self._clock()))
+
+    def _find(self, column: sa.Column[str], value: str) -> Account | None:
+        if not storable(value):
+            return None
+        with reading(self._engine) as db:
+            row = db.execute(_ACCOUNTS[column.name], {"its": value}).mappings().one_or_none()
+        return None if row is None else _account_of(row)
+
+
+def _account_of(row: sa.RowMapping) -> Account:
+    return Account(id=AccountId(row["id"]), name=row["name"], is_admin=row["is_admin"])
+
+
+def _row_of(token: Token) -> dict[str, object]:
+    return {
+        "id": token.id,
+        "account": token.account,
+        "secret_hash": token.secret_hash,
+        "scopes": sorted(scope.value for scope in token.scopes),
+        "created_at": token.created_at,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+        "label": token.label,
+        "reach": token.reach.value,
+        "dataset": token.dataset,
+    }
+
+
+def _token_of(row: sa.RowMapping) -> Token:
+    return Token(
+        id=row["id"],
+        account=AccountId(row["account"]),
+        secret_hash=bytes(row["secret_hash"]),
+        scopes=frozenset(Scope(name) for name in row["scopes"]),
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+        label=row["label"],
+        reach=Reach(row["reach"]),
+        dataset=row["dataset"],
+    )

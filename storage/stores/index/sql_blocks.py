@@ -1,0 +1,234 @@
+"""Blocks in a SQL database: raw bytes by hash, read along the chain.
+
+After a forced push several branches lie side by side, with the same sequence numbers. A page
+of a chain is read by a range of numbers, and `prev` tells which rows belong to it. Where
+other branches have more rows than the one asked for, or numbers leave gaps, `prev` is followed
+inside of the database (a recursive query, one index look-up a block): the cost stays that of
+the branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.multihash import Multihash
+
+from ..ports.errors import BlockDamaged
+from ..sql.engine import insert_new, reading
+from ..sql.tables import blocks as block_rows
+
+INSERT_BATCH = 500
+LINEAGE_PAGE = 5000
+"""Most hashes read at a time when following a chain without looking at its blocks."""
+FOREIGN_ROWS = 16
+"""Rows of other branches that are put up with in a page, besides as many as it has itself."""
+LINEAGE_FIRST_PAGE = 16
+"""Hashes read at first: most who follow a chain stop early. Each page is four times larger."""
+
+_PLAIN_INSERT = (
+    "INSERT INTO blocks (dataset, hash, sequence_number, prev, kind, raw) "
+    "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_Columns = tuple[sa.ColumnElement[Any], ...]
+_HASH, _PREV, _RAW = (
+    sa.type_coerce(column, sa.LargeBinary).label(column.name)
+    for column in (block_rows.c.hash, block_rows.c.prev, block_rows.c.raw)
+)
+"""As bytes: most hashes are only compared."""
+
+
+class SqlBlockIndex:
+    """`BlockIndex` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def find(self, dataset: DatasetId, block: Multihash) -> HashedBlock | None:
+        query = sa.select(block_rows.c.raw).where(_is(block_rows, dataset, block))
+        with reading(self._engine) as db:
+            raw = db.execute(query).scalar_one_or_none()
+        return None if raw is None else _decode(block, raw)
+
+    def ancestors(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
+    ) -> Sequence[HashedBlock]:
+        return [_decode(*named) for named in self.raw(dataset, start, down_to=down_to, limit=limit)]
+
+    def raw(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
+    ) -> Sequence[tuple[Multihash, bytes]]:
+        if limit < 1:
+            return []
+        rows = self._page(dataset, start, down_to, limit, (_HASH, _PREV, _RAW))
+        return [(Multihash.decode(row[0]), row[2]) for row in rows]
+
+    def lineage(
+        self, dataset: DatasetId, start: Multihash, *, down_to: int = 0
+    ) -> Iterator[Multihash]:
+        following: Multihash | None = start
+        page = LINEAGE_FIRST_PAGE
+        while following is not None:
+            rows = self._page(dataset, following, down_to, page, (_HASH, _PREV))
+            yield from (Multihash.decode(row[0]) for row in rows)
+            prev = rows[-1][1] if len(rows) == page else None
+            following = None if prev is None else Multihash.decode(prev)
+            page = min(4 * page, LINEAGE_PAGE)
+
+    def _page(
+        self, dataset: DatasetId, start: Multihash, down_to: int, limit: int, columns: _Columns
+    ) -> list[Any]:
+        """Rows of `start` and its ancestors, newest first, at most `limit` of them."""
+        with reading(self._engine) as db:
+            number = db.execute(
+                sa.select(block_rows.c.sequence_number).where(_is(block_rows, dataset, start))
+            ).scalar_one_or_none()
+            if number is None or number < down_to:
+                return []
+            bottom = max(down_to, number - limit + 1, 0)
+            query = (
+                sa.select(*columns)
+                .where(
+                    block_rows.c.dataset == dataset,
+                    block_rows.c.sequence_number.between(bottom, number),
+                )
+                .order_by(block_rows.c.sequence_number.desc())
+                .limit(2 * (number - bottom + 1) + FOREIGN_ROWS)
+            )
+            rows = _linked(db.execute(query), start.raw)
+            if len(rows) == number - bottom + 1:
+                return rows
+            return _followed(db, dataset, start, down_to, limit, columns)
+
+    def count(self, dataset: DatasetId) -> int:
+        query = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
+        with reading(self._engine) as db:
+            return int(db.execute(query).scalar_one())
+
+
+def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Multihash]) -> int:
+    """Remove, in the running transaction, the blocks that none of `heads` leads to."""
+    reached = (
+        sa.select(block_rows.c.hash, block_rows.c.prev)
+        .where(block_rows.c.dataset == dataset, block_rows.c.hash.in_(heads))
+        .cte("reached", recursive=True)
+    )
+    older = block_rows.alias("older")
+    reached = reached.union(  # not `union_all`: chains that meet are followed once
+        sa.select(older.c.hash, older.c.prev)
+        .select_from(reached.join(older, older.c.hash == reached.c.prev))
+        .where(older.c.dataset == dataset)
+    )
+    unreached = sa.delete(block_rows).where(
+        block_rows.c.dataset == dataset, block_rows.c.hash.not_in(sa.select(reached.c.hash))
+    )
+    count = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
+    before = int(db.execute(count).scalar_one())
+    db.execute(unreached)  # SQLite does not tell how many rows went
+    return before - int(db.execute(count).scalar_one())
+
+
+def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
+    """Add blocks in the running transaction; known ones are left alone."""
+    insert_rows(db, [(dataset, block) for block in blocks])
+
+
+def insert_rows(db: sa.Connection, rows: Sequence[tuple[DatasetId, HashedBlock]]) -> None:
+    """As `insert_blocks`, of several datasets."""
+    is_sqlite = db.dialect.name == "sqlite"  # which takes bytes as they are: half the time
+    for start in range(0, len(rows), INSERT_BATCH):
+        page = rows[start : start + INSERT_BATCH]
+        if is_sqlite:
+            db.exec_driver_sql(_PLAIN_INSERT, [_plain_row(*row) for row in page])
+        else:
+            statement = insert_new(db, block_rows).on_conflict_do_nothing()
+            db.execute(statement, [_row_of(*row) for row in page])
+
+
+def _linked(rows: Iterable[Any], start: bytes) -> list[Any]:
+    """Those of the rows (hash and `prev` first, by falling number) that lead down from `start`."""
+    found: list[Any] = []
+    following: bytes | None = start
+    for row in rows:
+        if row[0] == following:
+            found.append(row)
+            following = row[1]
+    return found
+
+
+def _followed(
+    db: sa.Connection,
+    dataset: DatasetId,
+    start: Multihash,
+    down_to: int,
+    limit: int,
+    columns: _Columns,
+) -> list[Any]:
+    path = _path(dataset, start, down_to, limit)
+    query = (
+        sa.select(*columns)
+        .select_from(path.join(block_rows, block_rows.c.hash == path.c.hash))
+        .where(block_rows.c.dataset == dataset)
+        .order_by(path.c.depth)
+    )
+    return list(db.execute(query))
+
+
+def _path(dataset: DatasetId, start: Multihash, down_to: int, limit: int) -> sa.CTE:
+    """`hash`, `prev` and `depth` of `start` and its ancestors, at most `limit` of them."""
+    here = (
+        sa.select(block_rows.c.hash, block_rows.c.prev, sa.literal(1).label("depth"))
+        .where(_is(block_rows, dataset, start), block_rows.c.sequence_number >= down_to)
+        .cte("path", recursive=True)
+    )
+    older = block_rows.alias("older")
+    return here.union_all(
+        sa.select(older.c.hash, older.c.prev, here.c.depth + 1)
+        .select_from(here.join(older, older.c.hash == here.c.prev))
+        .where(
+            older.c.dataset == dataset,
+            older.c.sequence_number >= down_to,
+            here.c.depth < limit,
+        )
+    )
+
+
+def _is(table: sa.Table, dataset: DatasetId, block: Multihash) -> sa.ColumnElement[bool]:
+    return sa.and_(table.c.dataset == dataset, table.c.hash == block)
+
+
+def _row_of(dataset: DatasetId, block: HashedBlock) -> dict[str, object]:
+    return {
+        "dataset": dataset,
+        "hash": block.hash,
+        "sequence_number": block.sequence_number,
+        "prev": block.prev,
+        "kind": type(block.event).__name__,
+        "raw": block.raw,
+    }
+
+
+def _plain_row(dataset: DatasetId, block: HashedBlock) -> tuple[object, ...]:
+    """As `_row_of`, in the order of `_PLAIN_INSERT`."""
+    prev = block.prev
+    return (
+        dataset.key,
+        block.hash.raw,
+        block.sequence_number,
+        None if prev is None else prev.raw,
+        type(block.event).__name__,
+        block.raw,
+    )
+
+
+def _decode(block: Multihash, raw: bytes) -> HashedBlock:
+    try:
+        return decode_block(bytes(raw), expected=block)
+    except BadInput as reason:
+        raise BlockDamaged(block, reason.message) from reason

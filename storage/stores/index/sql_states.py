@@ -1,0 +1,46 @@
+"""One summary of a chain state per dataset, so that after a restart little is folded again.
+
+Best effort: what cannot be kept or read is folded.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import sqlalchemy as sa
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.chain.summary import read_summary, summarize
+from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.protocol.identity import DatasetId
+
+from ..sql.engine import reading, writing
+from ..sql.tables import states
+
+
+class SqlStates:
+    """`StateKeeper` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def load(self, dataset: DatasetId) -> ChainState | None:
+        query = sa.select(states.c.content).where(states.c.dataset == dataset)
+        with reading(self._engine) as db:
+            content = db.execute(query).scalar_one_or_none()
+        try:
+            return None if content is None else read_summary(bytes(content))
+        except BadInput:  # of another version of this program
+            return None
+
+    def save(self, dataset: DatasetId, state: ChainState) -> None:
+        content = summarize(state)
+        if content is None:
+            return
+        row = {"dataset": dataset, "hash": state.head, "content": content}
+        with (
+            suppress(sa.exc.DBAPIError, NodeError),
+            writing(self._engine) as db,
+        ):  # forgotten, or locked
+            db.execute(sa.delete(states).where(states.c.dataset == dataset))
+            db.execute(sa.insert(states).values(row))

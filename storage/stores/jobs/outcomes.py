@@ -1,0 +1,65 @@
+"""What came of a job, as JSON: both ways, whatever its texts hold and whichever version wrote it.
+
+The branch of an error travels among its facts: a version that knows no branches takes it for one
+of them, so that old and new processes of a node read each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from odf_node.protocol.scalar_text import scalar_text
+
+from ..ports.values import Failed, JobOutcome, Succeeded
+
+BRANCH = "errorBranch"
+
+
+def outcome_to_json(outcome: JobOutcome) -> dict[str, Any]:
+    outcome = told(outcome)
+    if isinstance(outcome, Succeeded):
+        return {"result": outcome.result}
+    facts = {**outcome.facts, BRANCH: outcome.branch} if outcome.branch else outcome.facts
+    return {"error": outcome.error, "message": outcome.message, "facts": facts}
+
+
+def outcome_of(value: Mapping[str, Any] | None) -> JobOutcome | None:
+    """What a row says; what a later version added to it is left out."""
+    if value is None:
+        return None
+    if "result" in value:
+        return Succeeded(_plain(value["result"]))
+    facts = dict(_plain(value.get("facts") or {}))
+    branch = facts.pop(BRANCH, "")
+    return Failed(scalar_text(value["error"]), scalar_text(value["message"]), facts, branch)
+
+
+def told(outcome: JobOutcome) -> JobOutcome:
+    """The outcome in values that every reader of JSON takes."""
+    if isinstance(outcome, Succeeded):
+        return replace(outcome, result=_plain(outcome.result))
+    return Failed(
+        scalar_text(outcome.error),
+        scalar_text(outcome.message),
+        _plain(outcome.facts),
+        outcome.branch,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """JSON of Unicode scalar values and finite numbers; all else as text."""
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return scalar_text(value)
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping():
+            return {scalar_text(str(name)): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+    return scalar_text(str(value))

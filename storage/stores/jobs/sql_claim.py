@@ -1,0 +1,167 @@
+"""Claiming in SQL: the job whose turn it is, what may be run with it, in one transaction.
+
+Rows other workers are claiming are skipped (PostgreSQL), or nobody else writes (SQLite). Who
+lost a lock to another worker meanwhile is told by the index that lets one lead per lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import sqlalchemy as sa
+
+from odf_node.protocol.instant import Instant
+
+from ..ports.values import Job
+from ..sql.tables import jobs
+from .groups import go_together
+from .leases import after_lease
+from .sql_rows import job_of
+from .sql_turns import BLOCKED, FREE, MOST, RUNNING, startable
+from .turns import ALONE_AFTER, Candidate, Turns
+
+READ_AHEAD = 4
+"""Jobs behind the leaders are read for so many full groups at most, whatever waits."""
+_CHOSEN = (
+    sa.select(jobs)
+    .where(jobs.c.number.in_(sa.bindparam("numbers", expanding=True)), FREE, ~BLOCKED)
+    .with_for_update(skip_locked=True)
+)
+_BEHIND = (
+    sa.select(jobs)
+    .where(
+        jobs.c.lock.in_(sa.bindparam("locks", expanding=True)),
+        jobs.c.number > sa.bindparam("first"),
+        FREE,
+    )
+    .order_by(jobs.c.number)
+    .limit(MOST)
+    .with_for_update()
+)
+_HOLD = (
+    sa.update(jobs)
+    .where(jobs.c.number == sa.bindparam("its_number"))
+    .values(
+        status=RUNNING,
+        worker=sa.bindparam("its_worker"),
+        attempt=jobs.c.attempt + 1,
+        deaths=sa.bindparam("its_deaths"),
+        lease_until=sa.bindparam("until"),
+        leader=sa.bindparam("its_leader"),
+    )
+)
+_Row = sa.RowMapping
+
+
+class RaceLost(Exception):
+    """Another worker took what was to be claimed."""
+
+
+def claim_rows(
+    db: sa.Connection,
+    worker: str,
+    kinds: Sequence[str],
+    now: Instant,
+    turns: Turns,
+    *,
+    lease: timedelta,
+    coalescer: Mapping[str, int],
+    groups: int,
+) -> list[list[Job]]:
+    """Groups of jobs that are this worker's from now on.
+
+    Raises `RaceLost`, `IntegrityError`: another worker was first.
+    """
+    found = startable(db, kinds, now, turns, most=groups)
+    if not found.candidates:
+        return []
+    chosen = found.candidates[:groups]
+    leaders = _leaders(_rows(db, chosen, found.rows, now), coalescer)
+    most = coalescer.get(leaders[0]["kind"], 1)
+    claimed = [[row] for row in leaders]
+    if most > 1 and not _is_alone(leaders[0]):
+        _add_followers(db, claimed, most, now)
+    until = after_lease(now, lease)
+    held = [
+        {
+            "its_number": row["number"],
+            "its_worker": worker,
+            "its_deaths": _deaths(row),
+            "until": until,
+            "its_leader": None if row is group[0] else group[0]["number"],
+        }
+        for group in claimed
+        for row in group
+    ]
+    db.execute(_HOLD, held)
+    parties = {each.number: each.party for each in chosen}
+    turns.took({parties[row["number"]] for row in leaders})
+    return [[_held(row, worker, until) for row in group] for group in claimed]
+
+
+def _rows(
+    db: sa.Connection, chosen: Sequence[Candidate], known: Mapping[int, _Row], now: Instant
+) -> list[_Row]:
+    """The rows of the jobs, ours until the transaction ends. Raises `RaceLost`."""
+    missing = [each.number for each in chosen if each.number not in known]
+    if missing:
+        more = db.execute(_CHOSEN, {"numbers": missing, "now": now}).mappings()
+        known = {**known, **{row["number"]: row for row in more}}
+    rows = [known[each.number] for each in chosen if each.number in known]
+    if not rows:
+        raise RaceLost
+    return rows
+
+
+def _leaders(rows: Sequence[_Row], coalescer: Mapping[str, int]) -> list[_Row]:
+    """The first of the jobs, and those of the others that are claimed with it."""
+    first, *others = rows
+    if coalescer.get(first["kind"], 1) <= 1 or _is_alone(first):
+        return [first]
+    return [
+        first,
+        *(row for row in others if go_together(_sort(first), _sort(row)) and not _is_alone(row)),
+    ]
+
+
+def _sort(row: _Row) -> tuple[str, bytes | None]:
+    return row["kind"], row["body"]
+
+
+def _deaths(row: _Row) -> int:
+    """How many workers ended with the job in hand, if it is claimed now."""
+    died = row["status"] == RUNNING and row["worker"] is not None
+    return (row["deaths"] or 0) + died
+
+
+def _is_alone(row: _Row) -> bool:
+    return _deaths(row) >= ALONE_AFTER
+
+
+def _add_followers(db: sa.Connection, claimed: list[list[_Row]], most: int, now: Instant) -> None:
+    """Jobs of the same lock and kind right behind the first; none after one of another kind."""
+    open_groups = {group[0]["lock"]: group for group in claimed if group[0]["lock"] is not None}
+    several = len(claimed) > 1
+    asked = {
+        "locks": list(open_groups),
+        "first": min(group[0]["number"] for group in claimed),
+        "now": now,
+        "most": (most - 1) * (READ_AHEAD if several else 1),
+    }
+    for row in db.execute(_BEHIND, asked).mappings() if open_groups else ():
+        group = open_groups.get(row["lock"])
+        if group is None or row["number"] <= group[0]["number"]:
+            continue
+        fits = (
+            go_together(_sort(group[0]), _sort(row)) if several else row["kind"] == group[0]["kind"]
+        )
+        if not fits or len(group) >= most or _is_alone(row):
+            del open_groups[row["lock"]]
+        else:
+            group.append(row)
+
+
+def _held(row: _Row, worker: str, until: Instant) -> Job:
+    change = {"status": RUNNING, "worker": worker, "lease_until": until, "deaths": _deaths(row)}
+    return job_of({**row, **change, "attempt": row["attempt"] + 1})

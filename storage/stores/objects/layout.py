@@ -1,0 +1,141 @@
+"""Where everything lies: the one place that turns keys into relative paths.
+
+    <store>/
+    ├─ datasets/
+    │  └─ fed01…/                 base16 multibase of the dataset's id
+    │     ├─ blocks/f1620…        one file per block, its bytes as received
+    │     ├─ data/f1620…          Parquet slices, named by physical hash, no extension
+    │     ├─ checkpoints/f1620…   engine state, named by physical hash
+    │     ├─ refs/head            text of the hash of the newest block, no newline
+    │     └─ info/                not part of the dataset
+    │        ├─ alias             text of the alias, no newline
+    │        └─ node              what else the index knows: visibility, time of creation
+    ├─ uploads/
+    │  ├─ fed01…/f1620…           spooled bodies on their way in; not part of the dataset
+    │  └─ .begun/                 which uploads each account has begun and not ended
+    └─ quarantine/
+       └─ fed01…/data/f1620…      objects found damaged; for a person to look at
+
+Below `fed01…` this is the layout of ODF: the simple transfer protocol serves exactly these
+paths. Entries that start with `.` are nobody's (writes in progress) and are skipped. A
+dataset folder without `refs/head` is garbage, not a dataset.
+
+Names are made of canonical hash and id texts and of the constants below only, so no input
+can name a path outside of its folder.
+Source: ODF "Dataset layout".
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.multihash import Multihash, decode_multibase
+
+from ..ports.errors import NotAPartOfADataset
+from ..ports.values import ObjectKey, ObjectKind
+
+DATASETS = "datasets"
+UPLOADS = "uploads"
+BEGUN = ".begun"
+QUARANTINE = "quarantine"
+HEAD = "head"
+ALIAS = "alias"
+MAX_INFO_BYTES = 1024
+"""Longest alias or note that is read."""
+EXCHANGE = ".exchange"
+"""In a bucket: files on their way between a worker and Spark's executors."""
+PENDING_PREFIX = ".pending-"
+"""Start of the names of files being written."""
+
+KIND_FOLDERS: dict[ObjectKind, str] = {
+    ObjectKind.BLOCK: "blocks",
+    ObjectKind.DATA: "data",
+    ObjectKind.CHECKPOINT: "checkpoints",
+}
+_REF = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+class MalformedRef(BadInput):
+    """Text that is no name of a reference: lower case letters, digits, `-` and `_`."""
+
+
+def object_path(kind: ObjectKind, object_hash: Multihash) -> PurePosixPath:
+    """Path of an object below its dataset's folder: `blocks/f1620…`.
+
+    Raises:
+        NotAPartOfADataset: uploads lie outside of the dataset, see `store_path`.
+    """
+    if kind not in KIND_FOLDERS:
+        raise NotAPartOfADataset(kind)
+    return PurePosixPath(KIND_FOLDERS[kind], str(object_hash))
+
+
+def ref_path(ref: str) -> PurePosixPath:
+    """Path of a reference below its dataset's folder: `refs/head`. Raises `MalformedRef`."""
+    if _REF.fullmatch(ref) is None:
+        raise MalformedRef(f"not the name of a reference: {ref[:100]!r}", ref=ref[:100])
+    return PurePosixPath("refs", ref)
+
+
+def info_path(name: str) -> PurePosixPath:
+    """Path of a note below its dataset's folder: `info/alias`. Raises `MalformedRef`."""
+    return PurePosixPath("info", ref_path(name).name)
+
+
+def parse_folder(name: str) -> DatasetId | None:
+    """The dataset a folder is named by; None for any other name."""
+    if not name.startswith("f"):
+        return None
+    try:
+        parsed = DatasetId.decode(decode_multibase(name))
+    except BadInput:
+        return None
+    return parsed if dataset_folder(parsed) == name else None
+
+
+def dataset_folder(dataset: DatasetId) -> str:
+    """Name of a dataset's folder: `fed01…`."""
+    return dataset.multibase
+
+
+def dataset_path(dataset: DatasetId) -> PurePosixPath:
+    """Path of a dataset below the store: `datasets/fed01…`."""
+    return PurePosixPath(DATASETS, dataset_folder(dataset))
+
+
+def uploads_path(dataset: DatasetId) -> PurePosixPath:
+    """Path of a dataset's uploads below the store: `uploads/fed01…`."""
+    return PurePosixPath(UPLOADS, dataset_folder(dataset))
+
+
+def quarantine_path(key: ObjectKey) -> PurePosixPath:
+    """Where a damaged object is put aside, below the store."""
+    folder = KIND_FOLDERS.get(key.kind, UPLOADS)
+    return PurePosixPath(QUARANTINE, dataset_folder(key.dataset), folder, str(key.hash))
+
+
+def store_name(key: ObjectKey) -> str:
+    """Path of any object below the store, as text."""
+    folder = dataset_folder(key.dataset)
+    if key.kind is ObjectKind.UPLOAD:
+        return f"{UPLOADS}/{folder}/{key.hash}"
+    return f"{DATASETS}/{folder}/{KIND_FOLDERS[key.kind]}/{key.hash}"
+
+
+def store_path(key: ObjectKey) -> PurePosixPath:
+    """Path of any object below the store."""
+    return PurePosixPath(store_name(key))
+
+
+def parse_name(name: str) -> Multihash | None:
+    """The hash a file is named by; None for any other name, hidden entries included."""
+    if name.startswith("."):
+        return None
+    try:
+        parsed = Multihash.parse(name)
+    except BadInput:
+        return None
+    return parsed if str(parsed) == name else None

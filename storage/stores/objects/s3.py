@@ -1,0 +1,476 @@
+"""Object store in an S3 bucket, which is itself a repository for the simple protocol.
+
+    <prefix>/
+    ├─ fed01…/{blocks,data,checkpoints,refs,info}/…   a dataset, laid out as ODF has it
+    ├─ .spooled/fed01…/f1620…                         spooled bodies on their way in
+    ├─ .staging/fed01…/<kind>/f1620…/<random>         put by presigned URL, not yet believed
+    ├─ .exchange/…                                    files for Spark's executors
+    ├─ .quarantine/fed01…/<kind>/f1620…               found damaged, for a person to look at
+    └─ .renewed, .condemned/fed01…/<kind>/f1620…      empty marks, see `s3_age.py`
+
+Nothing appears under its own key before its hash is known to be right: what passes through
+the node is hashed before a conditional write makes it visible, in one request or as a
+multipart upload; what clients put by URL stays in `.staging` until `settle` has read it.
+An upload URL is good for one write: the write is conditional on its key being free, and
+`settle` leaves an empty object in its place.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, islice
+from typing import Any, BinaryIO
+
+from odf_node.protocol.errors import BadInput, LimitExceeded, NodeError
+from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.multihash import SHA3_256, HashMismatch, Multihash
+
+from ...runtime.clock import Clock, system_clock
+from ...runtime.logs import line
+from ..ports import LocalPaths, PartialUploads
+from ..ports.errors import ObjectNotFound
+from ..ports.values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from .layout import (
+    ALIAS,
+    EXCHANGE,
+    KIND_FOLDERS,
+    MAX_INFO_BYTES,
+    dataset_folder,
+    info_path,
+    parse_folder,
+    parse_name,
+    ref_path,
+)
+from .s3_age import CONDEMNED, RENEWED, Ages
+from .s3_bucket import Bucket, KeyMissing, PreconditionLost, StoreUnavailable, UploadGone
+from .s3_obstore import Found
+from .s3_stream import READ_BYTES, open_stream
+from .side_by_side import SideBySide
+
+UPLOADS = ".spooled"
+"""Not `.uploads`: SeaweedFS keeps its own multipart uploads there and hides it in listings."""
+STAGING = ".staging"
+QUARANTINE = ".quarantine"
+PART_BYTES = 16 * 1024 * 1024
+"""Largest object written in one request, and size of the parts of larger ones."""
+MAX_PARTS = 10_000
+MAX_ONE_PUT_BYTES = 5 * 1024**3
+"""Largest object the server takes in one request, and copies in one."""
+MAX_TTL = timedelta(hours=12)
+"""Longest life of a URL, whatever was asked for."""
+ABANDONED_AFTER = timedelta(days=1)
+"""Age at which staged objects and unfinished uploads are nobody's; above `MAX_TTL`."""
+PARALLEL_PUTS, PUTS_AT_A_TIME = 8, 1000
+"""Requests in flight, and blocks in memory, while many blocks are put."""
+CREATE_TRIES, CREATE_PAUSE_S = 5, 0.2
+"""How often and after which pause an object is put whose removal is under way."""
+
+
+_log = logging.getLogger("odf.integrity")
+
+
+class ObjectBeyondStore(LimitExceeded):
+    """An object of more parts than S3 takes. The limit is in bytes."""
+
+    def __init__(self) -> None:
+        limit = PART_BYTES * MAX_PARTS
+        super().__init__(f"objects in S3 have at most {limit} bytes here", limit=limit)
+
+
+class S3ObjectStore:
+    """`ObjectStore` in a bucket. Several processes may share the bucket."""
+
+    local_paths: LocalPaths | None = None
+    partial: PartialUploads | None = None
+    """Objects are put by URL past the node, whole: S3 shows nobody the parts of an upload."""
+
+    def __init__(self, bucket: Bucket, *, clock: Clock = system_clock) -> None:
+        self.bucket = bucket
+        self.ages = Ages(bucket, clock=clock)
+        self._clock = clock
+        self._beside = SideBySide(PARALLEL_PUTS, "s3-put")
+
+    def close(self) -> None:
+        """End the threads that put; whoever puts more begins others."""
+        self._beside.close()
+
+    def stat(self, key: ObjectKey) -> ObjectInfo | None:
+        try:
+            found = self.bucket.look(_name(key))
+            return ObjectInfo(key, found.size, Instant.from_datetime(found.modified))
+        except KeyMissing:
+            return None
+
+    def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO:
+        try:
+            return open_stream(self.bucket, _name(key), offset=offset)
+        except KeyMissing:
+            raise ObjectNotFound(key.kind, key.hash) from None
+
+    def put(self, key: ObjectKey, chunks: Iterable[bytes]) -> ObjectInfo:
+        content = _Hashing(chunks)
+        parts = _parts(content)
+        first = next(parts, b"")
+        second = next(parts, None)
+        if second is None:
+            content.check(key.hash)
+            self._create(key, first)
+        elif self._has_whole(key):
+            content.exhaust().check(key.hash)
+        else:
+            self._put_parts(key, content, _chain(first, second, parts))
+        return ObjectInfo(key, content.size)
+
+    def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
+        keyed = ((ObjectKey(dataset, ObjectKind.BLOCK, name), raw) for name, raw in blocks)
+        while some := list(islice(keyed, PUTS_AT_A_TIME)):
+            self._beside.do(lambda one: self.put(one[0], (one[1],)), some)
+
+    def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
+        for _, alike in groupby(objects, lambda one: one[0].kind):
+            self._beside.do(lambda one: self.put(one[0], (one[1],)), alike)
+
+    def delete(self, key: ObjectKey) -> None:
+        self.bucket.call("delete_object", _name(key))
+
+    def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]:
+        for kind in ObjectKind:
+            folder = _folder(dataset, kind)
+            for found in self.bucket.walk_folder(folder.removesuffix("/")):
+                object_hash = parse_name(found.name.removeprefix(folder))
+                if object_hash is not None:
+                    modified = Instant.from_datetime(found.modified)
+                    yield ObjectInfo(ObjectKey(dataset, kind, object_hash), found.size, modified)
+
+    def datasets(self) -> Iterator[DatasetId]:
+        seen: set[DatasetId] = set()
+        for folder in ("", f"{UPLOADS}/"):
+            for name in self.bucket.folders(folder):
+                dataset = parse_folder(name)
+                if dataset is None or dataset in seen:
+                    continue
+                if next(self.bucket.walk(f"{folder}{name}/"), None) is not None:  # no empty folder
+                    seen.add(dataset)
+                    yield dataset
+
+    def renew(self, key: ObjectKey) -> ObjectInfo | None:
+        info = self.stat(key)
+        if info is None or self.ages.is_young(info):
+            return info
+        return self.stat(key) if self.ages.renew(_below(key)) else None
+
+    def discard(self, key: ObjectKey, *, before: Instant) -> bool:
+        info = self.stat(key)
+        if info is None or info.modified is None or info.modified >= before:
+            return False
+        return self.ages.discard(_below(key), _name(key), before)
+
+    def quarantine(self, key: ObjectKey) -> bool:
+        """Copied, then removed; above `MAX_ONE_PUT_BYTES` no copy is kept."""
+        info = self.stat(key)
+        if info is None:
+            return False
+        if info.size <= MAX_ONE_PUT_BYTES:
+            aside = f"{QUARANTINE}/{_below(key)}"
+            self.bucket.call("copy_object", aside, CopySource=self.bucket.source(_name(key)))
+        self.delete(key)
+        return True
+
+    def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None:
+        """A presigned GET of this object. Whether it exists shows when it is used."""
+        ttl = min(ttl, MAX_TTL)
+        url = self.bucket.presign("get_object", _name(key), ttl)
+        return TransferUrl(url, expires_at=self._after(ttl))
+
+    def upload_url(self, key: ObjectKey, *, size: int | None, ttl: timedelta) -> TransferUrl | None:
+        """A presigned PUT of exactly `size` bytes to a key that nobody else was given.
+
+        Through the node when the size is not known or too large for one request.
+        """
+        if size is None or size > MAX_ONE_PUT_BYTES:
+            return None
+        ttl = min(ttl, MAX_TTL)
+        name = _staging(key) + secrets.token_hex(16)
+        url = self.bucket.presign("put_object", name, ttl, ContentLength=size, IfNoneMatch="*")
+        return TransferUrl(url, (("if-none-match", "*"),), self._after(ttl))
+
+    def settle(self, key: ObjectKey) -> ObjectInfo | None:
+        """As `renew`, once what was put by URL has been read, hashed and moved to its key."""
+        info, wrong = self.renew(key), None
+        if info is not None:
+            return info
+        for staged in self.bucket.walk(_staging(key)):
+            try:
+                return self._promote(key, staged)
+            except HashMismatch as mismatch:
+                wrong = mismatch if staged.size else wrong
+        if wrong is not None:
+            raise wrong
+        return None
+
+    def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
+        self._write_text(f"{dataset_folder(dataset)}/{ref_path(ref)}", str(head))
+
+    def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
+        self._beside.do(lambda one: self.write_ref(one[0], ref, one[1]), heads.items())
+
+    def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
+        """None if absent or not the text of a hash."""
+        text = self._read_text(f"{dataset_folder(dataset)}/{ref_path(ref)}")
+        try:
+            return None if text is None else Multihash.parse(text)
+        except BadInput:
+            return None
+
+    def remove_ref(self, dataset: DatasetId, ref: str) -> None:
+        self.bucket.call("delete_object", f"{dataset_folder(dataset)}/{ref_path(ref)}")
+
+    def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        self.write_info(dataset, ALIAS, str(alias))
+
+    def read_alias(self, dataset: DatasetId) -> DatasetAlias | None:
+        text = self.read_info(dataset, ALIAS)
+        try:
+            return None if text is None else DatasetAlias.parse(text)
+        except BadInput:
+            return None
+
+    def write_info(self, dataset: DatasetId, name: str, text: str) -> None:
+        self._write_text(f"{dataset_folder(dataset)}/{info_path(name)}", text)
+
+    def read_info(self, dataset: DatasetId, name: str) -> str | None:
+        return self._read_text(f"{dataset_folder(dataset)}/{info_path(name)}")
+
+    def remove(self, dataset: DatasetId) -> None:
+        folder = dataset_folder(dataset)
+        for start in (f"{folder}/refs/", f"{folder}/", f"{UPLOADS}/{folder}/"):
+            self.bucket.delete_below(start)
+        for place in (STAGING, RENEWED, CONDEMNED):
+            self.bucket.delete_below(f"{place}/{folder}/")
+
+    def remove_abandoned(
+        self,
+        *,
+        before: Instant | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+    ) -> int:
+        """Collect staged objects and multipart uploads, a day old at least; returns how many.
+
+        Old marks go as well, uncounted.
+        """
+        limit, removed = (now or datetime.now(UTC)) - ABANDONED_AFTER, 0
+        limit = limit if before is None else min(limit, before.to_datetime())
+        for place in (STAGING, EXCHANGE, RENEWED, CONDEMNED):
+            for left in self.bucket.walk(f"{place}/"):
+                if left.modified < limit:
+                    removed += place in (STAGING, EXCHANGE)
+                    if not dry_run:
+                        self.bucket.call("delete_object", left.name)
+        return removed + self._abort_uploads(limit, dry_run=dry_run)
+
+    def _abort_uploads(self, limit: datetime, *, dry_run: bool) -> int:
+        removed = 0
+        prefix = self.bucket.location.prefix
+        answer = self.bucket.call("list_multipart_uploads", Prefix=prefix)
+        for upload in answer.get("Uploads", ()):  # the next call sees those beyond the first page
+            if upload["Initiated"] < limit:
+                removed += 1
+                if not dry_run:
+                    self._abort(str(upload["Key"]).removeprefix(prefix), upload["UploadId"])
+        return removed
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def _has_whole(self, key: ObjectKey) -> bool:
+        """Whether it is there, with the bytes it is named by, and young from now on.
+
+        A damaged one is put aside, which makes room for the right bytes.
+        """
+        if self.stat(key) is None:
+            return False
+        try:
+            with open_stream(self.bucket, _name(key)) as stream:
+                pieces = iter(lambda: stream.read(READ_BYTES), b"")
+                if key.hash == Multihash.of_chunks(pieces):
+                    return self.renew(key) is not None
+        except KeyMissing:  # removed since
+            return False
+        _log.error(line("damaged object replaced", object=_name(key)))
+        self.quarantine(key)
+        return False
+
+    def _create(self, key: ObjectKey, content: bytes) -> None:
+        """Write unless it is there and whole: then it is renewed. A damaged one is put aside."""
+        for _ in range(CREATE_TRIES):
+            try:
+                self.bucket.create(_name(key), content)
+                return
+            except PreconditionLost:
+                if self._has_whole(key):
+                    return
+            time.sleep(CREATE_PAUSE_S)  # just being removed
+        raise StoreUnavailable("put_object", "the object is being removed")
+
+    def _put_parts(self, key: ObjectKey, content: _Hashing, parts: Iterator[bytes]) -> None:
+        """A multipart upload, completed only once the hash of all parts is right."""
+        name = _name(key)
+        upload = self.bucket.call("create_multipart_upload", name)["UploadId"]
+        try:
+            sent = []
+            for number, part in enumerate(parts, 1):
+                if number > MAX_PARTS:
+                    raise ObjectBeyondStore
+                answer = self.bucket.call(
+                    "upload_part", name, UploadId=upload, PartNumber=number, Body=part
+                )
+                sent.append({"PartNumber": number, "ETag": answer["ETag"]})
+            content.check(key.hash)
+            self._complete(key, upload, sent)
+        except BaseException:
+            self._abort(name, upload)
+            raise
+
+    def _complete(self, key: ObjectKey, upload: str, sent: builtins.list[dict[str, Any]]) -> None:
+        """Make the parts an object, unless it is there: by somebody else, or an earlier try."""
+        operation = "complete_multipart_upload"
+        parts, name = {"Parts": sent}, _name(key)
+        try:
+            self.bucket.call(
+                operation, name, UploadId=upload, MultipartUpload=parts, IfNoneMatch="*"
+            )
+        except (PreconditionLost, UploadGone):
+            if self.renew(key) is None:
+                raise StoreUnavailable(operation, "the upload is gone") from None
+            self._abort(name, upload)
+
+    def _abort(self, name: str, upload: str) -> None:
+        with suppress(NodeError):
+            self.bucket.call("abort_multipart_upload", name, UploadId=upload)
+
+    def _promote(self, key: ObjectKey, staged: Found) -> ObjectInfo:
+        """Hash what was staged, then copy exactly that; either way the URL is spent."""
+        content = _Hashing(_chunks(self.bucket, staged))
+        try:
+            content.exhaust().check(key.hash)
+            self._copy(staged, key)
+        except HashMismatch:
+            self._spend(staged)
+            raise
+        self._spend(staged)
+        return ObjectInfo(key, content.size)
+
+    def _copy(self, staged: Found, key: ObjectKey) -> None:
+        with suppress(PreconditionLost):
+            self.bucket.call(
+                "copy_object",
+                _name(key),
+                CopySource=self.bucket.source(staged.name),
+                CopySourceIfMatch=staged.etag,
+                IfNoneMatch="*",
+            )
+            return
+        # either it is there already, or what we have read was replaced
+        if self.renew(key) is None:
+            raise StoreUnavailable("copy_object", "the upload changed meanwhile")
+
+    def _spend(self, staged: Found) -> None:
+        """Leave nothing of an upload but a name that is taken."""
+        if staged.size:
+            self.bucket.call("put_object", staged.name, Body=b"")
+
+    # --- small texts ------------------------------------------------------------------------
+
+    def _write_text(self, name: str, text: str) -> None:
+        self.bucket.call("put_object", name, Body=text.encode(), ContentType="text/plain")
+
+    def _read_text(self, name: str) -> str | None:
+        try:
+            with open_stream(self.bucket, name) as stream:
+                return stream.read(MAX_INFO_BYTES).decode("utf-8", "replace").strip()
+        except KeyMissing:
+            return None
+
+    def _after(self, ttl: timedelta) -> Instant:
+        return Instant(self._clock().ns + int(ttl.total_seconds()) * NANOS)
+
+
+class _Hashing:
+    """Chunks on their way, hashed and counted."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self.size = 0
+        self._state = hashlib.sha3_256()
+        self._chunks = iter(chunks)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self._state.update(chunk)
+            self.size += len(chunk)
+            yield chunk
+
+    def exhaust(self) -> _Hashing:
+        """Read what is left, keeping nothing."""
+        for _ in self:
+            pass
+        return self
+
+    def check(self, expected: Multihash) -> None:
+        """Everything that came hashes to `expected`, or `HashMismatch`."""
+        actual = Multihash(SHA3_256, self._state.digest())
+        if actual != expected:
+            raise HashMismatch(expected, actual)
+
+
+def _parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of `PART_BYTES`, the last one shorter."""
+    pending = bytearray()
+    for chunk in chunks:
+        pending += chunk
+        while len(pending) >= PART_BYTES:
+            yield bytes(pending[:PART_BYTES])
+            del pending[:PART_BYTES]
+    if pending:
+        yield bytes(pending)
+
+
+def _chain(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield second
+    yield from rest
+
+
+def _chunks(bucket: Bucket, staged: Found) -> Iterator[bytes]:
+    with open_stream(bucket, staged.name, etag=staged.etag) as stream:
+        while chunk := stream.read(READ_BYTES):
+            yield chunk
+
+
+# --- names below the prefix -----------------------------------------------------------------
+
+
+def _name(key: ObjectKey) -> str:
+    return f"{_folder(key.dataset, key.kind)}{key.hash}"
+
+
+def _folder(dataset: DatasetId, kind: ObjectKind) -> str:
+    if kind is ObjectKind.UPLOAD:
+        return f"{UPLOADS}/{dataset_folder(dataset)}/"
+    return f"{dataset_folder(dataset)}/{KIND_FOLDERS[kind]}/"
+
+
+def _staging(key: ObjectKey) -> str:
+    return f"{STAGING}/{_below(key)}/"
+
+
+def _below(key: ObjectKey) -> str:
+    """Where something about the object lies, below `.staging` and its like."""
+    return f"{dataset_folder(key.dataset)}/{key.kind}/{key.hash}"

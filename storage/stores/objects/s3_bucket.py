@@ -1,0 +1,380 @@
+"""One bucket behind boto3: every call bounded in time and tries, every answer translated.
+
+The only module that knows boto3 and what its errors mean; calls that come by the thousand try
+`s3_swift.py` first. That an object is absent is
+believed only when the server says so; whatever else goes wrong is `StoreUnavailable` (try
+again later) or `StoreMisconfigured` (somebody has to change something).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+from botocore import exceptions as aws
+from botocore.config import Config
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
+
+from odf_node.protocol.errors import BadInput, Conflict, NodeError, NodeFault, NotFound, Unavailable
+
+from .s3_obstore import BrokeOff, Found, Swift
+from .storage_failures import StorageFull
+
+Answer = dict[str, Any]
+
+DEFAULT_REGION = "us-east-1"
+SCHEMES = ("s3", "s3+http", "s3+https")
+DELETE_BATCH = 1000
+"""Most keys the server takes in one request."""
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_PREFIX = re.compile(r"[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*")
+
+
+class MalformedStoreUrl(BadInput):
+    """An objects URL that is not `s3://bucket/prefix` or `s3+http://host/bucket/prefix`."""
+
+
+class StoreUnavailable(Unavailable):
+    """The object store cannot be reached, keeps failing, or broke off. Nothing is known."""
+
+    def __init__(self, operation: str, reason: str) -> None:
+        super().__init__(
+            f"the object store is not available ({operation}: {reason}); try again later",
+            operation=operation,
+            reason=reason,
+        )
+
+
+class StoreMisconfigured(NodeFault):
+    """The object store refuses what the node asks of it: keys, rights, bucket, region."""
+
+    def __init__(self, operation: str, reason: str) -> None:
+        super().__init__(
+            f"the object store refuses the node ({operation}: {reason}); "
+            "check bucket, credentials and rights",
+            operation=operation,
+            reason=reason,
+        )
+
+
+class KeyMissing(NotFound):
+    """The server says that there is nothing under this key."""
+
+
+class KeyUnsure(KeyMissing):
+    """A 404 without a word that it is from an object store: answers to HEAD have no body."""
+
+
+class PastTheEnd(BadInput):
+    """A range that begins behind the last byte."""
+
+
+class PreconditionLost(Conflict):
+    """What the request was conditional on is not so."""
+
+
+class UploadGone(NotFound):
+    """A multipart upload that was completed or aborted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Limits:
+    """Bounds of every call. Tries are counted in all: the first, and the quick one, included."""
+
+    connect_s: float = 5.0
+    read_s: float = 30.0
+    tries: int = 5
+    connections: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class S3Location:
+    """What an objects URL says. `prefix` is empty or ends with a slash."""
+
+    bucket: str
+    prefix: str
+    endpoint: str | None = None
+
+    @classmethod
+    def parse(cls, url: str) -> S3Location:
+        """`s3://bucket[/prefix]`, or with a server of its own `s3+http://host[:port]/bucket[/prefix]`.
+
+        Credentials never stand in the URL. Raises `MalformedStoreUrl`.
+        """
+        scheme, _, rest = url.partition("://")
+        parts = urlsplit(f"//{rest}")
+        if scheme not in SCHEMES or "@" in rest or parts.query or parts.fragment:
+            raise _malformed()
+        if not parts.netloc:
+            raise _malformed()
+        host, path = parts.netloc, parts.path.strip("/")
+        if scheme == "s3":
+            host, path = "", f"{host}/{path}".strip("/")
+        bucket, _, prefix = path.partition("/")
+        fits = _BUCKET.fullmatch(bucket) and (not prefix or _PREFIX.fullmatch(prefix))
+        if not fits or {".", ".."} & set(prefix.split("/")):
+            raise _malformed()
+        endpoint = f"{scheme.removeprefix('s3+')}://{host}" if host else None
+        return cls(bucket, f"{prefix}/" if prefix else "", endpoint)
+
+
+def _malformed() -> MalformedStoreUrl:
+    return MalformedStoreUrl(
+        "objects in S3 are at s3://bucket/prefix or s3+http://host:port/bucket/prefix, "
+        "with plain names and without credentials (those come from the environment)"
+    )
+
+
+class Bucket:
+    """A bucket, seen below a prefix. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        location: S3Location,
+        *,
+        limits: S3Limits | None = None,
+        public_endpoint: str | None = None,
+    ) -> None:
+        """`public_endpoint`: where clients reach the server, if not where this process does."""
+        self.location = location
+        self.limits = limits or S3Limits()
+        session = botocore.session.get_session()  # one: it takes as long as a client
+        boto = boto3.session.Session(botocore_session=session)
+        self.client = _connect(boto, location, self.limits)
+        self.swift = _swift(session, self.client, location, self.limits)
+        self._signer = self.client
+        if public_endpoint is not None:  # the host is part of what is signed
+            elsewhere = replace(location, endpoint=public_endpoint)
+            self._signer = _connect(boto, elsewhere, self.limits)
+
+    def check(self) -> None:
+        """Fail early: the bucket is there and ours to use."""
+        try:
+            self.call("head_bucket")
+        except KeyMissing:
+            reason = f"there is no bucket {self.location.bucket!r}"
+            raise StoreMisconfigured("head_bucket", reason) from None
+
+    def call(self, operation: str, name: str | None = None, **arguments: Any) -> Answer:
+        """One call of boto3, on the key `name` if one is given; retried within the limits.
+
+        Raises:
+            KeyMissing, PastTheEnd, PreconditionLost, UploadGone: what the server answered.
+            StoreUnavailable, StoreMisconfigured: it did not, or not to us.
+        """
+        if name is not None:
+            arguments["Key"] = self.location.prefix + name
+        try:
+            answer: Answer = getattr(self.client, operation)(
+                Bucket=self.location.bucket, **arguments
+            )
+        except FAILURES as error:
+            translate(operation, error)
+        return answer
+
+    def size(self, name: str) -> int:
+        """Size in bytes of what is under the key. Raises `KeyMissing`, and what `call` raises."""
+        return self.look(name).size
+
+    def look(self, name: str) -> Found:
+        """What is under the key. Raises as `size`."""
+        if self.swift is not None and (found := self.swift.look(name)) is not None:
+            return found
+        try:
+            answer = self.call("head_object", name)
+            size = int(answer["ContentLength"])
+            return Found(name, size, answer["ETag"], answer["LastModified"])
+        except KeyUnsure:
+            self.call("get_object", name)["Body"].close()  # this answer has a body to tell by
+            raise StoreUnavailable("head_object", "two answers that do not agree") from None
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write what fits into one request, unless something is there: `PreconditionLost`."""
+        made = None if self.swift is None else self.swift.create(name, content)
+        if made is None:
+            self.call("put_object", name, Body=content, IfNoneMatch="*")
+        elif not made:
+            raise PreconditionLost("there is something under this key")
+
+    def source(self, name: str) -> dict[str, str]:
+        """The key as the source of a copy."""
+        return {"Bucket": self.location.bucket, "Key": self.location.prefix + name}
+
+    def walk_folder(self, folder: str) -> Iterator[Found]:
+        """As `walk` with `folder/`; names with empty parts in them may be told without those."""
+        last = None
+        if self.swift is not None:
+            with suppress(BrokeOff):
+                for found in self.swift.walk(folder):
+                    last = found.name
+                    yield found
+                return
+        yield from self.walk(f"{folder}/", after=last)
+
+    def walk(self, start: str, *, after: str | None = None) -> Iterator[Found]:
+        """Every key that begins with `start`, in order, however many there are; behind `after`."""
+        more: Answer = {} if after is None else {"StartAfter": self.location.prefix + after}
+        while True:
+            page = self.call("list_objects_v2", Prefix=self.location.prefix + start, **more)
+            for item in page.get("Contents", ()):
+                name = str(item["Key"]).removeprefix(self.location.prefix)
+                yield Found(name, int(item["Size"]), item["ETag"], item["LastModified"])
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def folders(self, start: str) -> Iterator[str]:
+        """Names between `start`, which is empty or ends with a slash, and the next slash."""
+        more: Answer = {}
+        prefix = self.location.prefix + start
+        while True:
+            page = self.call("list_objects_v2", Prefix=prefix, Delimiter="/", **more)
+            for item in page.get("CommonPrefixes", ()):
+                yield str(item["Prefix"]).removeprefix(prefix).removesuffix("/")
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def delete_below(self, start: str) -> None:
+        """Every key that begins with `start` goes."""
+        while batch := _first(self.walk(start), DELETE_BATCH):
+            self.delete([found.name for found in batch])
+
+    def delete(self, names: list[str]) -> None:
+        """At most `DELETE_BATCH` keys go; absent ones are no error."""
+        keys = [{"Key": self.location.prefix + name} for name in names]
+        answer = self.call("delete_objects", Delete={"Objects": keys, "Quiet": True})
+        for failed in answer.get("Errors", ()):
+            raise StoreUnavailable("delete_objects", str(failed.get("Code")))
+
+    def presign(self, operation: str, name: str, ttl: timedelta, **arguments: Any) -> str:
+        """A URL for one call on one key; every argument given is part of the signature."""
+        arguments |= {"Bucket": self.location.bucket, "Key": self.location.prefix + name}
+        try:
+            url: str = self._signer.generate_presigned_url(
+                operation, Params=arguments, ExpiresIn=int(ttl.total_seconds())
+            )
+        except FAILURES as error:
+            translate(operation, error)
+        return url
+
+
+def _connect(boto: Any, location: S3Location, limits: S3Limits) -> Any:
+    """A client; credentials and region come from where boto3 finds them."""
+    style = "auto" if location.endpoint is None else "path"
+    config = Config(
+        signature_version="s3v4",
+        connect_timeout=limits.connect_s,
+        read_timeout=limits.read_s,
+        retries={"mode": "standard", "total_max_attempts": max(1, limits.tries - 1)},
+        max_pool_connections=limits.connections,
+        s3={"addressing_style": style},
+        tcp_keepalive=True,
+    )
+    try:
+        return boto.client(
+            "s3",
+            endpoint_url=location.endpoint,
+            region_name=boto.region_name or DEFAULT_REGION,
+            config=config,
+        )
+    except FAILURES as error:
+        translate("connect", error)
+
+
+def _swift(session: Any, client: Any, location: S3Location, limits: S3Limits) -> Swift | None:
+    """The quick way to where the client goes, as the same user; None without a try to spare."""
+    try:
+        credentials = session.get_credentials()
+        if credentials is None or limits.tries < 2:
+            return None
+        return Swift(
+            location.bucket,
+            location.prefix,
+            endpoint=client.meta.endpoint_url,
+            region=client.meta.region_name,
+            credentials=credentials,
+            connect_s=limits.connect_s,
+            read_s=limits.read_s,
+            ca_bundle=session.get_config_variable("ca_bundle"),
+        )
+    except FAILURES as error:
+        translate("connect", error)
+
+
+def _first(found: Iterator[Found], count: int) -> list[Found]:
+    return [item for _, item in zip(range(count), found, strict=False)]
+
+
+# --- what went wrong ------------------------------------------------------------------------
+
+FAILURES: tuple[type[Exception], ...] = (
+    aws.ClientError,
+    aws.BotoCoreError,
+    ResponseParserError,
+    HTTPError,
+    OSError,
+)
+"""Everything boto3 lets through when the other side, or the way to it, fails."""
+
+ANSWERS: Mapping[str, Callable[[str], NodeError]] = {
+    "NoSuchKey": KeyMissing,
+    "NotFound": KeyMissing,
+    "404": KeyMissing,
+    "InvalidRange": PastTheEnd,
+    "416": PastTheEnd,
+    "PreconditionFailed": PreconditionLost,
+    "412": PreconditionLost,
+    "NoSuchUpload": UploadGone,
+}
+"""Error codes that are ordinary answers. Answers to HEAD have no body: their status is the code."""
+
+FULL_CODES = frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"})
+"""What servers of one's own say when they are full; that of AWS never is."""
+PASSING_STATUS = frozenset({0, 408, 409, 425, 429})
+"""Statuses below 500 after which the same request may succeed."""
+LASTING_FAILURES = (
+    aws.NoCredentialsError,
+    aws.PartialCredentialsError,
+    aws.CredentialRetrievalError,
+    aws.ProfileNotFound,
+    aws.InvalidConfigError,
+    aws.SSLError,
+)
+BODILESS = frozenset({"head_object", "head_bucket"})
+
+
+def translate(operation: str, error: Exception) -> NoReturn:
+    """Say in our words what boto3 said in its own."""
+    if isinstance(error, aws.ParamValidationError):
+        raise error  # a mistake of ours, not of the store
+    if isinstance(error, aws.ClientError):
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        about = error.response.get("ResponseMetadata", {})
+        status = int(about.get("HTTPStatusCode", 0))
+        if operation in BODILESS and status == 404 and not about.get("RequestId"):
+            raise KeyUnsure("there may be nothing under this key") from error
+        raise _sorted_out(operation, code, status) from error
+    if isinstance(error, LASTING_FAILURES):
+        raise StoreMisconfigured(operation, type(error).__name__) from error
+    raise StoreUnavailable(operation, type(error).__name__) from error
+
+
+def _sorted_out(operation: str, code: str, status: int) -> NodeError:
+    if status == 404 and operation not in BODILESS and not code.isalpha():
+        return StoreUnavailable(operation, "a 404 that is none of an object store")
+    if code in ANSWERS:
+        return ANSWERS[code](f"the object store answered {code}")
+    if status == 507 or code in FULL_CODES:
+        return StorageFull("the object store")
+    if status in PASSING_STATUS or status >= 500:
+        return StoreUnavailable(operation, code or str(status))
+    return StoreMisconfigured(operation, code or str(status))

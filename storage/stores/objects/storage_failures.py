@@ -1,0 +1,107 @@
+"""What keeps the node from storing anything although nobody did anything wrong: a database that
+does not answer, a disk that is full or read-only. Nothing is half written then, reads go on.
+
+Knows drivers' exceptions by their attributes: the client asks for disks and imports no database.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from odf_node.protocol.errors import NodeError, Unavailable
+
+from .layout import PENDING_PREFIX
+
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+READ_ONLY_ERRNOS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+SQLITE_FULL, SQLITE_READONLY, SQLITE_IOERR = 13, 8, 10
+POSTGRES_FULL = frozenset({"53100"})
+POSTGRES_READ_ONLY = frozenset({"25006"})
+PROBE_BYTES = 64 * 1024
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database cannot be reached, or broke off. Whether the last change was made is unknown."""
+
+    def __init__(self) -> None:
+        super().__init__("the database is not available; try again later")
+
+
+class StorageFull(NodeError):
+    """There is no room for what is to be stored."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"{where} has no room left; nothing was stored", where=where)
+
+
+class StorageReadOnly(NodeError):
+    """What is to be stored cannot be: the place may not be written to."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"{where} cannot be written to; nothing was stored", where=where)
+
+
+@contextmanager
+def storing(where: str = "the object store") -> Iterator[None]:
+    """What a file system that is full or read-only says, in our words."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_ERRNOS:
+            raise StorageFull(where) from error
+        if error.errno in READ_ONLY_ERRNOS:
+            raise StorageReadOnly(where) from error
+        raise
+
+
+def database_trouble(error: BaseException, *, gone: bool) -> NodeError | None:
+    """What a driver's exception means for the node; None for any that concerns the statement."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        kind = code & 0xFF
+        if kind == SQLITE_FULL or (kind == SQLITE_IOERR and _is_full(error)):
+            return StorageFull("the database")
+        return StorageReadOnly("the database") if kind == SQLITE_READONLY else None
+    state = getattr(error, "sqlstate", None)
+    if state in POSTGRES_FULL:
+        return StorageFull("the database")
+    if state in POSTGRES_READ_ONLY:
+        return StorageReadOnly("the database")
+    unreachable = type(error).__module__.startswith("psycopg") and _is_connection(error, state)
+    return DatabaseUnavailable() if gone or unreachable else None
+
+
+def _is_full(error: BaseException) -> bool:
+    """A write that failed: SQLite says no more when a limit of the process is hit."""
+    return "WRITE" in str(getattr(error, "sqlite_errorname", ""))
+
+
+def _is_connection(error: BaseException, state: str | None) -> bool:
+    """No connection, or one that the server ends: classes 08 and 57P, or no answer at all."""
+    if state is None:
+        return type(error).__name__ in ("OperationalError", "ConnectionTimeout", "AdminShutdown")
+    return state.startswith(("08", "57P"))
+
+
+def folder_trouble(folder: Path) -> str | None:
+    """Why nothing can be stored in a folder; None when it can, as trying shows."""
+    probe = folder / f"{PENDING_PREFIX}probe-{secrets.token_hex(8)}"
+    try:
+        with storing("the data folder"):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with probe.open("xb") as out:
+                    out.write(bytes(PROBE_BYTES))
+                    out.flush()
+                    os.fsync(out.fileno())
+            finally:
+                with suppress(OSError):
+                    probe.unlink(missing_ok=True)
+    except (StorageFull, StorageReadOnly) as trouble:
+        return trouble.message
+    return None

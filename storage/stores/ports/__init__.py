@@ -1,0 +1,67 @@
+"""The ports: everything durable the rest of the node relies on, one module a concern.
+
+All calls are synchronous and safe to make from several threads and processes. Every
+promise below is a test in `tests/conformance`, run on every adapter. The errors named here
+are declared in `storage/stores/ports/errors.py`.
+
+A port has eight members at most. An adapter that is several ports at once has a name for the
+whole as well, for those who open and hold it; those who use it name the part that they need.
+"""
+
+from .accounts import Accounts, AccountStore, AuditLog, DeviceLogins, RoleStore, Tokens
+from .damages import DamageLog
+from .following import DefinitionAuthors, DerivationPlace, Derivations, DerivationStore, MirrorStore
+from .index import (
+    BlockIndex,
+    DatasetChanges,
+    DatasetEntries,
+    DatasetInputs,
+    DatasetRegistry,
+    RefIndex,
+)
+from .jobs import JobClaims, JobQueue, JobRecords, JobSubmissions
+from .objects import (
+    DatasetNotes,
+    LocalPaths,
+    ObjectLifetimes,
+    Objects,
+    ObjectStore,
+    ObjectUrls,
+    PartialUploads,
+)
+from .publishing import Schedules, UploadedFiles, Variables
+
+__all__ = [
+    "AccountStore",
+    "Accounts",
+    "AuditLog",
+    "BlockIndex",
+    "DamageLog",
+    "DatasetChanges",
+    "DatasetEntries",
+    "DatasetInputs",
+    "DatasetNotes",
+    "DatasetRegistry",
+    "DefinitionAuthors",
+    "DerivationPlace",
+    "DerivationStore",
+    "Derivations",
+    "DeviceLogins",
+    "JobClaims",
+    "JobQueue",
+    "JobRecords",
+    "JobSubmissions",
+    "LocalPaths",
+    "MirrorStore",
+    "ObjectLifetimes",
+    "ObjectStore",
+    "ObjectUrls",
+    "Objects",
+    "PartialUploads",
+    "RefIndex",
+    "RoleStore",
+    "Schedules",
+    "Tokens",
+    "UploadedFiles",
+    "Variables",
+]

@@ -1,0 +1,45 @@
+"""What the audit log remembers of one deed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Somebody asked for a change. `outcome`: the HTTP status, the close code of a transfer, or
+    `done` and `failed` of a command; `number` counts deeds once they are recorded."""
+
+    at: Instant
+    actor: str
+    """Account name, `anonymous`, or `local:<user>` for commands on the machine of the node."""
+    action: str
+    subject: str
+    """What was asked for: a path, or the words of a command."""
+    outcome: str
+    account: str | None = None
+    """Id of the account: names may change."""
+    dataset: DatasetId | None = None
+    address: str | None = None
+    """Where the request came from."""
+    trace: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeedFilter:
+    """Which deeds; what is None does not matter."""
+
+    actor: str | None = None
+    action: str | None = None
+    dataset: DatasetId | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+EVERYTHING = DeedFilter()

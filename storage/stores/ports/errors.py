@@ -1,0 +1,166 @@
+"""What the ports of `storage/stores/ports` may raise beside `HashMismatch`.
+
+Declared once for all adapters, because they are part of the promises: every adapter of a
+port raises the same error in the same situation.
+"""
+
+from __future__ import annotations
+
+from odf_node.protocol.errors import BadInput, Conflict, Damaged, NotFound
+from odf_node.protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef, Name
+from odf_node.protocol.multihash import Multihash
+
+from .values import AccountId, JobId, ObjectKind
+
+
+class ObjectNotFound(NotFound):
+    """No object of that kind and hash in this dataset."""
+
+    def __init__(self, kind: ObjectKind, object_hash: Multihash) -> None:
+        super().__init__(
+            f"there is no {kind} object {object_hash} in this dataset",
+            kind=str(kind),
+            hash=str(object_hash),
+        )
+        self.kind, self.hash = kind, object_hash
+
+
+class BlockNotFound(NotFound):
+    """The dataset has no block of that hash."""
+
+    def __init__(self, block: Multihash) -> None:
+        super().__init__(f"there is no block {block} in this dataset", block=str(block))
+        self.block = block
+
+
+class DatasetNotFound(NotFound):
+    """No dataset of that id or alias."""
+
+    def __init__(self, ref: DatasetRef | DatasetId) -> None:
+        super().__init__(f"there is no dataset {ref}", dataset=str(ref))
+
+
+class AliasTaken(Conflict):
+    """Another dataset has this name already; names compare without case."""
+
+    def __init__(self, alias: DatasetAlias) -> None:
+        super().__init__(f"another dataset is called {alias} already", alias=str(alias))
+
+
+class NameTooLong(BadInput):
+    """A name of a dataset or account beyond what nodes take."""
+
+    def __init__(self, name: Name) -> None:
+        super().__init__(
+            f"a name of {len(str(name))} characters; at most {MAX_NAME_CHARS} are taken",
+            characters=len(str(name)),
+            most=MAX_NAME_CHARS,
+        )
+
+
+class DatasetIdTaken(Conflict):
+    """This dataset is registered already."""
+
+    def __init__(self, dataset: DatasetId) -> None:
+        super().__init__(f"dataset {dataset} is registered already", dataset_id=str(dataset))
+
+
+class RefNotFound(NotFound):
+    """The dataset has no reference of that name."""
+
+    def __init__(self, ref: str) -> None:
+        super().__init__(f"there is no reference {ref!r} in this dataset", ref=ref)
+
+
+class RefConflict(Conflict):
+    """Somebody else moved the reference first; read it again and try on top of it."""
+
+    def __init__(self, expected: Multihash, actual: Multihash) -> None:
+        super().__init__(
+            f"expected head {expected}, found {actual}",
+            expected=str(expected),
+            actual=str(actual),
+        )
+        self.expected, self.actual = expected, actual
+
+
+class BlockDamaged(Damaged):
+    """The stored bytes of a block are no longer what its hash says."""
+
+    def __init__(self, block: Multihash, reason: str) -> None:
+        super().__init__(f"stored block {block} is damaged: {reason}", block=str(block))
+
+
+class JobNotFound(NotFound):
+    """No job of that id."""
+
+    def __init__(self, job: JobId) -> None:
+        super().__init__(f"there is no job {job}", job=str(job))
+
+
+class RequestKeyReused(BadInput):
+    """Another request under the name of one that was answered, or is being worked on."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the key {key!r} was used for another request; a new request takes a new key", key=key
+        )
+
+
+class LeaseLost(Conflict):
+    """The job is no longer this worker's: claimed by another, cancelled, or finished."""
+
+    def __init__(self, job: JobId, worker: str) -> None:
+        super().__init__(f"job {job} is no longer held by worker {worker}", job=job, worker=worker)
+        self.job = job
+
+
+class AccountNotFound(NotFound):
+    """No account of that id."""
+
+    def __init__(self, account: AccountId) -> None:
+        super().__init__(f"there is no account {account}", account=str(account))
+
+
+class AccountNameTaken(Conflict):
+    """Another account has this name already; names compare without case."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"another account is called {name} already", name=name)
+
+
+class TokenIdTaken(Conflict):
+    """A token of that id is stored already."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(f"there is a token {token} already", token=token)
+
+
+class TokenNotFound(NotFound):
+    """No token of that id."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(f"there is no token {token}", token=token)
+
+
+class NotAPartOfADataset(BadInput):
+    """An object kind that has no place in a dataset's own folder (uploads lie outside)."""
+
+    def __init__(self, kind: ObjectKind) -> None:
+        super().__init__(f"{kind} objects are not kept in a dataset's folder", kind=str(kind))
+
+
+class UploadBusy(Conflict):
+    """Somebody else is adding to the same upload."""
+
+    def __init__(self) -> None:
+        super().__init__("this object is being uploaded by somebody else; try again later")
+
+
+class OffsetMismatch(Conflict):
+    """An upload that goes on somewhere else than where it broke off."""
+
+    def __init__(self, offset: int, actual: int) -> None:
+        super().__init__(
+            f"the upload goes on at {actual}, not at {offset}", offset=actual, given=offset
+        )

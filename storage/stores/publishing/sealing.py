@@ -1,0 +1,131 @@
+"""Secrets that services and workers share: encrypted at rest, bound to their owner and name.
+
+AES-256-GCM. The first of the node's keys seals, all of them open, so that keys can be changed
+one after the other. Without keys of its own a node has one in a file beside its data, which
+only its owner reads: a copy of the database alone opens nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from odf_node.protocol.errors import BadInput, Damaged
+from odf_node.protocol.instant import Instant
+
+from ...runtime.private_files import make_private
+from ..ports.values import Variable
+
+KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
+KEY_FILE = "secret.key"
+
+
+class MalformedKey(BadInput):
+    """A key that is not 32 bytes in base64. It is not repeated."""
+
+
+class SecretUnreadable(Damaged):
+    """A secret that none of this node's keys opens."""
+
+    def __init__(self, name: str, key_id: str | None) -> None:
+        super().__init__(
+            f"the secret {name!r} was sealed with the key {key_id}, which this node does not have",
+            name=name,
+            key_id=key_id,
+        )
+
+
+@dataclass(frozen=True)
+class SecretKeys:
+    """The node's keys by their ids; the first one seals."""
+
+    keys: Mapping[str, bytes] = field(repr=False)
+
+    @property
+    def newest(self) -> str:
+        """Id of the key that seals."""
+        return next(iter(self.keys))
+
+    def sealed(self, owner: str, name: str, text: str, *, at: Instant) -> Variable:
+        nonce = os.urandom(NONCE_BYTES)
+        cipher = _cipher(self.keys[self.newest], nonce, owner, name)
+        content, tag = cipher.encrypt_and_digest(text.encode())
+        return Variable(
+            name=name,
+            is_secret=True,
+            value=nonce + bytes(tag) + bytes(content),
+            updated_at=at,
+            key_id=self.newest,
+        )
+
+    def opened(self, owner: str, variable: Variable) -> str:
+        """The text of a variable, secret or not. Raises `SecretUnreadable`."""
+        if not variable.is_secret:
+            return variable.value.decode()
+        key = self.keys.get(variable.key_id or "")
+        nonce, rest = variable.value[:NONCE_BYTES], variable.value[NONCE_BYTES:]
+        if key is None:
+            raise SecretUnreadable(variable.name, variable.key_id)
+        try:
+            cipher = _cipher(key, nonce, owner, variable.name)
+            return bytes(cipher.decrypt_and_verify(rest[TAG_BYTES:], rest[:TAG_BYTES])).decode()
+        except ValueError:
+            raise SecretUnreadable(variable.name, variable.key_id) from None
+
+
+def open_keys(text: str | None, data: Path) -> SecretKeys:
+    """The keys of a setting, separated by commas; without it that of the data folder.
+
+    Raises:
+        MalformedKey.
+    """
+    given = [part.strip() for part in (text or "").split(",") if part.strip()]
+    keys = [_parsed(part) for part in given] or [_key_of(data)]
+    return SecretKeys({hashlib.sha3_256(key).hexdigest()[:8]: key for key in keys})
+
+
+def _parsed(text: str) -> bytes:
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise MalformedKey(
+            f"a key of secrets (ODF_NODE_SECRETS_KEYS) is {KEY_BYTES} random bytes in base64, "
+            f"as `openssl rand -base64 {KEY_BYTES}` makes them"
+        )
+    return key
+
+
+def _key_of(data: Path) -> bytes:
+    """Made at the first use, all at once: of several processes that try, one succeeds."""
+    path = data / KEY_FILE
+    if not path.exists():
+        make_private(data)
+        pending = data / f".{KEY_FILE}.{os.urandom(6).hex()}"
+        handle = os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(os.urandom(KEY_BYTES))
+                out.flush()
+                os.fsync(out.fileno())
+            with suppress(FileExistsError):
+                os.link(pending, path)
+        finally:
+            pending.unlink()
+    return path.read_bytes()[:KEY_BYTES]
+
+
+def _cipher(key: bytes, nonce: bytes, owner: str, name: str) -> Any:
+    from Crypto.Cipher import AES  # slow to import, and rarely needed
+
+    cipher = AES.new(key, AES.MODE_GCM, nonce=nonce, mac_len=TAG_BYTES)
+    cipher.update(f"variable:{owner}:{name}".encode())
+    return cipher

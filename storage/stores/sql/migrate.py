@@ -1,0 +1,76 @@
+"""Bring a database to the schema this version knows; several processes may do so at once.
+
+Alembic is imported when there is something to do only: a start that finds the schema as it
+should be pays one query.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from odf_node import migrations
+
+from .engine import reading, writing
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = "head"
+BASE = "base"
+LATEST = "0011"
+"""Revision of the newest file in `migrations/versions`."""
+_MIGRATION_LOCK = 0x0DF_0001
+"""Key of the PostgreSQL advisory lock that lets one process migrate at a time."""
+
+
+def migrate(engine: sa.Engine, revision: str = HEAD) -> None:
+    """Upgrade to `revision`, in one transaction. Up to date: nothing happens.
+
+    Nor with a schema of a later version: what that added is none of ours, so an older service
+    goes on while newer ones take over. Revisions are numbers of four digits.
+    """
+    if revision == HEAD and (current(engine) or "") >= LATEST:
+        return
+    from alembic import command
+
+    with writing(engine) as connection:
+        _one_at_a_time(connection)
+        command.upgrade(_config(connection), revision)
+
+
+def revert(engine: sa.Engine, revision: str = BASE) -> None:
+    """Downgrade to `revision`, in one transaction; `base` drops all tables."""
+    from alembic import command
+
+    with writing(engine) as connection:
+        _one_at_a_time(connection)
+        command.downgrade(_config(connection), revision)
+
+
+def current(engine: sa.Engine) -> str | None:
+    """The revision a database is at; None for an empty one."""
+    with reading(engine) as connection:
+        if not sa.inspect(connection).has_table("alembic_version"):
+            return None
+        revision = connection.scalar(sa.text("select version_num from alembic_version"))
+        return None if revision is None else str(revision)
+
+
+def _one_at_a_time(connection: sa.Connection) -> None:
+    """On SQLite the transaction itself holds the write lock."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+
+
+def _config(connection: sa.Connection) -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    folder = Path(str(migrations.__file__)).parent
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,193 @@
+"""How many files of ours take part in five flows: what a reader opens to follow each of them.
+
+    PYTHONPATH=.:tests/support python tests/architecture/flows.py [--list]
+
+Service, worker and client run in threads of this process, each flow is played once before it is
+counted, and a file counts if one of its functions was called. Processes that are started for a
+query, an answer or received slices are not seen into.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+import threading
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from service import Service, serving
+
+from odf_node.app.client import sync
+from odf_node.app.client.urls import Location
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads import transform_job
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.verify.run import FolderSource, verify_chain
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.workers.program.loop import Worker
+from tests.workers.datasets import created
+from tests.workers.derivatives import bench_of, derivative
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("app", "protocol", "storage", "workers")
+QUERY = 'select event_time, id, n from "rows-1"'
+
+
+class Called:
+    """Files of ours whose functions were called while somebody looks."""
+
+    def __init__(self) -> None:
+        self._inside = {f"{ROOT / 'odf_node' / room}/": room for room in ROOMS}
+        self._seen: set[types.CodeType] = set()
+        self.looking = False
+
+    def __call__(self, frame: types.FrameType, event: str, _: Any) -> None:
+        if self.looking and event == "call":
+            self._seen.add(frame.f_code)
+
+    @contextmanager
+    def look(self) -> Iterator[set[str]]:
+        self._seen.clear()
+        files: set[str] = set()
+        self.looking = True
+        try:
+            yield files
+        finally:
+            self.looking = False
+        for code in self._seen:
+            for prefix, room in self._inside.items():
+                if code.co_filename.startswith(prefix) and code.co_name != "<module>":
+                    files.add(f"{room}/{code.co_filename.removeprefix(prefix)}")
+
+
+class Flows:
+    """The five flows on one node with one root and one derivative."""
+
+    def __init__(self, service: Service, folder: Path) -> None:
+        self.folder, self.service = folder, service
+        self.token = service.token()
+        self.http = service.http(self.token)
+        self.stores = open_stores(StoreSettings(data=folder / "node"), migrate=False, repair=False)
+        self.root = created(self.stores)
+        self.worker = Worker(
+            stores=self.stores,
+            bench=bench_of(self.stores, _made(folder / "scratch")),
+            name="flows",
+            lease=timedelta(seconds=30),
+            longest_pause_s=0.05,
+        )
+        self.number = 0
+        derivative(self.stores, "tens", [self.root], QUERY)
+
+    def posted_rows(self) -> None:
+        self.number += 1
+        line = json.dumps({"event_time": "2024-01-01T00:00:00Z", "id": "x", "n": self.number})
+        headers = {"content-type": "application/x-ndjson"}
+        answered = threading.Event()
+
+        def work() -> None:
+            while not answered.wait(0.05):
+                self.worker.work(once=True)
+
+        beside = threading.Thread(target=work)
+        beside.start()
+        answer = self.http.post("/rows-1/ingest", content=line + "\n", headers=headers)
+        answered.set()
+        beside.join()
+        _check(answer)
+
+    def pulled_block(self) -> None:
+        source = Location.parse(f"odf+{self.service.url}/rows-1")
+        sync.pull(source, Location.parse(str(self.folder / "pulled")), token=self.token)
+
+    def pushed_object(self) -> None:
+        self.number += 1
+        content = b"object %d" % self.number
+        _check(self.http.put(f"/rows-1/data/{Multihash.of(content)}", content=content))
+
+    def transform_input(self) -> None:
+        tens = self.stores.dataset(DatasetRef.parse("kamu/tens"))
+        self.stores.jobs.submit(transform_job.job_of(tens.id, transform_job.TransformPayload()))
+        self.worker.work(once=True)
+
+    def verify(self) -> None:
+        found = verify_chain(FolderSource(FolderObjects(self.folder / "pulled")))
+        if found.problems:
+            raise SystemExit(f"what was pulled is damaged: {found.problems[0]}")
+
+    def plays(self) -> dict[str, tuple[Callable[[], None], Callable[[], None]]]:
+        """By name: what has to be done before, and the flow itself."""
+        return {
+            "pulled block": (self.posted_rows, self.pulled_block),
+            "pushed object": (_nothing, self.pushed_object),
+            "posted rows": (_nothing, self.posted_rows),
+            "transform input": (self.posted_rows, self.transform_input),
+            "verify": (_nothing, self.verify),
+        }
+
+
+def _nothing() -> None:
+    """Nothing has to be done before."""
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.status_code not in (200, 201, 202):
+        raise SystemExit(f"{answer.request.url}: {answer.status_code} {answer.text}")
+
+
+def files_of_flows(folder: Path) -> dict[str, set[str]]:
+    called = Called()
+    threading.setprofile(called)
+    sys.setprofile(called)
+    found: dict[str, set[str]] = {}
+    try:
+        with serving(folder / "node") as service:
+            flows = Flows(service, folder)
+            for before, flow in flows.plays().values():
+                before()
+                flow()
+            for name, (before, flow) in flows.plays().items():
+                before()
+                with called.look() as files:
+                    flow()
+                found[name] = files
+            flows.stores.close()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return found
+
+
+def main() -> int:
+    reader = argparse.ArgumentParser(description=__doc__)
+    reader.add_argument("--list", action="store_true", help="name the files, too")
+    listed = reader.parse_args().list
+    logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory() as folder:
+        found = files_of_flows(Path(folder))
+    for name, files in found.items():
+        rooms = Counter(file.partition("/")[0] for file in files)
+        parts = ", ".join(f"{count} in {room}" for room, count in sorted(rooms.items()))
+        print(f"{name:16} {len(files):4} files: {parts}")
+        for file in sorted(files) if listed else ():
+            print(f"    {file}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

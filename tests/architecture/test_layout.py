@@ -1,0 +1,101 @@
+"""The layout as tests: floors, packages without circles, one import name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("app", "conformance", "migrations", "protocol", "storage", "workers")
+BESIDE = {"__init__", "errors", "main", "settings", "wiring"}
+"""Modules that may lie beside packages: where a program begins, what it is told, what it says."""
+KNOTS = {
+    # Use cases are handed the whole node, which is made of parts of them.
+    "odf_node.app.service": {
+        "accounts", "auth", "datasets", "derivatives", "http", "ingest", "jobs", "limits",
+        "mirrors", "objects", "observe", "read", "readers", "transfer", "uploads", "verify",
+        "wiring",
+    },
+    # Types only: what runs a job is shown the worker that took it.
+    "odf_node.workers.program": {"handlers", "loop"},
+}  # fmt: skip
+"""What still imports each other in a circle, by the package it lies in. It only shrinks."""
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("odf_node", cache_dir=None)
+
+
+def test_packages_beside_each_other_form_no_circle(graph):
+    parents = {each.rpartition(".")[0] for each in graph.modules if each.count(".") > 1}
+    found = {parent: knot for parent in parents if (knot := _knot(graph, parent))}
+    assert found == KNOTS
+
+
+def _knot(graph: grimp.ImportGraph, parent: str) -> set[str]:
+    """Names of those below `parent` that lie on a circle of imports."""
+    edges = _edges(graph, parent)
+    reached = {start: _reached(edges, start) for start in edges}
+    return {start for start, ends in reached.items() if start in ends}
+
+
+def _edges(graph: grimp.ImportGraph, parent: str) -> dict[str, set[str]]:
+    prefix = f"{parent}."
+    edges: dict[str, set[str]] = defaultdict(set)
+    for module in graph.modules:
+        if module.startswith(prefix):
+            start = module.removeprefix(prefix).partition(".")[0]
+            for end in graph.find_modules_directly_imported_by(module):
+                name = end.removeprefix(prefix).partition(".")[0]
+                if end.startswith(prefix) and name != start:
+                    edges[start].add(name)
+    return dict(edges)
+
+
+def _reached(edges: dict[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    todo = list(edges[start])
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo.extend(edges.get(name, ()))
+    return seen
+
+
+def test_no_module_lies_loose_beside_packages():
+    loose = set()
+    for room in ("app", "storage", "workers"):
+        for init in (ROOT / room).rglob("__init__.py"):
+            folder = init.parent
+            if any((each / "__init__.py").exists() for each in folder.iterdir() if each.is_dir()):
+                names = {each.stem for each in folder.glob("*.py")} - BESIDE
+                loose |= {(folder / name).relative_to(ROOT).as_posix() for name in names}
+    assert loose == set()
+
+
+def test_everything_is_imported_by_its_one_name():
+    by_folder = re.compile(rf"^\s*(from|import) ({'|'.join(ROOMS)})\b", re.MULTILINE)
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    names = listed.stdout.split() or [
+        path.relative_to(ROOT).as_posix()
+        for top in (*ROOMS, "benchmarks", "examples", "tests")
+        for path in (ROOT / top).rglob("*.py")
+    ]
+    around = [name for name in names if by_folder.search((ROOT / name).read_text())]
+    assert around == []
+
+
+def test_rooms_are_links_in_the_package_so_that_every_tool_finds_them():
+    links = {each.name: each for each in (ROOT / "odf_node").iterdir() if each.is_symlink()}
+    assert {name: link.resolve() for name, link in links.items()} == {
+        room: ROOT / room for room in ROOMS
+    }

@@ -1,1 +1,0 @@
-"""The engine port and the one place that starts Spark."""

@@ -1,0 +1,1 @@
+"""Engines: queries over files they are given. They see no chain, no job, no store."""

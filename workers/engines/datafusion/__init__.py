@@ -1,0 +1,1 @@
+"""DataFusion, in a confined process for each query."""

@@ -1,0 +1,268 @@
+"""A process for one query, from outside: it is asked, heard, watched, and ended.
+
+Limits are this side's to keep: time and memory are looked at while it is heard, and whatever the
+reason, the process is killed and not asked. What the kernel keeps for us is in `Rules`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...confine import environment, program
+from ..port.port import Listener
+from .spawner import BIRTH, ENDING
+
+START_S = 120.0
+"""How long a process may take to be there; the first one waits for its engine to be loaded."""
+LOOK_S = 0.1
+"""Between two looks at a process that says nothing."""
+END_S = 10.0
+"""How long the end of a process that was killed may take to be told."""
+FRAME = struct.Struct("=cQ")
+"""Before each frame: its kind, its length."""
+_PIECE_BYTES = 1 << 20
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class ChildGone(Exception):
+    """The process ended without its last frame: killed by a signal, or with an exit code."""
+
+    def __init__(self, number: int | None) -> None:
+        super().__init__(number)
+        self.signal = number
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return "its process ended before it had answered"
+        return f"its process was ended by {signal.Signals(self.signal).name}"
+
+
+class TooMuchMemory(Exception):
+    """The process had more memory than its limit, and was killed."""
+
+
+class TooLate(Exception):
+    """The process was not done in time, or nobody waits any more, and was killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What a process is killed for."""
+
+    seconds: float
+    memory: int
+    """Bytes of its own, what it shares with its spawner aside."""
+    frame: int
+    """Longest frame it may send."""
+
+
+class Spawner:
+    """Starts processes that answer one question each, forks of one with `module` loaded."""
+
+    def __init__(self, module: str, more: Mapping[str, str]) -> None:
+        self._module, self._more = module, dict(more)
+        self._lock = threading.Lock()
+        self._asks: socket.socket | None = None
+        self._end: weakref.finalize[..., Spawner] | None = None
+
+    def prepare(self) -> None:
+        """Have the engine loaded; does not wait for it."""
+        with self._lock:
+            if self._asks is None:
+                self._asks = self._started()
+
+    @contextmanager
+    def child(self, watch: Watch, listener: Listener) -> Iterator[Child]:
+        """A new process; it is gone when the block ends.
+
+        Raises:
+            ChildGone: there can be none.
+        """
+        ours, theirs = socket.socketpair()
+        told, tells = os.pipe()
+        try:
+            with theirs:
+                try:
+                    self._ask(theirs.fileno(), tells)
+                finally:
+                    os.close(tells)
+            with Child(ours, told, watch, listener) as child:
+                yield child
+        finally:
+            os.close(told)
+            ours.close()
+
+    def _ask(self, *handles: int) -> None:
+        with self._lock:
+            for _ in range(2):  # the one before may have been killed
+                if self._asks is None:
+                    self._asks = self._started()
+                try:
+                    socket.send_fds(self._asks, [b"1"], handles)
+                except OSError:
+                    self.close()
+                else:
+                    return
+        raise ChildGone(None)
+
+    def _started(self) -> socket.socket:
+        asks, asked = socket.socketpair()
+        with asked:
+            process = subprocess.Popen(
+                program(f"{__package__}.spawner", self._module),
+                stdin=asked.fileno(),
+                stdout=subprocess.DEVNULL,
+                env=environment(self._more),
+                cwd="/",
+                start_new_session=True,
+            )
+        self._end = weakref.finalize(self, _end, process, asks)
+        return asks
+
+    def close(self) -> None:
+        """End the one that was started; it is started again when it is needed."""
+        self._asks = None
+        if self._end is not None:
+            self._end()
+
+
+def _end(process: subprocess.Popen[bytes], asks: socket.socket) -> None:
+    asks.close()
+    process.kill()
+    process.wait()
+
+
+class Child:
+    """One process. Its first frame is waited for as long as an engine takes to be loaded."""
+
+    def __init__(
+        self, connection: socket.socket, told: int, watch: Watch, listener: Listener
+    ) -> None:
+        self._connection, self._told = connection, told
+        self._watch, self._listener = watch, listener
+        self._stopped = threading.Event()
+        self._handle = -1
+        self._pid = 0
+        self._deadline = time.monotonic() + START_S
+        self._next_look = 0.0
+        self._shared = 0
+
+    def __enter__(self) -> Child:
+        self._listener.stops(self._stopped.set)
+        self._connection.setblocking(False)
+        try:
+            self._born()
+        except BaseException:
+            self.__exit__()
+            raise
+        self._deadline = time.monotonic() + self._watch.seconds
+        self._shared = self._memory()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            select.select([self._told], [], [], END_S)  # then its files may be removed
+            os.close(self._handle)
+            self._handle = -1
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    def send(self, kind: bytes, content: bytes) -> None:
+        """One frame. Raises as `frames`."""
+        left = memoryview(FRAME.pack(kind, len(content)) + content)
+        while left:
+            try:
+                left = left[self._connection.send(left) :]
+            except BlockingIOError:
+                self._look([], [self._connection])
+            except OSError:
+                raise ChildGone(self._signal()) from None
+
+    def frames(self) -> Iterator[tuple[bytes, memoryview]]:
+        """What it says, kind and content; the last one is for the reader to know.
+
+        Raises:
+            ChildGone: it ended.
+            TooLate, TooMuchMemory: it was killed.
+            …: what the listener has to say to a sign of life.
+        """
+        while True:
+            kind, length = FRAME.unpack(self._read(FRAME.size))
+            if length > self._watch.frame:
+                raise TooMuchMemory
+            yield kind, self._read(length)
+
+    def _read(self, length: int) -> memoryview:
+        content = bytearray()
+        while len(content) < length:
+            try:
+                piece = self._connection.recv(min(length - len(content), _PIECE_BYTES))
+            except BlockingIOError:
+                self._look([self._connection], [])
+                continue
+            except ConnectionResetError:
+                piece = b""
+            if not piece:
+                raise ChildGone(self._signal())
+            content += piece
+            self._judge()
+        return memoryview(content)
+
+    def _born(self) -> None:
+        while True:
+            try:
+                word, handles, _, _ = socket.recv_fds(self._connection, BIRTH.size, 1)
+                break
+            except BlockingIOError:
+                self._look([self._connection], [])
+        if not handles:
+            raise ChildGone(None)
+        self._handle, self._pid = handles[0], BIRTH.unpack(word)[0]
+
+    def _look(self, reads: list[socket.socket], writes: list[socket.socket]) -> None:
+        select.select(reads, writes, [], LOOK_S)
+        self._judge()
+
+    def _judge(self) -> None:
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_S
+        self._listener.progress()
+        if self._stopped.is_set() or now > self._deadline:
+            raise TooLate
+        if self._memory() - self._shared > self._watch.memory:
+            raise TooMuchMemory
+
+    def _memory(self) -> int:
+        """Bytes it keeps in memory; 0 if it has ended."""
+        try:
+            resident = Path(f"/proc/{self._pid}/statm").read_text().split()[1]
+        except (OSError, IndexError):
+            return 0
+        return int(resident) * _PAGE_BYTES
+
+    def _signal(self) -> int | None:
+        """The signal that ended it, if one did."""
+        if not select.select([self._told], [], [], END_S)[0]:
+            return None
+        said = os.read(self._told, ENDING.size)
+        if len(said) < ENDING.size or not os.WIFSIGNALED(ENDING.unpack(said)[0]):
+            return None
+        return os.WTERMSIG(ENDING.unpack(said)[0])

@@ -1,0 +1,163 @@
+"""What a query may do, judged on DataFusion's analysed plan; and what it may call.
+
+A plan is looked through node by node, those of subqueries too. Functions that may not be called
+are unknown to the context, so that no way of writing one finds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from datafusion import DataFrame, Expr, SessionContext
+
+from ..port.port import InvalidQuery, not_incremental
+from .allowed import (
+    AGGREGATES,
+    FUNCTIONS,
+    GENERATORS,
+    INPUTS,
+    LEAVES,
+    LINES,
+    MOMENTS,
+    NODES,
+    OPERANDS,
+    WINDOWS,
+)
+
+_QUOTED = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`[^`]*`|--[^\n]*|/\*.*?\*/")
+_PASSED_OVER = re.compile(r"(?i)\b(TABLESAMPLE|PREWHERE|CONNECT\s+BY)\b")
+"""What the parser takes and the planner drops, so that no plan shows it."""
+
+
+def check_words(query: str) -> None:
+    """Raises `InvalidQuery` for words that would have no effect without anybody noticing."""
+    found = _PASSED_OVER.search(_QUOTED.sub(" ", query))
+    if found:
+        raise InvalidQuery(f"{found[1].upper()} is not available in queries")
+
+
+def forget_functions(context: SessionContext, *, iterates: bool) -> None:
+    """Have the context know functions that are allowed, and no others."""
+    moments = frozenset() if iterates else MOMENTS
+    for known, allowed, forget in (
+        (context.udfs(), FUNCTIONS | moments, context.deregister_udf),
+        (context.udafs(), AGGREGATES, context.deregister_udaf),
+        (context.udwfs(), WINDOWS, context.deregister_udwf),
+    ):
+        for name in set(known) - allowed:
+            forget(name)
+    if iterates:
+        for name in GENERATORS:
+            context.deregister_udtf(name)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What a plan is made of."""
+
+    nodes: list[str] = field(default_factory=list)
+    tables: set[str] = field(default_factory=set)
+    functions: set[str] = field(default_factory=set)
+    recursive: set[str] = field(default_factory=set)
+    """Names by which recursive queries call themselves."""
+
+
+def judge(result: DataFrame, *, iterates: bool) -> None:
+    """Look through all that a query is made of.
+
+    Raises:
+        InvalidQuery: it has something that is not allowed, or that cannot be looked into.
+        NotIncremental: `iterates`, and rows of the result depend on more than one input row each.
+    """
+    plan = result.logical_plan()
+    parts = _Parts()
+    _look_through(plan, parts)
+    for kind in parts.nodes:
+        if kind not in NODES:
+            raise not_available(kind)
+        if iterates and (called := NODES[kind]) is not None:
+            raise not_incremental(called)
+    lines = plan.display_indent().splitlines()
+    if any(line.strip() == "Subquery:" for line in lines):
+        if iterates:
+            raise not_incremental("a subquery")
+        parts.tables |= _tables(lines)
+    made = frozenset() if iterates else {f"{name}()" for name in GENERATORS}
+    if unknown := parts.tables - {INPUTS} - parts.recursive - made:
+        raise not_available(f"the table {min(unknown)}")
+    if unknown := parts.functions - FUNCTIONS - (frozenset() if iterates else MOMENTS):
+        raise not_available(f"the function {min(unknown)}")
+
+
+def not_available(what: str) -> InvalidQuery:
+    return InvalidQuery(f"{what} is not available in queries")
+
+
+def _look_through(plan: Any, parts: _Parts) -> None:
+    nodes: list[Any] = [plan]
+    while nodes:
+        node = nodes.pop()
+        try:
+            variant = node.to_variant()
+        except Exception:  # the library has no class for it, nor a type of error
+            raise not_available("a part of this query") from None
+        kind = type(variant).__name__
+        parts.nodes.append(kind)
+        if kind == "TableScan":
+            parts.tables.add(variant.table_name())
+        if kind == "RecursiveQuery":
+            parts.recursive.add(variant.name())
+        nodes.extend(node.inputs())
+        for expression in _expressions(kind, variant):
+            _look_into(expression, parts)
+
+
+def _expressions(kind: str, variant: Any) -> Sequence[Any]:
+    """Those of a node, as far as they may hold others."""
+    match kind:
+        case "Projection":
+            return list(variant.projections())
+        case "Filter":
+            return [variant.predicate()]
+        case "Aggregate":
+            return [*variant.group_by_exprs(), *variant.aggregate_exprs()]
+        case "Sort":
+            return [each.expr() for each in variant.sort_exprs()]
+        case "Join":
+            filters = [variant.filter()] if variant.filter() is not None else []
+            return [*filters, *(side for pair in variant.on() for side in pair)]
+        case "Values":
+            return [cell for row in variant.values() for cell in row]
+    return ()
+
+
+def _look_into(expression: Any, parts: _Parts) -> None:
+    left = [expression if isinstance(expression, Expr) else Expr(expression)]
+    while left:
+        each = left.pop()
+        kind = each.variant_name()
+        if kind == "Alias":
+            left.append(Expr(each.to_variant().expr()))
+            continue
+        if kind not in OPERANDS and kind not in LEAVES:
+            raise not_available(f"the expression {kind}")
+        if kind == "ScalarFunction":
+            parts.functions.add(each.rex_call_operator())
+        if kind in OPERANDS:
+            left.extend(each.rex_call_operands())
+
+
+def _tables(lines: Sequence[str]) -> set[str]:
+    """Tables of a plan, those of subqueries included, which it shows as text only.
+
+    Each node begins a line. A value may begin one as well: then it is refused, or says more than
+    there is; what there is it cannot hide.
+    """
+    found = [LINES.match(line) for line in lines]
+    for line, match in zip(lines, found, strict=True):
+        if match is None:
+            raise not_available(f"a query with a subquery and {line.strip()[:40]!r}")
+    return {match["table"] for match in found if match is not None and match["table"] is not None}

@@ -1,0 +1,217 @@
+"""The process that answers one query on DataFusion: confined, then planned, judged and computed.
+
+It knows the question and the files it names, nothing of the node. Names keep their case without
+quotes. A query is one SELECT a step: no definitions, no settings, no tables but those registered.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute
+from datafusion import (
+    DataFrame,
+    RuntimeEnvBuilder,
+    SessionConfig,
+    SessionContext,
+    SQLOptions,
+    col,
+    lit,
+)
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.transforms import SqlQueryStep
+from odf_node.protocol.typed import decode_json
+
+from ...confine import CannotConfine, Rules, confine
+from ..port.port import ORDER_OF_CHANGES, ROW, ROW_BITS, InvalidQuery, check_begins_as_query
+from ..port.positions import blamed_on
+from .child import FRAME
+from .plan import check_words, forget_functions, judge
+from .rows import CannotFollow, has_order, in_total_order, quoted, with_rows
+from .wire import BATCH, END, HEAD, End, Head, Question, Source, encoded
+
+SHOWN_CHARS = 2_000
+SETTINGS = {
+    "datafusion.sql_parser.enable_ident_normalization": "false",
+    "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+    "datafusion.execution.parquet.schema_force_view_types": "false",
+    "datafusion.catalog.information_schema": "false",
+    # One partition: rows come in the order of the input.
+    "datafusion.execution.target_partitions": "1",
+    "datafusion.execution.time_zone": "UTC",
+}
+_NO_ZONE = {name: value for name, value in SETTINGS.items() if "time_zone" not in name}
+"""For what is ingested. With a zone, `to_timestamp(text, pattern)` announces times with it and
+gives times without, which fails. Ingested, those are in UTC; derivatives keep their types."""
+_ZONE_LOST = re.compile(r'expected Timestamp\(\w+, "UTC"\) but found Timestamp\(\w+\)')
+TEXTS_AS_TIMES = (
+    "this engine announces times in UTC when it reads them from texts, and makes them without a "
+    "zone: write to_timestamp_millis(to_timestamp(text, pattern)), or for texts of RFC 3339 "
+    "cast(text as timestamp with time zone)"
+)
+_READING = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+_OURS = (AttributeError, AssertionError, ImportError, KeyError, NameError, TypeError)
+"""Errors of this program, not of a query."""
+_SIZE = re.compile(r"(?m)^(VmSize|VmData):\s+(\d+) kB$")
+
+
+def prepare() -> None:
+    """What the first query would do for all, and every process again: Arrow finds its functions."""
+    batch = pa.RecordBatch.from_arrays([pa.array([1]).cast(pa.int32())], names=["n"])
+    batch.serialize()
+
+
+def answer(connection: socket.socket) -> None:
+    """Read a question, and answer it."""
+    question = decode_json(_received(connection), Question)
+
+    def say(kind: bytes, content: bytes) -> None:
+        connection.sendall(FRAME.pack(kind, len(content)))
+        connection.sendall(content)
+
+    say(END, encoded(_answered(question, say)))
+
+
+def _answered(question: Question, say: Callable[[bytes, bytes], None]) -> End:
+    try:
+        confine(_beside_what_is_there(Rules.of_text(question.rules)))
+        head, batches = _computed(question)
+        say(HEAD, encoded(head))
+        for batch in batches:
+            say(BATCH, batch.serialize().to_pybytes())
+    except BadInput as bad:
+        return End(refused=bad.message, facts=dict(bad.facts))
+    except CannotConfine as bad:
+        return End(failed=str(bad))
+    except MemoryError:
+        return End(starved=True)
+    except _OURS as bad:
+        return End(failed=f"{type(bad).__name__}: {bad}"[:SHOWN_CHARS])
+    except Exception as bad:  # the library has no type of its own for what a query does wrong
+        return End(refused=_with_way_out(str(bad)[:SHOWN_CHARS]))
+    except BaseException as bad:  # a panic of the library
+        return End(failed=str(bad)[:SHOWN_CHARS])
+    return End()
+
+
+def _with_way_out(reason: str) -> str:
+    """The reason, and how to write what the library cannot do as it was written."""
+    return f"{reason}; {TEXTS_AS_TIMES}" if _ZONE_LOST.search(reason) else reason
+
+
+def _received(connection: socket.socket) -> bytes:
+    with connection.makefile("rb") as stream:
+        _, length = FRAME.unpack(stream.read(FRAME.size))
+        return stream.read(length)
+
+
+def _beside_what_is_there(rules: Rules) -> Rules:
+    """Limits of memory are for the query; what this process has before it comes on top."""
+    found = {name: int(kb) << 10 for name, kb in _SIZE.findall(_status())}
+    return replace(
+        rules,
+        address_space=(rules.address_space or 0) + found["VmSize"],
+        data=(rules.data or 0) + found["VmData"],
+    )
+
+
+def _status() -> str:
+    return Path("/proc/self/status").read_text()
+
+
+def _computed(question: Question) -> tuple[Head, Iterator[pa.RecordBatch]]:
+    context = _context(question)
+    steps = [SqlQueryStep(query=step.query, alias=step.alias) for step in question.steps]
+    result = _last(steps, context, iterates=question.iterates)
+    schema = pa.schema([_plain(field) for field in result.schema()])
+    splits = False
+    if question.iterates:
+        follows = question.operation is not None and question.operation in schema.names
+        ordered = has_order(result)
+        if ordered and follows:
+            raise InvalidQuery(ORDER_OF_CHANGES)
+        if ordered:
+            result = in_total_order(context, result)
+        elif follows:
+            try:
+                result = with_rows(context, result)
+                schema = schema.append(pa.field(ROW, pa.int64()))
+            except CannotFollow:
+                splits = True
+    head = Head(schema=schema.serialize().to_pybytes(), splits=splits)
+    return head, _batches(result, schema)
+
+
+def _context(question: Question) -> SessionContext:
+    runtime = RuntimeEnvBuilder().with_disk_manager_specified(question.spill)
+    settings = SETTINGS if question.iterates else _NO_ZONE
+    context = SessionContext(SessionConfig(settings), runtime.with_fair_spill_pool(question.pool))
+    forget_functions(context, iterates=question.iterates)
+    for source in question.sources:
+        context.register_view(quoted(source.name), _read(context, source))
+    return context
+
+
+def _read(context: SessionContext, source: Source) -> DataFrame:
+    """The files one after the other. With a number, their rows have one too, which the columns of
+    the view hide."""
+    frame = context.read_parquet(source.paths[0])
+    for path in source.paths[1:]:
+        frame = frame.union(context.read_parquet(path))
+    if source.number is not None:
+        row = col(quoted(source.offset)) + lit(source.number << ROW_BITS)
+        frame = frame.with_column(ROW, row)
+    if source.columns is None:
+        return frame
+    return frame.select(*[col(quoted(name)) for name in source.columns])
+
+
+def _last(steps: list[SqlQueryStep], context: SessionContext, *, iterates: bool) -> DataFrame:
+    """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
+    for number, step in enumerate(steps):
+        with blamed_on(steps, number):
+            check_words(step.query)
+            result = _planned(step.query, context)
+            if not iterates:
+                judge(result, iterates=False)
+        if number < len(steps) - 1:
+            context.register_view(quoted(str(step.alias)), result)
+    if iterates:  # of which any step may have what is wrong
+        with blamed_on(steps):
+            judge(result, iterates=True)
+    return result
+
+
+def _planned(query: str, context: SessionContext) -> DataFrame:
+    """Raises `InvalidQuery`: the library has no type of its own for wrong queries."""
+    check_begins_as_query(query)
+    try:
+        return context.sql_with_options(query, _READING)
+    except MemoryError:
+        raise
+    except Exception as bad:
+        raise InvalidQuery(str(bad)[:SHOWN_CHARS]) from None
+
+
+def _batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    # One after the other: a single stream would take what comes first of the parts of a union.
+    for part in result.execute_stream_partitioned():
+        for given in part:
+            batch = given.to_pyarrow()
+            columns = [each.cast(to.type) for each, to in zip(batch.columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """Layouts the engine chose for itself are not those of the dataset."""
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return pa.field(field.name, plain.get(kind, kind), field.nullable)

@@ -1,0 +1,1 @@
+"""One iteration of a derivative, as every engine of ours does it."""

@@ -1,0 +1,1 @@
+"""The engine port, and what judges queries before an engine sees them."""

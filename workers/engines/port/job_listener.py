@@ -1,0 +1,27 @@
+"""A query of a job: what its engine says is kept, and it ends once the job is not ours any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...runtime.progress import JobProgress
+from .port import Listener
+
+
+@dataclass(slots=True)
+class Heard(Listener):
+    """Hears of a query of the job that `meter` is of."""
+
+    job_progress: JobProgress = field(default_factory=JobProgress)
+    warnings: list[str] = field(default_factory=list)
+
+    def progress(self) -> None:
+        self.job_progress.check()
+
+    def warning(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def stops(self, stop: Callable[[], None]) -> None:
+        self.job_progress.stops(stop)

@@ -1,0 +1,61 @@
+"""How long and how deep a query may be, counted in its text before anything plans it.
+
+Planners work through what is nested by calling themselves, and compare what is listed with each
+other; so a short text can take a long time, or a stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odf_node.protocol.metadata.transforms import SqlQueryStep
+
+from .port import InvalidQuery
+
+_TEXTS = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`(?:``|[^`])*`|--[^\n]*|/\*.*?\*/")
+_TERMS = re.compile(
+    r"(?i)[-+*/%|&^~<>=!:]+|\b(?:and|or|not|case|when|is|in|like|ilike|between|union|except|"
+    r"intersect|join|from|lateral|select|over|interval|collate|at)\b|\.(?!\d)|[\[{(]"
+)
+"""What makes an expression or a plan of two that were there, or wraps one."""
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySize:
+    """Most bytes of the queries of a transform, most terms, and deepest nesting of brackets."""
+
+    bytes: int = 256 << 10
+    terms: int = 3_000
+    depth: int = 100
+
+
+def check_size(steps: Sequence[SqlQueryStep], most: QuerySize) -> None:
+    """Raises `InvalidQuery` with the setting that bounds it."""
+    found = sum(len(step.query.encode("utf-8", "surrogatepass")) for step in steps)
+    _check(found, most.bytes, "bytes long", "MAX_QUERY_BYTES")
+    codes = [_TEXTS.sub(" ", step.query) for step in steps]
+    terms = sum(1 for code in codes for _ in _TERMS.finditer(code))
+    _check(terms, most.terms, "terms long", "MAX_QUERY_TERMS")
+    _check(max(map(_depth, codes), default=0), most.depth, "brackets deep", "MAX_QUERY_DEPTH")
+
+
+def _check(found: int, most: int, what: str, setting: str) -> None:
+    if found > most:
+        name = f"ODF_NODE_{setting}"
+        raise InvalidQuery(
+            f"the query is {found} {what}; {most} are possible ({name})", setting=name
+        )
+
+
+def _depth(code: str) -> int:
+    deepest = depth = 0
+    for sign in code:
+        if sign in _OPEN:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif sign in _CLOSE:
+            depth -= 1
+    return deepest

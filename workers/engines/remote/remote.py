@@ -1,0 +1,170 @@
+"""An engine somewhere else, by its address: the engine protocol from the coordinator's side.
+
+Files are handed over by path, so both sides see the same folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from odf_node.protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
+from odf_node.protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponse,
+    RawQueryResponseInternalError,
+    RawQueryResponseProgress,
+    TransformRequest,
+    TransformResponse,
+    TransformResponseInternalError,
+    TransformResponseProgress,
+)
+
+from ..port.port import QUERY_SECONDS, QUIET, Listener
+from .rpc import (
+    ABOUT_METHOD,
+    ABOUT_SERVICE,
+    MESSAGE_BYTES,
+    RAW_QUERY,
+    TRANSFORM,
+    WARNING_KEY,
+    Call,
+    unwrapped,
+    wrapped,
+)
+
+ABOUT_SECONDS = 10.0
+WARNINGS_SECONDS = 1.0
+QUIET_SECONDS = 2.0
+"""How long nothing may be heard of an engine before its caller looks whether to wait on."""
+UNKNOWN_VERSION = "unknown"
+_FAILURE = {RAW_QUERY: RawQueryResponseInternalError, TRANSFORM: TransformResponseInternalError}
+_PROGRESS = (RawQueryResponseProgress, TransformResponseProgress)
+
+
+class RemoteEngine:
+    """`Engine` at an address. The version is what the engine says, if it can say that."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        *,
+        seconds: float = QUERY_SECONDS,
+        message_bytes: int = MESSAGE_BYTES,
+    ) -> None:
+        self.name = name
+        self._address, self._seconds = address, seconds
+        self._version = UNKNOWN_VERSION
+        self._options = [
+            ("grpc.max_receive_message_length", message_bytes),
+            ("grpc.max_send_message_length", message_bytes),
+        ]
+
+    @property
+    def version(self) -> str:
+        """Asked for each time, since another version may have taken the place of the last.
+
+        Of one that does not answer now, what it said before. Engines of others have no such call,
+        and are pinned by their name.
+        """
+        with self._channel() as channel:
+            ask = channel.unary_unary(f"/{ABOUT_SERVICE}/{ABOUT_METHOD}")
+            try:
+                _, _, said = ask(b"", timeout=ABOUT_SECONDS).decode().partition("\n")
+            except (grpc.RpcError, UnicodeDecodeError):
+                return self._version
+        self._version = "_".join(said.split()) or UNKNOWN_VERSION
+        return self._version
+
+    def execute_raw_query(
+        self, request: RawQueryRequest, listener: Listener = QUIET
+    ) -> RawQueryResponse:
+        answer: RawQueryResponse = self._ask(RAW_QUERY, request, listener)
+        return answer
+
+    def execute_transform(
+        self, request: TransformRequest, listener: Listener = QUIET
+    ) -> TransformResponse:
+        answer: TransformResponse = self._ask(TRANSFORM, request, listener)
+        return answer
+
+    def _ask(self, call: Call, request: RawQueryRequest | TransformRequest, to: Listener) -> Any:
+        failure = _FAILURE[call]
+        with self._channel() as channel:
+            message = wrapped(encode_message(call.request, request))
+            answers = channel.unary_stream(call.path)(message, timeout=self._seconds)
+            to.stops(answers.cancel)
+            try:
+                answer = _final(call, answers, to)
+            except grpc.RpcError as failed:
+                return failure(message=f"{self.name} at {self._address}: {_told(failed)}")
+            except MalformedMessage as bad:
+                return failure(message=f"{self.name} at {self._address}: {bad.message}")
+            finally:
+                answers.cancel()
+        if answer is None:
+            return failure(message=f"{self.name} at {self._address} ended without an answer")
+        return answer
+
+    @contextlib.contextmanager
+    def _channel(self) -> Iterator[grpc.Channel]:
+        with grpc.insecure_channel(self._address, options=self._options) as channel:
+            yield channel
+
+
+def _final(call: Call, answers: Any, to: Listener) -> Any:
+    """The first answer that is not progress; what comes after it is not waited for."""
+    for message in _heard(answers, to):
+        answer = decode_message(call.response, unwrapped(message))
+        if not isinstance(answer, _PROGRESS):
+            for text in _warnings(answers):
+                to.warning(text)
+            return answer
+        to.progress()
+    return None
+
+
+def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
+    """What an engine says. Where it says nothing the listener is asked whether to go on."""
+    said: queue.SimpleQueue[bytes | Exception | None] = queue.SimpleQueue()
+
+    def listen() -> None:
+        try:
+            for message in answers:
+                said.put(message)
+            said.put(None)
+        except Exception as failed:  # the call ended, or its reader left
+            said.put(failed)
+
+    threading.Thread(target=listen, name="engine answers", daemon=True).start()
+    while True:
+        try:
+            message = said.get(timeout=QUIET_SECONDS)
+        except queue.Empty:
+            to.progress()
+            continue
+        if message is None:
+            return
+        if isinstance(message, Exception):
+            raise message
+        yield message
+
+
+def _warnings(answers: Any) -> list[str]:
+    """What an engine of ours adds as it ends the call, which it does at once."""
+    ended = threading.Event()
+    answers.add_done_callback(lambda _: ended.set())
+    if not ended.wait(WARNINGS_SECONDS):
+        return []
+    found = [value for key, value in answers.trailing_metadata() or () if key == WARNING_KEY]
+    return [value.decode("utf-8", "replace") for value in found]
+
+
+def _told(failed: Any) -> str:
+    return f"{failed.details() or 'no answer'} ({failed.code().name})"

@@ -1,0 +1,196 @@
+"""Serves an engine to any coordinator that speaks the engine protocol.
+
+While a query runs the caller hears that it is alive. Files are those the request names, on the
+machine of the engine; folders may be given outside of which nothing is read or written.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from odf_node.protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
+from odf_node.protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponseInternalError,
+    RawQueryResponseProgress,
+    TransformRequest,
+    TransformResponseInternalError,
+    TransformResponseProgress,
+)
+
+from ...runtime.log import LOGGER, line
+from ..port.port import Engine, Listener
+from .rpc import (
+    ABOUT_METHOD,
+    ABOUT_SERVICE,
+    MESSAGE_BYTES,
+    RAW_QUERY,
+    SERVICE,
+    TRANSFORM,
+    WARNING_KEY,
+    Call,
+    unwrapped,
+    wrapped,
+)
+
+PROGRESS_SECONDS = 2.0
+MAX_WARNINGS = 10
+WARNING_CHARS = 500
+INTERNAL = "the engine failed for a reason of its own; its log says more"
+_PROGRESS = {RAW_QUERY: RawQueryResponseProgress(), TRANSFORM: TransformResponseProgress()}
+_FAILURE = {RAW_QUERY: RawQueryResponseInternalError, TRANSFORM: TransformResponseInternalError}
+
+
+class Served(Listener):
+    """What a served query says before its answer: signs of life, and warnings for the end."""
+
+    def __init__(self) -> None:
+        self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.warnings: list[str] = []
+        self._stops: list[Callable[[], None]] = []
+        self._left = False
+        self._lock = threading.Lock()
+
+    def stops(self, stop: Callable[[], None]) -> None:
+        with self._lock:
+            self._stops.append(stop)
+            left = self._left
+        if left:
+            stop()
+
+    def answered(self, answer: Any) -> None:
+        with self._lock:
+            self._stops.clear()
+        self.said.put(answer)
+
+    def left(self) -> None:
+        """The call has ended: a query that still runs does so for nobody."""
+        with self._lock:
+            self._left, stops = True, list(self._stops)
+        for stop in stops:
+            stop()
+
+    def progress(self) -> None:
+        self.said.put(None)
+
+    def warning(self, text: str) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(text[:WARNING_CHARS])
+
+
+def serve(
+    engine: Engine,
+    address: str,
+    *,
+    at_once: int = 1,
+    roots: Sequence[Path] = (),
+    message_bytes: int = MESSAGE_BYTES,
+) -> tuple[grpc.Server, int]:
+    """Start serving; the server and its port. `at_once` queries run, others wait.
+
+    Raises:
+        OSError: the address is taken.
+    """
+    options = [
+        ("grpc.max_receive_message_length", message_bytes),
+        ("grpc.max_send_message_length", message_bytes),
+        ("grpc.so_reuseport", 0),
+    ]
+    server = grpc.server(ThreadPoolExecutor(at_once, "engine"), options=options)
+    calls = {
+        RAW_QUERY.method: _handler(partial(_answers, engine, RAW_QUERY, roots)),
+        TRANSFORM.method: _handler(partial(_answers, engine, TRANSFORM, roots)),
+    }
+    about = {ABOUT_METHOD: grpc.unary_unary_rpc_method_handler(partial(_about, engine))}
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(SERVICE, calls),
+            grpc.method_handlers_generic_handler(ABOUT_SERVICE, about),
+        )
+    )
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as taken:
+        raise OSError(f"cannot listen at {address}") from taken
+    server.start()
+    return server, port
+
+
+def _handler(answers: Callable[[bytes, Any], Iterator[bytes]]) -> Any:
+    return grpc.unary_stream_rpc_method_handler(answers)
+
+
+def _about(engine: Engine, _request: bytes, _context: Any) -> bytes:
+    return f"{engine.name}\n{engine.version}".encode()
+
+
+def _answers(
+    engine: Engine, call: Call, roots: Sequence[Path], message: bytes, context: Any
+) -> Iterator[bytes]:
+    try:
+        request = decode_message(call.request, unwrapped(message))
+    except MalformedMessage as bad:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, bad.message)
+    if (outside := _outside(request, roots)) is not None:
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{outside!r} is outside of my folders")
+    heard = Served()
+    if not context.add_callback(heard.left):
+        return  # the caller has left already
+    threading.Thread(
+        target=_run, args=(engine, call, request, heard), name=f"{engine.name} query", daemon=True
+    ).start()
+    while True:
+        try:
+            answer = heard.said.get(timeout=PROGRESS_SECONDS)
+        except queue.Empty:
+            answer = None
+        if answer is not None:
+            break
+        yield wrapped(encode_message(call.response, _PROGRESS[call]))
+    context.set_trailing_metadata([(WARNING_KEY, text.encode()) for text in heard.warnings])
+    yield wrapped(encode_message(call.response, answer))
+
+
+def _run(engine: Engine, call: Call, request: Any, heard: Served) -> None:
+    """Put the answer of the engine, whatever happens, as the last of what was said."""
+    try:
+        if isinstance(request, RawQueryRequest):
+            answer: Any = engine.execute_raw_query(request, heard)
+        else:
+            answer = engine.execute_transform(request, heard)
+    except Exception:
+        LOGGER.exception(line("engine failed", engine=engine.name, call=call.method))
+        answer = _FAILURE[call](message=INTERNAL)
+    heard.answered(answer)
+
+
+def _outside(request: RawQueryRequest | TransformRequest, roots: Sequence[Path]) -> str | None:
+    """A path of the request that is not below any of the folders."""
+    if not roots:
+        return None
+    allowed = [root.resolve() for root in roots]
+    for path in paths_of(request):
+        # A path with a zero byte is none at all, and `resolve` raises.
+        if "\0" in path or not any(Path(path).resolve().is_relative_to(r) for r in allowed):
+            return path
+    return None
+
+
+def paths_of(request: RawQueryRequest | TransformRequest) -> Iterator[str]:
+    """Every path a request names."""
+    if isinstance(request, RawQueryRequest):
+        yield from (*request.input_data_paths, request.output_data_path)
+        return
+    for item in request.query_inputs:
+        yield from (*item.data_paths, item.schema_file)
+    yield from (request.new_data_path, request.new_checkpoint_path)
+    if request.prev_checkpoint_path is not None:
+        yield request.prev_checkpoint_path

@@ -1,0 +1,126 @@
+"""Parquet files as Spark frames and Spark frames as Arrow batches, order kept.
+
+Schemas are given, never inferred: opening a file costs no job.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from odf_node.protocol.errors import BadInput
+
+from ...slices.columns import col
+from ...slices.conform import carrier
+from .exchange import exchange_of, read_remotely, write_remotely
+from .visible_files import shown
+
+BATCH_ROWS = 65_536
+_SCALARS: tuple[tuple[str, T.DataType], ...] = (
+    ("bool", T.BooleanType()),
+    ("int8", T.ByteType()),
+    ("int16", T.ShortType()),
+    ("int32", T.IntegerType()),
+    ("int64", T.LongType()),
+    ("uint8", T.ShortType()),
+    ("uint16", T.IntegerType()),
+    ("uint32", T.LongType()),
+    ("uint64", T.DecimalType(20, 0)),
+    ("float", T.FloatType()),
+    ("double", T.DoubleType()),
+    ("string", T.StringType()),
+    ("large_string", T.StringType()),
+    ("string_view", T.StringType()),
+    ("binary", T.BinaryType()),
+    ("large_binary", T.BinaryType()),
+    ("binary_view", T.BinaryType()),
+    ("date32[day]", T.DateType()),
+    ("date64[ms]", T.DateType()),
+)
+_BY_NAME = dict(_SCALARS)
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
+
+class UnsupportedByEngine(BadInput):
+    """A column type that Spark cannot carry."""
+
+
+def spark_type(kind: pa.DataType, *, column: str) -> T.DataType:
+    """The type Spark reads a stored column of this type as. Raises `UnsupportedByEngine`."""
+    kind = carrier(kind)
+    if (known := _BY_NAME.get(str(kind))) is not None:
+        return known
+    if pa.types.is_decimal(kind):
+        return T.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind) and kind.unit != "ns":
+        return T.TimestampType()
+    if pa.types.is_duration(kind):
+        return T.LongType()
+    if pa.types.is_fixed_size_binary(kind):
+        return T.BinaryType()
+    if any(is_one(kind) for is_one in _LISTS):
+        return T.ArrayType(spark_type(kind.value_type, column=column))
+    if pa.types.is_struct(kind):
+        members = [kind.field(at) for at in range(kind.num_fields)]
+        return T.StructType(
+            [T.StructField(f.name, spark_type(f.type, column=column)) for f in members]
+        )
+    if pa.types.is_map(kind):
+        key, item = kind.key_type, kind.item_type
+        return T.MapType(spark_type(key, column=column), spark_type(item, column=column))
+    raise UnsupportedByEngine(f"column `{column}`: Spark has no type for {kind}", column=column)
+
+
+def spark_schema(schema: pa.Schema) -> T.StructType:
+    return T.StructType([T.StructField(f.name, spark_type(f.type, column=f.name)) for f in schema])
+
+
+def read_parquet(session: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:
+    """Rows of the files, columns by name; a column a file lacks is null in its rows."""
+    if paths and (url := exchange_of()) is not None:
+        return read_remotely(session, url, paths, spark_schema(schema))
+    reader = session.read.schema(spark_schema(schema))
+    return reader.parquet(*[str(path) for path in shown(paths)])
+
+
+def sorted_batches(
+    frame: DataFrame, order: Sequence[str], scratch: Path, *, small: bool, partitions: int
+) -> Iterator[pa.RecordBatch]:
+    """The frame's rows in the given order (ascending, nulls first), in one Spark action.
+
+    A small frame is sorted in one task and collected; a large one is sorted by range and
+    passes through files, so that memory never holds it.
+    """
+    keys = [col(name).asc_nulls_first() for name in order]
+    if small:
+        yield from frame.coalesce(1).sortWithinPartitions(*keys).toArrow().to_batches()
+        return
+    ranged = frame.repartitionByRange(partitions, *keys).sortWithinPartitions(*keys)
+    yield from written_batches(ranged, scratch)
+
+
+def written_batches(frame: DataFrame, scratch: Path) -> Iterator[pa.RecordBatch]:
+    """The frame's rows through files, in the order of its partitions."""
+    for part in written_files(frame, scratch):
+        with pq.ParquetFile(part) as file:
+            yield from file.iter_batches(BATCH_ROWS)
+        part.unlink()
+
+
+def written_files(frame: DataFrame, scratch: Path) -> list[Path]:
+    """The frame's rows as one file per partition, in the order of the partitions.
+
+    Snappy: what Spark writes as lz4 in several blocks, Arrow cannot read.
+    """
+    folder = scratch / "sorted"
+    shutil.rmtree(folder, ignore_errors=True)
+    if (url := exchange_of()) is not None:
+        return write_remotely(frame, url, folder)
+    frame.write.option("compression", "snappy").parquet(str(folder))
+    return sorted(folder.glob("part-*.parquet"))

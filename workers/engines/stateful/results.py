@@ -1,0 +1,162 @@
+"""What operators say of the rows they keep: one function each, frame to frame.
+
+Result columns carry the names the query reads them by (`k0`, `a0`, `c0`, `l0`, `r0`, …), and
+`odf group`: changes within one group and run may be told as corrections.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F  # noqa: N812
+
+from ...slices.columns import col
+from .fold import BUCKET, COUNT, THERE
+from .held import Marks
+from .operators import AsOfJoin, IntervalJoin, Operator, Ranking, Window
+from .pieces import AT, GROUP, SEQ
+
+PLACE = "odf place"
+
+
+def result(operator: Operator, rows: list[DataFrame], moment: Marks) -> DataFrame:
+    """The result over the kept rows of each side, as far as it is due at a moment."""
+    match operator:
+        case Window():
+            return _window(operator, rows[0], moment)
+        case Ranking():
+            return _ranking(operator, rows[0])
+        case IntervalJoin():
+            return _interval(operator, rows[0], rows[1], moment)
+        case AsOfJoin():
+            return _as_of(operator, rows[0], rows[1], moment)
+        case _:
+            assert_never(operator)
+
+
+def stays(operator: Operator, side: int, rows: DataFrame, new: Marks) -> Column:
+    """SQL: whether a row can still matter, as far as more than its time decides."""
+    match operator:
+        case Ranking() if not operator.by_time:
+            horizon = new.horizon(operator.sides[0].clock)
+            order = _best_first(operator)
+        case AsOfJoin() if side == 1:
+            horizon = new.horizon(operator.both)
+            order = [col(AT).desc(), col(SEQ).desc_nulls_last(), *_all(rows)]
+        case _:
+            return F.lit(True)
+    if horizon is None:
+        return F.lit(True)
+    limit = operator.limit if isinstance(operator, Ranking) else 1
+    keys = [col(name) for name in operator.sides[side].bucket]
+    old = Over.partitionBy(col(BUCKET), *keys, col(THERE), col(AT) < horizon).orderBy(*order)
+    return (col(AT) >= horizon) | (F.row_number().over(old) <= limit)
+
+
+def _before(at: Column | None) -> Column:
+    return F.lit(False) if at is None else col(AT) < at
+
+
+def _window(operator: Window, rows: DataFrame, moment: Marks) -> DataFrame:
+    due = rows.where(_before(moment.promise(operator.sides[0].clock)))
+    keys = [col(name) for name in operator.keys]
+    if operator.from_sums:
+        finished = [
+            F.expr(call.finished(f"s{at}", f"n{at}")).alias(f"a{at}")
+            for at, call in enumerate(operator.calls)
+        ]
+        return due.select(*keys, *finished, col(BUCKET).alias(GROUP))
+    often = F.explode(F.array_repeat(F.lit(1), col(COUNT).cast("int")))
+    aggregates = [
+        F.expr(str(call.from_rows())).alias(f"a{at}") for at, call in enumerate(operator.calls)
+    ]
+    every = due.withColumn("odf copy", often)
+    total = every.groupBy(col(BUCKET).alias(GROUP), *keys).agg(*aggregates)
+    return total.select(*keys, *[col(f"a{at}") for at in range(len(aggregates))], col(GROUP))
+
+
+def _ranking(operator: Ranking, rows: DataFrame) -> DataFrame:
+    keys = [col(name) for name in operator.sides[0].bucket]
+    over = Over.partitionBy(col(BUCKET), *keys).orderBy(*_best_first(operator))
+    best = rows.withColumn(PLACE, F.row_number().over(over)).where(col(PLACE) <= operator.limit)
+    group = F.xxhash64(col(BUCKET), col(PLACE)) if operator.visible else col(BUCKET)
+    shown = [name for name in operator.sides[0].columns if name.startswith("c")]
+    place = [col(PLACE)] if operator.visible else []
+    return best.select(*[col(name) for name in shown], *place, group.alias(GROUP))
+
+
+def _interval(
+    operator: IntervalJoin, left: DataFrame, right: DataFrame, moment: Marks
+) -> DataFrame:
+    left = _from(left, moment.since())
+    right = _from(right, moment.since(operator.lower))
+    apart = col("r.at") - col("l.at")
+    near = (apart >= operator.lower) & (apart <= operator.upper)
+    pairs = _paired(operator, left, right, near)
+    if operator.outer:
+        seen = moment.promise(operator.sides[1].clock, -operator.upper)
+        alone = F.lit(False) if seen is None else col("l.at") < seen
+        pairs = pairs.where(col("r.at").isNotNull() | alone)
+    return _both_sides(operator, pairs)
+
+
+def _as_of(operator: AsOfJoin, left: DataFrame, right: DataFrame, moment: Marks) -> DataFrame:
+    both = moment.promise(operator.both)
+    due = _from(left, moment.since())
+    due = due.where(F.lit(False) if both is None else col(AT) <= both)
+    copies = Over.partitionBy(*[col(name) for name in left.columns]).orderBy(F.lit(0))
+    due = due.withColumn("odf copy", F.row_number().over(copies))
+    pairs = _paired(operator, due, right, col("r.at") <= col("l.at"), "odf copy")
+    left_keys = operator.sides[0].bucket
+    mine = [col(name) for name in ("odf copy", *_columns(operator, 0), *left_keys, "l.at")]
+    newest = [col("r.at").desc_nulls_last(), col("r.seq").desc_nulls_last()]
+    newest += [col(name).asc_nulls_first() for name in _columns(operator, 1)]
+    place = F.row_number().over(Over.partitionBy(*mine, col("l.seq")).orderBy(*newest))
+    return _both_sides(operator, pairs.withColumn(PLACE, place).where(col(PLACE) == 1))
+
+
+def _from(rows: DataFrame, at: Column | None) -> DataFrame:
+    """Those that may say something else than before."""
+    return rows if at is None else rows.where(col(AT) >= at)
+
+
+def _paired(
+    operator: IntervalJoin | AsOfJoin, left: DataFrame, right: DataFrame, near: Column, *more: str
+) -> DataFrame:
+    """Left and right rows side by side: times as `l.at` and `r.at`."""
+    sides = []
+    for place, (rows, mark) in enumerate(((left, "l"), (right, "r"))):
+        names = [*_columns(operator, place), *operator.sides[place].bucket]
+        kept = [col(name) for name in (*names, *(more if place == 0 else ()))]
+        system = [(BUCKET, "bucket"), (AT, "at"), (SEQ, "seq")]
+        kept += [col(name).alias(f"{mark}.{short}") for name, short in system]
+        sides.append(rows.select(*kept))
+    same = col("l.bucket") == col("r.bucket")
+    for one, other, safe in operator.keys:
+        same = same & (col(one).eqNullSafe(col(other)) if safe else col(one) == col(other))
+    return sides[0].join(sides[1], same & near, "left" if operator.outer else "inner")
+
+
+def _both_sides(operator: IntervalJoin | AsOfJoin, pairs: DataFrame) -> DataFrame:
+    shown = [col(name) for name in (*_columns(operator, 0), *_columns(operator, 1))]
+    return pairs.select(*shown, F.xxhash64(col("l.bucket"), col("l.at")).alias(GROUP))
+
+
+def _columns(operator: Operator, side: int) -> list[str]:
+    """Columns the query reads from a joined side."""
+    return [name for name in operator.sides[side].columns if name[1:].isdigit()]
+
+
+def _best_first(operator: Ranking) -> list[Column]:
+    order = [F.expr(name) for name, _ in operator.order]
+    for at, (_, direction) in enumerate(operator.order):
+        method = direction.lower().replace(" ", "_")
+        order[at] = getattr(order[at], method)()
+    seq = col(SEQ).desc_nulls_last() if operator.newest_first else col(SEQ).asc_nulls_first()
+    return [*order, seq, *[col(name).asc_nulls_first() for name in operator.sides[0].columns]]
+
+
+def _all(rows: DataFrame) -> list[Column]:
+    return [col(name).asc_nulls_first() for name in rows.columns]

@@ -1,0 +1,137 @@
+"""Which expressions are times that watermarks speak about, and what is promised of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import types as T  # noqa: N812
+
+from ..port.port import NotIncremental
+from ..spark.catalyst import (
+    Node,
+    children,
+    expr_id,
+    kind,
+    literal,
+    plain,
+    references,
+    type_of,
+    walk,
+)
+from .clock import Clock, Later, WindowStart, truncated
+
+
+@dataclass(frozen=True, slots=True)
+class WindowClock:
+    """The struct `window(…)` gives."""
+
+    start: WindowStart
+
+    @property
+    def end(self) -> Clock:
+        return Later(self.start, self.start.size)
+
+
+Times = Mapping[int, Clock | WindowClock]
+"""Known times among the columns of a plan, by attribute."""
+
+
+def time_of(expression: Node, times: Times) -> Clock | WindowClock | None:
+    """The clock of an expression; None if watermarks say nothing about it."""
+    expression = plain(expression)
+    name = kind(expression)
+    if name == "AttributeReference":
+        return times.get(expr_id(expression))
+    if name == "Alias":
+        return time_of(children(expression)[0], times)
+    if name == "GetStructField":
+        window = time_of(children(expression)[0], times)
+        if isinstance(window, WindowClock):
+            return window.start if int(expression.ordinal()) == 0 else window.end
+        return None
+    if name == "CreateNamedStruct":
+        return _window(expression, times)
+    return _derived(name, expression, times)
+
+
+def clock_of(expression: Node, times: Times) -> Clock:
+    """The clock of an expression; of a window, that of its start. Raises `NotIncremental`."""
+    clock = time_of(expression, times)
+    if clock is None:
+        raise NotIncremental(f"{expression.sql()} is no event time: watermarks do not speak of it")
+    return clock.start if isinstance(clock, WindowClock) else clock
+
+
+def _derived(name: str, expression: Node, times: Times) -> Clock | None:
+    parts = children(expression)
+    if name == "Cast":
+        clock = _simple(parts[0], times)
+        if clock is None or isinstance(type_of(expression), T.TimestampType):
+            return clock
+        return truncated(clock, "DAY") if isinstance(type_of(expression), T.DateType) else None
+    if name in ("TruncTimestamp", "TruncDate"):
+        unit, of = parts[:2] if name == "TruncTimestamp" else (parts[1], parts[0])
+        clock = _simple(of, times)
+        value = literal(unit)
+        return None if clock is None or value is None else truncated(clock, str(value))
+    if name == "TimestampAddInterval":
+        clock, by = _simple(parts[0], times), micros(parts[1])
+        return None if clock is None or by is None else Later(clock, by)
+    return None
+
+
+def micros(interval: Node) -> int | None:
+    """The length of a constant interval; None for months and for what is no constant."""
+    if not isinstance(type_of(interval), T.DayTimeIntervalType):
+        return None
+    value = literal(interval)
+    return None if value is None else int(value)
+
+
+def linear(expression: Node) -> tuple[Node, int]:
+    """An expression as another one plus a fixed time."""
+    expression = plain(expression)
+    if kind(expression) == "TimestampAddInterval":
+        of, interval = children(expression)[:2]
+        by = micros(interval)
+        if by is not None:
+            base, more = linear(of)
+            return base, more + by
+    return expression, 0
+
+
+def _simple(expression: Node, times: Times) -> Clock | None:
+    clock = time_of(expression, times)
+    return None if isinstance(clock, WindowClock) else clock
+
+
+def _window(expression: Node, times: Times) -> WindowClock | None:
+    """What Spark makes of `window(time, size, slide, origin)`, read back."""
+    of = references(expression)
+    if len(of) != 1 or len(children(expression)) != 4:
+        return None
+    clock = times.get(next(iter(of)))
+    end = plain(children(expression)[3])
+    if clock is None or isinstance(clock, WindowClock) or kind(end) != "PreciseTimestampConversion":
+        return None
+    size = _constant(children(end)[0], "Add")
+    for part in walk(end):
+        if kind(part) == "Remainder":
+            slide = _constant(part, "Remainder")
+            origin = _constant(children(part)[0], "Subtract")
+            if size is not None and slide is not None and origin is not None:
+                return WindowClock(WindowStart(clock, size, slide, origin))
+    return None
+
+
+def _constant(expression: Node, operator: str) -> int | None:
+    if kind(expression) != operator:
+        return None
+    value = literal(children(expression)[1])
+    return None if value is None else int(value)
+
+
+def known(times: Mapping[int, Clock | WindowClock | None]) -> Times:
+    """Those that are times."""
+    return {at: clock for at, clock in times.items() if clock is not None}

@@ -1,0 +1,1 @@
+"""What a worker does: one package a kind of job."""

@@ -1,0 +1,87 @@
+"""A healing job: the execution that made a slice or a checkpoint of a derivative is run again.
+
+Where the same engine is given the same rows, the same bytes come out, and are put back under their
+hash. Other bytes of the same rows are no use: blocks name files by their hash.
+"""
+
+from __future__ import annotations
+
+from odf_node.protocol.errors import NotFound
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import ExecuteTransform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.local_files import chunks
+from odf_node.storage.datasets.integrity.healing import is_healed, is_whole, look_later
+from odf_node.storage.datasets.job_payloads.heal_job import HealReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+
+from ..transform.chains import backwards
+from ..transform.replay import NotVerifiable, replay
+from ..transform.result import Made
+from ..work.context import Bench
+
+RECOMPUTED = "recomputed"
+
+
+class NotHealed(NotFound):
+    """The object cannot be made again here."""
+
+
+def run_heal(stores: Stores, dataset: Dataset, key: ObjectKey, bench: Bench) -> HealReceipt:
+    """Make an object again and put it back.
+
+    Raises:
+        NotHealed: nothing here makes it; the next try is a day away.
+        ObjectHealing: something it is made of has to be healed first.
+        JobLost, …: what ends the work without a verdict.
+    """
+    if is_whole(stores.objects, key):
+        return _healed(stores, key, "here")
+    found: list[Multihash] = []
+
+    def keep(made: Made) -> None:
+        for part, path in (
+            (made.data, made.data_path),
+            (made.checkpoint, made.checkpoint_path),
+        ):
+            if part is not None and part.physical_hash == key.hash:
+                stores.objects.put(key, chunks(path))
+                found.append(key.hash)
+
+    try:
+        block = _maker(dataset, key)
+        replay(stores, dataset, block, bench, on_made=keep)
+    except (NotVerifiable, NotHealed) as reason:
+        raise _hopeless(stores, key, reason.message) from reason
+    if not found:
+        raise _hopeless(stores, key, f"block {block.hash} made again gives other bytes")
+    return _healed(stores, key, RECOMPUTED)
+
+
+def _maker(dataset: Dataset, key: ObjectKey) -> HashedBlock:
+    """The first execution whose block names the object: later ones that left the same state behind
+    had it handed to them. Raises `NotHealed`."""
+    found = None
+    for block in backwards(dataset, dataset.head()):
+        if isinstance(block.event, ExecuteTransform) and _names(block.event, key):
+            found = block
+    if found is None:
+        raise NotHealed("no execution of the dataset made it")
+    return found
+
+
+def _names(event: ExecuteTransform, key: ObjectKey) -> bool:
+    made = event.new_data if key.kind is ObjectKind.DATA else event.new_checkpoint
+    return made is not None and made.physical_hash == key.hash
+
+
+def _healed(stores: Stores, key: ObjectKey, source: str) -> HealReceipt:
+    is_healed(stores, key, source)
+    return HealReceipt(kind=key.kind.value, hash=str(key.hash), healed_from=source)
+
+
+def _hopeless(stores: Stores, key: ObjectKey, why: str) -> NotHealed:
+    look_later(stores, key, why)
+    return NotHealed(f"the {key.kind} object {key.hash} cannot be made again here: {why}")

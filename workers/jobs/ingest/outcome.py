@@ -1,0 +1,138 @@
+"""What one ingest comes to: its events, and the receipt for them once they are blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odf_node.protocol.attributes import Attributes
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.events import AddData, MetadataEvent
+from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt, told_by
+
+from ...plan.ingest import IngestPlan
+from ...readers.rejected import Rejected
+from ...slices.columns import Operation
+from ...slices.slices import operations
+from ...slices.write import Written
+from .merged import takes_operations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What a caller may add to a batch beside its rows."""
+
+    source_state: SourceState | None = None
+    """Where the source left off after the batch; None is written as none."""
+    watermark: Instant | None = None
+    """Replaces the watermark computed from the rows."""
+    max_vanish_percent: int = 100
+    """Rows of a snapshot that may vanish at once; 100 lets all of them."""
+    max_bad_rows: int | None = None
+    """So many rows may be set aside; by default a bad one fails the batch."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """Events of one ingest and what they were made from; nothing is committed yet."""
+
+    events: list[MetadataEvent]
+    slices: list[Written]
+    rows_read: int
+    """Those that are good."""
+    rejected: Rejected | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> IngestReceipt:
+    slices = [written.data for written in outcome.slices if written.data is not None]
+    done = operations(outcome.slices)
+    added, corrected = done.get(Operation.APPEND, 0), done.get(Operation.CORRECT_TO, 0)
+    marks = [b.event.new_watermark for b in blocks if isinstance(b.event, AddData)]
+    watermark = marks[-1] if marks else plan.watermark
+    rejected = len(outcome.rejected or ())
+    return IngestReceipt(
+        outcome="updated" if blocks else "up-to-date",
+        prev_head=str(plan.head),
+        head=str(blocks[-1].hash if blocks else plan.head),
+        blocks=tuple(str(block.hash) for block in blocks),
+        rows_read=outcome.rows_read + rejected,
+        rows_added=added,
+        rows_known=max(0, outcome.rows_read - _told(plan, done)),
+        rows_retracted=done.get(Operation.RETRACT, 0),
+        rows_corrected=corrected,
+        rows_rejected=rejected,
+        watermark=str(watermark) if watermark else None,
+        warnings=outcome.warnings,
+        **told_by(slices),
+    )
+
+
+def _told(plan: IngestPlan, done: Counter[Operation]) -> int:
+    """Rows of the batch that something came of.
+
+    In a snapshot it is the absence of rows that retracts. A changelog brings both rows of a
+    correction, other batches the new one.
+    """
+    brought = {Operation.APPEND, Operation.CORRECT_TO}
+    if takes_operations(plan.merge):
+        brought.add(Operation.RETRACT)
+    if isinstance(plan.merge, MergeStrategyChangelogStream):
+        brought.add(Operation.CORRECT_FROM)
+    return sum(done.get(operation, 0) for operation in brought)
+
+
+def data_events(
+    plan: IngestPlan,
+    slices: Sequence[Written],
+    extras: Extras,
+    *,
+    links: Sequence[Attributes | None] = (),
+) -> list[MetadataEvent]:
+    """An `AddData` per slice; without rows one if the watermark or the source state changed.
+
+    The last one says where the source left off now, those before it where it was: whoever
+    stops between them reads the batch again.
+    """
+    events: list[MetadataEvent] = []
+    offset, watermark = plan.prev_offset, plan.watermark
+    for written, linked in zip(slices, links, strict=True):
+        last = written is slices[-1]
+        watermark = next_watermark(watermark, written, extras.watermark if last else None)
+        events.append(
+            AddData(
+                prev_offset=offset,
+                new_data=written.data,
+                new_watermark=watermark,
+                new_source_state=extras.source_state if last else plan.source_state,
+                extra=linked,
+            )
+        )
+        offset = written.data.offset_interval.end if written.data else offset
+    if events:
+        return events
+    watermark = next_watermark(plan.watermark, None, extras.watermark)
+    same_state = extras.source_state == plan.source_state
+    empty = watermark is None and extras.source_state is None
+    if empty or (watermark == plan.watermark and same_state):
+        return []
+    return [
+        AddData(
+            prev_offset=plan.prev_offset,
+            new_watermark=watermark,
+            new_source_state=extras.source_state,
+        )
+    ]
+
+
+def next_watermark(
+    previous: Instant | None, written: Written | None, explicit: Instant | None
+) -> Instant | None:
+    """The explicit one, else the latest event time so far; it never goes back."""
+    latest = explicit if explicit is not None else (written.max_event_time if written else None)
+    known = [when for when in (previous, latest) if when is not None]
+    return max(known) if known else None

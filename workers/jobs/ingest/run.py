@@ -1,0 +1,294 @@
+"""One ingest from start to end: read, preprocess, stage, merge, write, commit.
+
+Everything visible happens in the commit, which moves the head by compare-and-swap. Whoever
+loses that race plans again from the new head.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_node.protocol.arrow_schema import from_arrow, to_arrow
+from odf_node.protocol.attributes import Attributes
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.linked import link_columns, summary_of
+from odf_node.protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponseInternalError,
+    RawQueryResponseInvalidQuery,
+)
+from odf_node.protocol.metadata.events import MetadataEvent, SetDataSchema
+from odf_node.protocol.metadata.reading import MergeStrategySnapshot
+from odf_node.protocol.metadata.transforms import Transform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.contents.linked import check_links, links_in
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_node.storage.stores.ports.errors import RefConflict
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+
+from ...engines.port.job_listener import Heard
+from ...engines.port.port import InvalidQuery, engine_for
+from ...engines.port.positions import place_of
+from ...plan.ingest import IngestPlan, plan_ingest
+from ...readers.forms import forms_of
+from ...readers.read import open_frame
+from ...readers.rejected import Rejected
+from ...slices.frame import BATCH_ROWS, Frame
+from ...slices.schema import slice_schema
+from ...slices.slices import write_slices
+from ...slices.write import SlicePlan, Written
+from ..work.context import Bench
+from ..work.slice_files import local_file
+from .merged import MergeRun, merged, takes_operations
+from .outcome import Extras, Outcome, data_events, receipt
+from .relevant_history import relevant
+from .retractions import check_taken_back
+from .stage import Staged, stage
+from .undeclared import arranged, known_of
+from .unpacked import plain_file
+from .vanished import check_vanished
+
+
+class EngineFailed(BadInput):
+    """The engine could not run a query, for reasons of its own."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBatch:
+    """A batch as it came, and the schema of the slice it will be."""
+
+    staged: Staged
+    schema: pa.Schema
+    rejected: Rejected | None
+    warnings: tuple[str, ...] = ()
+
+
+def run_ingest(
+    dataset: Dataset,
+    payload: IngestPayload,
+    bench: Bench,
+    *,
+    now: Instant,
+) -> IngestReceipt:
+    """Ingest one uploaded batch at the time `now`; for those that come as jobs see `group.py`.
+
+    Raises:
+        NodeError: the batch, the source or the dataset's state do not allow it.
+        RefConflict: other writers were first too often, or not where the caller expects.
+    """
+    with tempfile.TemporaryDirectory(prefix="ingest-", dir=bench.scratch) as folder:
+        scratch = Path(folder)
+        path = local_file(
+            dataset, ObjectKind.UPLOAD, Multihash.parse(payload.upload), scratch / "upload"
+        )
+        for attempt in range(1, bench.commit_attempts + 1):
+            state = dataset.state()
+            plan = plan_ingest(state, payload, now=now)
+            outcome = prepare(
+                dataset, plan, path, bench, scratch, push_extras(state, payload, bench)
+            )
+            try:
+                return commit(dataset, state, plan, outcome, bench, dry_run=payload.dry_run)
+            except RefConflict:
+                if attempt == bench.commit_attempts or payload.expected_head is not None:
+                    raise
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def push_extras(state: ChainState, payload: IngestPayload, bench: Bench) -> Extras:
+    """What a push adds: it carries over where the source left off, which it knows nothing of."""
+    limit, most = payload.max_vanish_percent, bench.max_rejected_rows
+    if payload.max_bad_rows is not None:
+        most = min(most, payload.max_bad_rows)
+    return Extras(
+        source_state=state.last_source_state,
+        max_vanish_percent=100 if limit is None else limit,
+        max_bad_rows=None if payload.on_bad_rows == "fail" else most,
+    )
+
+
+def prepare(
+    dataset: Dataset,
+    plan: IngestPlan,
+    path: Path,
+    bench: Bench,
+    scratch: Path,
+    extras: Extras = Extras(),
+) -> Outcome:
+    """Everything up to the commit: the slice lies in `scratch`, the events name it."""
+    batch = read_batch(plan, path, bench, scratch, extras)
+    if batch is None:
+        return Outcome(events=data_events(plan, [], extras), slices=[], rows_read=0)
+    rows = final_rows(dataset, plan, batch, bench, scratch)
+    slices = write_slices(rows, slice_plan(plan, batch.schema), scratch, bench.cut)
+    told = check_taken_back(dataset, plan, batch.staged, batch.schema, bench, scratch)
+    check_vanished(plan, batch.staged.rows, slices, extras.max_vanish_percent)
+    events: list[MetadataEvent] = []
+    if plan.schema is None:
+        events.append(SetDataSchema(schema=from_arrow(batch.schema)))
+    events += data_events(plan, slices, extras, links=_links(dataset, plan, slices, bench))
+    return Outcome(
+        events=events,
+        slices=slices,
+        rows_read=batch.staged.rows,
+        rejected=batch.rejected,
+        warnings=(*batch.warnings, *told),
+    )
+
+
+def read_batch(
+    plan: IngestPlan, path: Path, bench: Bench, scratch: Path, extras: Extras
+) -> ReadBatch | None:
+    """The batch as it came; None if it is empty and tells no schema."""
+    rejected = Rejected(extras.max_bad_rows) if extras.max_bad_rows is not None else None
+    path = plain_file(path, plan.read, scratch, bench.limits.archives)
+    read = open_frame(plan.read, path, bench.limits, rejected, known_of(plan))
+    if read is None:
+        return None
+    frame = arranged(read, plan)
+    if plan.preprocess is not None:
+        frame = preprocessed(frame, plan.preprocess, bench, scratch)
+    known = to_arrow(plan.schema) if plan.schema is not None else None
+    staged = stage(
+        Frame(frame.schema, bench.job_progress.rows(frame.batches)),
+        scratch / "staged.parquet",
+        vocab=plan.vocab,
+        coerces=plan.coerces,
+        takes_operations=takes_operations(plan.merge),
+        known=known,
+        rejected=rejected if plan.preprocess is None else None,
+        forms=forms_of(plan.read),
+    )
+    schema = slice_schema(staged.schema, plan.vocab, known)
+    return ReadBatch(staged=staged, schema=schema, rejected=rejected, warnings=tuple(read.warnings))
+
+
+def commit(
+    dataset: Dataset,
+    state: ChainState,
+    plan: IngestPlan,
+    outcome: Outcome,
+    bench: Bench,
+    *,
+    dry_run: bool = False,
+) -> IngestReceipt:
+    """Put the slices, author the blocks, move the head once. Raises `RefConflict`."""
+    blocks, _ = author(state, outcome.events, system_time=plan.system_time)
+    if blocks and not dry_run:
+        put_slices(dataset, outcome.slices, bench)
+        dataset.commit(blocks, expected=plan.head)
+    return receipt(plan, outcome, blocks)
+
+
+def put_slices(dataset: Dataset, slices: Sequence[Written], bench: Bench) -> None:
+    """Upload slices side by side; returns when all are there."""
+
+    def put(written: Written) -> None:
+        if written.data is not None:
+            key = ObjectKey(dataset.id, ObjectKind.DATA, written.data.physical_hash)
+            bench.objects.put(key, written.chunks())
+
+    if len(slices) <= 1:
+        for written in slices:
+            put(written)
+        return
+    with ThreadPoolExecutor(bench.cut.threads, thread_name_prefix="uploads") as pool:
+        for _ in pool.map(put, slices):
+            pass
+
+
+def final_rows(
+    dataset: Dataset, plan: IngestPlan, batch: ReadBatch, bench: Bench, scratch: Path
+) -> Iterator[pa.RecordBatch]:
+    """The rows as they will be written, merged and in their order, without offsets and system
+    time. Only a snapshot can have something to say without rows."""
+    bench.job_progress.phase("merge")
+    staged, schema = batch.staged, batch.schema
+    snapshot = isinstance(plan.merge, MergeStrategySnapshot)
+    if staged.rows == 0 and not (snapshot and plan.has_history):
+        return iter(())
+    met = relevant(dataset, plan, staged, schema, bench, scratch)
+    if met.staged.rows == 0 and not met.rows:
+        return iter(())
+    run = MergeRun(
+        staged=met.staged,
+        strategy=plan.merge,
+        vocab=plan.vocab,
+        source_event_time=plan.source_event_time,
+        schema=schema,
+        history=met.history,
+        history_rows=met.rows,
+        projected=met.projected,
+        distinct=met.distinct,
+        partitions=bench.partitions,
+        small_rows=bench.small_rows,
+    )
+    return bench.job_progress.rows(merged(run, bench.session, scratch))
+
+
+def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:
+    """What the rows of a batch have in common once they are written."""
+    return SlicePlan(
+        schema=schema,
+        vocab=plan.vocab,
+        start=next_offset(plan),
+        system_time=plan.system_time,
+        source_event_time=plan.source_event_time,
+    )
+
+
+def next_offset(plan: IngestPlan) -> int:
+    """Of the first row that is added."""
+    return 0 if plan.prev_offset is None else plan.prev_offset + 1
+
+
+def _links(
+    dataset: Dataset, plan: IngestPlan, slices: Sequence[Written], bench: Bench
+) -> list[Attributes | None]:
+    """For each slice what it links to. Raises `InvalidValue`, `DanglingReference`."""
+    columns = link_columns(plan.schema)
+    if not columns:
+        return [None] * len(slices)
+    found = [links_in(written.source(), columns) for written in slices]
+    return [summary_of(check_links(bench.objects, dataset.id, links)) for links in found]
+
+
+def preprocessed(frame: Frame, transform: Transform, bench: Bench, scratch: Path) -> Frame:
+    """What a query makes of the rows.
+
+    Raises:
+        InvalidQuery, UnsupportedEngine, EngineFailed.
+    """
+    engine = engine_for(transform, (bench.engine, *bench.more_engines))
+    source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
+    with pq.ParquetWriter(source, frame.schema, compression="lz4") as writer:
+        for batch in frame.batches:
+            writer.write_batch(batch)
+    response = engine.execute_raw_query(
+        RawQueryRequest(
+            input_data_paths=(str(source),), transform=transform, output_data_path=str(target)
+        ),
+        Heard(bench.job_progress),
+    )
+    bench.job_progress.check()  # an engine that was stopped says that it took too long
+    if isinstance(response, RawQueryResponseInvalidQuery):
+        where = place_of(response.message)
+        raise InvalidQuery(f"preprocessing failed: {response.message}", **where)
+    if isinstance(response, RawQueryResponseInternalError):
+        raise EngineFailed(f"the engine failed while preprocessing: {response.message}")
+    file = pq.ParquetFile(target)
+    return Frame(file.schema_arrow, file.iter_batches(BATCH_ROWS))

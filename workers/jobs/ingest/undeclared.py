@@ -1,0 +1,70 @@
+"""Batches of sources that declare no schema: once the dataset has one, they are read by it.
+
+The first batch decides columns and types. Those after it may have their columns in another
+order, come in another format, or hold whole numbers only where fractions stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from odf_node.protocol.arrow_schema import to_arrow
+
+from ...plan.ingest import IngestPlan
+from ...readers.known import Known
+from ...slices.frame import Frame
+from .merged import takes_operations
+from .stage import clashing, renamed
+
+
+def known_of(plan: IngestPlan) -> Known | None:
+    """The dataset's columns, for a batch whose source does not declare them.
+
+    The event time is not among them: whole numbers and texts become times by rules of its own.
+    """
+    if not _undeclared(plan) or plan.schema is None:
+        return None
+    schema, vocab = to_arrow(plan.schema), plan.vocab
+    own = {vocab.offset_column, vocab.system_time_column, vocab.event_time_column}
+    operations = takes_operations(plan.merge)
+    if not operations:
+        own.add(vocab.operation_type_column)
+    fields = {}
+    clashes = clashing(vocab, takes_operations=operations)
+    for field in schema:
+        if field.name in own:
+            continue
+        is_operation = field.name == vocab.operation_type_column
+        fields[field.name] = field.with_nullable(False) if is_operation else field
+        for name in clashes:
+            if f"_{name}" == field.name:
+                fields[name] = fields.pop(field.name)
+    return Known(fields, vocab.event_time_column)
+
+
+def arranged(frame: Frame, plan: IngestPlan) -> Frame:
+    """The frame with its columns in the order of the dataset; new ones stay at the end."""
+    if not _undeclared(plan) or plan.schema is None:
+        return frame
+    names = renamed(
+        list(frame.schema.names), plan.vocab, takes_operations=takes_operations(plan.merge)
+    )
+    places = {field.name: at for at, field in enumerate(to_arrow(plan.schema))}
+    order = sorted(range(len(names)), key=lambda at: (places.get(names[at], len(places)), at))
+    if order == list(range(len(names))):
+        return frame
+    schema = pa.schema([frame.schema.field(at) for at in order])
+    return Frame(schema, _in_order(frame.batches, schema, order), frame.warnings)
+
+
+def _undeclared(plan: IngestPlan) -> bool:
+    return plan.coerces and plan.read.ddl_schema is None
+
+
+def _in_order(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, order: list[int]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([batch.column(at) for at in order], schema=schema)

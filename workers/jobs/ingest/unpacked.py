@@ -1,0 +1,116 @@
+"""Bodies and files as readers take them: unpacked if they are packed, Parquet if they are Arrow.
+
+A source may be given `rows.csv.gz` or `rows.csv.zip` without saying so: what readers take begins
+otherwise. Of a zip archive only the single file in it is meant; a shapefile is a zip archive, which
+may be in gzip. Arrow streams are written as Parquet first, so that one reader decides what becomes
+of columns that have types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.reading import ReadStep, ReadStepEsriShapefile, ReadStepParquet
+
+from ...prepare.gzip import gunzip
+from ...prepare.zip import entry_names, unzip
+from ...readers.arrow_messages import is_compressed
+from ...runtime.input_limits import CHUNK_BYTES, MalformedArchive, PrepareLimits
+
+GZIP, ZIP, ARROW_FILE = b"\x1f\x8b", b"PK\x03\x04", b"ARROW1"
+
+
+class MalformedArrow(BadInput):
+    """The bytes are no Arrow stream, a damaged one, or one that is packed inside."""
+
+
+def plain_file(path: Path, step: ReadStep, scratch: Path, limits: PrepareLimits) -> Path:
+    """The file to read by the step: the given one, or what was made of it in `scratch`.
+
+    Raises:
+        MalformedArchive, DecompressionTooLarge, MalformedArrow.
+    """
+    is_archive_wanted = isinstance(step, ReadStepEsriShapefile)
+    begin = _begin(path)
+    if begin.startswith(GZIP):
+        path = _written(gunzip(_chunks(path), limits), scratch / "plain")
+    elif begin.startswith(ZIP) and not is_archive_wanted:
+        path = _written(_single_entry(path, limits), scratch / "plain")
+    if isinstance(step, ReadStepParquet) and _is_arrow(begin := _begin(path)):
+        target = scratch / "plain.parquet"
+        _as_parquet(path, target, is_file=begin.startswith(ARROW_FILE))
+        return target
+    return path
+
+
+def _begin(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(8)
+
+
+def _single_entry(path: Path, limits: PrepareLimits) -> Iterator[bytes]:
+    names = entry_names(path, limits)
+    if len(names) != 1:
+        raise MalformedArchive(
+            f"the archive holds {len(names)} files, and one is expected: name one in a "
+            "`Decompress` step of a polling source, or post the file itself"
+        )
+    return unzip(path, names[0], limits)
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _written(chunks: Iterable[bytes], target: Path) -> Path:
+    with target.open("wb") as out:
+        for chunk in chunks:
+            out.write(chunk)
+    return target
+
+
+def _is_arrow(begin: bytes) -> bool:
+    """A stream begins with a mark and the length of its schema."""
+    return begin.startswith((ARROW_FILE, b"\xff\xff\xff\xff"))
+
+
+def _as_parquet(path: Path, target: Path, *, is_file: bool) -> None:
+    try:
+        if is_file:
+            raise MalformedArrow(
+                "an Arrow file is sent as a stream (application/vnd.apache.arrow.stream)"
+            )
+        _refuse_compressed(path)
+        with (
+            pa.memory_map(str(path)) as source,
+            pa.ipc.open_stream(source) as reader,
+            pq.ParquetWriter(target, reader.schema, compression="lz4") as writer,
+        ):
+            for batch in reader:
+                batch.validate(full=True)
+                writer.write_batch(batch)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as bad:
+        raise MalformedArrow(f"the Arrow stream cannot be read: {str(bad)[:200]}") from None
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Buffers that are packed say how large they become, and nothing bounds that."""
+    with pa.memory_map(str(path)) as source:
+        messages = pa.ipc.MessageReader.open_stream(source)
+        while True:
+            try:
+                message = messages.read_next_message()
+            except StopIteration:
+                return
+            if is_compressed(message.metadata.to_pybytes()):
+                raise MalformedArrow(
+                    "the buffers of the Arrow stream are compressed: send them plain, and the body "
+                    "with Content-Encoding"
+                )

@@ -1,0 +1,47 @@
+"""The guard of snapshots: how much of the state may be absent from a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.reading import MergeStrategySnapshot
+
+from ...plan.ingest import IngestPlan
+from ...slices.columns import Operation
+from ...slices.slices import operations
+from ...slices.write import Written
+
+FEW_ROWS = 10
+"""So many rows of a snapshot may vanish whatever their share."""
+
+
+class RowsVanished(BadInput):
+    """A snapshot would retract more rows than its guard allows; likely one that was cut short."""
+
+
+def check_vanished(
+    plan: IngestPlan, rows: int, slices: Sequence[Written], max_percent: int
+) -> None:
+    """The guard of snapshots: how much of the state may be absent from the batch.
+
+    A few rows may vanish unless none may; from an empty batch none may, unless all may.
+
+    Raises:
+        RowsVanished: more of them than `max_percent` of the rows that stood before.
+    """
+    done = operations(slices)
+    vanished = done[Operation.RETRACT]
+    if not isinstance(plan.merge, MergeStrategySnapshot) or vanished == 0 or max_percent >= 100:
+        return
+    stood = rows - done[Operation.APPEND] + vanished
+    few = vanished <= FEW_ROWS and max_percent > 0
+    if rows == 0 or (not few and vanished * 100 > max_percent * stood):
+        raise RowsVanished(
+            f"{vanished} of {stood} rows are gone from the snapshot, and at most {max_percent} "
+            "percent may go at once: look whether it was cut short, or allow more "
+            "(maxVanishPercent)",
+            vanished=vanished,
+            stood=stood,
+            max_vanish_percent=max_percent,
+        )

@@ -1,0 +1,1 @@
+"""Polling sources: fetched, prepared, then ingested as posts are."""

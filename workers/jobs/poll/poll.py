@@ -1,0 +1,171 @@
+"""Polls: plan, fetch, prepare, then the way of every batch; one commit per fetch.
+
+The new source state is in the block of the rows it belongs to: a poll that is repeated after
+a crash neither loses rows nor doubles them. When another writer was first, the plan is made
+again; fetched bytes are used again as long as the plan starts from the same state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import AddData, SetPollingSource
+from odf_node.protocol.metadata.sources import FetchStep
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.ingest_job import RowsReceipt
+from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_node.storage.stores.ports.errors import RefConflict
+
+from ...fetch.run import fetch
+from ...fetch.values import Fetched, FetchRequest
+from ...plan.ingest import plan_source
+from ...plan.poll import NothingToPoll, PollPlan, plan_poll
+from ...prepare.run import check_steps
+from ...prepare.run import prepare as prepare_steps
+from ..ingest.outcome import Extras
+from ..ingest.run import commit, prepare
+from ..work.context import Bench
+from .receipts import added_up, of_blocks, up_to_date
+
+SecretsOf = Callable[[SetPollingSource], Mapping[str, str]]
+"""What templates of a source may read, beside what the administrator allows."""
+
+
+def _none(_: SetPollingSource) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(slots=True)
+class _Fetches:
+    """One fetch, kept for the next attempt while it would be the same again."""
+
+    folder: Path
+    secrets: SecretsOf
+    plan: PollPlan | None = None
+    found: Fetched | None = None
+    made: int = field(default=0)
+
+    def of(self, plan: PollPlan, bench: Bench, now: Instant) -> Fetched | None:
+        if plan != self.plan:
+            self.made += 1
+            folder = self.folder / f"fetch-{self.made}"
+            folder.mkdir()
+            variables = {**bench.fetch.variables, **self.secrets(plan.source)}
+            rules = dataclasses.replace(bench.fetch, variables=variables)
+            request = FetchRequest(state=plan.state, system_time=now, folder=folder, rules=rules)
+            self.found = fetch(plan.source.fetch, request)
+            self.plan = plan
+        return self.found
+
+
+def run_poll(
+    dataset: Dataset,
+    payload: PollPayload,
+    bench: Bench,
+    *,
+    now: Instant,
+    repeated: bool = False,
+    secrets: SecretsOf = _none,
+) -> PollReceipt:
+    """Poll once, or until the source is exhausted. `now` is the time of the request, `secrets` are
+    asked for with the source that is fetched: another one may have come while the job waited.
+
+    Raises:
+        NodeError: the source, its data or the dataset's state do not allow it. What earlier
+            fetches of the same poll committed stays; fact `fetchesCommitted` counts them.
+        RefConflict: other writers were first too often.
+    """
+    done = of_blocks(_committed_since(dataset, now)) if repeated else None
+    if done is not None:
+        if not payload.exhaust_sources:
+            return done
+        # Forced again, it would be given the rows that are in already.
+        payload = replace(payload, fetch_uncacheable=False)
+    total = done
+    for _ in range(bench.max_fetches):
+        try:
+            receipt = _poll_once(dataset, payload, bench, now, secrets)
+        except NodeError as error:
+            if total is not None and total.fetches:
+                error.facts["fetchesCommitted"] = total.fetches
+            raise
+        total = receipt if total is None else added_up(total, receipt)
+        if not (receipt.has_more and payload.exhaust_sources):
+            break
+    return total or up_to_date(dataset.head())
+
+
+def _poll_once(
+    dataset: Dataset, payload: PollPayload, bench: Bench, now: Instant, secrets: SecretsOf
+) -> PollReceipt:
+    """One fetch and its commit."""
+    with tempfile.TemporaryDirectory(prefix="poll-", dir=bench.scratch) as name:
+        fetches = _Fetches(Path(name), secrets)
+        for attempt in range(1, bench.commit_attempts + 1):
+            try:
+                return _attempt(dataset, payload, bench, now, fetches)
+            except RefConflict:
+                if attempt == bench.commit_attempts:
+                    raise
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def _attempt(
+    dataset: Dataset, payload: PollPayload, bench: Bench, now: Instant, fetches: _Fetches
+) -> PollReceipt:
+    state = dataset.state()
+    plan = plan_poll(state, fetch_uncacheable=payload.fetch_uncacheable)
+    if isinstance(plan, NothingToPoll):
+        return up_to_date(
+            state.head, uncacheable=plan.uncacheable, no_source_defined=plan.no_source_defined
+        )
+    source = plan.source
+    check_steps(source.prepare or (), bench.preparation)
+    found = fetches.of(plan, bench, now)
+    if found is None:
+        return up_to_date(state.head)
+    with tempfile.TemporaryDirectory(prefix="attempt-", dir=fetches.folder) as name:
+        scratch = Path(name)
+        path = prepare_steps(source.prepare or (), found.path, scratch, bench.preparation)
+        ingest = plan_source(
+            state,
+            source,
+            read=source.read,
+            now=now,
+            source_event_time=_event_time(payload, source.fetch, found),
+        )
+        limit = payload.max_vanish_percent
+        extras = Extras(
+            source_state=found.state,
+            max_vanish_percent=bench.poll_max_vanish_percent if limit is None else limit,
+        )
+        outcome = prepare(dataset, ingest, path, bench, scratch, extras)
+        receipt = commit(dataset, state, ingest, outcome, bench)
+    return PollReceipt(
+        **{name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__},
+        fetches=1,
+        has_more=found.has_more,
+    )
+
+
+def _event_time(payload: PollPayload, step: FetchStep, found: Fetched) -> Instant:
+    """What the request says, unless the source says where event times come from."""
+    if payload.source_event_time is None or getattr(step, "event_time", None) is not None:
+        return found.event_time
+    return Instant.parse(payload.source_event_time)
+
+
+def _committed_since(dataset: Dataset, now: Instant) -> list[HashedBlock]:
+    """Blocks an earlier attempt of the same job has committed: the newest ones, not older
+    than the request, from the first that a poll wrote on."""
+    blocks = [block for block in dataset.blocks() if block.block.system_time >= now]
+    return blocks if any(isinstance(block.event, AddData) for block in blocks) else []

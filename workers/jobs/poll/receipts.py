@@ -1,0 +1,72 @@
+"""Receipts of polls: for nothing, for several fetches, for what an earlier attempt did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import AddData
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads.ingest_job import told_by
+from odf_node.storage.datasets.job_payloads.poll_job import PollReceipt
+
+MAX_WARNINGS = 100
+"""So many different warnings of the fetches of a poll are told."""
+_COUNTS = ("rows_read", "rows_added", "rows_known", "rows_retracted", "rows_corrected", "fetches")
+_LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
+
+
+def up_to_date(
+    head: Multihash | None, *, uncacheable: bool = False, no_source_defined: bool = False
+) -> PollReceipt:
+    """Nothing was written."""
+    return PollReceipt(
+        outcome="up-to-date",
+        prev_head=str(head),
+        head=str(head),
+        uncacheable=uncacheable,
+        no_source_defined=no_source_defined,
+    )
+
+
+def added_up(first: PollReceipt, second: PollReceipt) -> PollReceipt:
+    """One receipt for two polls that follow each other."""
+    updated = "updated" in (first.outcome, second.outcome)
+    counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
+    latest = {
+        name: getattr(first, name) if getattr(second, name) is None else getattr(second, name)
+        for name in _LATEST
+    }
+    start = second.offset_start if first.offset_start is None else first.offset_start
+    return replace(
+        second,
+        outcome="updated" if updated else "up-to-date",
+        prev_head=first.prev_head,
+        blocks=(*first.blocks, *second.blocks),
+        slices=(*first.slices, *second.slices),
+        warnings=tuple(dict.fromkeys((*first.warnings, *second.warnings)))[:MAX_WARNINGS],
+        offset_start=start,
+        uncacheable=second.uncacheable and not updated,
+        **counts,
+        **latest,
+    )
+
+
+def of_blocks(blocks: Sequence[HashedBlock]) -> PollReceipt | None:
+    """The receipt of blocks whose own was lost; it does not know how many rows were read."""
+    if not blocks:
+        return None
+    events = [block.event for block in blocks if isinstance(block.event, AddData)]
+    slices = [event.new_data for event in events if event.new_data is not None]
+    watermark = events[-1].new_watermark if events else None
+    return PollReceipt(
+        outcome="updated",
+        prev_head=str(blocks[0].prev),
+        head=str(blocks[-1].hash),
+        blocks=tuple(str(block.hash) for block in blocks),
+        watermark=str(watermark) if watermark else None,
+        fetches=len(events),
+        **told_by(slices),
+    )

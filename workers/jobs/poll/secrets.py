@@ -1,0 +1,33 @@
+"""Variables and secrets for the templates of a source: of its dataset, and of the account that owns
+the dataset where the source is by that account."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from odf_node.protocol.metadata.events import SetPollingSource
+from odf_node.storage.datasets.node.rights import has_account_secrets
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import DatasetEntry
+from odf_node.storage.stores.publishing.sealing import SecretKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Reads them when they are needed; nothing is kept."""
+
+    stores: Stores
+    keys: SecretKeys
+
+    def of(self, entry: DatasetEntry, source: SetPollingSource) -> Mapping[str, str]:
+        """By name; those of the dataset go before. Raises `SecretUnreadable`."""
+        owner = entry.alias.account
+        account = self.stores.accounts.find_account(str(owner)) if owner is not None else None
+        its_own = account is not None and has_account_secrets(self.stores, entry, source)
+        owners = [str(account.id)] if account is not None and its_own else []
+        return {
+            name: self.keys.opened(one, variable)
+            for one in (*owners, str(entry.id))
+            for name, variable in self.stores.variables.of_owner(one).items()
+        }

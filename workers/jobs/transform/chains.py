@@ -1,0 +1,96 @@
+"""The chains of the inputs, as plans want them: blocks that were not consumed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.engine import Watermark
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform, SetTransform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset, InvalidInterval
+from odf_node.storage.datasets.node.dependencies import InputsNotHere
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.errors import DatasetNotFound
+
+from ...plan.transform import (
+    Consumed,
+    Fill,
+    InputBlock,
+    InputChain,
+    IterationLimits,
+    consumed_by,
+    input_block,
+)
+
+
+def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Dataset, str]]:
+    """The inputs in their order, with what the query calls them. Raises `InputsNotHere`."""
+    found, missing = list[tuple[Dataset, str]](), list[str]()
+    for item in definition.inputs:
+        try:
+            found.append((stores.dataset(item.dataset_ref), str(item.alias)))
+        except DatasetNotFound:
+            missing.append(f"{item.alias} ({item.dataset_ref})")
+    if missing:
+        raise InputsNotHere(missing)
+    return found
+
+
+def input_chains(
+    inputs: Sequence[tuple[Dataset, str]], target: ChainState, limits: IterationLimits
+) -> list[InputChain]:
+    """What each input has beyond what the target consumed of it, as far as limits allow."""
+    consumed = consumed_by(target)
+    return [
+        _input_chain(dataset, alias, consumed.get(dataset.id, Consumed()), limits)
+        for dataset, alias in inputs
+    ]
+
+
+def _input_chain(
+    dataset: Dataset, alias: str, before: Consumed, limits: IterationLimits
+) -> InputChain:
+    head = dataset.head()
+    state = dataset.state(head)
+    blocks, diverged = list[InputBlock](), False
+    fill, complete = Fill(limits), True
+    try:
+        for page in dataset.pages(after=before.block, upto=head):
+            found = [input_block(block) for block in page]
+            blocks += found
+            complete = all(block.data is None or fill.takes(block.data) for block in found)
+            if not complete:  # one iteration takes nothing behind these
+                break
+    except InvalidInterval:
+        diverged = True
+    return InputChain(
+        id=dataset.id,
+        alias=alias,
+        head=head,
+        has_schema=state.schema is not None,
+        blocks=blocks,
+        watermark=None if diverged else newest_watermark(dataset, before.block),
+        diverged=diverged,
+        complete=complete,
+    )
+
+
+def newest_watermark(dataset: Dataset, upto: Multihash | None) -> Watermark | None:
+    """Of the newest data block up to there; a chain repeats its watermark in each of them."""
+    for block in backwards(dataset, upto):
+        event = block.event
+        if isinstance(event, AddData | ExecuteTransform):
+            if event.new_watermark is None:
+                return None
+            return Watermark(system_time=block.block.system_time, event_time=event.new_watermark)
+    return None
+
+
+def backwards(dataset: Dataset, start: Multihash | None) -> Iterator[HashedBlock]:
+    """A block and those before it, newest first, one by one."""
+    while start is not None:
+        block = dataset.block(start)
+        yield block
+        start = block.prev

@@ -1,0 +1,135 @@
+"""A transform looked at before anything is committed: does it run, and what columns does it give.
+
+It is executed on inputs without rows, so that what is said here is what a run would say. Where the
+derivative has executed another query, once more on what that kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from odf_node.protocol.arrow_schema import from_arrow, to_arrow
+from odf_node.protocol.chain.schema_evolution import incompatibility
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.codec.manifests import from_data, to_data
+from odf_node.protocol.errors import NotFound
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.engine import TransformRequest
+from odf_node.protocol.metadata.events import SetTransform, SetVocab
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.integrity.errors import ObjectDamaged
+from odf_node.storage.datasets.job_payloads.transform_job import CheckPayload, CheckReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKind
+
+from ...engines.iteration.checkpoint import holds_state
+from ...engines.port.port import Engine, InvalidQuery, engine_for
+from ...plan.transform import NO_SCHEMA
+from ...slices.schema import IncompatibleSchema
+from ..ingest.run import EngineFailed
+from ..work.context import Bench
+from .chains import input_datasets
+from .check_source import expected_schema
+from .files import work_folder
+from .iteration import ask, empty_input, vocabulary
+from .result import as_before, checked
+from .run import engines_of, input_files
+
+NOBODY = DatasetAlias.parse("check/check")
+DOES_NOT_FIT = (
+    "it cannot go on from what the query before it kept, so the derivative will be paused until "
+    "it is reset (keep its metadata only): {}"
+)
+DROPS_STATE = (
+    "the query before it keeps state, which is dropped: what that holds back, such as open "
+    "windows, will not be told unless the derivative is reset (keep its metadata only)"
+)
+
+
+def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Instant) -> CheckReceipt:
+    """Look at a transform.
+
+    Raises:
+        InvalidQuery: facts `line` and `column` where the engine told them.
+        UnsupportedEngine, InputsNotHere, EngineFailed.
+        IncompatibleSchema: the dataset has data, and the result does not fit it.
+    """
+    definition = from_data(payload.definition, SetTransform)
+    event = from_data(payload.vocab, SetVocab) if payload.vocab is not None else SetVocab()
+    current = from_data(payload.current, DataSchema) if payload.current is not None else None
+    inputs = input_datasets(stores, definition)
+    engine = engine_for(definition.transform, engines_of(bench))
+    with work_folder(bench.scratch, "check-") as name:
+        folder = Path(name)
+        declared: dict[DatasetId, DataSchema] = {}
+        for dataset, alias in inputs:
+            if dataset.state().schema is not None:
+                continue
+            place = folder / f"declared-{len(declared)}"
+            if (columns := expected_schema(dataset.state(), bench, place)) is None:
+                return CheckReceipt(outcome="unknown", reason=f"{NO_SCHEMA}: {alias}")
+            declared[dataset.id] = columns
+        data, checkpoint = folder / "data.parquet", folder / "checkpoint"
+        vocab = Vocab.of(event)
+        request = TransformRequest(
+            dataset_id=DatasetId(bytes(32)),
+            dataset_alias=NOBODY,
+            system_time=now,
+            vocab=vocabulary(vocab),
+            transform=definition.transform,
+            query_inputs=tuple(
+                empty_input(*item, folder, declared=declared.get(item[0].id)) for item in inputs
+            ),
+            next_offset=0,
+            new_checkpoint_path=str(checkpoint),
+            new_data_path=str(data),
+        )
+        response, heard = ask(engine, request, bench.job_progress)
+        made = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
+        after = _after_the_query_before(stores, payload, request, engine, bench, folder)
+    arrow = made.arrow if current is None else as_before(made.arrow, to_arrow(current))
+    schema = from_arrow(arrow)
+    if current is not None and (problem := incompatibility(current, schema)) is not None:
+        raise IncompatibleSchema(f"the result does not fit the data of the dataset: {problem}")
+    return CheckReceipt(
+        outcome="valid",
+        schema=to_data(schema),
+        warnings=(*heard.warnings, *after),
+        engine=engine.name,
+        engine_version=engine.version,
+    )
+
+
+def _after_the_query_before(
+    stores: Stores,
+    payload: CheckPayload,
+    request: TransformRequest,
+    engine: Engine,
+    bench: Bench,
+    folder: Path,
+) -> tuple[str, ...]:
+    """What becomes of the state that the derivative has now. Raises `JobLost`."""
+    if payload.dataset is None or payload.checkpoint is None:
+        return ()
+    new = folder / "checkpoint-after"
+    try:
+        dataset = stores.dataset(DatasetRef.parse(payload.dataset))
+        kept = Multihash.parse(payload.checkpoint)
+        files = input_files(folder, bench)
+        present = files.get(dataset, ObjectKind.CHECKPOINT, kept)
+        going_on = replace(
+            request,
+            prev_checkpoint_path=str(present),
+            new_checkpoint_path=str(new),
+            new_data_path=str(folder / "data-after.parquet"),
+        )
+        ask(engine, going_on, bench.job_progress)
+    except (NotFound, ObjectDamaged):  # rewritten or removed meanwhile, or lost
+        return ()
+    except (InvalidQuery, EngineFailed) as problem:
+        return (DOES_NOT_FIT.format(problem.message),)
+    return (DROPS_STATE,) if holds_state(present) and not holds_state(new) else ()

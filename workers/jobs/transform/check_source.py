@@ -1,0 +1,108 @@
+"""A source looked at before it is committed: does its query run over the columns it declares, and
+do the rows that come out fit the dataset. It is executed on a batch without rows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from odf_node.protocol.arrow_schema import from_arrow, to_arrow
+from odf_node.protocol.chain.state import ChainState, Vocab
+from odf_node.protocol.codec.manifests import from_data, to_data
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.metadata.events import AddPushSource, SetPollingSource, SetVocab
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.storage.datasets.job_payloads.transform_job import CheckReceipt, CheckSourcePayload
+
+from ...engines.port.port import engine_for
+from ...readers.read import schema_of
+from ...slices.columns import check_columns
+from ...slices.frame import Frame
+from ...slices.schema import slice_schema
+from ..ingest.merged import takes_operations
+from ..ingest.run import preprocessed
+from ..ingest.stage import stage
+from ..work.context import Bench
+from .files import work_folder
+
+Source = AddPushSource | SetPollingSource
+NO_COLUMNS = "the source declares no schema, so its query is first tried by the first batch"
+
+
+def run_source_check(payload: CheckSourcePayload, bench: Bench) -> CheckReceipt:
+    """Look at a source.
+
+    Raises:
+        InvalidQuery: facts `line` and `column` where the engine told them.
+        UnsupportedEngine, EngineFailed.
+        BadInputSchema, IncompatibleSchema: what comes out is no row of the dataset.
+        CannotMerge: the merge strategy names columns that do not come out.
+    """
+    event = _source(payload)
+    vocab = Vocab.of(from_data(payload.vocab, SetVocab) if payload.vocab else SetVocab())
+    current = from_data(payload.current, DataSchema) if payload.current is not None else None
+    with work_folder(bench.scratch, "check-") as name:
+        schema = columns_of(event, vocab, current, bench, Path(name))
+    if schema is None:
+        return CheckReceipt(outcome="unknown", reason=NO_COLUMNS)
+    engine = None
+    if event.preprocess is not None:
+        engine = engine_for(event.preprocess, (bench.engine, *bench.more_engines))
+    return CheckReceipt(
+        outcome="valid",
+        schema=to_data(schema),
+        engine=None if engine is None else engine.name,
+        engine_version=None if engine is None else engine.version,
+    )
+
+
+def _source(payload: CheckSourcePayload) -> Source:
+    if payload.source.get("kind") == "SetPollingSource":
+        polling: SetPollingSource = from_data(payload.source, SetPollingSource)
+        return polling
+    push: AddPushSource = from_data(payload.source, AddPushSource)
+    return push
+
+
+def columns_of(
+    source: Source, vocab: Vocab, current: DataSchema | None, bench: Bench, folder: Path
+) -> DataSchema | None:
+    """The schema of the slices that batches of a source become; None if it declares none.
+
+    Raises as `run_source_check`.
+    """
+    declared = schema_of(source.read)
+    if declared is None:
+        return None
+    frame = Frame.empty(declared)
+    if source.preprocess is not None:
+        frame = preprocessed(frame, source.preprocess, bench, folder)
+    staged = stage(
+        frame,
+        folder / "staged.parquet",
+        vocab=vocab,
+        coerces=source.preprocess is None and source.read.schema is None,
+        takes_operations=takes_operations(source.merge),
+    )
+    key = getattr(source.merge, "primary_key", None)
+    if key is not None:
+        check_columns(staged.schema.names, key, "primary key")
+    if (compared := getattr(source.merge, "compare_columns", None)) is not None:
+        check_columns(staged.schema.names, compared, "compared")
+    known = None if current is None else to_arrow(current)
+    return from_arrow(slice_schema(staged.schema, vocab, known))
+
+
+def expected_schema(state: ChainState, bench: Bench, folder: Path) -> DataSchema | None:
+    """The schema a root without rows will have, by what its sources declare; None if they do not
+    declare one, or different ones, or cannot be read."""
+    found = []
+    polling = () if state.polling_source is None else (state.polling_source,)
+    for number, source in enumerate((*polling, *state.push_sources.values())):
+        place = folder / f"source-{number}"
+        place.mkdir(parents=True)
+        try:
+            found.append(columns_of(source, state.vocab, None, bench, place))
+        except NodeError:  # the first batch will say what is wrong with it
+            return None
+    return found[0] if found and all(each == found[0] for each in found) else None

@@ -1,0 +1,53 @@
+"""The engine of a transform: noted for every execution, preferred when it is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.transforms import Transform
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.engines import EngineNote, EngineRun, read_note, write_note
+from odf_node.storage.stores.ports import DatasetNotes
+
+from ...engines.port.port import Engine, engine_for
+
+
+def note_engine(
+    objects: DatasetNotes, dataset: Dataset, engine: Engine, block: HashedBlock
+) -> None:
+    """Note who computes a block, before it is committed: no executed block goes unnoted."""
+    known = read_note(objects, dataset.id)
+    run = EngineRun(block.sequence_number, engine.name, engine.version)
+    if (note := known.with_run(run)) != known:
+        write_note(objects, dataset.id, note)
+
+
+def engine_of(
+    transform: Transform,
+    engines: Sequence[Engine],
+    recorded: EngineRun | None,
+    note: EngineNote = EngineNote(),
+) -> Engine:
+    """The engine for a replay: the recorded version if it is here, or one that stands for it.
+
+    Raises:
+        UnsupportedEngine: no version of it is here.
+    """
+    newest = engine_for(transform, engines)
+    if is_trusted(note, recorded, newest):
+        return newest
+    for engine in engines:  # one somewhere else is asked for its version, so only if it may be it
+        if recorded and engine.name == recorded.engine and engine.version == recorded.version:
+            return engine
+    return newest
+
+
+def is_trusted(note: EngineNote, recorded: EngineRun | None, engine: Engine) -> bool:
+    """Whether results of the engine stand for those of the recorded one."""
+    if recorded is None or (recorded.engine, recorded.version) == (engine.name, engine.version):
+        return True
+    return any(
+        (one.engine, one.old, one.new) == (engine.name, recorded.version, engine.version)
+        for one in note.compatible
+    )

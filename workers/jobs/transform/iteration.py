@@ -1,0 +1,186 @@
+"""One iteration on an engine: inputs made local, the query executed, its output checked.
+
+Nothing is committed here, so the same serves computing, replaying and looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+
+from odf_node.protocol.arrow_schema import to_arrow
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.engine import (
+    DatasetVocabulary,
+    TransformRequest,
+    TransformRequestInput,
+    TransformResponseInternalError,
+    TransformResponseInvalidQuery,
+    TransformResponseSuccess,
+    Watermark,
+)
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.stores.ports.values import ObjectKind
+
+from ...engines.port.job_listener import Heard
+from ...engines.port.port import Engine, InvalidQuery
+from ...engines.port.positions import place_of
+from ...plan.transform import InputPlan, TransformPlan
+from ...runtime.progress import JobProgress
+from ...slices.write import parquet_settings
+from ..ingest.run import EngineFailed
+from .files import InputFiles
+from .result import Made, checked
+
+
+class SchemaNotKnown(BadInput):
+    """An input has no schema as of the block it is read up to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """What an iteration gave. Warnings are for the author of the query."""
+
+    made: Made
+    response: TransformResponseSuccess
+    warnings: tuple[str, ...]
+
+
+def execute(
+    target: Dataset,
+    plan: TransformPlan,
+    inputs: Sequence[Dataset],
+    engine: Engine,
+    files: InputFiles,
+    folder: Path,
+    job_progress: JobProgress,
+) -> Executed:
+    """Run a plan on an engine; everything it writes lies in `folder`.
+
+    Raises:
+        JobLost: the job was cancelled, or is another worker's now.
+        InvalidQuery: with the facts of its place, as `place_of` gives them.
+        EngineFailed: the engine could not do it, for reasons of its own.
+        IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
+        ObjectNotFound: a slice of an input, or the checkpoint, is not here.
+    """
+    folder.mkdir(parents=True)
+    data, checkpoint = folder / "data.parquet", folder / "checkpoint"
+    prev = None
+    if plan.prev_checkpoint is not None:
+        prev = str(files.get(target, ObjectKind.CHECKPOINT, plan.prev_checkpoint))
+    request = TransformRequest(
+        dataset_id=target.id,
+        dataset_alias=target.entry.alias,
+        system_time=plan.system_time,
+        vocab=vocabulary(plan.vocab),
+        transform=plan.transform,
+        query_inputs=tuple(
+            _request_input(dataset, item, files, folder)
+            for dataset, item in zip(inputs, plan.inputs, strict=True)
+        ),
+        next_offset=plan.next_offset,
+        prev_checkpoint_path=prev,
+        new_checkpoint_path=str(checkpoint),
+        new_data_path=str(data),
+    )
+    job_progress.phase("execute")
+    response, heard = ask(engine, request, job_progress)
+    made = checked(
+        response,
+        data,
+        checkpoint,
+        vocab=plan.vocab,
+        schema=plan.schema,
+        next_offset=plan.next_offset,
+    )
+    return Executed(made=made, response=response, warnings=tuple(heard.warnings))
+
+
+def ask(
+    engine: Engine, request: TransformRequest, job_progress: JobProgress
+) -> tuple[TransformResponseSuccess, Heard]:
+    """The answer of an engine. Raises `InvalidQuery`, `EngineFailed`, `JobLost`."""
+    heard = Heard(job_progress)
+    response = engine.execute_transform(request, heard)
+    job_progress.check()  # an engine that was stopped says that it took too long
+    match response:
+        case TransformResponseSuccess():
+            return response, heard
+        case TransformResponseInvalidQuery(message=message):
+            raise InvalidQuery(message, **place_of(message))
+        case TransformResponseInternalError(message=message):
+            raise EngineFailed(f"the engine failed: {message}")
+        case _:
+            raise EngineFailed("the engine ended without an answer")
+
+
+def vocabulary(vocab: Vocab) -> DatasetVocabulary:
+    """With all names spelled out."""
+    offset, operation, system, event = vocab.columns
+    return DatasetVocabulary(
+        offset_column=offset,
+        operation_type_column=operation,
+        system_time_column=system,
+        event_time_column=event,
+    )
+
+
+def write_schema(schema: DataSchema, path: Path) -> Path:
+    """A Parquet file without rows, from which an engine takes the columns of an input."""
+    arrow = to_arrow(schema)
+    pq.write_table(arrow.empty_table(), path, **parquet_settings(arrow))
+    return path
+
+
+def empty_input(
+    dataset: Dataset,
+    alias: str,
+    folder: Path,
+    *,
+    as_of: Multihash | None = None,
+    declared: DataSchema | None = None,
+) -> TransformRequestInput:
+    """An input with its columns as of a block, by default the head, and nothing in it; with those
+    that are `declared` as long as it has none."""
+    state = dataset.state(as_of)
+    if (schema := state.data_schema or declared) is None:
+        raise SchemaNotKnown(f"input {alias!r} has no schema as of block {state.head}")
+    return TransformRequestInput(
+        dataset_id=dataset.id,
+        dataset_alias=dataset.entry.alias,
+        query_alias=alias,
+        vocab=vocabulary(state.vocab),
+        data_paths=(),
+        schema_file=str(write_schema(schema, folder / f"schema-{dataset.id.multibase}.parquet")),
+        explicit_watermarks=(),
+    )
+
+
+def _request_input(
+    dataset: Dataset, item: InputPlan, files: InputFiles, folder: Path
+) -> TransformRequestInput:
+    interval = item.offset_interval
+    slices = item.slices if interval is not None else ()
+    return replace(
+        empty_input(dataset, item.alias, folder, as_of=item.as_of),
+        offset_interval=interval,
+        data_paths=tuple(
+            str(files.get(dataset, ObjectKind.DATA, part.physical_hash)) for part in slices
+        ),
+        explicit_watermarks=_said(item),
+    )
+
+
+def _said(item: InputPlan) -> tuple[Watermark, ...]:
+    """An input without news says again what it said last, so that no engine has to remember."""
+    if item.watermarks or item.remembered is None:
+        return item.watermarks
+    return (item.remembered,)

@@ -1,0 +1,94 @@
+"""Executions that another engine made: what a repetition here proves, and what it does not.
+
+Rows, intervals and watermark decide. A checkpoint decides nothing: engines keep what they like, or
+nothing. And where this engine goes by a rule of its own, another result is no proof either:
+
+- it keeps state where another computes from new rows alone;
+- it takes a correction apart of which the query keeps one half;
+- it lets an input without a new watermark count with the last one;
+- it refuses the query, or casts a column.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+
+from odf_node.protocol.errors import Damaged, NodeError, NotFound
+from odf_node.protocol.metadata.events import ExecuteTransform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.stores.ports.values import ObjectKind
+
+from ...engines.iteration.checkpoint import holds_state, is_ours
+from ...plan.transform import InputPlan, TransformPlan
+from ...slices.schema import IncompatibleSchema
+from .files import InputFiles
+from .result import Made
+
+STATE = "this engine keeps state for the query, another need not"
+CHANGES = "the inputs hold changes, which engines pass on in different ways"
+WATERMARKS = "an input brought no new watermark, which engines count in different ways"
+
+
+def proves(reason: NodeError) -> bool:
+    """Whether a refusal tells that no engine can have given what is recorded."""
+    return isinstance(reason, IncompatibleSchema) and "missing" in reason.facts
+
+
+def usable_checkpoint(
+    dataset: Dataset, checkpoint: Multihash | None, files: InputFiles
+) -> Multihash | None:
+    """The checkpoint an execution began from, if it is here and one of this engine."""
+    if checkpoint is None:
+        return None
+    try:
+        path = files.get(dataset, ObjectKind.CHECKPOINT, checkpoint)
+    except (NotFound, Damaged):
+        return None
+    return checkpoint if is_ours(path) else None
+
+
+def with_checkpoint_of(made: ExecuteTransform, recorded: ExecuteTransform) -> ExecuteTransform:
+    return replace(made, new_checkpoint=recorded.new_checkpoint)
+
+
+def undecided(
+    differences: tuple[str, ...],
+    plan: TransformPlan,
+    inputs: list[Dataset],
+    files: InputFiles,
+    made: Made,
+) -> str | None:
+    """Why these differences prove nothing; None if they do."""
+    if not differences:
+        return None
+    if holds_state(made.checkpoint_path):
+        return STATE
+    if differences == ("new_watermark",):
+        return WATERMARKS if any(not item.watermarks for item in plan.inputs) else None
+    holds_changes = any(
+        _has_changes(dataset, item, files)
+        for dataset, item in zip(inputs, plan.inputs, strict=True)
+    )
+    return CHANGES if holds_changes else None
+
+
+def _has_changes(dataset: Dataset, item: InputPlan, files: InputFiles) -> bool:
+    column = dataset.state(item.as_of).vocab.operation_type_column
+    paths = [files.get(dataset, ObjectKind.DATA, part.physical_hash) for part in item.slices]
+    return any(_changes_in(path, column) for path in paths)
+
+
+def _changes_in(path: Path, column: str) -> bool:
+    with pq.ParquetFile(path) as file:
+        if column not in file.schema_arrow.names:
+            return False
+        for batch in file.iter_batches(columns=[column]):
+            if pc.any(pc.not_equal(batch.column(0), pa.scalar(0, batch.column(0).type))).as_py():
+                return True
+    return False

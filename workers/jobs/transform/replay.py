@@ -1,0 +1,262 @@
+"""Replay: one recorded execution made again, to be compared with what the chain says.
+
+    replayed = replay(stores, dataset, block, bench)
+    if replayed.differences: …            # names of fields that came out differently
+
+Same intervals of the inputs, same recorded system time, the transform and schema in force at
+that block, and the engine version that made it where it is here. Nothing is committed. What
+engines may do differently, the encoding of files, does not count: hashes and sizes of files
+are taken over from the record when the rows are the same. Between different engines less is
+proved, see `elsewhere.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import replace as replaced
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.errors import BadInput, NodeError, Unavailable
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.data import ExecuteTransformInput
+from odf_node.protocol.metadata.events import ExecuteTransform
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset, InvalidInterval
+from odf_node.storage.datasets.dataset.engines import EngineRun, read_note
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.objects.storage_failures import StorageFull, StorageReadOnly
+
+from ...engines.port.port import Engine, InvalidQuery, is_beyond_limits
+from ...plan.transform import (
+    Consumed,
+    InputBlock,
+    InputChain,
+    InputPlan,
+    TransformNotDefined,
+    TransformPlan,
+    first_schema,
+    input_block,
+    input_plan,
+    require_transform,
+)
+from ...runtime.progress import JobLost
+from ...slices.conform import UnexpectedNulls
+from ...slices.schema import IncompatibleSchema
+from ..work.budget import JobOverBudget
+from ..work.context import Bench
+from .chains import newest_watermark
+from .engines import engine_of, is_trusted
+from .files import work_folder
+from .iteration import Executed, SchemaNotKnown, execute
+from .other_engines import proves, undecided, usable_checkpoint, with_checkpoint_of
+from .result import Made
+from .run import engines_of, input_files
+
+
+class NotVerifiable(BadInput):
+    """What a replay needs is not here or does not work: an input, its history, or the engine."""
+
+
+FAILS = (InvalidQuery, IncompatibleSchema, UnexpectedNulls, SchemaNotKnown, TransformNotDefined)
+"""What says that the query cannot have given what was recorded. Other errors are those of this
+node: something is absent, damaged, or an engine fails for reasons of its own."""
+CUT_SHORT = (JobLost, JobOverBudget, Unavailable, StorageFull, StorageReadOnly)
+"""What ends the work without a verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """A recorded execution and the one made again, with files taken over where rows agree."""
+
+    block: HashedBlock
+    expected: ExecuteTransform
+    actual: ExecuteTransform
+    schema: DataSchema | None
+    """Of the rows made again."""
+    engine: str
+    engine_version: str
+    recorded: EngineRun | None
+    """The engine that made the record; None if that was another node's."""
+    undecided: str | None = None
+    """Why the differences prove nothing, if they do not."""
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """Fields in which the two differ; none means that the execution is reproduced."""
+        names = ExecuteTransform.__struct_fields__
+        return tuple(n for n in names if getattr(self.expected, n) != getattr(self.actual, n))
+
+
+def replay(
+    stores: Stores,
+    dataset: Dataset,
+    block: HashedBlock,
+    bench: Bench,
+    *,
+    newest_engine: bool = False,
+    on_made: Callable[[Made], None] = lambda _: None,
+) -> Replayed:
+    """Make an execution again; by the engine version that made it, unless told otherwise.
+
+    `on_made` is shown what came out for as long as its files are there.
+
+    Raises:
+        NotVerifiable: an input is not here, was rewritten since, lacks a slice or is damaged;
+            or no engine here runs the query, or it fails for reasons of its own; or it refuses
+            what another engine did.
+        InvalidQuery, …: what is in `FAILS`, of an execution that this engine made, unless a
+            limit of this machine ended it.
+        JobLost, …: what is in `CUT_SHORT`.
+    """
+    event = block.event
+    if not isinstance(event, ExecuteTransform) or block.prev is None:
+        raise NotVerifiable(f"block {block.hash} is no execution of a transform")
+    note = read_note(stores.objects, dataset.id)
+    recorded = note.at(block.sequence_number)
+    is_same = newest_engine
+    try:
+        before = dataset.state(block.prev)
+        plan, inputs = recorded_plan(stores, before, block, event)
+        wanted = None if newest_engine else recorded
+        engine = engine_of(plan.transform, engines_of(bench), wanted, note)
+        is_same = is_same or (recorded is not None and is_trusted(note, recorded, engine))
+        with work_folder(bench.scratch, "replay-") as name:
+            files = input_files(Path(name), bench)
+            begun = plan
+            if not is_same:
+                usable = usable_checkpoint(dataset, plan.prev_checkpoint, files)
+                begun = replaced(plan, prev_checkpoint=usable)
+            done = execute(
+                dataset, begun, inputs, engine, files, Path(name) / "out", bench.job_progress
+            )
+            on_made(done.made)
+            found = _compared(plan, event, done, block, engine, recorded)
+            if not is_same:
+                found = replaced(found, actual=with_checkpoint_of(found.actual, event))
+                why = undecided(found.differences, plan, inputs, files, done.made)
+                found = replaced(found, undecided=why)
+            files.trim()
+        return found
+    except (NotVerifiable, *CUT_SHORT):
+        raise
+    except NodeError as reason:
+        fails = isinstance(reason, FAILS) and not _is_of_this_machine(reason)
+        if fails and (is_same or proves(reason)):
+            raise
+        raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
+
+
+def _compared(
+    plan: TransformPlan,
+    event: ExecuteTransform,
+    done: Executed,
+    block: HashedBlock,
+    engine: Engine,
+    recorded: EngineRun | None,
+) -> Replayed:
+    made = plan.event(
+        data=done.made.data,
+        checkpoint=done.made.checkpoint,
+        watermark=done.response.new_watermark,
+    )
+    return Replayed(
+        block=block,
+        expected=event,
+        actual=with_files_of(made, event),
+        schema=None if done.made.schema is None else done.made.schema.schema,
+        engine=engine.name,
+        engine_version=engine.version,
+        recorded=recorded,
+    )
+
+
+def _is_of_this_machine(reason: NodeError) -> bool:
+    """Whether it says no more than that this machine was slower or smaller than that of the
+    record."""
+    return isinstance(reason, InvalidQuery) and is_beyond_limits(reason)
+
+
+def recorded_plan(
+    stores: Stores, before: ChainState, block: HashedBlock, event: ExecuteTransform
+) -> tuple[TransformPlan, list[Dataset]]:
+    """The plan that a recorded execution followed. Raises as `replay`, and `…NotFound`."""
+    definition = require_transform(before)
+    names = {item.dataset_ref.id: str(item.alias) for item in definition.inputs}
+    inputs = [stores.dataset(DatasetRef(id=item.dataset_id)) for item in event.query_inputs]
+    last = before.last_execution
+    plan = TransformPlan(
+        head=block.hash if block.prev is None else block.prev,
+        transform=definition.transform,
+        inputs=tuple(
+            _recorded_input(dataset, item, names.get(item.dataset_id, ""))
+            for dataset, item in zip(inputs, event.query_inputs, strict=True)
+        ),
+        vocab=before.vocab,
+        schema=before.data_schema,
+        system_time=block.block.system_time,
+        prev_offset=before.last_offset,
+        prev_checkpoint=(
+            last.new_checkpoint.physical_hash if last and last.new_checkpoint else None
+        ),
+        watermark=before.watermark,
+    )
+    return plan, inputs
+
+
+def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -> InputPlan:
+    """The blocks in the recorded interval, as the plan of that time had them."""
+    upto = item.new_block_hash or item.prev_block_hash
+    consumed = Consumed(item.prev_block_hash, item.prev_offset)
+    blocks: list[InputBlock] = []
+    try:
+        if upto is not None:
+            dataset.path(after=upto)  # still an ancestor of its head
+        if item.new_block_hash is not None:
+            pages = dataset.pages(after=item.prev_block_hash, upto=item.new_block_hash)
+            blocks = [input_block(one) for page in pages for one in page]
+    except InvalidInterval as gone:
+        raise NotVerifiable(
+            f"not verifiable here: the history of input {alias!r} was rewritten since",
+            **gone.facts,
+        ) from gone
+    chain = InputChain(
+        id=dataset.id,
+        alias=alias,
+        head=upto or _first_schema_of(dataset),
+        has_schema=True,
+        blocks=blocks,
+        watermark=newest_watermark(dataset, item.prev_block_hash),
+    )
+    return input_plan(chain, consumed, blocks)
+
+
+def _first_schema_of(dataset: Dataset) -> Multihash:
+    """Where the schema of an input begins of which nothing was consumed."""
+    for page in dataset.pages():
+        if (found := first_schema(input_block(block) for block in page)) is not None:
+            return found
+    return dataset.head()
+
+
+def with_files_of(made: ExecuteTransform, recorded: ExecuteTransform) -> ExecuteTransform:
+    """The execution made again, with hashes and sizes of files as recorded.
+
+    Another Parquet encoding of the same rows is fine, and the content of checkpoints is not
+    compared; logical hash, offsets and presence are.
+    """
+    data, checkpoint = made.new_data, made.new_checkpoint
+    if data is not None and recorded.new_data is not None:
+        data = replace(
+            data,
+            physical_hash=recorded.new_data.physical_hash,
+            size=recorded.new_data.size,
+        )
+    if checkpoint is not None and recorded.new_checkpoint is not None:
+        checkpoint = recorded.new_checkpoint
+    return replace(made, new_data=data, new_checkpoint=checkpoint)

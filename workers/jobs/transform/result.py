@@ -1,0 +1,181 @@
+"""What an engine made, checked and fitted to the dataset: the slice, and a schema if it is new.
+
+The file is taken as it is where it has the columns of the dataset. Otherwise it is written
+anew: columns in the order of the dataset, its exact types. Columns the dataset does not have
+yet are appended to its schema, and optional; nothing else may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_node.protocol.arrow_schema import from_arrow, to_arrow
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.metadata.data import Checkpoint, DataSlice
+from odf_node.protocol.metadata.engine import TransformResponseSuccess
+from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.protocol.metadata.schema import DataSchema
+
+from ...slices.conform import NullCounts, conform
+from ...slices.schema import IncompatibleSchema, holds_null_type, same_type
+from ...slices.write import WRITE_ROWS, described, file_hash, write_batches
+from ..ingest.run import EngineFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """An iteration's output on local disk."""
+
+    schema: SetDataSchema | None
+    """To be committed before the data, if the dataset does not have it."""
+    arrow: pa.Schema
+    data: DataSlice | None
+    data_path: Path
+    checkpoint: Checkpoint | None
+    checkpoint_path: Path
+
+
+def checked(
+    response: TransformResponseSuccess,
+    data_path: Path,
+    checkpoint_path: Path,
+    *,
+    vocab: Vocab,
+    schema: DataSchema | None,
+    next_offset: int,
+) -> Made:
+    """The output of an engine, once it is what it must be.
+
+    Raises:
+        EngineFailed: the engine did not keep its contract.
+        IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
+    """
+    rows = _rows(response, data_path, next_offset)
+    found = pq.read_schema(data_path)
+    _check_system_columns(found, vocab)
+    wanted = wanted_schema(found, to_arrow(schema) if schema is not None else None)
+    if rows and not _fits(found, wanted):
+        data_path = _rewritten(data_path, wanted)
+    grown = schema is None or len(wanted) > len(schema.fields)
+    return Made(
+        schema=SetDataSchema(schema=from_arrow(wanted)) if grown else None,
+        arrow=wanted,
+        data=described(data_path, next_offset) if rows else None,
+        data_path=data_path,
+        checkpoint=_checkpoint(checkpoint_path),
+        checkpoint_path=checkpoint_path,
+    )
+
+
+_WAS_SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+}
+"""Derivatives from before unsigned columns were kept have them as the next larger signed ones."""
+
+
+def as_before(found: pa.Schema, dataset: pa.Schema) -> pa.Schema:
+    """The columns found, signed where the dataset has them so."""
+    return pa.schema(
+        field.with_type(_WAS_SIGNED[field.type])
+        if field.name in dataset.names
+        and _WAS_SIGNED.get(field.type) == dataset.field(field.name).type
+        else field
+        for field in found
+    )
+
+
+def wanted_schema(found: pa.Schema, dataset: pa.Schema | None) -> pa.Schema:
+    """The schema of the dataset with the columns found. Raises `IncompatibleSchema`."""
+    if dataset is None:
+        for field in found:
+            if holds_null_type(field.type):
+                raise IncompatibleSchema(
+                    f"column `{field.name}` of the result holds nulls only, its type is unknown: "
+                    "cast it",
+                    column=field.name,
+                )
+        return pa.schema(list(found))
+    found = as_before(found, dataset)
+    missing = [name for name in dataset.names if name not in found.names]
+    if missing:
+        raise IncompatibleSchema(
+            f"the result lacks columns of the dataset: {missing}", missing=missing
+        )
+    for field in dataset:
+        other = found.field(field.name).type
+        if not same_type(other, field.type):
+            raise IncompatibleSchema(
+                f"column `{field.name}` is {other} in the result and {field.type} in the dataset",
+                column=field.name,
+            )
+    added = [field.with_nullable(True) for field in found if field.name not in dataset.names]
+    return pa.schema([*dataset, *added])
+
+
+def _rows(response: TransformResponseSuccess, path: Path, next_offset: int) -> int:
+    if not path.is_file() or path.is_symlink():
+        raise EngineFailed("the engine wrote no data file")
+    try:
+        rows = int(pq.read_metadata(path).num_rows)
+    except pa.ArrowInvalid as bad:
+        raise EngineFailed(f"the engine wrote a data file that cannot be read: {bad}") from None
+    interval = response.new_offset_interval
+    if interval is None:
+        if rows:
+            raise EngineFailed(f"the engine wrote {rows} rows and reported none")
+        return 0
+    if interval.start != next_offset or interval.end - interval.start + 1 != rows:
+        raise EngineFailed(
+            f"the engine reported offsets {interval.start} to {interval.end} for {rows} rows "
+            f"from {next_offset} on"
+        )
+    return rows
+
+
+def _check_system_columns(found: pa.Schema, vocab: Vocab) -> None:
+    missing = [name for name in vocab.columns if name not in found.names]
+    if missing:
+        raise EngineFailed(f"the engine wrote no column {', '.join(missing)}")
+
+
+def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether a file of these columns is one of the dataset; a required column suits both."""
+    return found.names == wanted.names and all(
+        one.type == other.type and (other.nullable or not one.nullable)
+        for one, other in zip(found, wanted, strict=True)
+    )
+
+
+def _rewritten(path: Path, wanted: pa.Schema) -> Path:
+    target = path.with_name(path.name + ".fitted")
+    nulls = NullCounts(wanted)
+    with pq.ParquetFile(path) as file:
+        write_batches(_fitted(file, wanted, nulls), wanted, target)
+    nulls.check()
+    return target
+
+
+def _fitted(file: pq.ParquetFile, wanted: pa.Schema, nulls: NullCounts) -> Iterator[pa.RecordBatch]:
+    """Rows with the columns wanted; none after the first misplaced null."""
+    for batch in file.iter_batches(WRITE_ROWS):
+        columns = [conform(batch.column(field.name), field.type) for field in wanted]
+        fitted = pa.RecordBatch.from_arrays(columns, schema=wanted)
+        if not nulls.count(fitted):
+            return
+        yield fitted
+
+
+def _checkpoint(path: Path) -> Checkpoint | None:
+    if not path.exists():
+        return None
+    if not path.is_file() or path.is_symlink():
+        raise EngineFailed("the engine wrote a checkpoint that is no plain file")
+    return Checkpoint(physical_hash=file_hash(path), size=path.stat().st_size)

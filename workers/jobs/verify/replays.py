@@ -1,0 +1,137 @@
+"""Executions of a derivative made again, one by one: reproduced, not reproduced, cannot tell.
+
+Cannot tell means that what a replay needs is not here or does not work: an input, the history it
+had, or an engine; or that another engine made the block, by other rules. That proves nothing
+against the block, so it is a note and no problem. Nor does a job that is cancelled or a store that
+is away: they end the verification without a verdict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import ExecuteTransform
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.verify_report import (
+    CANNOT_TELL,
+    NOT_REPRODUCED,
+    NOT_REPRODUCIBLE,
+    NOT_VERIFIABLE,
+    REPRODUCED,
+    CheckedBlock,
+    Problem,
+    VerifyReport,
+)
+from odf_node.storage.datasets.node.stores import Stores
+
+from ..transform.replay import CUT_SHORT, NotVerifiable, Replayed, replay
+from ..work.context import Bench
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class Replays:
+    """What the replays of one dataset came to."""
+
+    verdicts: dict[str, str] = field(default_factory=dict)
+    """By block."""
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+    engines: Counter[str] = field(default_factory=Counter)
+
+    def count(self, verdict: str) -> int:
+        return sum(found == verdict for found in self.verdicts.values())
+
+    def added_to(self, report: VerifyReport) -> VerifyReport:
+        """The report with what replays found."""
+        return replace(
+            report,
+            problems=(*report.problems, *self.problems),
+            notes=(*report.notes, *self.notes),
+            data_blocks=tuple(self._judged(block) for block in report.data_blocks),
+        )
+
+    def _judged(self, block: CheckedBlock) -> CheckedBlock:
+        return replace(block, replay=self.verdicts.get(block.block))
+
+
+def replay_blocks(
+    stores: Stores,
+    dataset: Dataset,
+    blocks: Sequence[CheckedBlock],
+    bench: Bench,
+    *,
+    progress: Progress | None = None,
+) -> Replays:
+    """Make the executions among these blocks again, oldest first; nothing is committed.
+
+    Raises:
+        JobLost, …: what is in `CUT_SHORT`.
+    """
+    found = Replays()
+    executions = [block for block in blocks if block.event == ExecuteTransform.__name__]
+    oldest_first = sorted(executions, key=lambda block: block.sequence_number)
+    for done, checked in enumerate(oldest_first, 1):
+        bench.job_progress.step(done - 1, len(oldest_first))
+        _replay(stores, dataset, dataset.block(Multihash.parse(checked.block)), bench, found)
+        bench.job_progress.step(done, len(oldest_first))
+        if progress is not None:
+            progress("replay", done, len(oldest_first))
+    return found
+
+
+def _replay(
+    stores: Stores, dataset: Dataset, block: HashedBlock, bench: Bench, found: Replays
+) -> None:
+    name = str(block.hash)
+    try:
+        made = replay(stores, dataset, block, bench)
+    except NotVerifiable as absent:
+        found.verdicts[name] = CANNOT_TELL
+        found.notes.append(_problem(NOT_VERIFIABLE, block, absent.message))
+        return
+    except CUT_SHORT:
+        raise
+    except NodeError as failed:
+        found.verdicts[name] = NOT_REPRODUCED
+        message = f"the transformation fails: {type(failed).__name__}: {failed.message}"
+        found.problems.append(_problem(NOT_REPRODUCIBLE, block, message))
+        return
+    found.engines[f"{made.engine} {made.engine_version}"] += 1
+    if not made.differences:
+        found.verdicts[name] = REPRODUCED
+        return
+    if made.undecided is not None:
+        found.verdicts[name] = CANNOT_TELL
+        message = f"not verifiable here: it differs in {', '.join(made.differences)}, but "
+        found.notes.append(_problem(NOT_VERIFIABLE, block, message + made.undecided))
+        return
+    found.verdicts[name] = NOT_REPRODUCED
+    found.problems.append(_different(block, made))
+
+
+def _different(block: HashedBlock, made: Replayed) -> Problem:
+    fields = ", ".join(made.differences)
+    message = f"made again by {made.engine} {made.engine_version} it differs in {fields}"
+    recorded = made.recorded
+    if recorded is not None and recorded.version != made.engine_version:
+        message += f"; it was made by {recorded.engine} {recorded.version}, which is not here"
+    problem = _problem(NOT_REPRODUCIBLE, block, message)
+    return replace(problem, expected=to_data(made.expected), actual=to_data(made.actual))
+
+
+def _problem(kind: str, block: HashedBlock, message: str) -> Problem:
+    return Problem(
+        kind=kind,
+        reason=kind,
+        message=message,
+        block=str(block.hash),
+        sequence_number=block.sequence_number,
+    )

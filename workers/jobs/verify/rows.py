@@ -1,0 +1,84 @@
+"""Rows of received slices hashed after they count, until which the dataset is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from odf_node.protocol.chain.state import EMPTY
+from odf_node.protocol.errors import NotFound
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.contents.claims import SliceClaim, slice_claims
+from odf_node.storage.datasets.contents.slice_limits import GateLimits
+from odf_node.storage.datasets.dataset.dataset import Dataset, InvalidInterval
+from odf_node.storage.datasets.gate.gate import DataDoesNotMatchMetadata, SliceGate
+from odf_node.storage.datasets.job_payloads.verify_job import (
+    VerifiedDataset,
+    VerifyAnswer,
+    VerifyPayload,
+)
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.verify.pending import Unverified, read_unverified, write_unverified
+
+AT_ONCE = 256
+"""Slices between two looks at whether the job is still ours."""
+
+
+def hash_rows(
+    stores: Stores,
+    dataset: Dataset,
+    payload: VerifyPayload,
+    limits: GateLimits,
+    check: Callable[[], None],
+) -> VerifyAnswer:
+    """Hold the slices of an interval to their blocks, rows and all; what is found is noted.
+
+    A history that is gone since has nothing that could be wrong.
+    """
+    gate = SliceGate(replace(limits, hashed_at_once=None))
+    try:
+        claims = _claims(dataset, payload)
+    except (InvalidInterval, NotFound):
+        claims = []
+    problem: str | None = None
+    for start in range(0, len(claims), AT_ONCE):
+        check()
+        try:
+            gate.hold(dataset, claims[start : start + AT_ONCE])
+        except DataDoesNotMatchMetadata as wrong:
+            problem = wrong.message
+            break
+    _settle(stores, dataset, payload, problem)
+    done = VerifiedDataset(
+        id=str(dataset.id),
+        alias=str(dataset.entry.alias),
+        ok=problem is None,
+        replayed=0,
+        not_verifiable=0,
+        engines=(),
+        report={},
+        error=problem,
+    )
+    return VerifyAnswer(ok=problem is None, head=payload.upto, datasets=(done,))
+
+
+def _claims(dataset: Dataset, payload: VerifyPayload) -> list[SliceClaim]:
+    after = None if payload.after is None else Multihash.parse(payload.after)
+    upto = None if payload.upto is None else Multihash.parse(payload.upto)
+    before = EMPTY if after is None else dataset.state(after)
+    return list(slice_claims(dataset.blocks(after=after, upto=upto), before))
+
+
+def _settle(stores: Stores, dataset: Dataset, payload: VerifyPayload, problem: str | None) -> None:
+    """Blocks that came since are marked still."""
+    with stores.locks.hold(dataset.id):
+        note = read_unverified(stores.objects, dataset.id)
+        if note is None or note.after != payload.after:
+            return
+        left: Unverified | None = None
+        if problem is not None:
+            left = replace(note, problem=problem)
+        elif note.upto != payload.upto:
+            left = replace(note, after=payload.upto)
+        write_unverified(stores.objects, dataset.id, left)

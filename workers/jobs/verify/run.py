@@ -1,0 +1,207 @@
+"""A verification job: datasets one by one, inputs first; none that fails stops the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.verify_job import (
+    VerifiedDataset,
+    VerifyAnswer,
+    VerifyPayload,
+    listed,
+)
+from odf_node.storage.datasets.job_payloads.verify_report import CANNOT_TELL, REPRODUCED
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.verify.note import ValidationNote, write_note
+from odf_node.storage.datasets.verify.pending import read_unverified, write_unverified
+from odf_node.storage.datasets.verify.run import (
+    EVERYTHING,
+    ChainSource,
+    DatasetSource,
+    Interval,
+    VerifyReport,
+    verify_chain,
+)
+
+from ..transform.replay import CUT_SHORT
+from ..work.context import Bench
+from .replays import Progress, Replays, replay_blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A dataset to look at, its bytes, and whether that is the whole of it."""
+
+    dataset: Dataset
+    source: ChainSource
+    interval: Interval = EVERYTHING
+
+    @property
+    def is_whole(self) -> bool:
+        return self.interval == EVERYTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A dataset that was looked at."""
+
+    report: VerifyReport
+    replays: Replays
+
+    @property
+    def ok(self) -> bool:
+        return self.report.ok
+
+
+def verify_dataset(
+    stores: Stores,
+    subject: Subject,
+    payload: VerifyPayload,
+    bench: Bench,
+    *,
+    progress: Progress | None = None,
+) -> Found:
+    """Chain, objects and rows; then replays, if the chain can be trusted to name what was done.
+
+    Raises:
+        NodeError: there is no such dataset or interval.
+    """
+    report = verify_chain(
+        subject.source,
+        objects=payload.objects,
+        logical=payload.rows,
+        interval=subject.interval,
+        progress=progress,
+    )
+    derivative = subject.dataset.entry.kind is DatasetKind.Derivative
+    chain_is_sound = all(problem.kind.startswith(("Data", "Check")) for problem in report.problems)
+    replays = Replays()
+    if payload.replay and derivative and chain_is_sound:
+        replays = replay_blocks(
+            stores, subject.dataset, report.data_blocks, bench, progress=progress
+        )
+    return Found(report=replays.added_to(report), replays=replays)
+
+
+def run_verification(
+    stores: Stores,
+    dataset: Dataset,
+    payload: VerifyPayload,
+    bench: Bench,
+    *,
+    now: Instant,
+    progress: Callable[[str], Progress | None] = lambda _alias: None,
+) -> VerifyAnswer:
+    """Look at the inputs and the dataset; a bad one is part of the answer.
+
+    What was found of a whole dataset is noted beside its objects.
+    """
+    found = [
+        _input(stores, DatasetId.parse(one), payload, bench, now, progress)
+        for one in payload.inputs
+    ]
+    subject = Subject(
+        dataset=dataset,
+        source=DatasetSource(dataset),
+        interval=Interval(after=_hash(payload.after), upto=_hash(payload.upto)),
+    )
+    done = verify_dataset(
+        stores, subject, payload, bench, progress=progress(str(dataset.entry.alias))
+    )
+    note(stores, subject, done, payload, now=now)
+    found.append(described(dataset, done))
+    return VerifyAnswer(
+        ok=all(one.ok for one in found), head=done.report.head, datasets=tuple(found)
+    )
+
+
+def _input(
+    stores: Stores,
+    one: DatasetId,
+    payload: VerifyPayload,
+    bench: Bench,
+    now: Instant,
+    progress: Callable[[str], Progress | None],
+) -> VerifiedDataset:
+    """An input that cannot be looked at is told, and is not valid."""
+    alias = ""
+    try:
+        dataset = stores.dataset(DatasetRef(id=one))
+        alias = str(dataset.entry.alias)
+        subject = Subject(dataset=dataset, source=DatasetSource(dataset))
+        done = verify_dataset(stores, subject, payload, bench, progress=progress(alias))
+        note(stores, subject, done, payload, now=now)
+        return described(dataset, done)
+    except CUT_SHORT:
+        raise
+    except NodeError as failed:
+        return VerifiedDataset(
+            id=str(one),
+            alias=alias,
+            ok=False,
+            replayed=0,
+            not_verifiable=0,
+            engines=(),
+            report={},
+            error=f"{type(failed).__name__}: {failed.message}",
+        )
+
+
+def described(dataset: Dataset, found: Found) -> VerifiedDataset:
+    return VerifiedDataset(
+        id=str(dataset.id),
+        alias=str(dataset.entry.alias),
+        ok=found.ok,
+        replayed=found.replays.count(REPRODUCED),
+        not_verifiable=found.replays.count(CANNOT_TELL),
+        engines=tuple(sorted(found.replays.engines)),
+        report=listed(found.report),
+    )
+
+
+def note(
+    stores: Stores, subject: Subject, found: Found, payload: VerifyPayload, *, now: Instant
+) -> None:
+    """Keep what was found, if everything was looked at that there is."""
+    everything = payload.objects and payload.rows and payload.replay
+    if not everything or not subject.is_whole or not found.report.blocks:
+        return
+    head = Multihash.parse(found.report.head)
+    if found.ok:
+        _all_rows_looked_at(stores, subject.dataset, head)
+    first = found.report.problems[0] if found.report.problems else None
+    write_note(
+        stores.objects,
+        subject.dataset.id,
+        ValidationNote(
+            ok=found.ok,
+            block=str(head),
+            sequence_number=found.report.blocks - 1,
+            at=str(now),
+            engines=tuple(sorted(found.replays.engines)),
+            replayed=found.replays.count(REPRODUCED),
+            not_verifiable=found.replays.count(CANNOT_TELL),
+            problems=len(found.report.problems),
+            warnings=len(found.report.warnings),
+            first_problem=None if first is None else f"{first.kind} #{first.sequence_number}",
+        ),
+    )
+
+
+def _all_rows_looked_at(stores: Stores, dataset: Dataset, head: Multihash) -> None:
+    """Nothing is left to be hashed, unless more came meanwhile."""
+    with stores.locks.hold(dataset.id):
+        note = read_unverified(stores.objects, dataset.id)
+        if note is not None and dataset.head() == head:
+            write_unverified(stores.objects, dataset.id, None)
+
+
+def _hash(text: str | None) -> Multihash | None:
+    return None if text is None else Multihash.parse(text)

@@ -1,0 +1,125 @@
+"""Keeping claimed jobs ours: a thread extends their leases, and tells how far they are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+from odf_node.storage.stores.ports import JobQueue
+from odf_node.storage.stores.ports.errors import LeaseLost
+from odf_node.storage.stores.ports.values import Job, JobStatus
+
+from ...runtime.log import LOGGER, line
+from ...runtime.progress import JobProgress
+from .budget import BudgetWatch, Watching
+
+BEATS_PER_LEASE = 3
+LOOK_S = 0.1
+"""Seconds between two looks at what the jobs take."""
+UNBOUNDED = Watching()
+TELL_S = 0.5
+"""Seconds between two reports of progress."""
+CANCELLED_S = 1.0
+"""Seconds between two looks whether somebody cancelled what runs for longer."""
+TELL_SMALL_S = 5.0
+"""Seconds after which jobs that carry their input report as well."""
+
+
+@contextmanager
+def held(
+    jobs: JobQueue,
+    group: Sequence[Job],
+    worker: str,
+    *,
+    lease: timedelta,
+    watching: Watching = UNBOUNDED,
+) -> Iterator[dict[str, JobProgress]]:
+    """Extend the leases until the block ends; gives the meter of each job, by its id.
+
+    A job that is lost is told so by its meter; it could not commit any more. So is one that is
+    beyond its budget.
+    """
+    meters = {str(job.id): JobProgress() for job in group}
+    done = threading.Event()
+    watch = BudgetWatch(watching, jobs, list(group), worker, meters)
+    watch.look()  # code that keeps the interpreter to itself may come before the thread does
+    keeper = _Keeper(jobs, list(group), worker, lease, meters, watch)
+    thread = threading.Thread(target=keeper.run, args=(done,), name="lease", daemon=True)
+    thread.start()
+    try:
+        yield meters
+    finally:
+        done.set()
+        thread.join()
+        watch.end()
+
+
+class _Keeper:
+    def __init__(
+        self,
+        jobs: JobQueue,
+        group: list[Job],
+        worker: str,
+        lease: timedelta,
+        meters: dict[str, JobProgress],
+        watch: BudgetWatch,
+    ) -> None:
+        self._jobs, self._group, self._worker, self._lease = jobs, group, worker, lease
+        self._meters, self._watch = meters, watch
+        self._told: dict[str, object] = {}
+        self._pause = lease.total_seconds() / BEATS_PER_LEASE
+        self._began = time.monotonic()
+        self._due = self._began + self._pause
+        self._next_look = self._began + CANCELLED_S
+
+    def run(self, done: threading.Event) -> None:
+        tells_at = self._began + min(TELL_S, self._pause)
+        while self._group and not done.wait(min(LOOK_S, self._pause)):
+            self._watch.look()
+            if time.monotonic() < tells_at:
+                continue
+            tells_at = time.monotonic() + min(TELL_S, self._pause)
+            self._look_for_cancelled()
+            is_due = time.monotonic() >= self._due
+            if is_due:
+                self._due = time.monotonic() + self._pause
+            for job in list(self._group):
+                told = self._meters[job.id].told() if self._tells(job) else None
+                news = told if told != self._told.get(job.id) else None
+                if is_due or news is not None:
+                    self._extend(job, news)
+
+    def _look_for_cancelled(self) -> None:
+        """A lease is extended every few seconds; who cancels a job waits for its end."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + CANCELLED_S
+        try:
+            ended = self._jobs.get_all([job.id for job in self._group], ended=True)
+        except Exception:  # a busy or restarting database: the next look may get through
+            LOGGER.exception("jobs not looked at")
+            return
+        for job in list(self._group):
+            if job.id in ended and ended[job.id].status is JobStatus.CANCELLED:
+                LOGGER.info(line("job cancelled", job=job.id))
+                self._group.remove(job)
+                self._meters[job.id].lose()
+
+    def _tells(self, job: Job) -> bool:
+        """How far a small job is, is told when it takes unexpectedly long: there may be many."""
+        return job.spec.body is None or time.monotonic() >= self._began + TELL_SMALL_S
+
+    def _extend(self, job: Job, news: dict[str, object] | None) -> None:
+        try:
+            self._jobs.extend(job.id, self._worker, lease=self._lease, progress=news)
+            self._told[job.id] = news or self._told.get(job.id)
+        except LeaseLost:
+            self._group.remove(job)
+            if self._jobs.get(job.id).outcome is None:  # else it has ended well
+                LOGGER.warning(line("lease lost", job=job.id))
+                self._meters[job.id].lose()
+        except Exception:  # a busy or restarting database: the next beat may get through
+            LOGGER.exception(line("lease not extended", job=job.id))

@@ -1,0 +1,20 @@
+"""What an administrator decides about transforms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...plan.transform import IterationLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformOptions:
+    """Settings of all transforms of a worker."""
+
+    limits: IterationLimits = field(default_factory=IterationLimits)
+    seconds: float = 30.0
+    """A job begins no further iteration after so long; another job goes on."""
+    reset_on_diverged: bool = False
+    """Compute a derivative anew when an input was rewritten, instead of stopping."""
+    cache_bytes: int = 8 << 30
+    """Copies of remote slices that are kept for the next iterations."""

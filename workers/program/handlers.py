@@ -1,0 +1,157 @@
+"""What a worker does, one function a kind of job, but for pushed batches: those run in groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import Instant
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import (
+    compact_job,
+    heal_job,
+    poll_job,
+    transform_job,
+    verify_job,
+)
+from odf_node.storage.datasets.rewrite import receipt as history_receipt
+from odf_node.storage.stores.ports.values import Job
+
+from ..jobs.compact.run import run_compaction
+from ..jobs.heal.run import run_heal
+from ..jobs.poll.poll import run_poll
+from ..jobs.transform.check import run_check
+from ..jobs.transform.check_source import run_source_check
+from ..jobs.transform.run import run_transform
+from ..jobs.verify.candidate import run_candidate
+from ..jobs.verify.rows import hash_rows
+from ..jobs.verify.run import run_verification
+
+if TYPE_CHECKING:
+    from .loop import Worker
+
+P = TypeVar("P")
+
+
+class MalformedJob(BadInput):
+    """A job whose payload or dataset this worker cannot make sense of."""
+
+
+def payload_of(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
+    """The payload of a job on a dataset. Raises `MalformedJob`."""
+    kind = job.spec.kind
+    if job.spec.dataset is None:
+        raise MalformedJob(f"the {kind} job names no dataset")
+    return _read_payload(job, read)
+
+
+def _read_payload(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
+    """What a job asks for. Raises `MalformedJob`."""
+    try:
+        return read(job.spec.payload)
+    except ValueError as bad:
+        kind = job.spec.kind
+        raise MalformedJob(f"the payload of the {kind} job cannot be read: {bad}") from None
+
+
+def subject(worker: Worker, job: Job, read: Callable[[dict[str, Any]], P]) -> tuple[Dataset, P]:
+    """What a job is about, and its payload. Raises `MalformedJob`."""
+    payload = payload_of(job, read)
+    return worker.stores.dataset(DatasetRef.parse(str(job.spec.dataset))), payload
+
+
+def poll(worker: Worker, job: Job) -> dict[str, Any]:
+    """Fetches of a polling source; the job's submission is the time of all its blocks."""
+    dataset, payload = subject(worker, job, poll_job.payload_of)
+    worker.bench.job_progress.phase("fetch")
+    receipt = run_poll(
+        dataset,
+        payload,
+        worker.bench,
+        now=job.submitted_at,
+        repeated=job.attempt > 1,
+        secrets=partial(worker.secrets, dataset.entry),
+    )
+    return poll_job.to_json(receipt)
+
+
+def compact(worker: Worker, job: Job) -> dict[str, Any]:
+    """Slices of a root become fewer; a repeated job finds nothing left to do."""
+    dataset, payload = subject(worker, job, compact_job.payload_of)
+    receipt = run_compaction(
+        dataset,
+        payload,
+        worker.stores,
+        worker.bench.scratch,
+        attempts=worker.bench.commit_attempts,
+    )
+    return history_receipt.to_json(receipt)
+
+
+def verify(worker: Worker, job: Job) -> dict[str, Any]:
+    """Everything looked at, executions made again; or pushed blocks let in."""
+    dataset, payload = subject(worker, job, verify_job.payload_of)
+    if payload.gate is not None:
+        check = worker.bench.job_progress.check
+        answer = hash_rows(worker.stores, dataset, payload, payload.gate, check)
+        return verify_job.to_json(answer)
+    run = run_candidate if payload.candidate is not None else run_verification
+    answer = run(worker.stores, dataset, payload, worker.bench, now=now())
+    return verify_job.to_json(answer)
+
+
+def transform(worker: Worker, job: Job) -> dict[str, Any]:
+    """What the inputs of a derivative have that is new. A job that takes long leaves the
+    rest to another one, behind those of other datasets."""
+    dataset, payload = subject(worker, job, transform_job.payload_of)
+    receipt = run_transform(
+        worker.stores,
+        dataset,
+        payload,
+        worker.bench,
+        now=job.submitted_at,
+        repeated=job.attempt > 1,
+    )
+    if receipt.has_more:
+        worker.stores.jobs.submit(transform_job.job_of(dataset.id, payload))
+    return transform_job.to_json(receipt)
+
+
+def heal(worker: Worker, job: Job) -> dict[str, Any]:
+    """An object of a derivative that is not whole is made again."""
+    key = payload_of(job, lambda _: heal_job.key_of(job.spec))
+    dataset = worker.stores.dataset(DatasetRef(id=key.dataset))
+    return heal_job.to_json(run_heal(worker.stores, dataset, key, worker.bench))
+
+
+def check(worker: Worker, job: Job) -> dict[str, Any]:
+    """What a transform would give; nothing is committed."""
+    payload = _read_payload(job, transform_job.check_of)
+    receipt = run_check(worker.stores, payload, worker.bench, now=job.submitted_at)
+    return transform_job.to_json(receipt)
+
+
+def check_source(worker: Worker, job: Job) -> dict[str, Any]:
+    """What a source would give; nothing is committed."""
+    payload = _read_payload(job, transform_job.check_source_of)
+    return transform_job.to_json(run_source_check(payload, worker.bench))
+
+
+def now() -> Instant:
+    return Instant(time.time_ns())
+
+
+HANDLERS: Mapping[str, Callable[[Worker, Job], dict[str, Any]]] = {
+    poll_job.KIND: poll,
+    compact_job.KIND: compact,
+    verify_job.KIND: verify,
+    transform_job.KIND: transform,
+    transform_job.CHECK: check,
+    transform_job.CHECK_SOURCE: check_source,
+    heal_job.KIND: heal,
+}
+"""What a worker does, by kind of job; pushed batches, which it runs in groups, aside."""

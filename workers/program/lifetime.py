@@ -1,0 +1,108 @@
+"""A worker as a process: settings, scratch folder, stores, Spark, the loop, and its end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.runtime.environment import InvalidSetting
+from odf_node.storage.runtime.private_files import keep_private
+from odf_node.storage.runtime.tracing import start_tracing, stop_tracing
+
+from ..confine import SETTING as CONFINEMENT_SETTING
+from ..confine import Mode, close_own_memory
+from ..confine import told as confinement_lacks
+from ..runtime.log import LOGGER, line, set_up
+from ..settings import WorkerSettings, load_settings
+from .scratch import scratch_folder
+from .wiring import worker_of
+
+
+def run(given: Mapping[str, Any], *, once: bool, parent_pid: int | None) -> int:
+    """Work until told to stop, or with `once` until nothing waits; the exit code.
+
+    Raises:
+        NodeError: settings that are wrong, stores that cannot be opened, no Java.
+    """
+    settings = load_settings(given)
+    set_up(settings.log_level, settings.log_format)
+    check_confinement(settings.engine_confinement)
+    if settings.private_files:
+        keep_private(settings.data)
+    with scratch_folder(settings) as scratch:
+        return _run_in(scratch, settings, once=once, parent_pid=parent_pid)
+
+
+def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int:
+    # Spark is imported late: wrong settings need none.
+    from .loop import EngineGone, Worker
+    from .parent import watch_parent
+
+    began = time.monotonic()
+    start_tracing("odf-worker", version("odf-node"))
+    stores = open_stores(StoreSettings.of(settings), repair=False)
+    try:
+        worker = worker_of(settings, stores, scratch, Worker)
+        _stop_on_signals(worker.stop.set)
+        if parent_pid is not None:
+            watch_parent(parent_pid, worker.stop)
+        if settings.warm_up and not once:
+            _warm_up(worker)
+        _count(worker, settings)
+        LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
+        worker.work(once=once)
+        LOGGER.info(line("worker ends", worker=worker.name))
+        worker.bench.session.stop()
+    except EngineGone as gone:
+        LOGGER.error(line("worker ends", reason=gone))
+        return 1
+    finally:
+        stores.close()
+        stop_tracing()
+    return 0
+
+
+def check_confinement(mode: Mode) -> None:
+    """Say once what code of strangers could reach here; and close what is in our memory to it.
+
+    Raises:
+        InvalidSetting: a setting requires what this kernel cannot do.
+    """
+    close_own_memory()
+    if (lacking := confinement_lacks(mode)) is None:
+        return
+    if mode == "require":
+        raise InvalidSetting(lacking, setting=CONFINEMENT_SETTING)
+    LOGGER.warning(line("engines are not wholly confined", message=lacking))
+
+
+def _count(worker: Any, settings: WorkerSettings) -> None:
+    """Have ended jobs counted, for Prometheus."""
+    if settings.metrics_port:
+        from .metrics import WorkerMetrics
+
+        metrics = WorkerMetrics()
+        metrics.confinement(settings.engine_confinement)
+        metrics.serve(settings.metrics_port)
+        worker.on_end = metrics.ended
+
+
+def _warm_up(worker: Any) -> None:
+    from .handlers import now
+    from .warmup import warm_up
+
+    worker.bench.session.newSession()  # without a Spark that starts, there is no worker
+    try:
+        warm_up(worker.bench, now=now())
+    except Exception:  # a slow first job is better than no worker
+        LOGGER.exception("warm-up failed")
+
+
+def _stop_on_signals(stop: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())

@@ -1,0 +1,128 @@
+"""`odf-worker engine`: one of our engines as a process of its own, for any coordinator."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from odf_node.protocol.errors import NodeError
+
+from ..runtime.log import LOGGER, line, set_up
+from ..settings import WorkerSettings, load_settings
+from .lifetime import check_confinement
+
+if TYPE_CHECKING:
+    from ..engines.spark.session import SparkWhenNeeded
+
+STOP_SECONDS = 5.0
+LOOK_S = 1.0
+"""Between looks whether Spark is still there."""
+
+
+@click.command(
+    "engine",
+    epilog="\b\nExamples:\n  odf-worker engine --engine spark --port 5544 --folder /data",
+)
+@click.option("--engine", "name", default="spark", show_default=True, help="spark or datafusion.")
+@click.option("--port", default=5544, show_default=True, help="Port; 0 takes any free one.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen at; there is no login.",
+)
+@click.option("--at-once", default=1, show_default=True, help="Queries that run at once.")
+@click.option(
+    "--folder",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Only files below are read and written; repeatable. Default: any a request names.",
+)
+@click.option("--master", "spark_master", help="Spark master URL; default local[2].")
+def engine(
+    *, name: str, port: int, host: str, at_once: int, folders: tuple[Path, ...], **given: Any
+) -> None:
+    """Serve an engine over gRPC (engine protocol of ODF)."""
+    try:
+        settings = load_settings(given)
+    except NodeError as error:
+        raise click.ClickException(error.message) from None
+    set_up(settings.log_level, settings.log_format)
+    try:
+        check_confinement(settings.engine_confinement)
+    except NodeError as error:
+        raise click.ClickException(error.message) from None
+    if settings.scratch is not None:
+        settings.scratch.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="odf-engine-", dir=settings.scratch))
+    try:
+        _serve(settings, name.lower(), f"{host}:{port}", at_once, folders, scratch)
+    except (NodeError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _serve(
+    settings: WorkerSettings,
+    name: str,
+    address: str,
+    at_once: int,
+    folders: tuple[Path, ...],
+    scratch: Path,
+) -> None:
+    from ..engines.port.port import Prepared
+    from ..engines.remote.server import serve
+    from .engines import IN_PROCESS
+
+    if name not in IN_PROCESS:
+        raise click.BadParameter(f"there is no engine {name!r}; one of {', '.join(IN_PROCESS)}")
+    session = None
+    if name == "spark":
+        from ..engines.spark.session import SparkOptions, SparkWhenNeeded
+
+        session = SparkWhenNeeded(
+            SparkOptions(
+                master=settings.spark_master,
+                memory=settings.spark_driver_memory,
+                scratch=scratch,
+                log_format=settings.log_format,
+                folders=folders or (Path("/"),),  # any that a request names
+                confinement=settings.engine_confinement,
+            )
+        )
+        session.start()
+    made = IN_PROCESS[name](settings, session)
+    if made is None:
+        raise click.ClickException(f"the engine {name} is not installed")
+    if isinstance(made, Prepared):
+        made.prepare()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server, port = serve(made, address, at_once=at_once, roots=folders)
+    LOGGER.info(line("engine ready", engine=name, version=made.version, port=port))
+    while not stop.wait(LOOK_S):
+        if session is not None:
+            _renew_if_gone(session)
+    server.stop(STOP_SECONDS).wait()
+    LOGGER.info(line("engine ends", engine=name))
+    if session is not None:
+        session.stop()
+
+
+def _renew_if_gone(session: SparkWhenNeeded) -> None:
+    """A query beyond Spark's memory ends Spark: its caller is told that the engine failed, the
+    next one finds another. Raises `ConnectionError`."""
+    from ..engines.spark import jvm
+
+    if (reason := jvm.how_it_ended(0)) is not None:
+        LOGGER.error(line("Spark is gone", reason=reason))
+        session.renew()

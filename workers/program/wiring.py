@@ -1,0 +1,183 @@
+"""A worker put together from its settings: its engines, its bench."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports import ObjectStore
+from odf_node.storage.stores.publishing.sealing import open_keys
+
+from ..settings import WorkerSettings, container_rules, environment
+from .scratch import scratch_folder
+
+if TYPE_CHECKING:
+    from ..jobs.work.context import Bench
+    from ..runtime.input_limits import PrepareLimits
+    from ..slices.frame import Limits
+
+
+def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
+    from ..engines.spark.session import SparkWhenNeeded
+    from ..jobs.poll.secrets import Secrets
+    from ..jobs.work.budget import STUCK_LEASES, bounded
+    from ..jobs.work.context import Bench
+    from ..runtime.input_limits import PrepareLimits
+    from ..slices.slices import Cut
+    from .engines import engines
+
+    options = _spark_options(settings, stores, scratch)
+    session = SparkWhenNeeded(options)
+    if not options.is_local:
+        session.start()  # while a cluster is away, no job is taken and tried in vain
+    first, *others = engines(settings, session)
+    archives = PrepareLimits(
+        max_bytes=settings.max_fetched_bytes,
+        max_ratio=settings.max_unpack_ratio,
+        max_entries=settings.max_archive_entries,
+        commands=frozenset(settings.pipe_commands),
+        command_seconds=settings.pipe_s,
+    )
+    bench = Bench(
+        session=session,
+        engine=first,
+        more_engines=tuple(others),
+        objects=stores.objects,
+        scratch=scratch,
+        limits=_limits(settings, archives),
+        cut=Cut(
+            rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
+        ),
+        states=_merge_states(settings),
+        max_rejected_rows=settings.max_rejected_rows,
+        commit_attempts=settings.commit_attempts,
+        fetch=_fetch_rules(settings),
+        preparation=archives,
+        poll_max_vanish_percent=settings.poll_max_vanish_percent,
+        max_fetches=settings.max_fetches,
+        transforms=_transforms(settings),
+    )
+    return make(
+        stores=stores,
+        bench=bench,
+        name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
+        lease=timedelta(seconds=settings.lease_s),
+        attempts=settings.job_attempts,
+        deaths=settings.job_deaths,
+        stuck_s=STUCK_LEASES * settings.lease_s,
+        budget=bounded(settings.job_s, settings.job_memory_bytes),
+        renew_spark=session.renew if options.is_local else None,
+        longest_pause_s=settings.poll_ms / 1000,
+        secrets=Secrets(stores, open_keys(settings.secrets_keys, settings.data)).of,
+    )
+
+
+def _limits(settings: WorkerSettings, archives: PrepareLimits) -> Limits:
+    from ..slices.frame import Limits
+
+    return Limits(
+        columns=settings.max_columns,
+        cell_bytes=settings.max_cell_bytes,
+        row_bytes=settings.max_row_bytes,
+        archives=archives,
+    )
+
+
+def _spark_options(settings: WorkerSettings, stores: Stores, scratch: Path) -> Any:
+    from ..engines.spark.session import SparkOptions
+
+    return SparkOptions(
+        master=settings.spark_master,
+        memory=settings.spark_driver_memory,
+        scratch=scratch,
+        exchange=_exchange(settings),
+        log_format=settings.log_format,
+        reads=_read_in_place(stores.objects, scratch),
+        confinement=settings.engine_confinement,
+    )
+
+
+def _transforms(settings: WorkerSettings) -> Any:
+    from ..jobs.work.transform_options import TransformOptions
+    from ..plan.transform import IterationLimits
+
+    return TransformOptions(
+        limits=IterationLimits(
+            rows=settings.transform_max_rows, bytes=settings.transform_max_bytes
+        ),
+        seconds=settings.transform_s,
+        reset_on_diverged=settings.reset_derivatives_on_diverged_input,
+        cache_bytes=settings.transform_cache_bytes,
+    )
+
+
+def _merge_states(settings: WorkerSettings) -> Any:
+    from odf_node.storage.datasets.merge_state.store import MergeStates, states_folder
+
+    if settings.merge_state_bytes == 0:
+        return None
+    return MergeStates(
+        states_folder(settings.data),
+        max_bytes=settings.merge_state_bytes,
+        rehash_s=settings.rehash_s,
+    )
+
+
+def _exchange(settings: WorkerSettings) -> str | None:
+    """The bucket, if Spark's executors run elsewhere; files are on a disk all of them see."""
+    in_bucket = settings.objects_url is not None and settings.objects_url.startswith("s3")
+    remote = not settings.spark_master.startswith("local[") and settings.spark_master != "local"
+    return settings.objects_url if in_bucket and remote else None
+
+
+def _read_in_place(objects: ObjectStore, scratch: Path) -> tuple[Path, ...]:
+    """The folder of the objects, if Spark has to see it to read slices of it."""
+    from ..engines.spark.visible_files import can_link
+
+    local = objects.local_paths
+    return () if local is None or can_link(local.root, scratch) else (local.root,)
+
+
+def _fetch_rules(settings: WorkerSettings) -> Any:
+    from ..fetch.values import FetchRules
+
+    return FetchRules(
+        networks=tuple(str(network) for network in settings.fetch_networks),
+        roots=settings.fetch_roots,
+        variables=environment(settings.template_variables),
+        containers=container_rules(settings),
+        max_bytes=settings.max_fetched_bytes,
+        total_s=settings.fetch_s,
+    )
+
+
+@contextmanager
+def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[], Bench]]]:
+    """The stores of the node, and a bench to work on them for one command.
+
+    Spark starts with what needs it first, and ends with the block.
+    """
+    from .loop import Worker
+
+    made: list[Bench] = []
+    with scratch_folder(settings) as scratch:
+        stores = open_stores(StoreSettings.of(settings), repair=False)
+
+        def bench() -> Bench:
+            made.append(worker_of(settings, stores, scratch, Worker).bench)
+            return made[-1]
+
+        try:
+            yield stores, bench
+            for each in made:
+                each.session.stop()
+        finally:
+            stores.close()

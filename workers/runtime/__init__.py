@@ -1,0 +1,1 @@
+"""What everything in a worker uses: its log, commands of the machine, progress."""

@@ -1,0 +1,97 @@
+"""Cutting rows into pieces by number and weight: row groups of a file, slices of a batch.
+
+Rows weigh what the bytes of their values do, whatever buffers they happen to lie in: equal rows
+are cut at equal places on every worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_node.protocol.arrow_values import text_buffers
+
+MAP_BYTES = 64
+"""What a map is taken for; its entries are not looked at."""
+_VARIABLE = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+
+
+@dataclass(slots=True)
+class Piece:
+    """Rows that belong together, and what they weigh."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self.size += weight(batch)
+
+
+def pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[Piece]:
+    """The same rows in pieces of at most `rows`, and of `size` bytes give or take a batch."""
+    piece = Piece()
+    for batch in batches:
+        while batch.num_rows:
+            part = batch.slice(0, rows - piece.rows)
+            batch = batch.slice(part.num_rows)
+            piece.add(part)
+            if piece.rows >= rows or piece.size >= size:
+                yield piece
+                piece = Piece()
+    if piece.rows:
+        yield piece
+
+
+def weight(batch: pa.RecordBatch) -> int:
+    """Bytes of the values of a batch."""
+    return sum(_weight(column) for column in batch.columns)
+
+
+def leaves_of(schema: pa.Schema) -> int:
+    """Columns with values of their own, members of structs included."""
+    return max(1, sum(_leaves(kind) for kind in schema.types))
+
+
+def _weight(array: pa.Array) -> int:
+    kind = array.type
+    if (width := _width(kind)) is not None:
+        return width * len(array)
+    if pa.types.is_struct(kind):
+        return len(array) + sum(_weight(array.field(at)) for at in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return MAP_BYTES * len(array)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return 4 * len(array) + _weight(array.flatten())
+    if len(array) and array.null_count == 0:  # no bytes lie between the values
+        offsets, _ = text_buffers(array)
+        return 4 * len(array) + int(offsets[-1] - offsets[0])
+    return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
+
+
+@lru_cache
+def _width(kind: pa.DataType) -> int | None:
+    """Bytes of a value that takes as many as any other of its type; None for the others."""
+    if pa.types.is_nested(kind) or any(matches(kind) for matches in _VARIABLE):
+        return None
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:  # views and the like: what a pointer to them takes
+        return 16
+
+
+def _leaves(kind: pa.DataType) -> int:
+    if pa.types.is_nested(kind):
+        return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields))
+    return 1

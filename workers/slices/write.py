@@ -1,0 +1,258 @@
+"""Rows to one Parquet slice: system columns, one writer with fixed settings, both hashes.
+
+Spark computes, this writes. Equal rows give equal bytes on every worker: batches are cut
+anew before they are written, so that how Spark dealt with them leaves no trace. Row groups
+are large, since readers pay for each: `pieces` gathers them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from odf_node.protocol.arrow_digest import KNOWN_SCHEMAS, logical_hash, logical_hash_of, windows
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
+from odf_node.protocol.multihash import SHA3_256, Multihash
+from odf_node.protocol.slice_digest import SliceDigest
+from odf_node.storage.datasets.dataset.local_files import chunks
+from odf_node.storage.lanes import THREADS, expect, hash_all
+
+from .columns import PROBLEM, CannotMerge, Operation
+from .conform import NullCounts, conform
+from .pieces import Piece, leaves_of, pieces
+from .schema import MILLIS
+
+WRITE_ROWS = 65_536
+WINDOW_VALUES = 4 << 20
+"""Values completed at a time; of wide rows fewer than `WRITE_ROWS` are."""
+ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_BYTES = 256 << 20
+READ_BYTES = 1 << 20
+SMALL_BYTES = 1 << 18
+"""A file that is hashed sooner than threads are started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePlan:
+    """What the rows of a slice have in common."""
+
+    schema: pa.Schema
+    vocab: Vocab
+    start: int
+    system_time: Instant
+    source_event_time: Instant
+    """For rows without an event time of their own."""
+
+
+@dataclass(slots=True)
+class Written:
+    """A slice on local disk, or nothing when there were no rows."""
+
+    path: Path
+    content: pa.Buffer | None = None
+    """A small slice, which is in memory and not on disk."""
+    data: DataSlice | None = None
+    max_event_time: Instant | None = None
+    operations: dict[Operation, int] = field(default_factory=dict)
+
+    def chunks(self) -> Iterable[bytes]:
+        """The bytes of the file, whether it is one or not."""
+        return chunks(self.path) if self.content is None else (self.content.to_pybytes(),)
+
+    def source(self) -> Path | pa.NativeFile:
+        """What readers of Parquet take."""
+        return self.path if self.content is None else pa.BufferReader(self.content)
+
+
+def write_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path | pa.NativeFile
+) -> int:
+    """Write complete rows in large row groups, as every slice is; how many they are.
+
+    Without rows the file still tells the schema.
+    """
+    rows = 0
+    with pq.ParquetWriter(target, schema, **parquet_settings(schema)) as writer:
+        for group in pieces(batches, ROW_GROUP_ROWS, ROW_GROUP_BYTES):
+            write_group(writer, group)
+            rows += group.rows
+    return rows
+
+
+@lru_cache(KNOWN_SCHEMAS)
+def parquet_settings(schema: pa.Schema) -> Mapping[str, Any]:
+    """Settings of every slice. Nothing of the Arrow schema is stored beside the Parquet one."""
+    return {
+        # Format 1.0 knows neither unsigned 32-bit integers nor nanoseconds.
+        "version": "2.6" if any(_is_new(kind) for kind in schema.types) else "1.0",
+        "data_page_version": "1.0",
+        "compression": "snappy",
+        "use_dictionary": _dictionary_columns(schema),
+        "write_statistics": True,
+        "store_schema": False,
+        "store_decimal_as_integer": True,
+        "coerce_timestamps": None,
+    }
+
+
+def write_group(writer: pq.ParquetWriter, group: Piece) -> None:
+    """One row group."""
+    table = pa.Table.from_batches(group.batches, writer.schema)
+    writer.write_table(table, max(1, table.num_rows))
+
+
+def complete(
+    batches: Iterator[pa.RecordBatch], plan: SlicePlan, nulls: NullCounts
+) -> Iterator[pa.RecordBatch]:
+    """Rows with all columns, in windows of fixed size; none after the first misplaced null."""
+    next_offset = plan.start
+    checked = (_checked(batch) for batch in batches)
+    window = max(1, min(WRITE_ROWS, WINDOW_VALUES // leaves_of(plan.schema)))
+    clean = True
+    for batch in windows(checked, window):
+        if batch.num_rows == 0:
+            continue
+        whole = _complete(batch, plan, next_offset)
+        next_offset += batch.num_rows
+        clean = nulls.count(whole) and clean
+        if clean:
+            yield whole
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if PROBLEM in batch.schema.names:
+        problems = batch.column(PROBLEM).drop_null()
+        if len(problems):
+            raise CannotMerge(str(problems[0].as_py()))
+    return batch
+
+
+def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordBatch:
+    vocab, count = plan.vocab, batch.num_rows
+    added = {
+        vocab.offset_column: pa.array(np.arange(offset, offset + count, dtype=np.int64)),
+        vocab.system_time_column: pa.repeat(pa.scalar(plan.system_time.millis, MILLIS), count),
+    }
+    columns = {
+        f.name: conform(added[f.name] if f.name in added else batch.column(f.name), f.type)
+        for f in plan.schema
+    }
+    times = columns[vocab.event_time_column]
+    if times.null_count:
+        fallback = pa.scalar(plan.source_event_time.millis, MILLIS)
+        columns[vocab.event_time_column] = times.fill_null(fallback.cast(times.type, safe=False))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=plan.schema)
+
+
+def tallied(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordBatch:
+    """The batch, once it is counted in `written`."""
+    for counted in pc.value_counts(batch.column(vocab.operation_type_column)).to_pylist():
+        code = Operation(counted["values"])
+        written.operations[code] = written.operations.get(code, 0) + counted["counts"]
+    times = batch.column(vocab.event_time_column)
+    if times.type != MILLIS:
+        times = pc.cast(times, pa.timestamp("ms"), safe=False)
+    instant = Instant.from_millis(int(times.view(pa.int64()).to_numpy().max()))
+    if written.max_event_time is None or instant > written.max_event_time:
+        written.max_event_time = instant
+    return batch
+
+
+def write_small(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
+    """As `write_batches`, of rows that are no more than a row group, into memory."""
+    made = pa.BufferOutputStream()
+    table = pa.Table.from_batches(batches, schema)
+    with pq.ParquetWriter(made, schema, **parquet_settings(schema)) as writer:
+        if table.num_rows:
+            writer.write_table(table, table.num_rows)
+    return made.getvalue()
+
+
+def described(path: Path, start: int) -> DataSlice:
+    """Hashes, size and offsets from `start`, read from the file as it lies there."""
+    size = path.stat().st_size
+    expect(size)
+    with pa.memory_map(str(path)) as mapped:
+        content = mapped.read_buffer()
+        file = pq.ParquetFile(content)
+        rows, digest = file.metadata.num_rows, SliceDigest(file, content)
+        threads = 1 if size < SMALL_BYTES else THREADS
+        physical, *leaves = hash_all([chunks(path), *digest.streams], threads=threads)
+        logical = digest.finish(leaves)
+    return _data_slice(logical, Multihash(SHA3_256, physical), start, rows, size)
+
+
+def described_small(content: pa.Buffer, batches: Sequence[pa.RecordBatch], start: int) -> DataSlice:
+    """As `described`, of a file in memory that holds these rows."""
+    schema, rows = batches[0].schema, sum(batch.num_rows for batch in batches)
+    if is_read_as_written(schema):
+        logical = logical_hash(batches, schema)
+    else:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            logical = logical_hash_of(file)
+    physical = Multihash(SHA3_256, hashlib.sha3_256(content).digest())
+    return _data_slice(logical, physical, start, rows, content.size)
+
+
+@lru_cache(KNOWN_SCHEMAS)
+def is_read_as_written(schema: pa.Schema) -> bool:
+    """Whether rows of a slice have the logical hash they had before: their columns are flat, and
+    of types that Parquet keeps."""
+    if any(map(pa.types.is_nested, schema.types)):
+        return False
+    with pq.ParquetFile(pa.BufferReader(write_small([], schema))) as file:
+        return bool(file.schema_arrow.equals(schema.remove_metadata()))
+
+
+def _data_slice(
+    logical: Multihash, physical: Multihash, start: int, rows: int, size: int
+) -> DataSlice:
+    return DataSlice(
+        logical_hash=logical,
+        physical_hash=physical,
+        offset_interval=OffsetInterval(start=start, end=start + rows - 1),
+        size=size,
+    )
+
+
+def file_hash(path: Path) -> Multihash:
+    """The physical hash of a file."""
+    digest = hashlib.sha3_256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(READ_BYTES):
+            digest.update(chunk)
+    return Multihash(SHA3_256, digest.digest())
+
+
+def _is_new(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_is_new(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_uint32(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns"))
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    """Every leaf but the offsets, which never repeat."""
+    return [leaf for column in list(schema)[1:] for leaf in _leaves(column.name, column.type)]
+
+
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
+    if pa.types.is_struct(kind):
+        members = [kind.field(at) for at in range(kind.num_fields)]
+        return [leaf for f in members for leaf in _leaves(f"{path}.{f.name}", f.type)]
+    if pa.types.is_map(kind):
+        key = _leaves(f"{path}.key_value.key", kind.key_type)
+        return key + _leaves(f"{path}.key_value.value", kind.item_type)
+    if pa.types.is_nested(kind):
+        return _leaves(f"{path}.list.element", kind.value_type)
+    return [path]
