@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_node.workers.engines import exchange
+from odf_node.workers.engines.spark import exchange
 from odf_node.workers.engines.spark.frames import read_parquet, sorted_batches
 from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 

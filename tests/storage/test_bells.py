@@ -58,9 +58,9 @@ def test_another_process_is_woken(pipes: PipeWakeUp, tmp_path: Path) -> None:
     folder = tmp_path / "a long folder name" / "bells"
     code = (
         "import sys; from pathlib import Path;"
-        "from odf_node.storage.stores.wakeups.pipes import PipeBell;"
+        "from odf_node.storage.stores.wakeups.pipes import PipeWakeUp;"
         "from odf_node.storage.stores.wakeups.port import Topic;"
-        "PipeBell(Path(sys.argv[1])).ring(Topic.WORK)"
+        "PipeWakeUp(Path(sys.argv[1])).ring(Topic.WORK)"
     )
     with pipes.listen(Topic.WORK) as listener:
         subprocess.run([sys.executable, "-c", code, str(folder)], check=True)

@@ -57,7 +57,7 @@ class JobProgress:
             self.began = time.monotonic()
 
     def rest(self) -> None:
-        """The work on the job is put off, or done by somebody who has a meter of their own."""
+        """The work on the job is put off, or done by somebody who has a progress of their own."""
         self.began = None
 
     @property

@@ -38,7 +38,7 @@ class AuditWriter:
     def write(self, audit_entry: AuditEntry) -> None:
         """For the thread of the event loop only; waits for nothing."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="scribe", daemon=True)
+            self._thread = threading.Thread(target=self._work, name="audit-writer", daemon=True)
             self._thread.start()
         try:
             self._queue.put_nowait(audit_entry)

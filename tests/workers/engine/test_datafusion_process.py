@@ -143,11 +143,18 @@ def test_a_query_of_one_batch_ends_when_it_is_cancelled(engine: Any, folder: Pat
 
 def test_a_query_nobody_waits_for_any_more_is_stopped(engine: Any, folder: Path) -> None:
     class Left(Listener):
+        looks = 0
+
         def stops(self, stop: Callable[[], None]) -> None:
             stop()
 
-    response = ask(engine, folder, ENDLESS, Left())
+        def progress(self) -> None:
+            self.looks += 1
+
+    left = Left()
+    response = ask(engine, folder, ENDLESS, left)
     assert isinstance(response, RawQueryResponseInvalidQuery)
+    assert left.looks == 1
     assert all(gone(each.pid) for each in processes_of_queries())
 
 

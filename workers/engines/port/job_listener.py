@@ -11,7 +11,7 @@ from .port import Listener
 
 @dataclass(slots=True)
 class Heard(Listener):
-    """Hears of a query of the job that `meter` is of."""
+    """Hears of a query of the job that `job_progress` is of."""
 
     job_progress: JobProgress = field(default_factory=JobProgress)
     warnings: list[str] = field(default_factory=list)

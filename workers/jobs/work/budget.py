@@ -1,6 +1,6 @@
 """What a job may take of its worker: time, and memory of the worker's own process.
 
-The thread that keeps the leases looks. A job beyond its budget is told so by its meter, and ends
+The thread that keeps the leases looks. A job beyond its budget is told so by its progress, and ends
 with an error at its next batch; engines are ended by that as by a cancellation. One that does not
 come to a next batch in time, or takes memory faster, ends with its process: the job is given its
 error first, so that nobody begins it again, and what had not begun goes back to the queue.

@@ -37,9 +37,9 @@ def held(
     lease: timedelta,
     watching: Watching = UNBOUNDED,
 ) -> Iterator[dict[str, JobProgress]]:
-    """Extend the leases until the block ends; gives the meter of each job, by its id.
+    """Extend the leases until the block ends; gives the progress of each job, by its id.
 
-    A job that is lost is told so by its meter; it could not commit any more. So is one that is
+    A job that is lost is told so by its progress; it could not commit any more. So is one that is
     beyond its budget.
     """
     meters = {str(job.id): JobProgress() for job in group}
