@@ -88,8 +88,6 @@ def test_a_node_runs_beside_modules_of_a_user_that_have_our_folders_names(
     nodes.odf("pull", f"{node.url}/cities", user / "pulled", "--token", token)
     nodes.odf("verify", user / "pulled")
     with node.http() as http:
-        found = {
-            path: http.get(path).status_code for path in ("/openapi.json", "/v/style.css")
-        }
+        found = {path: http.get(path).status_code for path in ("/openapi.json", "/v/style.css")}
     assert set(found.values()) == {200}, found
     assert sum(path.stat().st_size for path in (user / "pulled" / "data").iterdir()) > 0
