@@ -43,7 +43,6 @@ SYSTEM_READS = (
 )
 """What programs and their libraries read of a machine; none of it is a secret of the node."""
 SYSTEM_WRITES = ("/dev/null",)
-"""Our packages; the folder they lie in may be the administrator's, so each is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +97,8 @@ def program_reads() -> tuple[str, ...]:
 
 
 def _rooms() -> list[str]:
+    """Our package, and its rooms, which are links in a checkout; the folder around it may be the
+    administrator's."""
     package = Path(__file__).parents[2]
     inside = [each for each in package.iterdir() if each.is_dir()]
     return [str(each.resolve()) for each in (package, *inside)]

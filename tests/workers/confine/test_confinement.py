@@ -53,7 +53,7 @@ class Place:
         probe = str(Path(__file__).with_name("probe.py"))
         done = subprocess.run(
             [*command, sys.executable, "-P", probe, json.dumps(given)],
-            env={**env, "PYTHONPATH": str(Path(confine.__file__).parents[2])},
+            env={**env, "PYTHONPATH": str(Path(confine.__file__).parents[3])},
             capture_output=True,
             text=True,
             timeout=60,
@@ -206,7 +206,7 @@ def test_folders_of_the_machine_that_are_readable_hold_nothing_of_the_node() -> 
         path for path in SYSTEM_READS if Path(path) in (Path("/"), Path.home(), Path("/etc"))
     ]
     roots = {Path(path) for path in program_reads()}
-    assert Path(confine.__file__).parents[2] not in roots
+    assert Path(confine.__file__).parents[3] not in roots
 
 
 def test_a_worker_keeps_others_of_its_user_out_of_its_memory() -> None:
