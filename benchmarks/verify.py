@@ -230,7 +230,7 @@ def measure(folder: Path, size: int, settings: Settings) -> None:
                 taken.append(cost(turn))
     for name, (hashed, _) in works.items():
         print(f"  {name}, {hashed / MIB:.0f} MiB to hash, {THREADS} threads:")
-        alone, coalescer, own = costs[name]
+        alone, together, own = costs[name]
         for what, taken in zip(
             ("SHA3-256 alone", "side by side", "verified"), costs[name], strict=True
         ):
@@ -239,7 +239,7 @@ def measure(folder: Path, size: int, settings: Settings) -> None:
                 f"    {what:<16}{took:6.2f} s {hashed / took / MIB:7.0f} MiB/s, "
                 f"of processors {busy / hashed * GIB:.2f} s/GiB"
             )
-        (by_clock, by_processors), (near, nearer) = shares(alone, own), shares(coalescer, own)
+        (by_clock, by_processors), (near, nearer) = shares(alone, own), shares(together, own)
         print(
             f"    {by_clock:.0%} of SHA3-256 alone (aim {AIM:.0%}; of processors "
             f"{by_processors:.0%}), {near:.0%} of side by side ({nearer:.0%})"

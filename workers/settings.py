@@ -141,7 +141,7 @@ class WorkerSettings(BaseSettings):
     poll_ms: int = Field(
         1000,
         gt=0,
-        description="Longest pause between looks at an empty queue that nobody rings the bell of.",
+        description="Longest pause between looks at an empty queue when no wake-up comes.",
     )
     max_columns: int = Field(2_000, gt=0, description="Most columns a batch may have.")
     max_cell_bytes: int = Field(16 << 20, gt=0, description="Longest single value.")

@@ -42,7 +42,7 @@ class _Made:
         self.expected = 0
         self.is_asked = False
         self.alone: Kernel | None = None
-        self.coalescer: Kernel | None = None
+        self.together: Kernel | None = None
 
 
 _made = _Made()
@@ -51,7 +51,7 @@ _made = _Made()
 def prepare() -> int:
     """Have streams go side by side from now on; how many do. 1: there is no code for it."""
     if not _made.is_asked:
-        _made.alone, _made.coalescer = compiled()
+        _made.alone, _made.together = compiled()
         _made.is_asked = True
     return lanes()
 
@@ -65,7 +65,7 @@ def expect(size: int) -> None:
 
 def lanes() -> int:
     """How many streams one thread hashes at once."""
-    return 1 if _made.coalescer is None else _made.coalescer.lanes
+    return 1 if _made.together is None else _made.together.lanes
 
 
 def hash_all(streams: Iterable[Stream], *, threads: int = 1) -> list[bytes]:
@@ -218,7 +218,7 @@ class _Lane:
 
 def _mix(busy: Sequence[_Lane], blocks: int) -> None:
     """Mix so many blocks of each lane in. Lanes without a stream go along, for nothing."""
-    made = _made.alone if len(busy) == 1 else _made.coalescer
+    made = _made.alone if len(busy) == 1 else _made.together
     if made is None:
         raise RuntimeError("a state lies open, but no code was made that mixes it")
     idle = made.lanes - len(busy)

@@ -38,7 +38,9 @@ def _everything():
         for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
             import_module(module.name)
     names = {room.__name__ for room in ROOMS}
-    return {kind for kind in descendants(NodeError) if kind.__module__.split(".")[0] in names}
+    return {
+        kind for kind in descendants(NodeError) if ".".join(kind.__module__.split(".")[:2]) in names
+    }
 
 
 def test_every_error_the_node_can_raise_has_a_status():
@@ -75,7 +77,7 @@ def raised_by_jobs(tmp_path_factory):
 def test_an_error_of_a_worker_is_answered_as_if_a_route_had_raised_it(raised_by_jobs):
     in_a_route, read_from_the_queue = raised_by_jobs
     assert read_from_the_queue == in_a_route
-    rooms = {name.split(".")[0] for name in in_a_route}
+    rooms = {".".join(name.split(".")[:2]) for name in in_a_route}
     assert rooms == {room.__name__ for room in ROOMS}
     assert len(in_a_route) == len(_everything()) > 150
 
@@ -83,7 +85,9 @@ def test_an_error_of_a_worker_is_answered_as_if_a_route_had_raised_it(raised_by_
 def test_the_service_names_no_error_of_workers_but_those_of_the_version_before():
     """By what an outcome says they are told from each other, not by lists of their names."""
     kinds = _everything()
-    shared = {kind.__name__ for kind in kinds if not kind.__module__.startswith("workers.")}
+    shared = {
+        kind.__name__ for kind in kinds if not kind.__module__.startswith("odf_node.workers.")
+    }
     theirs = {kind.__name__ for kind in kinds} - shared
     named = {
         f"{path.name}: {node.value}"

@@ -300,7 +300,7 @@ class JobQueueContract:
     def test_jobs_of_one_lock_and_kind_are_claimed_together(self, queue: JobQueue) -> None:
         ours = [queue.submit(spec(lock="dataset")) for _ in range(4)]
         other = queue.submit(spec(lock="another"))
-        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, coalescer={"ingest": 3})
+        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, group_sizes={"ingest": 3})
         assert [job.id for job in group] == ours[:3]
         assert all(job.status is JobStatus.RUNNING and job.worker == "w1" for job in group)
         assert claimed(queue, "w2") == other
@@ -315,7 +315,7 @@ class JobQueueContract:
         first = queue.submit(spec(lock="dataset"))
         queue.submit(spec("poll", lock="dataset"))
         queue.submit(spec(lock="dataset"))
-        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9})
+        [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, group_sizes={"ingest": 9})
         assert [job.id for job in group] == [first]
 
     def test_small_jobs_of_several_locks_are_claimed_together(self, queue: JobQueue) -> None:
@@ -324,7 +324,7 @@ class JobQueueContract:
         c = [queue.submit(spec(lock="c", body=b"2")), queue.submit(spec(lock="c"))]
         queue.submit(spec("poll", lock="d", body=b"3"))
         e = queue.submit(spec(lock="e", body=b"4"))
-        both = {"lease": LEASE, "together": {"ingest": 2}}
+        both = {"lease": LEASE, "group_sizes": {"ingest": 2}}
         groups = queue.claim_groups("w1", ["ingest", "poll"], **both, groups=9)
         assert [[job.id for job in group] for group in groups] == [a[:2], c[:1], [e]]
         assert [job.spec.body for job in groups[0]] == [b"1", b"1"]
@@ -341,11 +341,11 @@ class JobQueueContract:
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
         ours = [queue.submit(spec(lock="dataset")) for _ in range(3)]
-        queue.claim_groups("w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9})
+        queue.claim_groups("w1", ["ingest"], lease=LEASE, group_sizes={"ingest": 9})
         queue.finish(ours[0], "w1", DONE)
         clock.advance(LEASE)
         later = queue.submit(spec(lock="dataset"))
-        [group] = queue.claim_groups("w2", ["ingest"], lease=LEASE, coalescer={"ingest": 9})
+        [group] = queue.claim_groups("w2", ["ingest"], lease=LEASE, group_sizes={"ingest": 9})
         assert [job.id for job in group] == [*ours[1:], later]
         assert [job.attempt for job in group] == [2, 2, 1]
         with pytest.raises(LeaseLost):
@@ -395,7 +395,7 @@ class JobQueueContract:
             queue.submit(spec(lock=f"b{n}", body=b"1", account="bob"))
         asked = {queue.submit(spec(lock=f"a{n}", body=b"1", account="alice")) for n in range(2)}
         groups = queue.claim_groups(
-            "w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9}, groups=4
+            "w1", ["ingest"], lease=LEASE, group_sizes={"ingest": 9}, groups=4
         )
         assert len(groups) == 4
         assert asked < {job.id for group in groups for job in group}
@@ -431,7 +431,7 @@ class JobQueueContract:
 
         def groups() -> list[list[JobId]]:
             found = queue.claim_groups(
-                "w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9}, groups=9
+                "w1", ["ingest"], lease=LEASE, group_sizes={"ingest": 9}, groups=9
             )
             return [[job.id for job in group] for group in found]
 
@@ -459,7 +459,7 @@ class JobQueueContract:
     ) -> None:
         ours = [queue.submit(spec(lock="a")) for _ in range(3)]
         for pause in (LEASE, None):
-            [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, coalescer={"ingest": 9})
+            [group] = queue.claim_groups("w1", ["ingest"], lease=LEASE, group_sizes={"ingest": 9})
             assert [job.id for job in group] == ours
             for job in reversed(ours):
                 queue.put_back(job, "w1", pause=pause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).parent / "uv"
+NOT_SOURCE = (".*", "build", "dist", "tests", "*.egg-info", "__pycache__")
+"""What building would read or leave behind in the checkout."""
 THEIRS = ("app", "conformance", "migrations", "protocol", "storage", "workers")
 ROWS = '{"city": "Oslo", "population": 700000}\n{"city": "Rome", "population": 2800000}\n'
 
@@ -24,8 +27,9 @@ ROWS = '{"city": "Oslo", "population": 700000}\n{"city": "Rome", "population": 2
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel; what it depends on comes from the one of the tests."""
     folder = tmp_path_factory.mktemp("installed")
-    wheels, environment = folder / "wheels", folder / "environment"
-    _run(UV, "build", "--quiet", "--wheel", "--out-dir", wheels, ROOT)
+    wheels, environment, source = folder / "wheels", folder / "environment", folder / "source"
+    shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCE))
+    _run(UV, "build", "--quiet", "--wheel", "--out-dir", wheels, source)
     venv.create(environment, with_pip=False)
     (wheel,) = wheels.glob("*.whl")
     python = environment / "bin" / "python"

@@ -41,11 +41,11 @@ def ready(single, made: Published, mine: Chain) -> Exchange:
     return exchange
 
 
-def finished(coalescer: threading.Barrier, exchange: Exchange) -> bool:
+def finished(together: threading.Barrier, exchange: Exchange) -> bool:
     """Whether the commit is confirmed; all writers ask for it at the same moment."""
     exchange.say(COMPLETE)
     quiet(exchange)
-    coalescer.wait()
+    together.wait()
     exchange.say({})
     closed = close_instead_of_confirmation(exchange)
     exchange.socket.drop()
@@ -75,10 +75,10 @@ def test_of_many_pushes_on_one_head_one_wins_each_round(single):
     made = single.publish(ten_records())
     for _ in range(ROUNDS):
         sides = [continuation(made.chain, writer) for writer in range(WRITERS)]
-        coalescer = threading.Barrier(WRITERS)
+        together = threading.Barrier(WRITERS)
         with ThreadPoolExecutor(WRITERS) as pool:
             exchanges = list(pool.map(partial(ready, single, made), sides))
-            won = list(pool.map(partial(finished, coalescer), exchanges))
+            won = list(pool.map(partial(finished, together), exchanges))
         assert won.count(True) == 1
         stale, made = made, Published(made.url, sides[won.index(True)])
         expect_identical(single, made)

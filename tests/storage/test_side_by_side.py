@@ -32,10 +32,10 @@ def test_everything_is_done(beside: SideBySide, count: int) -> None:
 
 
 def test_the_threads_of_one_round_serve_the_next(beside: SideBySide) -> None:
-    coalescer = threading.Barrier(THREADS)
-    beside.do(lambda _: coalescer.wait(60), range(THREADS))
+    together = threading.Barrier(THREADS)
+    beside.do(lambda _: together.wait(60), range(THREADS))
     first = threads()
-    beside.do(lambda _: coalescer.wait(60), range(THREADS))
+    beside.do(lambda _: together.wait(60), range(THREADS))
     assert len(first) == THREADS
     assert threads() == first
 

@@ -19,6 +19,6 @@ kernel = lru_cache(kernels.kernel)
 def lay_open(monkeypatch: pytest.MonkeyPatch, lanes: int = LANES) -> None:
     """Have streams mixed by made code almost from their first block on."""
     made = side_by_side._Made()
-    made.is_asked, made.alone, made.coalescer = True, kernel(1), kernel(lanes)
+    made.is_asked, made.alone, made.together = True, kernel(1), kernel(lanes)
     monkeypatch.setattr(side_by_side, "_made", made)
     monkeypatch.setattr(side_by_side, "COLLECTED_BYTES", COLLECTED_BYTES)

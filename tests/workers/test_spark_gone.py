@@ -115,7 +115,11 @@ def test_a_job_that_ends_spark_lets_others_go_first_and_is_given_up_with_a_reaso
     assert isinstance(given_up, Failed)
     assert given_up.error == "JobAbandoned"
     assert "after 2 tries, each of which ended Spark (it ran out of memory)" in given_up.message
-    assert given_up.facts == {"attempts": 2, "setting": "ODF_NODE_SPARK_DRIVER_MEMORY"}
+    assert given_up.facts == {
+        "attempts": 2,
+        "setting": "ODF_NODE_SPARK_DRIVER_MEMORY",
+        "retryable": False,
+    }
     assert hungry.worker.renew_spark.call_count == 2
 
 

@@ -135,7 +135,7 @@ class Worker:
     def _claim(self) -> Sequence[Sequence[Job]]:
         try:
             return self.stores.jobs.claim_groups(
-                self.name, KINDS, lease=self.lease, coalescer=TOGETHER, groups=DATASETS_AT_ONCE
+                self.name, KINDS, lease=self.lease, group_sizes=TOGETHER, groups=DATASETS_AT_ONCE
             )
         except Exception:  # a busy or restarting database: ask again
             LOGGER.exception("claim failed")

@@ -14,13 +14,13 @@ from .follow import follow
 STOP_S = 5.0
 SHORTEST_PAUSE_S, LONGEST_REST_S = 0.05, 0.5
 RESTS = 19
-"""However often the bell rings: a look holds up writers, on PostgreSQL of the log, on SQLite all.
+"""However many wake-ups come: a look holds up writers, on PostgreSQL of the log, on SQLite all.
 So it takes a twentieth of the time at most, unless it is slow."""
 _log = logging.getLogger("odf.follow")
 
 
 class Follower:
-    """Looks whenever a job has ended, and now and then by itself: pushes ring no bell."""
+    """Looks whenever a job has ended, and now and then by itself: pushes wake nobody."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

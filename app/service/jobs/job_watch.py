@@ -1,6 +1,6 @@
-"""Waiting for jobs: one look at the queue for all who wait, whenever the bell rings.
+"""Waiting for jobs: one look at the queue for all who wait, at every wake-up.
 
-Without a bell, or should it be lost, the look comes by itself after a pause.
+Without a wake-up, or should one be lost, the look comes by itself after a pause.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
 STOP_S = 2.0
 SOON_S = 0.01
-"""Mostly the bell rings before, and that look serves those who have come as well."""
+"""Mostly a wake-up comes before, and that look serves those who have come as well."""
 LONGEST_REST_S = 0.1
 """A look rests as long as it took, so that looking takes half of the time at most."""
 _log = logging.getLogger("odf.node")
@@ -36,7 +36,7 @@ class JobWatch:
     """Of one event loop, from `start` to `stop`."""
 
     def __init__(self, jobs: JobRecords, wake_up: WakeUp, *, pause_s: float) -> None:
-        self._jobs, self._bell, self._pause_s = jobs, wake_up, pause_s
+        self._jobs, self._wake_up, self._pause_s = jobs, wake_up, pause_s
         self._watchers: dict[JobId, set[asyncio.Queue[Job]]] = {}
         self._patient: dict[JobId, set[asyncio.Future[Job]]] = {}
         """Who waits for the end alone: most, and of their jobs only those that ended are read."""
@@ -61,7 +61,7 @@ class JobWatch:
             with suppress(asyncio.CancelledError):
                 await self._looking
         if self._thread is not None:
-            self._bell.ring(Topic.ENDED)
+            self._wake_up.ring(Topic.ENDED)
             await run_in_threadpool(self._thread.join, min(STOP_S, self._pause_s))
 
     async def ended(self, job: JobId, patience_s: float | None) -> Job | None:
@@ -104,7 +104,7 @@ class JobWatch:
             asyncio.get_running_loop().call_later(SOON_S, self._wake.set)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        with self._bell.listen(Topic.ENDED) as listener:
+        with self._wake_up.listen(Topic.ENDED) as listener:
             while not self._stopping.is_set():
                 listener.wait(self._pause_s)
                 with suppress(RuntimeError):  # the loop is closed

@@ -114,7 +114,7 @@ def open_stores(
     engine = open_engine(url, durable=settings.durable)
     if migrate:
         migrate_database(engine)
-    wake_up = _bell(engine, settings.data)
+    wake_up = _wake_up(engine, settings.data)
     stores = Stores(
         objects=objects,
         registry=SqlDatasetRegistry(engine, clock=clock),
@@ -144,7 +144,7 @@ def open_stores(
     return stores
 
 
-def _bell(engine: sa.Engine, data: Path) -> WakeUp:
+def _wake_up(engine: sa.Engine, data: Path) -> WakeUp:
     """PostgreSQL reaches processes on other machines; on SQLite all are on this one."""
     if engine.dialect.name == "postgresql":
         return PostgresWakeUp(engine)

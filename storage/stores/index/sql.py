@@ -154,7 +154,7 @@ class SqlRefIndex:
     ) -> None:
         self._engine = engine
         self._clock = clock
-        self._bell = wake_up or MemoryWakeUp()
+        self._wake_up = wake_up or MemoryWakeUp()
 
     def head(self, dataset: DatasetId, ref: str = HEAD) -> Multihash:
         with reading(self._engine) as db:
@@ -185,9 +185,9 @@ class SqlRefIndex:
         with writing(self._engine) as db:
             refused = move_heads(db, wanted, self._clock)
             for topic in rung:
-                self._bell.announce(db, topic)
+                self._wake_up.announce(db, topic)
         for topic in rung:
-            self._bell.ring(topic)
+            self._wake_up.ring(topic)
         return refused
 
     def moves(

@@ -52,9 +52,9 @@ class SqlJobQueue:
     ) -> None:
         self._engine = engine
         self._clock = clock
-        self._bell = wake_up or MemoryWakeUp()
+        self._wake_up = wake_up or MemoryWakeUp()
         self._turns = Turns()
-        self._submitter = Submitter(engine, clock, self._bell)
+        self._submitter = Submitter(engine, clock, self._wake_up)
 
     def submit(self, spec: JobSpec) -> JobId:
         return self._submitter.submit(spec)
@@ -79,7 +79,7 @@ class SqlJobQueue:
         kinds: Iterable[str],
         *,
         lease: timedelta,
-        coalescer: Mapping[str, int] | None = None,
+        group_sizes: Mapping[str, int] | None = None,
         groups: int = 1,
     ) -> Sequence[Sequence[Job]]:
         wanted = sorted(set(kinds))
@@ -93,7 +93,7 @@ class SqlJobQueue:
                         self._clock(),
                         self._turns,
                         lease=lease,
-                        coalescer=coalescer or {},
+                        group_sizes=group_sizes or {},
                         groups=groups,
                     )
             except (RaceLost, sa.exc.IntegrityError):  # the lock went to another worker meanwhile
@@ -113,9 +113,9 @@ class SqlJobQueue:
         with writing(self._engine) as db:
             change_held(db, job, worker, lease_until=until, **told)
             if told:
-                self._bell.announce(db, Topic.ENDED)
+                self._wake_up.announce(db, Topic.ENDED)
         if told:
-            self._bell.ring(Topic.ENDED)
+            self._wake_up.ring(Topic.ENDED)
 
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None:
         with writing(self._engine) as db:
@@ -134,8 +134,8 @@ class SqlJobQueue:
             )
         with writing(self._engine) as db:
             change_held(db, job, worker, **change)
-            self._bell.announce(db, Topic.WORK)
-        self._bell.ring(Topic.WORK)
+            self._wake_up.announce(db, Topic.WORK)
+        self._wake_up.ring(Topic.WORK)
 
     def cancel(self, job: JobId) -> None:
         change = (
@@ -236,9 +236,9 @@ class SqlJobQueue:
 
     def _announce_end(self, db: sa.Connection) -> None:
         """Who waits for the end is told, and who may start now."""
-        self._bell.announce(db, Topic.ENDED)
-        self._bell.announce(db, Topic.WORK)
+        self._wake_up.announce(db, Topic.ENDED)
+        self._wake_up.announce(db, Topic.WORK)
 
     def _ring_end(self) -> None:
-        self._bell.ring(Topic.ENDED)
-        self._bell.ring(Topic.WORK)
+        self._wake_up.ring(Topic.ENDED)
+        self._wake_up.ring(Topic.WORK)

@@ -66,7 +66,7 @@ def claim_rows(
     turns: Turns,
     *,
     lease: timedelta,
-    coalescer: Mapping[str, int],
+    group_sizes: Mapping[str, int],
     groups: int,
 ) -> list[list[Job]]:
     """Groups of jobs that are this worker's from now on.
@@ -77,8 +77,8 @@ def claim_rows(
     if not found.candidates:
         return []
     chosen = found.candidates[:groups]
-    leaders = _leaders(_rows(db, chosen, found.rows, now), coalescer)
-    most = coalescer.get(leaders[0]["kind"], 1)
+    leaders = _leaders(_rows(db, chosen, found.rows, now), group_sizes)
+    most = group_sizes.get(leaders[0]["kind"], 1)
     claimed = [[row] for row in leaders]
     if most > 1 and not _is_alone(leaders[0]):
         _add_followers(db, claimed, most, now)
@@ -114,10 +114,10 @@ def _rows(
     return rows
 
 
-def _leaders(rows: Sequence[_Row], coalescer: Mapping[str, int]) -> list[_Row]:
+def _leaders(rows: Sequence[_Row], group_sizes: Mapping[str, int]) -> list[_Row]:
     """The first of the jobs, and those of the others that are claimed with it."""
     first, *others = rows
-    if coalescer.get(first["kind"], 1) <= 1 or _is_alone(first):
+    if group_sizes.get(first["kind"], 1) <= 1 or _is_alone(first):
         return [first]
     return [
         first,

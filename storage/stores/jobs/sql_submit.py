@@ -41,7 +41,7 @@ class Submitter:
     """One of the waiting threads writes for all."""
 
     def __init__(self, engine: sa.Engine, clock: Clock, wake_up: WakeUp) -> None:
-        self._engine, self._clock, self._bell = engine, clock, wake_up
+        self._engine, self._clock, self._wake_up = engine, clock, wake_up
         self._writing = threading.Lock()
         self._queue: list[Sequence[_Waiting]] = []
         """What came in one call goes into one transaction."""
@@ -88,12 +88,12 @@ class Submitter:
         try:
             with writing(self._engine) as db:
                 answers = self._answers(db, batch)
-                self._bell.announce(db, Topic.WORK)
+                self._wake_up.announce(db, Topic.WORK)
         except BaseException as error:
             answers = [error] * len(batch)
         for each, answer in zip(batch, answers, strict=True):
             each.answer = answer
-        self._bell.ring(Topic.WORK)
+        self._wake_up.ring(Topic.WORK)
 
     def _answers(self, db: sa.Connection, batch: Sequence[_Waiting]) -> list[JobId | BaseException]:
         if all(each.request is None and each.spec.dedup_key is None for each in batch):

@@ -47,7 +47,7 @@ class JobClaims(Protocol):
         kinds: Iterable[str],
         *,
         lease: timedelta,
-        coalescer: Mapping[str, int] | None = None,
+        group_sizes: Mapping[str, int] | None = None,
         groups: int = 1,
     ) -> Sequence[Sequence[Job]]:
         """As `claim`; and the jobs of the same lock and kind that come right behind it.
@@ -101,6 +101,6 @@ class JobRecords(Protocol):
 class JobQueue(JobSubmissions, JobClaims, JobRecords, Protocol):
     """Work to do later, at least once, one at a time per lock.
 
-    Whoever listens to the bell is woken by work and by ends. Those who use a queue name the part
+    New work and ends of jobs wake those that wait. Those who use a queue name the part
     that they need.
     """

@@ -25,7 +25,7 @@ class SqlSchedules:
     """`Schedules` in SQL."""
 
     def __init__(self, engine: sa.Engine, wake_up: WakeUp) -> None:
-        self._engine, self._bell = engine, wake_up
+        self._engine, self._wake_up = engine, wake_up
 
     def put(self, schedule: Schedule) -> None:
         row = {name: getattr(schedule, name) for name in schedule.__slots__}
@@ -83,8 +83,8 @@ class SqlSchedules:
             if db.execute(change).rowcount == 0:
                 return None
             job = submit_plain(db, spec, now)
-            self._bell.announce(db, Topic.WORK)
-        self._bell.ring(Topic.WORK)
+            self._wake_up.announce(db, Topic.WORK)
+        self._wake_up.ring(Topic.WORK)
         return job
 
 

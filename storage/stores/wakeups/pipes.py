@@ -24,7 +24,7 @@ DEAF_S = 0.05
 
 
 class PipeWakeUp:
-    """`Bell` by named pipes in a folder."""
+    """`WakeUp` by named pipes in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

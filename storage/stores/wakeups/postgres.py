@@ -16,7 +16,7 @@ CHANNEL = "odf_node_"
 
 
 class PostgresWakeUp:
-    """`Bell` by LISTEN and NOTIFY."""
+    """`WakeUp` by LISTEN and NOTIFY."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -45,7 +45,7 @@ class _PostgresListener(Closing):
         try:
             for _ in self._open().notifies(timeout=seconds, stop_after=1):
                 return True
-        except Exception:  # a restarting server: look again after the time, as without a bell
+        except Exception:  # a restarting server: look again after the time, as without a wake-up
             self.close()
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
         return False

@@ -108,7 +108,7 @@ def alone(body: Body, folder: Path) -> Rows | None:
     return None if part is None else Rows(part.rows, part.warnings)
 
 
-def coalescer(bodies: Sequence[Body], folder: Path) -> list[Rows | None]:
+def together(bodies: Sequence[Body], folder: Path) -> list[Rows | None]:
     asked = {JobId(str(number)): body for number, body in enumerate(bodies)}
     read = ReadTogether(asked, bench(folder), folder)
     return [read.rows(job, body.plan) for job, body in asked.items()]
@@ -117,7 +117,7 @@ def coalescer(bodies: Sequence[Body], folder: Path) -> list[Rows | None]:
 def same(bodies: Sequence[Body]) -> list[pa.Table | None]:
     """What was read together, once rows and warnings are found to be what each gives alone."""
     with tempfile.TemporaryDirectory() as place:
-        found = coalescer(bodies, Path(place))
+        found = together(bodies, Path(place))
         for number, (body, rows) in enumerate(zip(bodies, found, strict=True)):
             if rows is not None:
                 by_itself = alone(body, Path(place) / str(number))
@@ -217,7 +217,7 @@ def test_each_body_is_told_of_its_own_fields() -> None:
     lines_of = (b'{"n": 1, "at": null, "city": "A", "share": null}', b'{"n": 2, "town": "B"}')
     bodies = [Body(plan(NDJSON), line + b"\n") for line in (*lines_of, lines_of[0])]
     with tempfile.TemporaryDirectory() as place:
-        found = coalescer(bodies, Path(place))
+        found = together(bodies, Path(place))
     told = [rows.warnings if rows is not None else None for rows in found]
     assert told == [
         (),
@@ -286,6 +286,6 @@ def test_what_was_planned_for_another_schema_since_is_read_again(tmp_path: Path)
 
 def test_types_that_are_found_out_from_the_rows_are_those_of_one_body(tmp_path: Path) -> None:
     bodies = [Body(plan(ReadStepNdJson()), b'{"n": 1}\n')] * 2
-    assert coalescer(bodies, tmp_path) == [None, None]
+    assert together(bodies, tmp_path) == [None, None]
     long = b'{"n": 1, "city": "' + b"x" * lines.SMALL_BYTES + b'"}\n'
-    assert coalescer([Body(plan(NDJSON), long)] * 2, tmp_path) == [None, None]
+    assert together([Body(plan(NDJSON), long)] * 2, tmp_path) == [None, None]

@@ -53,11 +53,11 @@ def told(
         )
     net = difference_of(frame.select(*every, col(GROUP), col(SIGN)))
     nth = F.row_number().over(Over.partitionBy(col(GROUP), col(SIGN)).orderBy(*every))
-    coalescer = Over.partitionBy(col(GROUP), col(_NTH))
+    together = Over.partitionBy(col(GROUP), col(_NTH))
     row = F.struct(*every)
-    came = F.max(F.when(col(SIGN) > 0, row)).over(coalescer)
-    went = F.max(F.when(col(SIGN) < 0, row)).over(coalescer)
-    both = F.count(F.lit(1)).over(coalescer) == 2
+    came = F.max(F.when(col(SIGN) > 0, row)).over(together)
+    went = F.max(F.when(col(SIGN) < 0, row)).over(together)
+    both = F.count(F.lit(1)).over(together) == 2
     rows = net.select("*", nth.alias(_NTH))
     rows = rows.select("*", F.coalesce(came, went).alias(_LEAD), both.alias(_PAIRED))
     code = (

@@ -22,7 +22,7 @@ UNMATCHED = "odf unmatched"
 _NEW, _SUM, _LOW, _GONE, _NTH = "odf new", "odf sum", "odf low", "odf gone", "odf nth"
 
 
-def coalescer(one: DataFrame, other: DataFrame, by: str | None = None) -> DataFrame:
+def together(one: DataFrame, other: DataFrame, by: str | None = None) -> DataFrame:
     """The rows of both: in one task if that is how the session computes, else put by a column."""
     rows = one.union(other)
     if rows.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1":
@@ -33,7 +33,7 @@ def coalescer(one: DataFrame, other: DataFrame, by: str | None = None) -> DataFr
 def merely_added(before: DataFrame, changes: DataFrame) -> DataFrame:
     """Rows left when nothing goes."""
     new = changes.select(*[col(name) for name in before.schema.names])
-    return coalescer(before, new).select(
+    return together(before, new).select(
         "*", F.lit(True).alias(THERE), F.lit(0).cast("bigint").alias(UNMATCHED)
     )
 
@@ -46,7 +46,7 @@ def folded_rows(before: DataFrame, changes: DataFrame, matched: Sequence[str]) -
     """
     columns = [col(name) for name in before.schema.names]
     kept = before.select(*columns, F.lit(1).alias(SIGN), F.lit(0).alias(_NEW))
-    rows = coalescer(kept, changes.select(*columns, col(SIGN), F.lit(1).alias(_NEW)))
+    rows = together(kept, changes.select(*columns, col(SIGN), F.lit(1).alias(_NEW)))
     equal = Over.partitionBy(col(BUCKET), col(AT), *[col(name) for name in matched])
     told = equal.orderBy(col(_NEW), col(SEQ).asc_nulls_first(), col(SIGN).desc())
     so_far = told.rowsBetween(Over.unboundedPreceding, Over.currentRow)
@@ -73,7 +73,7 @@ def folded_counts(
     totals = [F.sum(col(name)).alias(name) for name in (COUNT, *sums)]
     by = (BUCKET, AT, *keys)
     columns = [col(name) for name in (*by, COUNT, *sums)]
-    rows = coalescer(before.select(*columns), changes.select(*columns))
+    rows = together(before.select(*columns), changes.select(*columns))
     return counted(rows.groupBy(*[col(name) for name in by]).agg(*totals))
 
 
@@ -87,7 +87,7 @@ def difference(before: DataFrame, after: DataFrame) -> DataFrame:
     """Rows that went (`odf sign` -1) and came (1), as often as they did."""
     went = before.select("*", F.lit(-1).alias(SIGN))
     # Whatever is grouped from here on is grouped within these: nothing has to be moved again.
-    return difference_of(coalescer(went, all_come(after), by=GROUP))
+    return difference_of(together(went, all_come(after), by=GROUP))
 
 
 def all_come(rows: DataFrame) -> DataFrame:

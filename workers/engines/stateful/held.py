@@ -181,15 +181,15 @@ class Shared:
                 case _:
                     return self.catalyst.empty(schema)
 
-        coalescer = self.few or isinstance(rows, pa.Table)
-        return self.given(name, schema, source, coalescer=coalescer)
+        together = self.few or isinstance(rows, pa.Table)
+        return self.given(name, schema, source, together=together)
 
     def given(
-        self, name: str, schema: T.StructType, source: Build, *, coalescer: bool = False
+        self, name: str, schema: T.StructType, source: Build, *, together: bool = False
     ) -> Rows:
         """Rows of a source."""
         self._sources[name] = source
-        return Rows(self, name, schema, coalescer)
+        return Rows(self, name, schema, together)
 
     def rows_of(self, rows: Rows) -> DataFrame:
         if self.prepared.is_open:
@@ -197,7 +197,7 @@ class Shared:
         else:
             self.cut()
             frame = self._sources[rows.name]()
-        return frame.coalesce(1) if rows.coalescer else frame
+        return frame.coalesce(1) if rows.together else frame
 
     def number(self, number: Number) -> Column | None:
         value = self._value(number)
@@ -251,7 +251,7 @@ class Rows:
     shared: Shared
     name: str
     schema: T.StructType
-    coalescer: bool
+    together: bool
     """In one task, whatever Spark made of their number."""
 
     def frame(self) -> DataFrame:
