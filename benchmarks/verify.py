@@ -7,7 +7,7 @@ blocks of 12 MiB. Twice: text stored as it is, as some peers do, and in dictiona
 this node are. Then, in turns and several rounds, the best of each:
 
 - SHA3-256 of `hashlib` over as many bytes as each verification hashes, in two threads: its aim
-  is 80 % of that, and more than 100 % can be had by whoever hashes several streams at once;
+  is 80 % of that, and more than 100 % can be had by hashing several streams at once;
 - the same bytes hashed side by side (`storage.lanes`), and nothing else done: the limit to that;
 - the files only (`logical=False`): each byte of each file once;
 - files and rows: each byte, and each value as its column's hash is fed it.

@@ -211,7 +211,7 @@ def visibility(
 ) -> None:
     """Say who may read a dataset: everybody, or only those with a right to.
 
-    A single-tenant node gives all its datasets to whoever may use it.
+    A single-tenant node gives all its datasets to its one account.
     """
     _change(url, node, token, "visibility", visibility, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""What a transfer tells whoever watches it. All calls may come from several threads."""
+"""What a transfer tells its watcher. All calls may come from several threads."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Both give the same three things (`refs/head`, `blocks/…`, `data/…` and `checkpoints/…`), so
 that a pull, a comparison and a verification do not care where the bytes come from. What they
-give is not trusted: hashes are checked by whoever reads.
+give is not trusted: the reader checks hashes.
 """
 
 from __future__ import annotations

@@ -361,7 +361,7 @@ class Settings(BaseSettings):
         0.5,
         gt=0,
         le=10,
-        description="Seconds after which a job is looked at again, should nobody have rung for it.",
+        description="Seconds after which a job is looked at again when no wake-up comes.",
     )
     request_key_ttl_s: int = Field(
         86_400, gt=0, description="Seconds a request is known by its Idempotency-Key."

@@ -166,7 +166,7 @@ class ChainState(Struct, frozen=True, kw_only=True):
         return 0 if self.last_offset is None else self.last_offset + 1
 
     def require_understood(self) -> None:
-        """For whoever plans work from this state.
+        """For planning work from this state.
 
         Raises:
             NotUnderstood: the chain holds events of a newer writer.

@@ -3,7 +3,7 @@
 One table serves both ends. A key is the message, with the branch it takes where its content
 decides; a value is where the exchange stands afterwards. Two rules hold for the file:
 
-* an event that is not in the table is an error, whoever caused it;
+* an event that is not in the table is an error, no matter which side caused it;
 * no socket, no clock: the caller decodes what `awaited` says, and passes every message of
   either direction, received or sent, to `advance`.
 

@@ -1,6 +1,6 @@
 """What this piece of work is part of: the trace, who asked for it, which dataset and job.
 
-Set at the doors (a request, a job), read by whoever writes a log line or submits a job. The
+Set at the doors (a request, a job), read when a log line is written or a job submitted. The
 trace is a W3C Trace Context: `00-<trace id>-<span id>-<flags>`, so that one request can be
 followed through service, queue and worker, and on into other systems.
 """

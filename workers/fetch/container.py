@@ -68,7 +68,7 @@ def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched 
     runtime = _runtime(request)
     out = request.folder / "out"
     out.mkdir(mode=0o777)
-    out.chmod(0o777)  # whoever the image runs as
+    out.chmod(0o777)  # the image may run as any user
     environment = _environment(step, request)
     name = f"odf-fetch-{secrets.token_hex(8)}"
     arguments = _arguments(step, request, out, _written(environment, request.folder))

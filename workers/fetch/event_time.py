@@ -1,6 +1,6 @@
 """Event times taken from file names, as sources ask for them.
 
-Patterns come from whoever owns a dataset, so they are matched by an engine whose time grows
+Patterns come from owners of datasets, so they are matched by an engine whose time grows
 with the text alone (RE2, the dialect the reference knows too, without look-around).
 """
 

@@ -34,7 +34,7 @@ class Follower:
     def stop(self) -> None:
         self._stop.set()
         if self._thread.is_alive():
-            self._node.stores.wake_up.ring(Topic.ENDED)
+            self._node.stores.wake_up.send(Topic.ENDED)
             self._thread.join(STOP_S)
 
     def _work(self) -> None:

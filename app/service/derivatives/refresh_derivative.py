@@ -44,7 +44,7 @@ def shows_all(node: Node) -> bool:
 
 
 def refuse_hidden_inputs(node: Node, entry: DatasetEntry) -> None:
-    """A derivative reads what the author of its definition may read, whoever owns it.
+    """A derivative reads what the author of its definition may read, not what its owner may.
 
     Otherwise a chain that is pushed could name any dataset whose id is known. What is hidden
     looks like what is absent. The worker looks again: jobs wait, and rights change.

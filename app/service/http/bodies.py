@@ -116,7 +116,7 @@ class Body:
     """A request body, read by a thread while the rest of it arrives: within `async with`."""
 
     def __init__(self, receive: Receive, *, limit: int, setting: str | None = None) -> None:
-        """`setting` is what the limit is from, for whoever exceeds it."""
+        """`setting` names where the limit comes from; the refusal tells it to the client."""
         self._receive, self._limit, self._setting = receive, limit, setting
         self._flow: _Flow | None = None
         self.size = 0

@@ -61,7 +61,7 @@ class JobWatch:
             with suppress(asyncio.CancelledError):
                 await self._looking
         if self._thread is not None:
-            self._wake_up.ring(Topic.ENDED)
+            self._wake_up.send(Topic.ENDED)
             await run_in_threadpool(self._thread.join, min(STOP_S, self._pause_s))
 
     async def ended(self, job: JobId, patience_s: float | None) -> Job | None:

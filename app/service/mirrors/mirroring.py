@@ -150,7 +150,7 @@ class _Beating:
         if self._stop.is_set() or self._lost.is_set():
             raise Stopping("the pull was given up")
 
-    # what a pull tells whoever watches it
+    # what a pull tells its watcher
     def expect_blocks(self, count: int) -> None:  # noqa: ARG002
         self._go_on()
 

@@ -1,4 +1,4 @@
-"""What is answered to whoever reads an object: status, headers, and which bytes follow.
+"""The answer to a reader of an object: status, headers, and which bytes follow.
 
 An object never changes, so its hash is a strong entity tag and it may be kept for ever.
 Source: RFC 9110 sections 13 (conditions), 14 (ranges).

@@ -1,4 +1,4 @@
-"""Counts of what the service did, kept as plain numbers: only whoever asks for them pays.
+"""Counts of what the service did, kept as plain numbers: only a scrape pays for them.
 
 Everything is counted by the thread of the event loop, so nothing needs a lock.
 """

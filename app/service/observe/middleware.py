@@ -2,7 +2,7 @@
 
 Stands around everything but `QuickReads`, which only counts. A request continues the trace of
 its `traceparent` header, or begins one; the answer says which in `x-trace-id`, so that a
-complaint can be looked up in the logs. Whoever asks for a change is written into the audit log,
+complaint can be looked up in the logs. Requests for a change go into the audit log,
 by the route that was reached: a route that is added later is audited without doing anything.
 """
 

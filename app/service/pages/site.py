@@ -1,4 +1,4 @@
-"""The pages and their addresses; whoever does not ask for HTML is passed on to the API.
+"""The pages and their addresses; requests that do not ask for HTML are passed on to the API.
 
 /                   the datasets
 /{dataset}          one dataset, if the request prefers `text/html`; else the API answers
@@ -111,7 +111,7 @@ def site(node: Node, dataset: str) -> Starlette:
 def _shown(
     node: Node, view: Callable[[Node, Actor, Request], Response]
 ) -> Callable[[Request], Response]:
-    """A page that a thread makes, for whoever the cookie says; errors are pages as well."""
+    """A page that a thread makes for the account of the cookie; errors are pages as well."""
 
     def made(request: Request) -> Response:
         actor = ANONYMOUS

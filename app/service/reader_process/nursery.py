@@ -1,7 +1,7 @@
 """The program that readers are born of: it has imported what they need, and forks them ahead.
 
 A reader that is started by its own would import for half a second; forked, it is there in some
-milliseconds, and two of them wait already. Whoever waits takes the next task from the socket of
+milliseconds, and two of them wait already. A waiting process takes the next task from the socket of
 the service; the nursery is told, and forks another. It ends with the service, they with it.
 
     python -P -m odf_node.app.service.reader_process.nursery DESCRIPTOR SPARES

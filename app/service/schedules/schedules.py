@@ -141,7 +141,8 @@ def shown(schedule: Schedule) -> dict[str, Any]:
 
 
 def start_due(node: Node) -> int:
-    """Queue what is due, each once whoever else looks; returns how many this process queued.
+    """Queue what is due; returns how many this process queued. Each is queued once, even if other
+    services look.
 
     What came due while nobody looked is made up for once, not as often as it was missed.
     """

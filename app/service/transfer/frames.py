@@ -25,7 +25,7 @@ class FrameLimit(ProtocolError):
 class BoundedProtocol(ServerProtocol):
     """The library's protocol of one connection, with limits of our own.
 
-    The first message is a request of some hundred bytes, whoever sends it; what a peer may send
+    The first message of every peer is a request of some hundred bytes; what a peer may send
     later is known only when the address is (`later`), and goes into effect once that is here.
     """
 

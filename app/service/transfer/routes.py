@@ -1,7 +1,7 @@
 """Addresses of the two transfer protocols, as the framework and its documentation see them.
 
 Object paths are answered in front of the framework (`objects`), WebSocket upgrades by
-`app/service/transfer`; what is left for a handler is to say so to whoever asks in plain HTTP.
+`app/service/transfer`; what is left for a handler is to say so to clients that ask in plain HTTP.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
 
 
 def arrived_file(node: Node, token: UploadToken) -> tuple[UploadedFile, int]:
-    """The file of a token, and its size; whoever knows the token may have it.
+    """The file of a token, and its size; everybody who knows the token may have it.
 
     Raises:
         UploadNotFound.

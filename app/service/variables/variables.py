@@ -1,6 +1,6 @@
 """Variables and secrets that templates of sources read, of a dataset or of an account.
 
-A secret is never shown again. Whoever may define a source of the dataset decides where its
+A secret is never shown again. An account that may define a source of the dataset decides where its
 values go, so secrets of an account reach the datasets that it owns, and no others.
 """
 

@@ -196,7 +196,7 @@ class Dataset:
         self._stores.states.put(self.id, blocks[-1].hash, state)
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
-        """Bytes of an object of this dataset, for whoever hashes them. Raises `ObjectNotFound`."""
+        """Bytes of an object of this dataset, not hashed yet. Raises `ObjectNotFound`."""
         return self._stores.objects.open(ObjectKey(self.id, kind, object_hash))
 
     def open_whole(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
@@ -304,7 +304,7 @@ class Dataset:
         """The state with all blocks on `expected`, or where they begin. Raises as `commit`."""
         if expected is not None and is_chain(blocks, expected):
             known = self._stores.states.find(self.id, blocks[-1].hash)
-            if known is not None:  # whoever pushes has had them checked already
+            if known is not None:  # the push has checked them already
                 return known
         return fold(blocks, self._base(blocks, expected))
 

@@ -1,4 +1,4 @@
-"""The one way to the bytes of an object for whoever computes with them or shows them.
+"""The one way to the bytes of an object for code that computes with them or shows them.
 
 What is read was hashed in this process, just now or as long ago as `Hashed` remembers. An object
 that is damaged, or missing though a block names it, is healed on the spot if anything at hand has
@@ -40,7 +40,7 @@ def open_hashed(stores: HealingStores, key: ObjectKey, *, named: bool | None = N
 
 
 def ensure_hashed(stores: HealingStores, key: ObjectKey, *, named: bool | None = None) -> None:
-    """As `open_hashed`, keeping nothing: whoever opens it next meets bytes that are right."""
+    """As `open_hashed`, keeping nothing: the next opening meets bytes that are right."""
     _whole(stores, key, named, lambda stream: _looked_at(stores, key, stream))
 
 

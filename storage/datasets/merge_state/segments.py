@@ -1,8 +1,8 @@
 """Segments: rows sorted by the hash of their key, one Arrow file each, mapped into memory.
 
 Rows with equal hashes are oldest first, and never parted between segments of a run. A file is
-written once and known by its digest; whoever maps it reads it through, unless that was done of
-late and nobody has touched it since.
+written once and known by its digest; a process that maps it reads it through, unless that was
+done of late and nobody has touched it since.
 """
 
 from __future__ import annotations

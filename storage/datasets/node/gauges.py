@@ -1,4 +1,4 @@
-"""How much there is in a node, in a few cheap queries: for whoever watches it."""
+"""How much there is in a node, in a few cheap queries, for monitoring."""
 
 from __future__ import annotations
 

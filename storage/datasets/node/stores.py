@@ -174,7 +174,7 @@ class Stores:
     def mirror_head(self, dataset: DatasetId) -> None:
         """Write the head beside the objects, again until no other move came in between.
 
-        Writers mirror after moving, in any order; whoever writes last looks last, so the
+        Writers mirror after moving, in any order; the last writer looks last, so the
         mirror ends up at the head of the index.
         """
         written = None

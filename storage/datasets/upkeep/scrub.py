@@ -3,7 +3,7 @@
 A disk forgets without saying so. `fsck` with a rate is a scrub: it runs beside the node,
 takes no more than its share of the disk, and takes damaged objects out of sight. For clients
 such an object is absent: nobody is served bytes that are not what they are called, and
-whoever has the right ones may put them again.
+a peer that has the right ones may put them again.
 """
 
 from __future__ import annotations

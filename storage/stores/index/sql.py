@@ -181,13 +181,13 @@ class SqlRefIndex:
             raise refused
 
     def move_all(self, wanted: Sequence[HeadMove]) -> Sequence[NodeError | None]:
-        rung = _RUNG if any(move.ended for move in wanted) else ()
+        woken = _RUNG if any(move.ended for move in wanted) else ()
         with writing(self._engine) as db:
             refused = move_heads(db, wanted, self._clock)
-            for topic in rung:
+            for topic in woken:
                 self._wake_up.announce(db, topic)
-        for topic in rung:
-            self._wake_up.ring(topic)
+        for topic in woken:
+            self._wake_up.send(topic)
         return refused
 
     def moves(

@@ -115,7 +115,7 @@ class SqlJobQueue:
             if told:
                 self._wake_up.announce(db, Topic.ENDED)
         if told:
-            self._wake_up.ring(Topic.ENDED)
+            self._wake_up.send(Topic.ENDED)
 
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None:
         with writing(self._engine) as db:
@@ -135,7 +135,7 @@ class SqlJobQueue:
         with writing(self._engine) as db:
             change_held(db, job, worker, **change)
             self._wake_up.announce(db, Topic.WORK)
-        self._wake_up.ring(Topic.WORK)
+        self._wake_up.send(Topic.WORK)
 
     def cancel(self, job: JobId) -> None:
         change = (
@@ -240,5 +240,5 @@ class SqlJobQueue:
         self._wake_up.announce(db, Topic.WORK)
 
     def _ring_end(self) -> None:
-        self._wake_up.ring(Topic.ENDED)
-        self._wake_up.ring(Topic.WORK)
+        self._wake_up.send(Topic.ENDED)
+        self._wake_up.send(Topic.WORK)

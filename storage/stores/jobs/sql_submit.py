@@ -93,7 +93,7 @@ class Submitter:
             answers = [error] * len(batch)
         for each, answer in zip(batch, answers, strict=True):
             each.answer = answer
-        self._wake_up.ring(Topic.WORK)
+        self._wake_up.send(Topic.WORK)
 
     def _answers(self, db: sa.Connection, batch: Sequence[_Waiting]) -> list[JobId | BaseException]:
         if all(each.request is None and each.spec.dedup_key is None for each in batch):

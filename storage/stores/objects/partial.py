@@ -2,7 +2,7 @@
 
 A partial upload is a pending file with a name of its own; like every pending file it is seen
 by nobody and is collected once nothing was added to it for long. What is on disk is hashed
-again before more is added, so that only its owner's bytes count, whoever wrote them.
+again before more is added, so that only its owner's bytes count.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class S3ObjectStore:
         self._beside = SideBySide(PARALLEL_PUTS, "s3-put")
 
     def close(self) -> None:
-        """End the threads that put; whoever puts more begins others."""
+        """End the threads that put; the next put begins others."""
         self._beside.close()
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:

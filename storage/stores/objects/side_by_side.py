@@ -46,7 +46,7 @@ class SideBySide:
             one.result()
 
     def close(self) -> None:
-        """End the threads; whoever has more work begins others."""
+        """End the threads; more work begins others."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:

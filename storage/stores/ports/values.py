@@ -112,8 +112,8 @@ class JobStatus(StrEnum):
 class JobSpec:
     """Work to do. `payload` is JSON; `lock` keeps two jobs from running together.
 
-    `body` is a small input that travels with the job, to whoever claims it, and goes with its
-    end. `account` and `schedule` say who asked for it, `trace` what it is part of.
+    `body` is a small input that travels with the job to the worker that claims it, and goes with
+    its end. `account` and `schedule` say who asked for it, `trace` what it is part of.
     """
 
     kind: str

@@ -84,7 +84,7 @@ class SqlSchedules:
                 return None
             job = submit_plain(db, spec, now)
             self._wake_up.announce(db, Topic.WORK)
-        self._wake_up.ring(Topic.WORK)
+        self._wake_up.send(Topic.WORK)
         return job
 
 

@@ -1,1 +1,1 @@
-"""Bells: how processes of a node wake each other, so that nobody has to ask all the time."""
+"""Wake-ups: how processes of a node tell each other of changes, so that nobody polls."""

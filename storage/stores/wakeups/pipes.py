@@ -1,7 +1,7 @@
-"""Bells between the processes of one machine: a named pipe for each who listens.
+"""Wake-ups between the processes of one machine: a named pipe for each process that waits.
 
-They lie in a folder; ringing writes one byte into every pipe of the topic. A pipe that nobody
-reads any more is what a killed process left, and is removed by whoever rings next.
+They lie in a folder; a wake-up writes one byte into every pipe of the topic. A pipe that nobody
+reads any more is what a killed process left, and the next wake-up removes it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class PipeWakeUp:
         self._folder = folder
 
     def announce(self, db: sa.Connection, topic: Topic) -> None:
-        """Nothing: the ring comes after."""
+        """Nothing: `send` comes after."""
 
-    def ring(self, topic: Topic) -> None:
+    def send(self, topic: Topic) -> None:
         try:
             names = os.listdir(self._folder)  # noqa: PTH208 - plain names
         except OSError:
@@ -87,7 +87,7 @@ def _ring(path: str) -> None:
             Path(path).unlink(missing_ok=True)
         return
     try:
-        with contextlib.suppress(BlockingIOError):  # full: it rings already
+        with contextlib.suppress(BlockingIOError):  # full: it wakes already
             os.write(pipe, RING)
     finally:
         os.close(pipe)

@@ -1,7 +1,7 @@
-"""The port of the bells, and one that rings inside of a process.
+"""The port of wake-ups, and an adapter for the threads of one process.
 
-Who listens before looking misses nothing that happens after. Still, a ring may be lost, and
-one may come for nothing: whoever waits looks again by itself from time to time.
+A process that listens before it looks misses nothing that happens after. Still, a wake-up may be
+lost, and one may come for nothing: a waiting process looks again by itself from time to time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Topic(StrEnum):
 
 
 class Listener(Protocol):
-    """One who waits; for use in one thread."""
+    """Waits for wake-ups; for use in one thread."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a ring since the last call; False when the time was up."""
+        """Wait for a wake-up since the last call; False when the time was up."""
 
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -37,10 +37,10 @@ class Listener(Protocol):
 
 
 class WakeUp(Protocol):
-    """`announce` belongs into the transaction of a change, `ring` behind its end."""
+    """`announce` belongs into the transaction of a change, `send` behind its end."""
 
     def announce(self, db: sa.Connection, topic: Topic) -> None: ...
-    def ring(self, topic: Topic) -> None: ...
+    def send(self, topic: Topic) -> None: ...
     def listen(self, topic: Topic) -> Listener: ...
 
 
@@ -60,18 +60,18 @@ class Closing:
 
 
 class MemoryWakeUp:
-    """Rings for threads of this process."""
+    """Wakes threads of this process."""
 
     def __init__(self) -> None:
         self._listeners: list[_Waiter] = []
 
     def announce(self, db: sa.Connection, topic: Topic) -> None:
-        """Nothing: the ring comes after."""
+        """Nothing: `send` comes after."""
 
-    def ring(self, topic: Topic) -> None:
+    def send(self, topic: Topic) -> None:
         for listener in list(self._listeners):
             if listener.topic is topic:
-                listener.rung.set()
+                listener.woken.set()
 
     def listen(self, topic: Topic) -> Listener:
         listener = _Waiter(self._listeners, topic)
@@ -81,13 +81,13 @@ class MemoryWakeUp:
 
 class _Waiter(Closing):
     def __init__(self, listeners: list[_Waiter], topic: Topic) -> None:
-        self.topic, self.rung = topic, threading.Event()
+        self.topic, self.woken = topic, threading.Event()
         self._listeners = listeners
 
     def wait(self, seconds: float) -> bool:
-        rung = self.rung.wait(seconds)
-        self.rung.clear()
-        return rung
+        woken = self.woken.wait(seconds)
+        self.woken.clear()
+        return woken
 
     def close(self) -> None:
         if self in self._listeners:

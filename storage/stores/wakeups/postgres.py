@@ -1,4 +1,4 @@
-"""Bells between all processes on one PostgreSQL: `NOTIFY` in the transaction, `LISTEN`."""
+"""Wake-ups between all processes on one PostgreSQL: `NOTIFY` in the transaction, `LISTEN`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PostgresWakeUp:
     def announce(self, db: sa.Connection, topic: Topic) -> None:
         db.execute(sa.select(sa.func.pg_notify(CHANNEL + topic, "")))
 
-    def ring(self, topic: Topic) -> None:
-        """Nothing: who committed has rung."""
+    def send(self, topic: Topic) -> None:
+        """Nothing: who committed has woken."""
 
     def listen(self, topic: Topic) -> Listener:
         return _PostgresListener(self._engine, CHANNEL + topic)

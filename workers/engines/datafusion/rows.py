@@ -1,7 +1,7 @@
 """DataFusion plans that say which input row a row is of; and a final order made total.
 
 A plan is made anew node by node: with a column that goes along from the inputs to the result, and
-that whoever wrote the query does not see.
+that the author of the query does not see.
 """
 
 from __future__ import annotations

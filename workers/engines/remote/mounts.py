@@ -1,6 +1,6 @@
 """What the container of an engine sees of the machine: the files of one query.
 
-Inputs are links or copies that whoever the image runs as can read; what it writes is copied
+Inputs are links or copies that every user of the image can read; what it writes is copied
 out and so belongs to us.
 """
 
@@ -35,7 +35,7 @@ class Mounts:
         self._inputs.mkdir()
         self._inputs.chmod(0o755)
         self._outputs.mkdir()
-        self._outputs.chmod(0o777)  # whoever the image runs as
+        self._outputs.chmod(0o777)  # the image may run as any user
         self._count = 0
 
     def options(self) -> list[str]:

@@ -9,7 +9,7 @@ links, signed for a while, to read the files it reads and to write the files it 
 the same Python packages as a worker.
 
 The bucket is trusted to keep bytes, not to keep them right: with each link goes the hash of what
-is there, and whoever reads, an executor or the worker, hashes before it looks at a row.
+is there, and the reader, an executor or the worker, hashes before it looks at a row.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _writing(links: Mapping[str, str]) -> Callable[[Rows], Rows]:
 
 
 def _asked(method: str, link: str, body: bytes | None = None) -> bytes:
-    """What the bucket answers. Links stay out of messages: whoever has one may use it."""
+    """What the bucket answers. Links stay out of messages: anybody who has one may use it."""
     from urllib3.exceptions import HTTPError  # comes with boto3, which is an extra
 
     try:

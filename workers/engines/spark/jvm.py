@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 END_S = 0.5
 """A JVM that stopped answering is given so long to be gone."""
 EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-"""Else a thread that is out of memory ends alone, and whoever waits for it waits for ever."""
+"""Else a thread that is out of memory ends alone, and a thread that waits for it waits for ever."""
 _WITHOUT_MEMORY = frozenset({3, 52})
 """How it ends by that flag, and how Spark ends it."""
 _ended: set[int] = set()

@@ -42,7 +42,7 @@ FEW_SETTINGS = {
     # A broadcast is a job of its own.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.execution.arrow.localRelationThreshold": "16m",
-    # Expressions of a query are for tasks, which can be stopped, not for whoever plans.
+    # Expressions of a query are for tasks, which can be stopped, not for planning.
     "spark.sql.optimizer.excludedRules": f"{OPTIMIZER}.ConvertToLocalRelation",
 }
 """Of the session while rows are few."""

@@ -62,7 +62,7 @@ Failure = Callable[[Job, Exception], Failed]
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """A job of the group. Its submission is the time of its blocks, whoever runs it."""
+    """A job of the group. Its submission is the time of its blocks, no matter when it runs."""
 
     job: Job
     payload: IngestPayload

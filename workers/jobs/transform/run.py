@@ -2,7 +2,7 @@
 
 Everything visible happens in the commit, one move of the head for schema and data together.
 What was consumed is in the chain itself, so a job that is repeated goes on where it was cut
-short. Whoever loses the race for the head plans again.
+short. A worker that loses the race for the head plans again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Run:
     bench: Bench
     now: Instant
     may_reset: bool
-    """Once an iteration: whoever rewrites the input meanwhile is met by the next one."""
+    """Once an iteration: the next one meets an input that was rewritten meanwhile."""
     everything_is_read: bool = False
     was_reset: bool = False
     warnings: list[str] = field(default_factory=list)

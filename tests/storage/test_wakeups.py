@@ -60,7 +60,7 @@ def test_another_process_is_woken(pipes: PipeWakeUp, tmp_path: Path) -> None:
         "import sys; from pathlib import Path;"
         "from odf_node.storage.stores.wakeups.pipes import PipeWakeUp;"
         "from odf_node.storage.stores.wakeups.port import Topic;"
-        "PipeWakeUp(Path(sys.argv[1])).ring(Topic.WORK)"
+        "PipeWakeUp(Path(sys.argv[1])).send(Topic.WORK)"
     )
     with pipes.listen(Topic.WORK) as listener:
         subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
@@ -71,14 +71,14 @@ def test_the_pipe_of_a_killed_process_is_cleared_away(pipes: PipeWakeUp, tmp_pat
     folder = tmp_path / "a long folder name" / "bells"
     with pipes.listen(Topic.WORK) as listener:
         os.mkfifo(folder / "work-0-dead")
-        pipes.ring(Topic.WORK)
+        pipes.send(Topic.WORK)
         assert listener.wait(LONG_S)
         assert not (folder / "work-0-dead").exists()
     assert list(folder.iterdir()) == []
 
 
 def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeWakeUp, tmp_path: Path) -> None:
-    pipes.ring(Topic.WORK)
+    pipes.send(Topic.WORK)
     with pipes.listen(Topic.WORK) as listener:
         pipe = next((tmp_path / "a long folder name" / "bells").iterdir())
         handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
@@ -86,7 +86,7 @@ def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeWakeUp, tmp_path: Pa
             while os.write(handle, b"!" * 4096):
                 pass
         os.close(handle)
-        pipes.ring(Topic.WORK)
+        pipes.send(Topic.WORK)
         assert listener.wait(LONG_S)
         assert not listener.wait(SOON_S)
 
@@ -94,6 +94,6 @@ def test_a_full_pipe_and_no_folder_are_no_errors(pipes: PipeWakeUp, tmp_path: Pa
 def test_where_no_pipe_can_be_made_nothing_is_heard_and_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     wake_up = PipeWakeUp(tmp_path / "file" / "bells")
-    wake_up.ring(Topic.WORK)
+    wake_up.send(Topic.WORK)
     with wake_up.listen(Topic.WORK) as listener:
         assert not listener.wait(SOON_S)
