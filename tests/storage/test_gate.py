@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace as changed
 from typing import Any
@@ -17,7 +18,8 @@ from footers import deadly
 from msgspec.structs import replace
 from raw_arrow import bare_schema
 
-from odf_node.protocol.arrow_digest import UnsupportedColumn
+from odf_node.protocol.arrow_columns import Column, Columns
+from odf_node.protocol.arrow_digest import CACHE_WINDOW_ROWS, UnsupportedColumn
 from odf_node.protocol.arrow_schema import from_arrow
 from odf_node.protocol.chain.rules import fold
 from odf_node.protocol.chain.state import EMPTY
@@ -397,3 +399,34 @@ def test_values_are_counted_while_they_come_out() -> None:
     assert rows * 20_000 > FREE_BYTES > 100 * len(content)
     assert reasons(content, claim, LookLimits(ratio=100)) == ["SliceTooLarge"]
     assert reasons(content, claim, LookLimits(ratio=1_000_000)) == ["LogicalHashMismatch"]
+
+
+def test_a_slice_of_too_much_is_read_no_further_than_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, cell = 400_000, 1_000
+    content = repeated(rows, cell)
+    interval = OffsetInterval(start=0, end=rows - 1)
+    claim = claim_of(honest(), content, offset_interval=interval)
+    read: Counter[str] = Counter()
+    hashed = 0
+    batches = Columns.batches
+
+    def counted(columns: Columns, column: Column, window: int) -> Iterator[pa.RecordBatch]:
+        for batch in batches(columns, column, window):
+            read[column.name] += batch.num_rows
+            yield batch
+
+    def passing(stream: Any) -> Iterator[Any]:
+        nonlocal hashed
+        for piece in stream:
+            hashed += memoryview(piece).nbytes
+            yield piece
+
+    monkeypatch.setattr(Columns, "batches", counted)
+    look = Looking(pa.py_buffer(content), claim, LookLimits(ratio=1))
+    found = look.found(hash_all([passing(stream) for stream in look.streams]))
+    assert [one.reason for one in found] == ["SliceTooLarge"]
+    bound = max(FREE_BYTES, len(content))
+    assert hashed <= bound < rows * cell // 4
+    assert read["text"] * cell <= bound + CACHE_WINDOW_ROWS * cell  # and the window that is over it
