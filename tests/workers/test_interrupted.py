@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import time
@@ -12,10 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from buckets import fresh_location, log_in
 from chain_maker import entry
 from ingesting import BATCHES, ROWS_OF_A_BATCH, appended, begin
-from servers import Program, postgres_program, wait_until
+from servers import Program, S3Server, postgres_program, wait_until
 from throwaway import throwaway_stores
 
 import odf_node.workers.jobs.ingest.run
@@ -24,12 +28,15 @@ from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.objects.s3_bucket import StoreUnavailable
+from odf_node.storage.stores.objects.layout import EXCHANGE
+from odf_node.storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
 from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
+from odf_node.workers.engines.spark.exchange import write_remotely
 from odf_node.workers.jobs.ingest import group
 from odf_node.workers.jobs.work.context import Bench
 from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
+from tests.workers.executors import Executors, no_plans
 
 LEASE = timedelta(seconds=1)
 ROWS = BATCHES * ROWS_OF_A_BATCH
@@ -104,6 +111,46 @@ def test_a_store_that_stays_away_is_an_outcome_in_the_end(
     for job in jobs_of(stores, made.id):
         assert isinstance(job.outcome, Failed)
         assert job.outcome.error == "StoreUnavailable"
+
+
+# --- a bucket that does not keep what executors write ---------------------------------------
+
+
+def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits_nothing(
+    s3: S3Server, s3_bucket_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(monkeypatch, s3)
+    place = fresh_location(s3_bucket_url)
+    url = f"s3+{place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
+    bucket, rotten = Bucket(place), iter([True, True])
+
+    def rot() -> None:
+        if not next(rotten, False):
+            return
+        for number, found in enumerate(list(bucket.walk(f"{EXCHANGE}/"))):
+            rows = pa.table({"op": [0], "text": [f"nobody wrote this {number}"]})
+            written = io.BytesIO()
+            pq.write_table(rows, written)
+            bucket.call("put_object", found.name, Body=written.getvalue())
+
+    def merged(run: Any, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """As `appended`, by way of executors."""
+        frame: Any = Executors([list(appended(run, *arguments, **options))], rot)
+        with TemporaryDirectory() as folder, no_plans():
+            for file in write_remotely(frame, url, Path(folder) / "sorted"):
+                yield from pq.read_table(file).to_batches()
+
+    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "merged", merged)
+    stores, made = throwaway_stores(), entry("kamu/rotten")
+    begin(stores, made)
+    worker = worker_of(stores, tmp_path)
+    begun = stores.dataset(DatasetRef.parse(str(made.id))).head()
+    worker.work(once=True)
+    assert stores.dataset(DatasetRef.parse(str(made.id))).head() == begun
+    assert not any(job.outcome for job in jobs_of(stores, made.id))
+    assert ended(stores, made.id, worker) == {(JobStatus.SUCCEEDED, 3)}
+    assert rows_of(stores, made.id) == ROWS
+    assert next(rotten, None) is None
 
 
 # --- a database that is killed --------------------------------------------------------------

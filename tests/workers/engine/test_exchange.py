@@ -1,4 +1,4 @@
-"""What an executor reads by a link is hashed before a row of it is looked at."""
+"""What passes between worker and executors is hashed before a row of it is looked at."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from buckets import fresh_location, log_in
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from static_files import static_files
 
 from odf_node.protocol.errors import Unavailable
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.objects.layout import EXCHANGE
+from odf_node.storage.stores.objects.s3_bucket import Bucket
 from odf_node.workers.engines.spark import exchange
-from odf_node.workers.engines.spark.exchange import ExchangeFault, failed, reading
+from odf_node.workers.engines.spark.exchange import (
+    ExchangeFailed,
+    ExchangeFault,
+    failed,
+    reading,
+    write_remotely,
+)
+from tests.workers.executors import Executors, no_plans
 
 SCHEMA = T.StructType([T.StructField("n", T.LongType())])
 
@@ -60,3 +70,38 @@ def test_a_fault_of_the_exchange_is_nobodys_query():
     assert found.message == "the bucket answers 503 to GET"
     assert failed(PySparkException("[DIVIDE_BY_ZERO] Division by zero")) is None
     assert failed(ValueError(said)) is None
+
+
+@pytest.fixture
+def bucket(s3, s3_bucket_url, monkeypatch):
+    log_in(monkeypatch, s3)
+    return Bucket(fresh_location(s3_bucket_url))
+
+
+def url_of(bucket):
+    place = bucket.location
+    return f"s3+{place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
+
+
+def files_written(bucket, folder, then):
+    """What a worker gets of two partitions, if `then` happens before it looks."""
+    partitions = [pa.table({"n": numbers}).to_batches() for numbers in ([1, 2], [3])]
+    with no_plans():
+        return write_remotely(Executors(partitions, then), url_of(bucket), folder)
+
+
+def test_rows_are_those_that_executors_wrote(bucket, tmp_path):
+    files = files_written(bucket, tmp_path / "sorted", lambda: None)
+    assert [pq.read_table(file)["n"].to_pylist() for file in files] == [[1, 2], [3]]
+    assert list(bucket.walk(f"{EXCHANGE}/")) == []
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_other_bytes_than_executors_wrote_are_no_result(bucket, tmp_path, which):
+    def swap():
+        found = sorted(each.name for each in bucket.walk(f"{EXCHANGE}/"))
+        bucket.call("put_object", found[which], Body=file_of(1, 2, 4))  # as good a file
+
+    with pytest.raises(ExchangeFailed, match="other bytes than an executor wrote"):
+        files_written(bucket, tmp_path / "sorted", swap)
+    assert len(list((tmp_path / "sorted").iterdir())) == which  # none that is wrong
