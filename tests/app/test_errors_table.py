@@ -138,14 +138,16 @@ from odf_node.workers.program.handlers import HANDLERS
 from odf_node.workers.jobs.work.context import Bench
 from odf_node.workers.program.loop import Worker
 
+names = tuple(f"{room.__name__}." for room in rooms)  # the command line imports `conformance` too
 kinds = {f"{kind.__module__}.{kind.__name__}": kind for kind in descendants(NodeError)}
+kinds = {name: kind for name, kind in kinds.items() if name.startswith(names)}
 
 def error_of(name):
     error = kinds[name].__new__(kinds[name])
     NodeError.__init__(error, "text", fact=1)
     return error
 
-def fail(_worker, job):
+def fail(_context, job):
     raise error_of(job.spec.payload["error"])
 
 folder = Path(sys.stdin.read())

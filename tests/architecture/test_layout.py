@@ -21,8 +21,6 @@ KNOTS = {
         "mirrors", "objects", "observe", "read", "readers", "transfer", "uploads", "verify",
         "wiring",
     },
-    # Types only: what runs a job is shown the worker that took it.
-    "odf_node.workers.program": {"handlers", "loop"},
 }  # fmt: skip
 """What still imports each other in a circle, by the package it lies in. It only shrinks."""
 

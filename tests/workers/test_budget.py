@@ -26,11 +26,12 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import Failed, JobId, JobSpec, JobStatus, Succeeded
 from odf_node.workers.jobs.ingest import group
 from odf_node.workers.jobs.work.budget import Budget, bounded, memory_taken
+from odf_node.workers.program.handlers import JobContext
 from odf_node.workers.program.loop import Worker
 from tests.workers.datasets import bench_without_engine, created
 
 LEASE = timedelta(seconds=30)
-Run = Callable[[Worker], object]
+Run = Callable[[JobContext], object]
 
 
 @pytest.fixture
@@ -53,8 +54,8 @@ def worker_of(stores: Stores, scratch: Path, budget: Budget) -> Worker:
 def submitted(stores: Stores, monkeypatch: pytest.MonkeyPatch, run: Run) -> JobId:
     """A job that runs this."""
 
-    def handler(worker: Worker, _: Any) -> dict[str, Any]:
-        run(worker)
+    def handler(context: JobContext, _: Any) -> dict[str, Any]:
+        run(context)
         return {}
 
     monkeypatch.setattr(odf_node.workers.program.loop, "HANDLERS", {transform_job.KIND: handler})
@@ -71,9 +72,9 @@ def refusal(stores: Stores, job: JobId) -> Failed:
 def test_a_job_beyond_its_time_ends_at_its_next_batch_and_is_not_begun_again(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def long(worker: Worker) -> None:
+    def long(context: JobContext) -> None:
         for _ in range(3_000):
-            worker.bench.job_progress.check()
+            context.bench.job_progress.check()
             time.sleep(0.01)
 
     job = submitted(stores, monkeypatch, long)
@@ -89,11 +90,11 @@ def test_a_job_beyond_its_memory_ends_at_its_next_batch(
 ) -> None:
     held: list[bytes] = []
 
-    def hungry(worker: Worker) -> None:
+    def hungry(context: JobContext) -> None:
         while len(held) < 40:
             held.append(os.urandom(4 << 20))
             time.sleep(0.05)
-            worker.bench.job_progress.check()
+            context.bench.job_progress.check()
 
     job = submitted(stores, monkeypatch, hungry)
     worker = worker_of(stores, tmp_path, Budget(memory=memory_taken() + (32 << 20)))
@@ -132,7 +133,7 @@ from tests.workers.datasets import bench_without_engine
 from odf_node.workers.jobs.work.budget import Budget
 from odf_node.workers.program.loop import Worker
 
-def handler(worker, job):
+def handler(context, job):
     held = []
     while "large" in job.spec.payload:
         held.append(b"x" * (16 << 20))

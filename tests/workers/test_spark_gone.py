@@ -26,6 +26,7 @@ from odf_node.storage.datasets.job_payloads.transform_job import TransformPayloa
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.stores.ports.values import Failed, JobStatus, Succeeded
 from odf_node.workers.engines.spark import jvm
+from odf_node.workers.program.handlers import JobContext
 from odf_node.workers.program.loop import EngineGone, Worker
 from tests.workers.datasets import bench_without_engine, created, ndjson, submit
 
@@ -77,7 +78,7 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     large, small = (created(stores, number=number) for number in (1, 2))
     ran: list[str] = []
 
-    def transform(_: Worker, job: Any) -> dict[str, Any]:
+    def transform(_: JobContext, job: Any) -> dict[str, Any]:
         ran.append("large" if job.spec.dataset == large.id else "small")
         if job.spec.dataset == large.id:
             raise Py4JError("py4j.reflection does not exist in the JVM")

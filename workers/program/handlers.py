@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import SetPollingSource
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads import (
     compact_job,
@@ -18,8 +20,9 @@ from odf_node.storage.datasets.job_payloads import (
     transform_job,
     verify_job,
 )
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.rewrite import receipt as history_receipt
-from odf_node.storage.stores.ports.values import Job
+from odf_node.storage.stores.ports.values import DatasetEntry, Job
 
 from ..jobs.compact.run import run_compaction
 from ..jobs.heal.run import run_heal
@@ -30,11 +33,19 @@ from ..jobs.transform.run import run_transform
 from ..jobs.verify.candidate import run_candidate
 from ..jobs.verify.rows import hash_rows
 from ..jobs.verify.run import run_verification
-
-if TYPE_CHECKING:
-    from .loop import Worker
+from ..jobs.work.context import Bench
 
 P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """What a worker hands to the function that runs a job."""
+
+    stores: Stores
+    bench: Bench
+    secrets: Callable[[DatasetEntry, SetPollingSource], Mapping[str, str]]
+    """What templates of a source may read, beside what the administrator allows."""
 
 
 class MalformedJob(BadInput):
@@ -58,94 +69,96 @@ def _read_payload(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
         raise MalformedJob(f"the payload of the {kind} job cannot be read: {bad}") from None
 
 
-def subject(worker: Worker, job: Job, read: Callable[[dict[str, Any]], P]) -> tuple[Dataset, P]:
+def subject(
+    context: JobContext, job: Job, read: Callable[[dict[str, Any]], P]
+) -> tuple[Dataset, P]:
     """What a job is about, and its payload. Raises `MalformedJob`."""
     payload = payload_of(job, read)
-    return worker.stores.dataset(DatasetRef.parse(str(job.spec.dataset))), payload
+    return context.stores.dataset(DatasetRef.parse(str(job.spec.dataset))), payload
 
 
-def poll(worker: Worker, job: Job) -> dict[str, Any]:
+def poll(context: JobContext, job: Job) -> dict[str, Any]:
     """Fetches of a polling source; the job's submission is the time of all its blocks."""
-    dataset, payload = subject(worker, job, poll_job.payload_of)
-    worker.bench.job_progress.phase("fetch")
+    dataset, payload = subject(context, job, poll_job.payload_of)
+    context.bench.job_progress.phase("fetch")
     receipt = run_poll(
         dataset,
         payload,
-        worker.bench,
+        context.bench,
         now=job.submitted_at,
         repeated=job.attempt > 1,
-        secrets=partial(worker.secrets, dataset.entry),
+        secrets=partial(context.secrets, dataset.entry),
     )
     return poll_job.to_json(receipt)
 
 
-def compact(worker: Worker, job: Job) -> dict[str, Any]:
+def compact(context: JobContext, job: Job) -> dict[str, Any]:
     """Slices of a root become fewer; a repeated job finds nothing left to do."""
-    dataset, payload = subject(worker, job, compact_job.payload_of)
+    dataset, payload = subject(context, job, compact_job.payload_of)
     receipt = run_compaction(
         dataset,
         payload,
-        worker.stores,
-        worker.bench.scratch,
-        attempts=worker.bench.commit_attempts,
+        context.stores,
+        context.bench.scratch,
+        attempts=context.bench.commit_attempts,
     )
     return history_receipt.to_json(receipt)
 
 
-def verify(worker: Worker, job: Job) -> dict[str, Any]:
+def verify(context: JobContext, job: Job) -> dict[str, Any]:
     """Everything looked at, executions made again; or pushed blocks let in."""
-    dataset, payload = subject(worker, job, verify_job.payload_of)
+    dataset, payload = subject(context, job, verify_job.payload_of)
     if payload.gate is not None:
-        check = worker.bench.job_progress.check
-        answer = hash_rows(worker.stores, dataset, payload, payload.gate, check)
+        check = context.bench.job_progress.check
+        answer = hash_rows(context.stores, dataset, payload, payload.gate, check)
         return verify_job.to_json(answer)
     run = run_candidate if payload.candidate is not None else run_verification
-    answer = run(worker.stores, dataset, payload, worker.bench, now=now())
+    answer = run(context.stores, dataset, payload, context.bench, now=now())
     return verify_job.to_json(answer)
 
 
-def transform(worker: Worker, job: Job) -> dict[str, Any]:
+def transform(context: JobContext, job: Job) -> dict[str, Any]:
     """What the inputs of a derivative have that is new. A job that takes long leaves the
     rest to another one, behind those of other datasets."""
-    dataset, payload = subject(worker, job, transform_job.payload_of)
+    dataset, payload = subject(context, job, transform_job.payload_of)
     receipt = run_transform(
-        worker.stores,
+        context.stores,
         dataset,
         payload,
-        worker.bench,
+        context.bench,
         now=job.submitted_at,
         repeated=job.attempt > 1,
     )
     if receipt.has_more:
-        worker.stores.jobs.submit(transform_job.job_of(dataset.id, payload))
+        context.stores.jobs.submit(transform_job.job_of(dataset.id, payload))
     return transform_job.to_json(receipt)
 
 
-def heal(worker: Worker, job: Job) -> dict[str, Any]:
+def heal(context: JobContext, job: Job) -> dict[str, Any]:
     """An object of a derivative that is not whole is made again."""
     key = payload_of(job, lambda _: heal_job.key_of(job.spec))
-    dataset = worker.stores.dataset(DatasetRef(id=key.dataset))
-    return heal_job.to_json(run_heal(worker.stores, dataset, key, worker.bench))
+    dataset = context.stores.dataset(DatasetRef(id=key.dataset))
+    return heal_job.to_json(run_heal(context.stores, dataset, key, context.bench))
 
 
-def check(worker: Worker, job: Job) -> dict[str, Any]:
+def check(context: JobContext, job: Job) -> dict[str, Any]:
     """What a transform would give; nothing is committed."""
     payload = _read_payload(job, transform_job.check_of)
-    receipt = run_check(worker.stores, payload, worker.bench, now=job.submitted_at)
+    receipt = run_check(context.stores, payload, context.bench, now=job.submitted_at)
     return transform_job.to_json(receipt)
 
 
-def check_source(worker: Worker, job: Job) -> dict[str, Any]:
+def check_source(context: JobContext, job: Job) -> dict[str, Any]:
     """What a source would give; nothing is committed."""
     payload = _read_payload(job, transform_job.check_source_of)
-    return transform_job.to_json(run_source_check(payload, worker.bench))
+    return transform_job.to_json(run_source_check(payload, context.bench))
 
 
 def now() -> Instant:
     return Instant(time.time_ns())
 
 
-HANDLERS: Mapping[str, Callable[[Worker, Job], dict[str, Any]]] = {
+HANDLERS: Mapping[str, Callable[[JobContext, Job], dict[str, Any]]] = {
     poll_job.KIND: poll,
     compact_job.KIND: compact,
     verify_job.KIND: verify,

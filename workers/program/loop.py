@@ -45,7 +45,7 @@ from ..jobs.work.context import Bench
 from ..jobs.work.lease import held
 from ..runtime.log import LOGGER, line
 from ..runtime.progress import JobProgress
-from .handlers import HANDLERS, payload_of
+from .handlers import HANDLERS, JobContext, payload_of
 
 KINDS = (ingest_job.KIND, *HANDLERS)
 TOGETHER = {ingest_job.KIND: 128}
@@ -292,8 +292,12 @@ class Worker:
         try:
             self._check_attempts(job)
             job_progress.begin()
-            metered = replace(self, bench=replace(self.bench, job_progress=job_progress))
-            return Succeeded(HANDLERS[job.spec.kind](metered, job))
+            context = JobContext(
+                stores=self.stores,
+                bench=replace(self.bench, job_progress=job_progress),
+                secrets=self.secrets,
+            )
+            return Succeeded(HANDLERS[job.spec.kind](context, job))
         except Exception as error:
             return self._failure(job, error)
 
