@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
@@ -14,10 +15,12 @@ from odf_node.storage.datasets.contents.slice_limits import GateLimits
 from odf_node.storage.datasets.gate.gate import SliceGate
 from odf_node.storage.datasets.node.naming import RESERVED, SINGLE_OWNER
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.datasets.node.reader import Reader
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.clock import Clock, system_clock
 from odf_node.storage.runtime.context import add_facts
 from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
+from odf_node.storage.stores.ports import DatasetEntries
 from odf_node.storage.stores.ports.values import DatasetEntry
 from odf_node.storage.stores.publishing.sealing import SecretKeys, open_keys
 
@@ -73,33 +76,46 @@ class Node:
 
     def identify(self, bearer: str | None) -> Actor:
         """Who asks with this token."""
-        with self.stores.reading_once():
-            return identify(
-                bearer,
-                self.stores.accounts,
-                self.clock(),
-                secrets=self.session_secrets,
-                roles_of=self.roles.of,
-            )
+        with self.stores.reading() as reader:
+            return self._identify(bearer, reader)
 
     def identify_all(self, bearers: Sequence[str]) -> list[Actor | Exception]:
         """Who ask with these tokens, each token looked at once."""
         found: dict[str, Actor | Exception] = {}
-        with self.stores.reading_once():
+        with self.stores.reading() as reader:
             for bearer in set(bearers):
                 try:
-                    found[bearer] = self.identify(bearer)
+                    found[bearer] = self._identify(bearer, reader)
                 except NodeError as error:
                     found[bearer] = error
         return [found[bearer] for bearer in bearers]
 
-    def resolve(self, actor: Actor, account: str | None, name: str, action: Action) -> DatasetEntry:
+    def _identify(self, bearer: str | None, reader: Reader) -> Actor:
+        return identify(
+            bearer,
+            reader.accounts,
+            self.clock(),
+            secrets=self.session_secrets,
+            roles_of=partial(self.roles.of, roles=reader.roles),
+        )
+
+    def resolve(
+        self,
+        actor: Actor,
+        account: str | None,
+        name: str,
+        action: Action,
+        *,
+        registry: DatasetEntries | None = None,
+    ) -> DatasetEntry:
         """The dataset of an address, once the actor may do this with it.
+
+        `registry` is that of a reader whose transaction the read shares.
 
         Raises:
             MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden.
         """
-        _, entry = self.find(actor, account, name, action, creates=False)
+        _, entry = self.find(actor, account, name, action, creates=False, registry=registry)
         if entry is None:  # `authorize` lets only a creating push have none
             raise DatasetHidden
         return entry
@@ -112,14 +128,21 @@ class Node:
         return found
 
     def find(
-        self, actor: Actor, account: str | None, name: str, action: Action, *, creates: bool
+        self,
+        actor: Actor,
+        account: str | None,
+        name: str,
+        action: Action,
+        *,
+        creates: bool,
+        registry: DatasetEntries | None = None,
     ) -> tuple[DatasetAlias, DatasetEntry | None]:
         """As `resolve`; with `creates` a missing dataset is no error."""
         alias = address(self.settings.tenancy, account, name)
         if action is Action.READ:
             entry = self.entries.find(alias)
         else:
-            entry = self.stores.registry.find(DatasetRef(alias=alias))
+            entry = (registry or self.stores.registry).find(DatasetRef(alias=alias))
         if entry is not None:
             add_facts(dataset=str(entry.id))
         return alias, authorize(
@@ -148,7 +171,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         stores=stores,
         uploads=Uploads(stores.objects),
         entries=EntryMemory(stores.registry),
-        roles=RoleMemory(stores.roles),
+        roles=RoleMemory(),
         throttle=_throttle(settings, stores, clock),
         session_secrets=_session_secrets(settings, stores, keys),
         secret_keys=keys,

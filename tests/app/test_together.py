@@ -13,7 +13,9 @@ from service import Service, seeded
 from odf_node.app.service.ingest.ingest import Posted, SourceNotUsable
 from odf_node.app.service.ingest.small_posts import SmallPost, SmallPosts
 from odf_node.app.service.limits.coalescer import Coalescer
+from odf_node.protocol.identity import DatasetId
 from odf_node.storage.runtime.context import current_facts, part_of
+from odf_node.storage.stores.index.sql import SqlHeads
 from odf_node.storage.stores.ports.values import Job
 
 
@@ -173,15 +175,15 @@ def test_a_source_is_not_looked_for_again_within_a_second(service) -> None:
     service.keep(with_sources("default"), "kamu/open")
     post = small_post(service, "open")
     looks: list[object] = []
-    heads, here = service.node.stores.refs.head, get_ident()
+    heads, here = SqlHeads.head, get_ident()
 
-    def head(dataset: object, *more: object) -> object:
+    def head(self: SqlHeads, dataset: DatasetId, *more: str) -> object:
         if get_ident() == here:  # the service follows heads in threads of its own
             looks.append(dataset)
-        return heads(dataset, *more)
+        return heads(self, dataset, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.node.stores.refs, "head", head)
+        patch.setattr(SqlHeads, "head", head)
         for now[0] in (0.0, 0.9, 1.1):
             assert isinstance(small.take([post])[0], Posted)
     assert len(looks) == 2

@@ -17,8 +17,8 @@ BESIDE = {"__init__", "errors", "main", "settings", "wiring"}
 KNOTS = {
     # Use cases are handed the whole node, which is made of parts of them.
     "odf_node.app.service": {
-        "accounts", "auth", "datasets", "derivatives", "http", "ingest", "jobs", "limits",
-        "mirrors", "objects", "observe", "read", "readers", "transfer", "uploads", "verify",
+        "accounts", "datasets", "derivatives", "http", "ingest", "jobs",
+        "mirrors", "objects", "observe", "read", "transfer", "uploads", "verify",
         "wiring",
     },
 }  # fmt: skip

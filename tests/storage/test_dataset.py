@@ -35,6 +35,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import AddData, DatasetKind, SetDataSchema, SetInfo
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset import chain as chain_module
 from odf_node.storage.datasets.dataset import dataset as dataset_module
 from odf_node.storage.datasets.dataset.dataset import (
     BlockNotFound,
@@ -142,7 +143,7 @@ def test_a_renamed_and_a_forgotten_dataset(stores: Stores) -> None:
 
 @pytest.fixture
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_module, "PAGE", 3)
+    monkeypatch.setattr(chain_module, "PAGE", 3)
 
 
 @pytest.mark.usefixtures("_small_pages")
@@ -209,7 +210,7 @@ def test_a_state_continues_from_the_nearest_one_known(
         folded.extend(page)
         return fold(page, state)
 
-    monkeypatch.setattr(dataset_module, "fold", spy)
+    monkeypatch.setattr(chain_module, "fold", spy)
     assert dataset.state().sequence_number == 4
     assert folded == [last]
 

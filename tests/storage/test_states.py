@@ -8,7 +8,7 @@ from chain_maker import entry, infos, linked, long_chain
 from odf_node.protocol.chain.rules import fold
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.events import SetInfo
-from odf_node.storage.datasets.dataset import dataset as dataset_module
+from odf_node.storage.datasets.dataset import chain as chain_module
 from odf_node.storage.datasets.dataset.state_cache import KEEP_FROM
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.stores.sql.engine import writing
@@ -38,7 +38,7 @@ class Folds:
 
     def __init__(self, monkeypatch):
         self.count = 0
-        monkeypatch.setattr(dataset_module, "fold", self.fold)
+        monkeypatch.setattr(chain_module, "fold", self.fold)
 
     def fold(self, blocks, state=None):
         self.count += len(blocks)

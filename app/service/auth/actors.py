@@ -16,7 +16,7 @@ from enum import Enum
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import NANOS, Instant
-from odf_node.storage.stores.ports import AccountStore
+from odf_node.storage.stores.ports import Identities
 from odf_node.storage.stores.ports.errors import AccountNotFound
 from odf_node.storage.stores.ports.values import Account, AccountId, Reach, Role, Scope
 
@@ -93,7 +93,7 @@ def _no_roles(_: AccountId) -> Mapping[DatasetId, Role]:
 
 def identify(
     bearer: str | None,
-    accounts: AccountStore,
+    accounts: Identities,
     now: Instant,
     *,
     secrets: Sequence[bytes] = (),
@@ -110,7 +110,7 @@ def identify(
     return _by_session(bearer, accounts, now, secrets, roles_of)
 
 
-def _by_token(bearer: str, accounts: AccountStore, now: Instant, roles_of: RolesOf) -> Actor:
+def _by_token(bearer: str, accounts: Identities, now: Instant, roles_of: RolesOf) -> Actor:
     try:
         token = AccessToken.parse(bearer)
     except MalformedToken:
@@ -131,7 +131,7 @@ def _by_token(bearer: str, accounts: AccountStore, now: Instant, roles_of: Roles
 
 
 def _by_session(
-    bearer: str, accounts: AccountStore, now: Instant, secrets: Sequence[bytes], roles_of: RolesOf
+    bearer: str, accounts: Identities, now: Instant, secrets: Sequence[bytes], roles_of: RolesOf
 ) -> Actor:
     """Sessions begun before the password was last changed are over."""
     try:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from odf_node.protocol.identity import DatasetId
-from odf_node.storage.stores.ports import RoleStore
+from odf_node.storage.stores.ports import RoleReads
 from odf_node.storage.stores.ports.values import AccountId, Role
 
 KEPT_S = 1.0
@@ -22,21 +22,21 @@ Roles = Mapping[DatasetId, Role]
 class RoleMemory:
     """Roles by account. `now` is a monotonic clock in seconds."""
 
-    def __init__(self, roles: RoleStore, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._roles, self._now = roles, now
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._known: dict[AccountId, tuple[float, Roles]] = {}
         self._changes = 0
         self._lock = threading.Lock()
 
-    def of(self, account: AccountId) -> Roles:
-        """The roles as they are now, or were a second ago."""
+    def of(self, account: AccountId, roles: RoleReads) -> Roles:
+        """The roles as `roles` has them, or as they were a second ago."""
         now = self._now()
         with self._lock:
             until, held = self._known.get(account, (0.0, {}))
             changes = self._changes
         if now < until:
             return held
-        held = self._roles.of_account(account)
+        held = roles.of_account(account)
         with self._lock:
             if changes == self._changes:
                 if len(self._known) >= MAX_ACCOUNTS:

@@ -59,9 +59,9 @@ def open_of(request: Request) -> DatasetEntry:
 
 def open_dataset(node: Node, actor: Actor, account: str | None, name: str) -> DatasetEntry:
     """As `open_of`, by what the address says."""
-    with node.stores.reading_once():
-        entry = node.resolve(actor, account, name, Action.WRITE)
-        refuse_mirror(node, entry)
+    with node.stores.reading() as reader:
+        entry = node.resolve(actor, account, name, Action.WRITE, registry=reader.registry)
+        refuse_mirror(reader.mirrors, entry)
     return entry
 
 

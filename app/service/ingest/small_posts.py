@@ -10,18 +10,19 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import ParamSpec, TypeVar
 
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetAlias, DatasetId
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.reader import Reader
 from odf_node.storage.runtime.context import add_facts
 from odf_node.storage.stores.ports.values import AccountId, DatasetEntry, JobSpec
 
 from ..auth.access import Action, DatasetHidden, IsRemote, address, authorize
 from ..auth.actors import Actor
+from ..settings import Settings
 from ..wiring import Node
 from .ingest import IngestRequest, Posted, check_source, spec_of
 
@@ -59,8 +60,8 @@ class SmallPosts:
 
     def take(self, posts: Sequence[SmallPost]) -> list[Posted | Exception]:
         """Queue each behind others of the same dataset; its job, or what `post` would raise."""
-        with self._node.stores.reading_once():
-            look = _Look(self._node, posts, self._trouble)
+        with self._node.stores.reading() as reader:
+            look = _Look(self._node.settings, reader, posts, partial(self._trouble, reader))
             places = [_tried(look.place, post) for post in posts]
         specs = [
             place if isinstance(place, Exception) else _tried(self._spec, post, *place)
@@ -70,12 +71,12 @@ class SmallPosts:
         jobs = iter(self._node.stores.jobs.submit_all(good) if good else ())
         return [spec if isinstance(spec, Exception) else Posted(next(jobs)) for spec in specs]
 
-    def _trouble(self, entry: DatasetEntry) -> NodeError | None:
+    def _trouble(self, reader: Reader, entry: DatasetEntry) -> NodeError | None:
         """Why the dataset takes no posts."""
         if self._now() < self._takes.get(entry.id, 0.0):
             return None
         try:
-            check_source(Dataset(entry, self._node.stores).state(), None)
+            check_source(reader.chain(entry.id).state(), None)
         except NodeError as trouble:
             return trouble
         if len(self._takes) >= MAX_DATASETS:
@@ -100,15 +101,16 @@ class _Look:
 
     def __init__(
         self,
-        node: Node,
+        settings: Settings,
+        reader: Reader,
         posts: Sequence[SmallPost],
         trouble: Callable[[DatasetEntry], NodeError | None],
     ) -> None:
-        self._tenancy, self._reads = node.settings.tenancy, node.settings.anonymous_reads
+        self._tenancy, self._reads = settings.tenancy, settings.anonymous_reads
         self._trouble = cache(trouble)
         named = {alias for post in posts if isinstance(alias := self._alias(post), DatasetAlias)}
-        self._entries = node.stores.registry.find_named(named)
-        self._mirrors = node.stores.mirrors.among({each.id for each in self._entries.values()})
+        self._entries = reader.registry.find_named(named)
+        self._mirrors = reader.mirrors.among({each.id for each in self._entries.values()})
 
     def place(self, post: SmallPost) -> tuple[DatasetEntry, NodeError | None]:
         """Where a post goes that is let in, and why nothing may go there all the same."""

@@ -204,7 +204,7 @@ def upload_target(
 ) -> ObjectKey:
     """Where an upload goes, once the actor may write there."""
     entry: DatasetEntry = node.resolve(actor, account, dataset, Action.WRITE)
-    refuse_mirror(node, entry)
+    refuse_mirror(node.stores.mirrors, entry)
     return ObjectKey(entry.id, kind, parse_hash(text))
 
 

@@ -56,7 +56,7 @@ def compact_dataset(
         InvalidDatasetKind: hard compaction of a derivative. IsRemote: a mirror.
         NotUnderstood. RefConflict: others kept moving the head.
     """
-    refuse_mirror(node, entry)
+    refuse_mirror(node.stores.mirrors, entry)
     if request.keep_metadata_only:
         done = compact.keep_metadata_only(node.stores, entry, dry_run=request.dry_run)
         return _logged("keep metadata only", actor, entry, done)
@@ -93,7 +93,7 @@ def reset_dataset(
         UnreadableHash. OldHeadMismatch. BlockNotFound. NotAnAncestor. RefConflict. IsRemote.
         DefinitionReadsHidden, AccountSecretsRefused: what was in force then.
     """
-    refuse_mirror(node, entry)
+    refuse_mirror(node.stores.mirrors, entry)
     target = _hash(block)
     if target is not None:  # the Seed defines nothing
         dataset = node.stores.dataset(DatasetRef(id=entry.id))
@@ -118,7 +118,7 @@ def set_watermark(
         when = day_or_instant(text)
     except MalformedInstant as broken:
         raise InvalidWatermark(f"watermark: {broken.message}") from None
-    refuse_mirror(node, entry)
+    refuse_mirror(node.stores.mirrors, entry)
     done = watermark.set_watermark(node.stores, entry, when, now=node.clock(), dry_run=dry_run)
     return _logged("set watermark", actor, entry, done)
 

@@ -97,7 +97,7 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
         may_create(actor, alias)
         refuse_reserved(alias)
     else:
-        refuse_mirror(node, entry)
+        refuse_mirror(node.stores.mirrors, entry)
     return PushExchange(node, alias, entry, links, actor=actor, encoding=encoding(scope))
 
 

@@ -188,7 +188,7 @@ class PushExchange:
         if self._granted is not None and (found is None or found.id != self._granted):
             raise DatasetNotFound(DatasetRef(alias=self._alias))
         if found is not None:
-            refuse_mirror(self._node, found)
+            refuse_mirror(self._node.stores.mirrors, found)
         return found
 
     def _head(self) -> Multihash | None:

@@ -27,12 +27,9 @@ from ..contents.claims import SliceClaim, slice_claims
 from ..contents.named_objects import NamedObject, named_objects
 from ..integrity.healing import HealingStores
 from ..integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
+from .chain import Chain, page_starts
 from .state_cache import StateCache
 
-PAGE = 1000
-"""Blocks in memory at a time when a chain is folded."""
-NEAR = 2
-"""Blocks that are looked at one by one before the way to a known state is asked for."""
 FORCE_TRIES = 100
 """Moves of others a forced commit writes over before it gives up."""
 
@@ -145,50 +142,12 @@ class Dataset:
 
     def raw_pages(self, path: Sequence[Multihash]) -> Iterator[list[tuple[Multihash, bytes]]]:
         """Hash and bytes of the blocks of a `path`, oldest first; nothing is decoded."""
-        for start, count in _page_starts(path):
+        for start, count in page_starts(path):
             yield list(reversed(self._stores.blocks.raw(self.id, start, limit=count)))
 
     def state(self, head: Multihash | None = None) -> ChainState:
-        """What the chain says as of `head`, by default the newest block. `BlockNotFound`."""
-        target = head or self.head()
-        if (whole := self._stores.states.find(self.id, target)) is not None:
-            return whole
-        if (whole := self._nearly_known(target)) is not None:
-            return whole
-        state, path = EMPTY, list[Multihash]()
-        kept = self._stores.states.kept(self.id)
-        for block in self._stores.blocks.lineage(self.id, target):
-            known = self._stores.states.find(self.id, block)
-            if known is None and kept is not None and kept.head == block:
-                known = kept
-            if known is not None:
-                state = known
-                break
-            path.append(block)
-        if state is EMPTY and not path:
-            raise BlockNotFound(target)
-        for page in self.along(path):
-            state = fold(page, state)
-        self._stores.states.keep(self.id, state, folded=len(path))
-        return state
-
-    def _nearly_known(self, target: Multihash) -> ChainState | None:
-        """The state if it is known as of a block right before: who follows a head that moves
-        need not ask for the way back."""
-        blocks: list[HashedBlock] = []
-        at: Multihash | None = target
-        while at is not None and len(blocks) < NEAR:
-            block = self._stores.blocks.find(self.id, at)
-            if block is None:
-                return None
-            blocks.insert(0, block)
-            at = block.prev
-            known = None if at is None else self._stores.states.find(self.id, at)
-            if known is not None:
-                state = fold(blocks, known)
-                self._stores.states.keep(self.id, state, folded=len(blocks))
-                return state
-        return None
+        """As `Chain.state`, by reads that share no transaction."""
+        return self._chain().state(head)
 
     def check(self, blocks: Sequence[HashedBlock], *, expected: Multihash) -> None:
         """Whether a commit on `expected` would keep the rules. Raises `ChainRuleBroken`."""
@@ -366,15 +325,11 @@ class Dataset:
 
     def along(self, path: Sequence[Multihash]) -> Iterator[list[HashedBlock]]:
         """Blocks of a `path`, oldest first, at most `PAGE` of them in memory at a time."""
-        for start, count in _page_starts(path):
-            yield list(reversed(self._stores.blocks.ancestors(self.id, start, limit=count)))
+        return self._chain().along(path)
 
-
-def _page_starts(newest_first: Sequence[Multihash]) -> Iterator[tuple[Multihash, int]]:
-    """Newest block and length of each page of a path, oldest page first."""
-    for end in range(len(newest_first), 0, -PAGE):
-        count = min(PAGE, end)
-        yield newest_first[end - count], count
+    def _chain(self) -> Chain:
+        its = self._stores
+        return Chain(self.id, its.refs, its.blocks, its.states, its.states.kept)
 
 
 def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:

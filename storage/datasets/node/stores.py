@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,12 +51,13 @@ from ...stores.ports.errors import (
     RefConflict,
 )
 from ...stores.ports.values import DatasetEntry, Visibility
-from ...stores.sql.engine import reading_once
+from ...stores.sql.engine import reading
 from ...stores.wakeups.port import WakeUp
 from ..dataset.dataset import Dataset, check_objects, put_blocks
 from ..dataset.info import read_info, write_info
 from ..dataset.state_cache import StateCache
 from ..integrity.memory import Hashed
+from .reader import Reader
 
 REPAIR_PAGE = 500
 REPAIRS_AT_ONCE = 8
@@ -192,9 +193,14 @@ class Stores:
             written |= behind
             datasets = behind.keys()
 
-    def reading_once(self) -> AbstractContextManager[None]:
-        """Until the block ends, looks of this thread into the index share a transaction."""
-        return reading_once(self.engine)
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """A transaction for the reads that go by the reader, and for no others.
+
+        Inside, nobody writes, waits for slow I/O or survives an error of SQL.
+        """
+        with reading(self.engine) as db:
+            yield Reader(db, self.states)
 
     def repair_mirrors(self, *, moved_since: Instant | None = None) -> int:
         """Make up for mirrors that crashes and outages left behind; returns how many were wrong.

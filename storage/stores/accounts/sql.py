@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from ...runtime.clock import Clock, system_clock
 from ..ports.errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
 from ..ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
-from ..sql.engine import insert_new, reading, storable, writing
+from ..sql.engine import Source, insert_new, reading, storable, writing
 from ..sql.tables import accounts, passwords, secrets, tokens
 
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("its_id"))
@@ -20,10 +20,46 @@ _ACCOUNTS = {
 """Made once: they are asked for every request."""
 
 
-class SqlAccountStore:
+class SqlIdentities:
+    """`Identities` in SQL."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def account(self, account: AccountId) -> Account:
+        found = self._find(accounts.c.id, account)
+        if found is None:
+            raise AccountNotFound(account)
+        return found
+
+    def find_password(self, account: AccountId) -> StoredPassword | None:
+        if not storable(account):
+            return None
+        query = sa.select(passwords).where(passwords.c.account == account)
+        with reading(self._source) as db:
+            row = db.execute(query).mappings().one_or_none()
+        return None if row is None else StoredPassword(row["text"], row["changed_at"])
+
+    def find_token(self, token: str) -> Token | None:
+        if not storable(token):
+            return None
+        with reading(self._source) as db:
+            row = db.execute(_TOKEN, {"its_id": token}).mappings().one_or_none()
+        return None if row is None else _token_of(row)
+
+    def _find(self, column: sa.Column[str], value: str) -> Account | None:
+        if not storable(value):
+            return None
+        with reading(self._source) as db:
+            row = db.execute(_ACCOUNTS[column.name], {"its": value}).mappings().one_or_none()
+        return None if row is None else _account_of(row)
+
+
+class SqlAccountStore(SqlIdentities):
     """`AccountStore` in SQL."""
 
     def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
+        super().__init__(engine)
         self._engine = engine
         self._clock = clock
 
@@ -43,12 +79,6 @@ class SqlAccountStore:
     def find_account(self, name: str) -> Account | None:
         return self._find(accounts.c.name_folded, name.lower())
 
-    def account(self, account: AccountId) -> Account:
-        found = self._find(accounts.c.id, account)
-        if found is None:
-            raise AccountNotFound(account)
-        return found
-
     def page(self, *, after: str | None = None, limit: int = 100) -> Sequence[Account]:
         if not storable(after or ""):
             return []
@@ -65,14 +95,6 @@ class SqlAccountStore:
             insert = insert_new(db, passwords).values(account=account, **columns)
             db.execute(insert.on_conflict_do_update(index_elements=["account"], set_=columns))
 
-    def find_password(self, account: AccountId) -> StoredPassword | None:
-        if not storable(account):
-            return None
-        query = sa.select(passwords).where(passwords.c.account == account)
-        with reading(self._engine) as db:
-            row = db.execute(query).mappings().one_or_none()
-        return None if row is None else StoredPassword(row["text"], row["changed_at"])
-
     def secret(self, name: str, fresh: bytes) -> bytes:
         query = sa.select(secrets.c.value).where(secrets.c.name == name)
         with writing(self._engine) as db:
@@ -88,13 +110,6 @@ class SqlAccountStore:
         except sa.exc.IntegrityError:
             raise TokenIdTaken(token.id) from None
 
-    def find_token(self, token: str) -> Token | None:
-        if not storable(token):
-            return None
-        with reading(self._engine) as db:
-            row = db.execute(_TOKEN, {"its_id": token}).mappings().one_or_none()
-        return None if row is None else _token_of(row)
-
     def tokens(self, account: AccountId) -> Sequence[Token]:
         query = sa.select(tokens).where(tokens.c.account == account)
         with reading(self._engine) as db:
@@ -107,13 +122,6 @@ class SqlAccountStore:
         alive = (tokens.c.id == token, tokens.c.revoked_at.is_(None))
         with writing(self._engine) as db:
             db.execute(sa.update(tokens).where(*alive).values(revoked_at=self._clock()))
-
-    def _find(self, column: sa.Column[str], value: str) -> Account | None:
-        if not storable(value):
-            return None
-        with reading(self._engine) as db:
-            row = db.execute(_ACCOUNTS[column.name], {"its": value}).mappings().one_or_none()
-        return None if row is None else _account_of(row)
 
 
 def _account_of(row: sa.RowMapping) -> Account:

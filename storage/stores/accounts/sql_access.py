@@ -12,14 +12,34 @@ from odf_node.protocol.multihash import Multihash
 
 from ..ports.errors import AccountNotFound, DatasetNotFound
 from ..ports.values import AccountId, DeviceLogin, Role, UploadedFile
-from ..sql.engine import insert_new, reading, storable, writing
+from ..sql.engine import Source, insert_new, reading, storable, writing
 from ..sql.tables import accounts, datasets, device_logins, roles, uploaded_files
 
 
-class SqlRoleStore:
+class SqlRoleReads:
+    """`RoleReads` in SQL."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def of_dataset(self, dataset: DatasetId) -> Mapping[AccountId, Role]:
+        query = sa.select(roles).where(roles.c.dataset == dataset)
+        with reading(self._source) as db:
+            rows = db.execute(query).mappings().all()
+        return {AccountId(row["account"]): Role(row["role"]) for row in rows}
+
+    def of_account(self, account: AccountId) -> Mapping[DatasetId, Role]:
+        query = sa.select(roles).where(roles.c.account == account)
+        with reading(self._source) as db:
+            rows = db.execute(query).mappings().all()
+        return {row["dataset"]: Role(row["role"]) for row in rows}
+
+
+class SqlRoleStore(SqlRoleReads):
     """`RoleStore` in SQL."""
 
     def __init__(self, engine: sa.Engine) -> None:
+        super().__init__(engine)
         self._engine = engine
 
     def put(self, dataset: DatasetId, account: AccountId, role: Role) -> None:
@@ -37,18 +57,6 @@ class SqlRoleStore:
         key = (roles.c.dataset == dataset, roles.c.account == account)
         with writing(self._engine) as db:
             db.execute(sa.delete(roles).where(*key))
-
-    def of_dataset(self, dataset: DatasetId) -> Mapping[AccountId, Role]:
-        query = sa.select(roles).where(roles.c.dataset == dataset)
-        with reading(self._engine) as db:
-            rows = db.execute(query).mappings().all()
-        return {AccountId(row["account"]): Role(row["role"]) for row in rows}
-
-    def of_account(self, account: AccountId) -> Mapping[DatasetId, Role]:
-        query = sa.select(roles).where(roles.c.account == account)
-        with reading(self._engine) as db:
-            rows = db.execute(query).mappings().all()
-        return {row["dataset"]: Role(row["role"]) for row in rows}
 
 
 class SqlDeviceLogins:

@@ -20,7 +20,7 @@ from ...runtime.clock import Clock, system_clock
 from ..objects.layout import HEAD
 from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
 from ..ports.values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
-from ..sql.engine import reading, storable, writing
+from ..sql.engine import Source, reading, storable, writing
 from ..sql.tables import datasets, moves, refs
 from ..sql.tables import inputs as input_rows
 from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
@@ -48,10 +48,56 @@ _RUNG = (Topic.ENDED, Topic.WORK)
 """Who waits for a job is told, and who waits for its lock."""
 
 
-class SqlDatasetRegistry:
+class SqlDatasetEntries:
+    """`DatasetEntries` in SQL."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def get(self, ref: DatasetRef) -> DatasetEntry:
+        entry = self.find(ref)
+        if entry is None:
+            raise DatasetNotFound(ref)
+        return entry
+
+    def find(self, ref: DatasetRef) -> DatasetEntry | None:
+        alias = ref.alias.folded if ref.alias else None
+        query = _BY_ALIAS if ref.id is None else _BY_ID
+        with reading(self._source) as db:
+            row = db.execute(query, {"its": ref.id or alias}).mappings().one_or_none()
+        return None if row is None else _entry_of(row)
+
+    def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
+        with reading(self._source) as db:
+            found = [_entry_of(row) for row in db.execute(_BY_IDS, {"ids": wanted}).mappings()]
+        return {entry.id: entry for entry in found}
+
+    def find_named(self, wanted: Collection[DatasetAlias]) -> Mapping[DatasetAlias, DatasetEntry]:
+        folded = {alias: alias.folded for alias in wanted}
+        with reading(self._source) as db:
+            rows = db.execute(_BY_ALIASES, {"aliases": list(folded.values())}).mappings()
+            found = {row["alias_folded"]: _entry_of(row) for row in rows}
+        return {alias: found[name] for alias, name in folded.items() if name in found}
+
+    def page(
+        self, *, account: str | None = None, after: str | None = None, limit: int = 100
+    ) -> Sequence[DatasetEntry]:
+        if not storable((account or "") + (after or "")):
+            return []
+        query = sa.select(datasets).order_by(datasets.c.alias_folded).limit(limit)
+        if account is not None:
+            query = query.where(datasets.c.account_folded == account.lower())
+        if after is not None:
+            query = query.where(datasets.c.alias_folded > after)
+        with reading(self._source) as db:
+            return [_entry_of(row) for row in db.execute(query).mappings()]
+
+
+class SqlDatasetRegistry(SqlDatasetEntries):
     """`DatasetRegistry` in SQL."""
 
     def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
+        super().__init__(engine)
         self._engine = engine
         self._clock = clock
 
@@ -67,44 +113,6 @@ class SqlDatasetRegistry:
             if self.find(DatasetRef(id=entry.id)) is not None:
                 raise DatasetIdTaken(entry.id) from None
             raise AliasTaken(entry.alias) from None
-
-    def get(self, ref: DatasetRef) -> DatasetEntry:
-        entry = self.find(ref)
-        if entry is None:
-            raise DatasetNotFound(ref)
-        return entry
-
-    def find(self, ref: DatasetRef) -> DatasetEntry | None:
-        alias = ref.alias.folded if ref.alias else None
-        query = _BY_ALIAS if ref.id is None else _BY_ID
-        with reading(self._engine) as db:
-            row = db.execute(query, {"its": ref.id or alias}).mappings().one_or_none()
-        return None if row is None else _entry_of(row)
-
-    def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
-        with reading(self._engine) as db:
-            found = [_entry_of(row) for row in db.execute(_BY_IDS, {"ids": wanted}).mappings()]
-        return {entry.id: entry for entry in found}
-
-    def find_named(self, wanted: Collection[DatasetAlias]) -> Mapping[DatasetAlias, DatasetEntry]:
-        folded = {alias: alias.folded for alias in wanted}
-        with reading(self._engine) as db:
-            rows = db.execute(_BY_ALIASES, {"aliases": list(folded.values())}).mappings()
-            found = {row["alias_folded"]: _entry_of(row) for row in rows}
-        return {alias: found[name] for alias, name in folded.items() if name in found}
-
-    def page(
-        self, *, account: str | None = None, after: str | None = None, limit: int = 100
-    ) -> Sequence[DatasetEntry]:
-        if not storable((account or "") + (after or "")):
-            return []
-        query = sa.select(datasets).order_by(datasets.c.alias_folded).limit(limit)
-        if account is not None:
-            query = query.where(datasets.c.account_folded == account.lower())
-        if after is not None:
-            query = query.where(datasets.c.alias_folded > after)
-        with reading(self._engine) as db:
-            return [_entry_of(row) for row in db.execute(query).mappings()]
 
     def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         change = sa.update(datasets).where(datasets.c.id == dataset).values(**_alias_columns(alias))
@@ -146,23 +154,31 @@ class SqlDatasetRegistry:
             return set(db.execute(_DEPENDANTS_OF, {"ids": datasets}).scalars())
 
 
-class SqlRefIndex:
+class SqlHeads:
+    """`Heads` in SQL."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def head(self, dataset: DatasetId, ref: str = HEAD) -> Multihash:
+        with reading(self._source) as db:
+            return _head(db, dataset, ref)
+
+    def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
+        with reading(self._source) as db:
+            return {row.dataset: row.hash for row in db.execute(_HEADS, {"ids": wanted})}
+
+
+class SqlRefIndex(SqlHeads):
     """`RefIndex` in SQL."""
 
     def __init__(
         self, engine: sa.Engine, *, clock: Clock = system_clock, wake_up: WakeUp | None = None
     ) -> None:
+        super().__init__(engine)
         self._engine = engine
         self._clock = clock
         self._wake_up = wake_up or MemoryWakeUp()
-
-    def head(self, dataset: DatasetId, ref: str = HEAD) -> Multihash:
-        with reading(self._engine) as db:
-            return _head(db, dataset, ref)
-
-    def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
-        with reading(self._engine) as db:
-            return {row.dataset: row.hash for row in db.execute(_HEADS, {"ids": wanted})}
 
     def move(
         self,

@@ -21,7 +21,7 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.multihash import Multihash
 
 from ..ports.errors import BlockDamaged
-from ..sql.engine import insert_new, reading
+from ..sql.engine import Source, insert_new, reading
 from ..sql.tables import blocks as block_rows
 
 INSERT_BATCH = 500
@@ -47,12 +47,12 @@ _HASH, _PREV, _RAW = (
 class SqlBlockIndex:
     """`BlockIndex` in SQL."""
 
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
     def find(self, dataset: DatasetId, block: Multihash) -> HashedBlock | None:
         query = sa.select(block_rows.c.raw).where(_is(block_rows, dataset, block))
-        with reading(self._engine) as db:
+        with reading(self._source) as db:
             raw = db.execute(query).scalar_one_or_none()
         return None if raw is None else _decode(block, raw)
 
@@ -85,7 +85,7 @@ class SqlBlockIndex:
         self, dataset: DatasetId, start: Multihash, down_to: int, limit: int, columns: _Columns
     ) -> list[Any]:
         """Rows of `start` and its ancestors, newest first, at most `limit` of them."""
-        with reading(self._engine) as db:
+        with reading(self._source) as db:
             number = db.execute(
                 sa.select(block_rows.c.sequence_number).where(_is(block_rows, dataset, start))
             ).scalar_one_or_none()
@@ -108,7 +108,7 @@ class SqlBlockIndex:
 
     def count(self, dataset: DatasetId) -> int:
         query = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
-        with reading(self._engine) as db:
+        with reading(self._source) as db:
             return int(db.execute(query).scalar_one())
 
 

@@ -14,24 +14,32 @@ from odf_node.protocol.chain.summary import read_summary, summarize
 from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.protocol.identity import DatasetId
 
-from ..sql.engine import reading, writing
+from ..sql.engine import Source, reading, writing
 from ..sql.tables import states
 
 
-class SqlStates:
-    """`StateKeeper` in SQL."""
+class SqlKeptStates:
+    """What `SqlStates` keeps, for who only reads."""
 
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
     def load(self, dataset: DatasetId) -> ChainState | None:
         query = sa.select(states.c.content).where(states.c.dataset == dataset)
-        with reading(self._engine) as db:
+        with reading(self._source) as db:
             content = db.execute(query).scalar_one_or_none()
         try:
             return None if content is None else read_summary(bytes(content))
         except BadInput:  # of another version of this program
             return None
+
+
+class SqlStates(SqlKeptStates):
+    """`StateKeeper` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        super().__init__(engine)
+        self._engine = engine
 
     def save(self, dataset: DatasetId, state: ChainState) -> None:
         content = summarize(state)

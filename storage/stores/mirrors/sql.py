@@ -11,7 +11,7 @@ from odf_node.protocol.identity import DatasetId
 
 from ..ports.errors import DatasetNotFound
 from ..ports.mirror_values import Mirror, MirrorState, MirrorStatus
-from ..sql.engine import insert_new, reading, writing
+from ..sql.engine import Source, insert_new, reading, writing
 from ..sql.mirror_tables import mirrors
 from ..sql.tables import datasets
 
@@ -21,10 +21,27 @@ _AMONG = sa.select(mirrors.c.dataset).where(
 )
 
 
-class SqlMirrorStore:
+class SqlMirrorReads:
+    """`MirrorReads` in SQL."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def find(self, dataset: DatasetId) -> Mirror | None:
+        with reading(self._source) as db:
+            row = db.execute(_OF_DATASET, {"its_dataset": dataset}).mappings().one_or_none()
+        return None if row is None else _mirror(row)
+
+    def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        with reading(self._source) as db:
+            return set(db.execute(_AMONG, {"ids": datasets}).scalars())
+
+
+class SqlMirrorStore(SqlMirrorReads):
     """`MirrorStore` in SQL."""
 
     def __init__(self, engine: sa.Engine) -> None:
+        super().__init__(engine)
         self._engine = engine
 
     def put(self, mirror: Mirror) -> None:
@@ -39,15 +56,6 @@ class SqlMirrorStore:
                 raise DatasetNotFound(mirror.dataset)
             insert = insert_new(db, mirrors).values(dataset=mirror.dataset, **row)
             db.execute(insert.on_conflict_do_update(index_elements=["dataset"], set_=row))
-
-    def find(self, dataset: DatasetId) -> Mirror | None:
-        with reading(self._engine) as db:
-            row = db.execute(_OF_DATASET, {"its_dataset": dataset}).mappings().one_or_none()
-        return None if row is None else _mirror(row)
-
-    def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
-        with reading(self._engine) as db:
-            return set(db.execute(_AMONG, {"ids": datasets}).scalars())
 
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None:
         change = sa.update(mirrors).where(mirrors.c.dataset == dataset)

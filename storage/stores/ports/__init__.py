@@ -8,15 +8,35 @@ A port has eight members at most. An adapter that is several ports at once has a
 whole as well, for those who open and hold it; those who use it name the part that they need.
 """
 
-from .accounts import Accounts, AccountStore, AuditLog, DeviceLogins, RoleStore, Tokens
+from .accounts import (
+    Accounts,
+    AccountStore,
+    AuditLog,
+    DeviceLogins,
+    Identities,
+    RoleChanges,
+    RoleReads,
+    RoleStore,
+    Tokens,
+)
 from .damages import DamageLog
-from .following import DefinitionAuthors, DerivationPlace, Derivations, DerivationStore, MirrorStore
+from .following import (
+    DefinitionAuthors,
+    DerivationPlace,
+    Derivations,
+    DerivationStore,
+    MirrorChanges,
+    MirrorReads,
+    MirrorStore,
+)
 from .index import (
     BlockIndex,
     DatasetChanges,
     DatasetEntries,
     DatasetInputs,
     DatasetRegistry,
+    HeadMoves,
+    Heads,
     RefIndex,
 )
 from .jobs import JobClaims, JobQueue, JobRecords, JobSubmissions
@@ -47,11 +67,16 @@ __all__ = [
     "DerivationStore",
     "Derivations",
     "DeviceLogins",
+    "HeadMoves",
+    "Heads",
+    "Identities",
     "JobClaims",
     "JobQueue",
     "JobRecords",
     "JobSubmissions",
     "LocalPaths",
+    "MirrorChanges",
+    "MirrorReads",
     "MirrorStore",
     "ObjectLifetimes",
     "ObjectStore",
@@ -59,6 +84,8 @@ __all__ = [
     "Objects",
     "PartialUploads",
     "RefIndex",
+    "RoleChanges",
+    "RoleReads",
     "RoleStore",
     "Schedules",
     "Tokens",

@@ -12,6 +12,18 @@ from .audit_values import AuditEntry, DeedFilter
 from .values import Account, AccountId, DeviceLogin, Role, StoredPassword, Token
 
 
+class Identities(Protocol):
+    """What tells who asks: accounts, the hashes of their passwords and of their tokens.
+
+    `account` → `AccountNotFound`.
+    """
+
+    def account(self, account: AccountId) -> Account: ...
+    def find_password(self, account: AccountId) -> StoredPassword | None: ...
+    def find_token(self, token: str) -> Token | None:
+        """By token id."""
+
+
 class Accounts(Protocol):
     """Accounts and the hashes of their passwords. Names compare without case.
 
@@ -46,12 +58,19 @@ class Tokens(Protocol):
     def revoke_token(self, token: str) -> None: ...
 
 
-class AccountStore(Accounts, Tokens, Protocol):
-    """Both; those who use one name the part that they need."""
+class AccountStore(Identities, Accounts, Tokens, Protocol):
+    """All of it; those who use one name the part that they need."""
 
 
-class RoleStore(Protocol):
-    """Who may do what with whose dataset. Roles go with their dataset.
+class RoleReads(Protocol):
+    """Who may do what with whose dataset."""
+
+    def of_dataset(self, dataset: DatasetId) -> Mapping[AccountId, Role]: ...
+    def of_account(self, account: AccountId) -> Mapping[DatasetId, Role]: ...
+
+
+class RoleChanges(Protocol):
+    """Roles are given and taken; they go with their dataset.
 
     `put` replaces; unknown → `DatasetNotFound`, `AccountNotFound`. Removing an absent role
     changes nothing.
@@ -59,8 +78,10 @@ class RoleStore(Protocol):
 
     def put(self, dataset: DatasetId, account: AccountId, role: Role) -> None: ...
     def remove(self, dataset: DatasetId, account: AccountId) -> None: ...
-    def of_dataset(self, dataset: DatasetId) -> Mapping[AccountId, Role]: ...
-    def of_account(self, account: AccountId) -> Mapping[DatasetId, Role]: ...
+
+
+class RoleStore(RoleReads, RoleChanges, Protocol):
+    """Both; those who use one name the part that they need."""
 
 
 class DeviceLogins(Protocol):

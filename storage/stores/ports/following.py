@@ -15,21 +15,29 @@ from .mirror_values import Mirror, MirrorStatus
 from .values import JobId
 
 
-class MirrorStore(Protocol):
-    """Which datasets follow one on another node. A mirror goes with its dataset.
+class MirrorReads(Protocol):
+    """Which datasets follow one on another node."""
+
+    def find(self, dataset: DatasetId) -> Mirror | None: ...
+    def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        """Those of the datasets that are mirrors."""
+
+
+class MirrorChanges(Protocol):
+    """Datasets begin and cease to follow. A mirror goes with its dataset.
 
     `put` adds or replaces; unknown → `DatasetNotFound`. `note` of what is no mirror, and
     `remove` of it, change nothing.
     """
 
     def put(self, mirror: Mirror) -> None: ...
-    def find(self, dataset: DatasetId) -> Mirror | None: ...
-    def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
-        """Those of the datasets that are mirrors."""
-
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None: ...
     def remove(self, dataset: DatasetId) -> None:
         """From now on the dataset is one like others."""
+
+
+class MirrorStore(MirrorReads, MirrorChanges, Protocol):
+    """Both; those who use one name the part that they need."""
 
 
 class DefinitionAuthors(Protocol):

@@ -62,8 +62,19 @@ class DatasetRegistry(DatasetEntries, DatasetChanges, DatasetInputs, Protocol):
     """All of it; those who use one name the part that they need."""
 
 
-class RefIndex(Protocol):
+class Heads(Protocol):
     """Where named references point: the only part of a dataset that ever changes.
+
+    Absent: `DatasetNotFound`, or `RefNotFound` for another name than `head`.
+    """
+
+    def head(self, dataset: DatasetId, ref: str = "head") -> Multihash: ...
+    def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
+        """As `head` of each; those of the datasets that are here."""
+
+
+class HeadMoves(Protocol):
+    """References move, and a log tells of it.
 
     `move` stores the new blocks and compares-and-swaps the head in one transaction and
     logs the move in it; the loser gets `RefConflict(expected, actual)`. `ended` are jobs that
@@ -74,10 +85,6 @@ class RefIndex(Protocol):
     the meantime, objects that had been here are gone (`DatasetNotFound`).
     Absent: `DatasetNotFound`, or `RefNotFound` for another name than `head`.
     """
-
-    def head(self, dataset: DatasetId, ref: str = "head") -> Multihash: ...
-    def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
-        """As `head` of each; those of the datasets that are here."""
 
     def move(
         self,
@@ -105,6 +112,10 @@ class RefIndex(Protocol):
         The first of `heads` has to be the head (`RefConflict`). What was forgotten can be
         continued no more: `move` refuses.
         """
+
+
+class RefIndex(Heads, HeadMoves, Protocol):
+    """Both; those who use one name the part that they need."""
 
 
 class BlockIndex(Protocol):

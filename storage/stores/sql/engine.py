@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,9 @@ BUSY_TIMEOUT_S = 30
 POOL_SIZE = 10
 POOL_OVERFLOW = 20
 LARGE_CACHE_KIB = 64 * 1024
+Source = sa.Engine | sa.Connection
+"""Where reads go: an engine gives each a transaction, a connection is one they share."""
 _WRITES = "writes"
-_shared: ContextVar[sa.Connection | None] = ContextVar("shared", default=None)
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
@@ -96,29 +96,13 @@ def writing(engine: sa.Engine) -> Any:
 
 
 @contextmanager
-def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction that only looks."""
-    shared = _shared.get()
-    if shared is not None and shared.engine is engine:
-        yield shared
+def reading(source: Source) -> Iterator[sa.Connection]:
+    """A transaction that only reads; the one of `source` if that is a connection."""
+    if isinstance(source, sa.Connection):
+        yield source
         return
-    with engine.connect() as connection:
+    with source.connect() as connection:
         yield connection
-
-
-@contextmanager
-def reading_once(engine: sa.Engine) -> Iterator[None]:
-    """Looks of this thread until the block ends share a transaction, which most of them cost.
-
-    They may see the database as it was at the first; what is changed meanwhile is for those
-    who change it to find out, by comparing-and-swapping. No errors of SQL are survived inside.
-    """
-    with engine.connect() as connection:
-        token = _shared.set(connection)
-        try:
-            yield
-        finally:
-            _shared.reset(token)
 
 
 @contextmanager

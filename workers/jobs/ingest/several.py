@@ -91,13 +91,14 @@ def _heads(
     found = []
     wanted = {each.job.spec.dataset: group for group in groups for each in group[:1]}
     ids = [dataset for dataset in wanted if dataset is not None]
-    with stores.reading_once():
-        entries, heads = stores.registry.find_all(ids), stores.refs.heads(ids)
+    with stores.reading() as reader:
+        entries, heads = reader.registry.find_all(ids), reader.refs.heads(ids)
         for dataset in ids:
             if dataset in entries and dataset in heads:
                 with suppress(NodeError):
                     its = Dataset(entries[dataset], stores)
-                    found.append((wanted[dataset], its, its.state(heads[dataset])))
+                    state = reader.chain(dataset).state(heads[dataset])
+                    found.append((wanted[dataset], its, state))
     return found
 
 

@@ -1,0 +1,64 @@
+"""Reads of the index that share a transaction: whoever opens it passes the reader on.
+
+What is read may be as old as the first of the reads. Heads that are committed on are compared
+and swapped, so a stale one is refused there.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from odf_node.protocol.identity import DatasetId
+
+from ...stores.accounts.sql import SqlIdentities
+from ...stores.accounts.sql_access import SqlRoleReads
+from ...stores.index.sql import SqlDatasetEntries, SqlHeads
+from ...stores.index.sql_blocks import SqlBlockIndex
+from ...stores.index.sql_states import SqlKeptStates
+from ...stores.mirrors.sql import SqlMirrorReads
+from ...stores.ports import (
+    BlockIndex,
+    DatasetEntries,
+    Heads,
+    Identities,
+    MirrorReads,
+    RoleReads,
+)
+from ..dataset.chain import Chain
+from ..dataset.state_cache import StateCache
+
+
+class Reader:
+    """The parts of ports that read, bound to one connection. For one thread, while it is open."""
+
+    def __init__(self, db: sa.Connection, states: StateCache) -> None:
+        self._db, self._states = db, states
+
+    @property
+    def registry(self) -> DatasetEntries:
+        return SqlDatasetEntries(self._db)
+
+    @property
+    def refs(self) -> Heads:
+        return SqlHeads(self._db)
+
+    @property
+    def blocks(self) -> BlockIndex:
+        return SqlBlockIndex(self._db)
+
+    @property
+    def mirrors(self) -> MirrorReads:
+        return SqlMirrorReads(self._db)
+
+    @property
+    def accounts(self) -> Identities:
+        return SqlIdentities(self._db)
+
+    @property
+    def roles(self) -> RoleReads:
+        return SqlRoleReads(self._db)
+
+    def chain(self, dataset: DatasetId) -> Chain:
+        """The chain of a dataset, which need not be here."""
+        kept = SqlKeptStates(self._db).load
+        return Chain(dataset, self.refs, self.blocks, self._states, kept)
