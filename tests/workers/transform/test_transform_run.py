@@ -417,10 +417,10 @@ def test_a_dataset_without_a_transform_is_refused(stores: Stores, bench: Any) ->
 def test_a_long_chain_is_read_no_further_than_one_iteration_goes(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import odf_node.storage.datasets.dataset.dataset
+    import odf_node.storage.datasets.dataset.chain
     from odf_node.workers.jobs.transform.chains import input_chains
 
-    monkeypatch.setattr(odf_node.storage.datasets.dataset.dataset, "PAGE", 2)
+    monkeypatch.setattr(odf_node.storage.datasets.dataset.chain, "PAGE", 2)
     cities = root(stores, "cities")
     for n in range(8):
         add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", n)], tmp_path, at=10 + n)
