@@ -47,7 +47,7 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 from odf_node.workers.engines.spark_engine.engine import SparkEngine
 from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.jobs.work.context import Engines, History, IngestOptions, WorkerContext
 from odf_node.workers.program.warmup import warm_up
 from odf_node.workers.slices.slices import Cut, write_slices
 from odf_node.workers.slices.write import SlicePlan
@@ -178,7 +178,7 @@ def standing(new: int, old: int) -> np.ndarray:
     return values
 
 
-def measure(stores: Stores, dataset: Dataset, bench: Bench, body: bytes) -> Spent:
+def measure(stores: Stores, dataset: Dataset, bench: WorkerContext, body: bytes) -> Spent:
     payload = upload(stores, dataset, body)
     wall, cpu = time.perf_counter(), cpu_seconds()
     receipt = run_ingest(dataset, payload, bench, now=now())
@@ -196,12 +196,13 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="odf-bench-"))
     session = start_spark(SparkOptions(scratch=folder))
     stores = open_stores(StoreSettings(data=folder / "data"))
-    bench = Bench(
-        session=session,
-        engine=SparkEngine(session),
+    bench = WorkerContext(
+        engines=Engines(session=session, first=SparkEngine(session)),
         objects=stores.objects,
         scratch=folder,
-        states=MergeStates(folder / "merge-state", max_bytes=1 << 40),
+        ingest=IngestOptions(
+            history=History(states=MergeStates(folder / "merge-state", max_bytes=1 << 40))
+        ),
     )
     strategies: dict[str, MergeStrategy] = {
         "Ledger": MergeStrategyLedger(primary_key=("k",)),

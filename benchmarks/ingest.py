@@ -275,8 +275,10 @@ def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
             for (module, attribute), phase in kept.items():
                 setattr(module, attribute, counted(originals[module, attribute], phase, spent))
             try:
-                bench = steps.Bench(
-                    session=none, engine=none, objects=stores.objects, scratch=Path(name)
+                bench = steps.WorkerContext(
+                    engines=steps.Engines(session=none, first=none),
+                    objects=stores.objects,
+                    scratch=Path(name),
                 )
                 began = time.process_time()
                 steps.run_ingest(dataset, upload(stores, dataset, body), bench, now=now())

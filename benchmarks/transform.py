@@ -50,7 +50,7 @@ from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 from odf_node.workers.engines.spark_engine.engine import SparkEngine
 from odf_node.workers.jobs.transform.replay import replay
 from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.program.warmup import warm_up
 from odf_node.workers.slices.write import described, write_batches
 from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment, root
@@ -158,7 +158,9 @@ def ratio(one: Costs, other: Costs) -> str:
     return f"ratio {clock:.2f} (of processors {busy:.2f})"
 
 
-def play(stores: Stores, bench: Bench, folder: Path, name: str, ops: Codes, sizes: Sizes) -> None:
+def play(
+    stores: Stores, bench: WorkerContext, folder: Path, name: str, ops: Codes, sizes: Sizes
+) -> None:
     """Iterations over one kind of input, each beside its limit; then made again."""
     source = root(stores, name)
     target = derivative(stores, f"{name}-tens", [source], QUERY.format(name), engine="spark")
@@ -171,7 +173,7 @@ def play(stores: Stores, bench: Bench, folder: Path, name: str, ops: Codes, size
     for turn in range(sizes.iterations):
         path = add(stores, source, sizes.new_rows, folder, 1000 + turn, ops)
         with limit.turn():
-            bare(bench.session, path, folder)
+            bare(bench.engines.session, path, folder)
         with ours.turn():
             receipt = run_transform(
                 stores, target, TransformPayload(), bench, now=moment(2000 + turn)
@@ -191,7 +193,7 @@ def play(stores: Stores, bench: Bench, folder: Path, name: str, ops: Codes, size
     print(f"  replay     {again}: {ratio(again, ours)} to the iteration", flush=True)
 
 
-def first(stores: Stores, bench: Bench, folder: Path, new_rows: int) -> None:
+def first(stores: Stores, bench: WorkerContext, folder: Path, new_rows: int) -> None:
     """What the first iterations of a worker take."""
     source = root(stores, "first")
     target = derivative(stores, "first-tens", [source], QUERY.format("first"), engine="spark")
@@ -228,8 +230,10 @@ def iterations(sizes: Sizes) -> None:
         session = start_spark(SparkOptions(scratch=folder / "spark", folders=(folder,)))
         scratch = folder / "scratch"
         scratch.mkdir()
-        bench = Bench(
-            session=session, engine=SparkEngine(session), objects=stores.objects, scratch=scratch
+        bench = WorkerContext(
+            engines=Engines(session=session, first=SparkEngine(session)),
+            objects=stores.objects,
+            scratch=scratch,
         )
         if WARM_UP:
             began = time.perf_counter()

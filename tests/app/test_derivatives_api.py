@@ -25,7 +25,7 @@ class Working:
 
         self.worker = Worker(
             stores=service.node.stores,
-            bench=bench_of(service.node.stores, scratch),
+            context=bench_of(service.node.stores, scratch),
             name="here",
             lease=timedelta(seconds=30),
             longest_pause_s=0.05,

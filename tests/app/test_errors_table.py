@@ -135,7 +135,7 @@ from odf_node.protocol.errors import NodeError
 from odf_node.storage.datasets.job_payloads import verify_job
 from odf_node.storage.stores.ports.values import JobSpec
 from odf_node.workers.program.handlers import HANDLERS
-from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.program.loop import Worker
 
 names = tuple(f"{room.__name__}." for room in rooms)  # the command line imports `conformance` too
@@ -155,9 +155,10 @@ stores = open_node(Settings(data=folder, workers=0)).stores
 for name in kinds:
     stores.jobs.submit(JobSpec(verify_job.KIND, None, {"error": name}))
 HANDLERS[verify_job.KIND] = fail
-bench = Bench(session=None, engine=None, objects=stores.objects, scratch=folder)
+engines = Engines(session=None, first=None)
+context = WorkerContext(engines=engines, objects=stores.objects, scratch=folder)
 Worker(
-    stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.1,
+    stores=stores, context=context, name="w", lease=timedelta(seconds=30), longest_pause_s=0.1,
     attempts=1,
 ).work(once=True)
 answers = {name: problem_of(error_of(name)) for name in kinds}

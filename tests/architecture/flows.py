@@ -81,7 +81,7 @@ class Flows:
         self.root = created(self.stores)
         self.worker = Worker(
             stores=self.stores,
-            bench=bench_of(self.stores, _made(folder / "scratch")),
+            context=bench_of(self.stores, _made(folder / "scratch")),
             name="flows",
             lease=timedelta(seconds=30),
             longest_pause_s=0.05,

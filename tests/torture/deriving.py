@@ -29,7 +29,7 @@ def work(stores: Stores, scratch: Path) -> None:
     with mock.patch.object(odf_node.workers.jobs.ingest.run, "merged", appended):
         worker = Worker(
             stores=stores,
-            bench=bench_of(stores, scratch),
+            context=bench_of(stores, scratch),
             name=f"deriving-{time.time_ns()}",
             lease=LEASE,
             longest_pause_s=0.2,

@@ -36,7 +36,7 @@ from odf_node.storage.stores.ports.values import (
     ObjectKey,
     ObjectKind,
 )
-from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.program.loop import Worker
 from odf_node.workers.slices.columns import POSITION
 
@@ -106,9 +106,11 @@ def work(stores: Stores, *, lease: timedelta = LEASE) -> None:
         tempfile.TemporaryDirectory() as scratch,
     ):
         none: Any = None
-        bench = Bench(session=none, engine=none, objects=stores.objects, scratch=Path(scratch))
+        bench = WorkerContext(
+            engines=Engines(session=none, first=none), objects=stores.objects, scratch=Path(scratch)
+        )
         worker = Worker(
-            stores=stores, bench=bench, name="torture", lease=lease, longest_pause_s=0.01
+            stores=stores, context=bench, name="torture", lease=lease, longest_pause_s=0.01
         )
         worker.work(once=True)
 

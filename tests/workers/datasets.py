@@ -36,28 +36,44 @@ from odf_node.storage.stores.ports.values import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import IngestOptions, WorkerContext
     from odf_node.workers.program.loop import Worker
 
 
-def bench_without_engine(stores: Stores, scratch: Path, **more: Any) -> Bench:
+def bench_without_engine(stores: Stores, scratch: Path, **options: Any) -> WorkerContext:
     """A bench for rows that need no Spark; whatever asks for it fails."""
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
 
     none: Any = None
-    return Bench(session=none, engine=none, objects=stores.objects, scratch=scratch, **more)
+    return WorkerContext(
+        engines=Engines(session=none, first=none),
+        objects=stores.objects,
+        scratch=scratch,
+        ingest=ingest_options(**options),
+    )
 
 
-def worker_of(spark: SparkSession, stores: Stores, scratch: Path, **bench: Any) -> Worker:
-    """A worker on the session of the run; `bench` is what differs from the usual."""
+def ingest_options(**options: Any) -> IngestOptions:
+    """Options of ingests; `states` is what merges know of histories."""
+    from odf_node.workers.jobs.work.context import History, IngestOptions
+
+    return IngestOptions(history=History(states=options.pop("states", None)), **options)
+
+
+def worker_of(spark: SparkSession, stores: Stores, scratch: Path, **options: Any) -> Worker:
+    """A worker on the session of the run; `options` of its ingests."""
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
     from odf_node.workers.program.loop import Worker
 
-    parts: dict[str, Any] = {"engine": SparkEngine(spark), "objects": stores.objects} | bench
-    made = Bench(session=spark, scratch=scratch, **parts)
+    made = WorkerContext(
+        engines=Engines(session=spark, first=SparkEngine(spark)),
+        objects=stores.objects,
+        scratch=scratch,
+        ingest=ingest_options(**options),
+    )
     return Worker(
-        stores=stores, bench=made, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
+        stores=stores, context=made, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
     )
 
 

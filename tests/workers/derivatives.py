@@ -143,13 +143,12 @@ def add_rows(
 def bench_of(stores: Stores, scratch: Path, **options: Any) -> Any:
     """A bench on DataFusion alone."""
     from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
     from odf_node.workers.jobs.work.transform_options import TransformOptions
 
     engine = DataFusionEngine()
-    return Bench(
-        session=cast("Any", None),
-        engine=cast("Any", engine),
+    return WorkerContext(
+        engines=Engines(session=cast("Any", None), first=cast("Any", engine)),
         objects=stores.objects,
         scratch=scratch,
         transforms=TransformOptions(**options),

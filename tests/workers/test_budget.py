@@ -43,7 +43,7 @@ def worker_of(stores: Stores, scratch: Path, budget: Budget) -> Worker:
     bench = bench_without_engine(stores, scratch)
     return Worker(
         stores=stores,
-        bench=bench,
+        context=bench,
         name="here",
         lease=LEASE,
         longest_pause_s=0.01,
@@ -74,7 +74,7 @@ def test_a_job_beyond_its_time_ends_at_its_next_batch_and_is_not_begun_again(
 ) -> None:
     def long(context: JobContext) -> None:
         for _ in range(3_000):
-            context.bench.job_progress.check()
+            context.worker.job_progress.check()
             time.sleep(0.01)
 
     job = submitted(stores, monkeypatch, long)
@@ -94,7 +94,7 @@ def test_a_job_beyond_its_memory_ends_at_its_next_batch(
         while len(held) < 40:
             held.append(os.urandom(4 << 20))
             time.sleep(0.05)
-            context.bench.job_progress.check()
+            context.worker.job_progress.check()
 
     job = submitted(stores, monkeypatch, hungry)
     worker = worker_of(stores, tmp_path, Budget(memory=memory_taken() + (32 << 20)))
@@ -146,7 +146,7 @@ odf_node.workers.program.loop.HANDLERS = {transform_job.KIND: handler}
 stores = open_stores(StoreSettings(data=Path(sys.argv[1])))
 Worker(
     stores=stores,
-    bench=bench_without_engine(stores, Path(sys.argv[1])),
+    context=bench_without_engine(stores, Path(sys.argv[1])),
     name="here",
     lease=timedelta(seconds=30),
     longest_pause_s=0.01,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,9 @@ def stores() -> Stores:
 def worker_of(stores: Stores, scratch: Path, **limits: Any) -> Worker:
     bench = bench_without_engine(stores, scratch)
     engine = DataFusionEngine(DataFusionLimits(**limits))
-    bench = type(bench)(
-        session=bench.session, engine=engine, objects=bench.objects, scratch=bench.scratch
-    )
+    bench = replace(bench, engines=replace(bench.engines, first=engine))
     return Worker(
-        stores=stores, bench=bench, name="w", lease=timedelta(hours=1), longest_pause_s=0.04
+        stores=stores, context=bench, name="w", lease=timedelta(hours=1), longest_pause_s=0.04
     )
 
 

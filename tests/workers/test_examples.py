@@ -21,12 +21,12 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
 from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.datasets.node.stores import Stores
-from tests.workers.datasets import created, now, upload
+from tests.workers.datasets import created, ingest_options, now, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import WorkerContext
 
 pytestmark = pytest.mark.spark
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -46,19 +46,20 @@ def stores() -> Stores:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
+def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
     from odf_node.workers.fetch.values import FetchRules
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, PollOptions, WorkerContext
 
-    return Bench(
-        session=spark,
-        engine=SparkEngine(spark),
+    return WorkerContext(
+        engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=tmp_path,
-        states=MergeStates(tmp_path / "merge-state", max_bytes=1 << 30),
-        fetch=FetchRules(
-            roots=(DATA,), variables={"FLIGHTS_URL": f"file://{DATA}/flights.csv.zip"}
+        ingest=ingest_options(states=MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)),
+        polls=PollOptions(
+            fetch=FetchRules(
+                roots=(DATA,), variables={"FLIGHTS_URL": f"file://{DATA}/flights.csv.zip"}
+            )
         ),
     )
 
@@ -69,13 +70,13 @@ def dataset_of(stores: Stores, manifest: Path) -> Dataset:
     return created(stores, source=source, more=tuple(more))
 
 
-def ingested(stores: Stores, dataset: Dataset, bench: Bench, body: bytes) -> Any:
+def ingested(stores: Stores, dataset: Dataset, bench: WorkerContext, body: bytes) -> Any:
     from odf_node.workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=now())
 
 
-def test_flights_are_polled_from_their_archive_once(stores: Stores, bench: Bench) -> None:
+def test_flights_are_polled_from_their_archive_once(stores: Stores, bench: WorkerContext) -> None:
     from odf_node.workers.jobs.poll.poll import run_poll
 
     dataset = dataset_of(stores, FLIGHTS / "flights.yaml")
@@ -85,7 +86,9 @@ def test_flights_are_polled_from_their_archive_once(stores: Stores, bench: Bench
     assert run_poll(dataset, PollPayload(), bench, now=now()).outcome == "up-to-date"
 
 
-def test_a_second_snapshot_of_planes_leaves_what_changed(stores: Stores, bench: Bench) -> None:
+def test_a_second_snapshot_of_planes_leaves_what_changed(
+    stores: Stores, bench: WorkerContext
+) -> None:
     dataset = dataset_of(stores, FLIGHTS / "planes.yaml")
     header, *planes = (DATA / "planes.csv").read_bytes().splitlines(keepends=True)
     first = ingested(stores, dataset, bench, header + b"".join(planes[:-10]))
@@ -98,7 +101,7 @@ def test_a_second_snapshot_of_planes_leaves_what_changed(stores: Stores, bench: 
     assert again.outcome == "up-to-date"
 
 
-def test_weather_that_was_seen_is_not_added_again(stores: Stores, bench: Bench) -> None:
+def test_weather_that_was_seen_is_not_added_again(stores: Stores, bench: WorkerContext) -> None:
     dataset = dataset_of(stores, EXAMPLES / "weather" / "weather.yaml")
     with gzip.open(EXAMPLES / "weather" / "weather.csv.gz") as stream:
         lines = stream.read().splitlines(keepends=True)
@@ -113,7 +116,7 @@ def test_weather_that_was_seen_is_not_added_again(stores: Stores, bench: Bench) 
 
 
 @pytest.mark.parametrize("name", ["airports", "airlines"])
-def test_tables_of_names_are_snapshots(name: str, stores: Stores, bench: Bench) -> None:
+def test_tables_of_names_are_snapshots(name: str, stores: Stores, bench: WorkerContext) -> None:
     dataset = dataset_of(stores, FLIGHTS / f"{name}.yaml")
     body = (DATA / f"{name}.csv").read_bytes()
     assert ingested(stores, dataset, bench, body).rows_added == ROWS[name]

@@ -41,7 +41,7 @@ from odf_node.storage.stores.ports.values import (
     ObjectKind,
 )
 from odf_node.workers.program.loop import Worker
-from tests.workers.datasets import created, ndjson, submit
+from tests.workers.datasets import created, ingest_options, ndjson, submit
 from tests.workers.derivatives import bench_of, derivative
 
 WHEN = "2024-01-01T00:00:00Z"
@@ -55,10 +55,10 @@ class World:
         self.stores = open_stores(StoreSettings(data=folder / "node", durable=False))
         self.folder = folder
         self.states = MergeStates(folder / "states", max_bytes=1 << 30, rehash_s=0)
-        bench = replace(bench_of(self.stores, folder), states=self.states)
+        bench = replace(bench_of(self.stores, folder), ingest=ingest_options(states=self.states))
         self.worker = Worker(
             stores=self.stores,
-            bench=bench,
+            context=bench,
             name="w",
             lease=timedelta(seconds=30),
             longest_pause_s=0.05,

@@ -33,12 +33,12 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKind
-from tests.workers.datasets import created, ndjson, upload
+from tests.workers.datasets import created, ingest_options, ndjson, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import WorkerContext
 
 pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00.000000001Z")
@@ -50,14 +50,18 @@ def stores() -> Iterator[Stores]:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
+def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
 
-    return Bench(session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path)
+    return WorkerContext(
+        engines=Engines(session=spark, first=SparkEngine(spark)),
+        objects=stores.objects,
+        scratch=tmp_path,
+    )
 
 
-def ingest(stores: Stores, dataset: Any, bench: Bench, body: bytes, **more: Any) -> Any:
+def ingest(stores: Stores, dataset: Any, bench: WorkerContext, body: bytes, **more: Any) -> Any:
     from odf_node.workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=NOW, **more)
@@ -84,20 +88,21 @@ STRATEGIES: list[MergeStrategy] = [
 
 @pytest.mark.parametrize("merge", STRATEGIES, ids=lambda m: type(m).__name__)
 def test_equal_rows_give_equal_bytes_however_spark_deals_with_them(
-    merge: MergeStrategy, bench: Bench, spark: SparkSession
+    merge: MergeStrategy, bench: WorkerContext, spark: SparkSession
 ) -> None:
     first, second = ndjson(rows(500)), ndjson(rows(700)[100:])
     results = []
     for partitions, small_rows in ((1, 10**9), (1, 0), (8, 0)):
         stores = throwaway_stores()
-        other = replace(bench, objects=stores.objects, partitions=partitions, small_rows=small_rows)
+        options = ingest_options(partitions=partitions, small_rows=small_rows)
+        other = replace(bench, objects=stores.objects, ingest=options)
         dataset = created(stores, merge=merge)
         receipts = [ingest(stores, dataset, other, body) for body in (first, second)]
         results.append([(r.physical_hash, r.logical_hash, r.offset_end) for r in receipts])
     assert results[0] == results[1] == results[2]
 
 
-def test_the_slice_reads_back_as_it_was_declared(stores: Stores, bench: Bench) -> None:
+def test_the_slice_reads_back_as_it_was_declared(stores: Stores, bench: WorkerContext) -> None:
     dataset = created(stores)
     receipt = ingest(stores, dataset, bench, ndjson(rows(10)))
     with dataset.open_object(ObjectKind.DATA, Multihash.parse(receipt.physical_hash)) as stream:
@@ -116,7 +121,7 @@ def test_the_slice_reads_back_as_it_was_declared(stores: Stores, bench: Bench) -
     ]
 
 
-def test_the_receipt_counts_rows(stores: Stores, bench: Bench) -> None:
+def test_the_receipt_counts_rows(stores: Stores, bench: WorkerContext) -> None:
     dataset = created(stores, merge=MergeStrategyLedger(primary_key=("n",)))
     ingest(stores, dataset, bench, ndjson(rows(5)))
     receipt = ingest(stores, dataset, bench, ndjson(rows(8)))
@@ -127,7 +132,7 @@ def test_the_receipt_counts_rows(stores: Stores, bench: Bench) -> None:
 
 
 def test_a_batch_that_lost_the_race_is_planned_again(
-    stores: Stores, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = created(stores)
     commit, raced = dataset.commit, []
@@ -146,7 +151,7 @@ def test_a_batch_that_lost_the_race_is_planned_again(
     assert dataset.state().last_offset == 2
 
 
-def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: Bench) -> None:
+def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: WorkerContext) -> None:
     from odf_node.workers.jobs.ingest.run import run_ingest
 
     dataset = created(stores)
@@ -159,7 +164,7 @@ def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: Bench
 
 
 def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
-    stores: Stores, bench: Bench
+    stores: Stores, bench: WorkerContext
 ) -> None:
     from odf_node.workers.jobs.ingest.run import run_ingest
     from odf_node.workers.jobs.ingest.vanished import RowsVanished
@@ -176,7 +181,7 @@ def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
     assert run_ingest(dataset, guarded, bench, now=NOW).outcome == "up-to-date"
 
 
-def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: Bench) -> None:
+def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: WorkerContext) -> None:
     from odf_node.workers.slices.columns import CannotMerge
 
     dataset = created(stores, merge=MergeStrategySnapshot(primary_key=("n",)))
@@ -190,7 +195,7 @@ def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: Bench) -> None:
     [([7], "operation code"), ([None], "operation code"), ([2], "half"), ([3, 2], "half")],
 )
 def test_a_changelog_of_wrong_codes_is_refused(
-    codes: list[int | None], reason: str, stores: Stores, bench: Bench
+    codes: list[int | None], reason: str, stores: Stores, bench: WorkerContext
 ) -> None:
     from odf_node.workers.slices.columns import CannotMerge
 
@@ -201,7 +206,9 @@ def test_a_changelog_of_wrong_codes_is_refused(
         ingest(stores, dataset, bench, ndjson(batch))
 
 
-def test_both_rows_of_a_correction_in_a_changelog_are_told(stores: Stores, bench: Bench) -> None:
+def test_both_rows_of_a_correction_in_a_changelog_are_told(
+    stores: Stores, bench: WorkerContext
+) -> None:
     dataset = created(stores, merge=MergeStrategyChangelogStream(primary_key=("n",)))
     ingest(stores, dataset, bench, ndjson([{"op": 0, "n": n, "v": 1} for n in (1, 2)]))
     changes = [{"op": 1, "n": 2, "v": 1}, {"op": 2, "n": 1, "v": 1}, {"op": 3, "n": 1, "v": 3}]
@@ -210,7 +217,7 @@ def test_both_rows_of_a_correction_in_a_changelog_are_told(stores: Stores, bench
     assert (*counts, receipt.rows_known) == (3, 1, 1, 0)
 
 
-def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: Bench) -> None:
+def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: WorkerContext) -> None:
     from odf_node.workers.slices.schema import IncompatibleSchema
 
     dataset = created(stores)
@@ -225,7 +232,7 @@ def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: Bench) -> 
     assert dataset.state().last_offset == 0
 
 
-def test_nulls_alone_fit_the_type_of_the_dataset(stores: Stores, bench: Bench) -> None:
+def test_nulls_alone_fit_the_type_of_the_dataset(stores: Stores, bench: WorkerContext) -> None:
     from odf_node.workers.slices.frame import BadInputSchema
 
     dataset = created(stores)
@@ -235,7 +242,7 @@ def test_nulls_alone_fit_the_type_of_the_dataset(stores: Stores, bench: Bench) -
     assert ingest(stores, dataset, bench, b'{"n": null}\n').rows_added == 1
 
 
-def test_awkward_names_and_types_go_all_the_way(stores: Stores, bench: Bench) -> None:
+def test_awkward_names_and_types_go_all_the_way(stores: Stores, bench: WorkerContext) -> None:
     table = pa.table(
         {
             "a.b": pa.array([1, None], pa.uint8()),
@@ -270,7 +277,9 @@ def test_awkward_names_and_types_go_all_the_way(stores: Stores, bench: Bench) ->
     assert dataset.state().last_offset == 2
 
 
-def test_wrong_preprocessing_fails_the_ingest_with_its_place(stores: Stores, bench: Bench) -> None:
+def test_wrong_preprocessing_fails_the_ingest_with_its_place(
+    stores: Stores, bench: WorkerContext
+) -> None:
     from odf_node.protocol.metadata.events import AddPushSource
     from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
     from odf_node.workers.engines.port.port import InvalidQuery
@@ -290,7 +299,7 @@ def test_wrong_preprocessing_fails_the_ingest_with_its_place(stores: Stores, ben
     assert caught.value.facts == {"line": 2, "column": 2}
 
 
-def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: Bench) -> None:
+def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: WorkerContext) -> None:
     from odf_node.protocol.chain.snapshot import normalize_event
     from odf_node.protocol.metadata.events import AddPushSource
 
@@ -334,7 +343,7 @@ def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: Bench) ->
     assert receipt.watermark == "2020-01-01T12:00:00Z"
 
 
-def test_another_media_type_keeps_the_schema(stores: Stores, bench: Bench) -> None:
+def test_another_media_type_keeps_the_schema(stores: Stores, bench: WorkerContext) -> None:
     from odf_node.workers.jobs.ingest.run import run_ingest
 
     dataset = created(stores, read=ReadStepNdJson(ddl_schema=("city STRING", "n BIGINT")))

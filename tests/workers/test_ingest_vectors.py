@@ -49,7 +49,7 @@ from tests.workers import tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import WorkerContext
 
 pytestmark = pytest.mark.spark
 BEGIN = Instant.parse("2000-01-01T00:00:00Z")
@@ -86,21 +86,21 @@ class Runner:
         from odf_node.workers.engines.datafusion.engine import DataFusionEngine
         from odf_node.workers.engines.spark_engine.engine import SparkEngine
         from odf_node.workers.fetch.values import FetchRules
-        from odf_node.workers.jobs.work.context import Bench
+        from odf_node.workers.jobs.work.context import Engines, PollOptions, WorkerContext
 
         self.given, self.folder, self.web = case["given"], folder, web
         self.receipt: PollReceipt | None = None
         self.stores: Stores = throwaway_stores()
-        self.bench: Bench = Bench(
-            session=spark,
-            engine=SparkEngine(spark),
-            more_engines=(DataFusionEngine(),),
+        self.bench: WorkerContext = WorkerContext(
+            engines=Engines(session=spark, first=SparkEngine(spark), others=(DataFusionEngine(),)),
             objects=self.stores.objects,
             scratch=folder,
-            fetch=FetchRules(
-                networks=("127.0.0.0/8",),
-                roots=(folder,),
-                resolve=lambda host, port: ["127.0.0.1"],
+            polls=PollOptions(
+                fetch=FetchRules(
+                    networks=("127.0.0.0/8",),
+                    roots=(folder,),
+                    resolve=lambda host, port: ["127.0.0.1"],
+                )
             ),
         )
         self.dataset = self._created()

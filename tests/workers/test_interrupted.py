@@ -34,7 +34,7 @@ from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
 from odf_node.workers.engines.spark.exchange import write_remotely
 from odf_node.workers.jobs.ingest import group
-from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
 from tests.workers.executors import Executors, no_plans
 
@@ -51,8 +51,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def worker_of(stores: Stores, scratch: Path) -> Worker:
     none: Any = None
-    bench = Bench(session=none, engine=none, objects=stores.objects, scratch=scratch)
-    return Worker(stores=stores, bench=bench, name="here", lease=LEASE, longest_pause_s=0.05)
+    bench = WorkerContext(
+        engines=Engines(session=none, first=none), objects=stores.objects, scratch=scratch
+    )
+    return Worker(stores=stores, context=bench, name="here", lease=LEASE, longest_pause_s=0.05)
 
 
 def jobs_of(stores: Stores, dataset: DatasetId) -> list[Job]:

@@ -92,7 +92,7 @@ def test_a_batch_may_require_what_stored_rows_lack(merge: MergeStrategy, tmp_pat
     dataset = created(stores, merge=merge, read=reading(k="Int64", v=optional("Int64")))
     bench = bench_without_engine(stores, tmp_path, states=MergeStates(tmp_path, max_bytes=1 << 30))
     worker = Worker(
-        stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.01
+        stores=stores, context=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.01
     )
     first = submit(stores, dataset, ndjson([{"k": 1}, {"k": 2, "v": 3}]))
     worker.work(once=True)

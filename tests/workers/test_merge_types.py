@@ -20,7 +20,7 @@ from odf_node.protocol.metadata.reading import (
 )
 from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.stores.ports.values import ObjectKind
-from tests.workers.datasets import created, ndjson, upload
+from tests.workers.datasets import created, ingest_options, ndjson, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,15 +63,16 @@ def test_values_of_all_types_are_compared_and_kept(
 ) -> None:
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
     from odf_node.workers.jobs.ingest.run import run_ingest
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
 
     stores = throwaway_stores()
-    bench = Bench(
-        session=spark,
-        engine=SparkEngine(spark),
+    bench = WorkerContext(
+        engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=tmp_path,
-        states=MergeStates(tmp_path / "states", max_bytes=1 << 28) if kept else None,
+        ingest=ingest_options(
+            states=MergeStates(tmp_path / "states", max_bytes=1 << 28) if kept else None
+        ),
     )
     dataset = created(stores, read=read_step(), merge=merge)
     for rows in ([row(1, 0), row(2, 1), row(3, None)], [row(1, 1), row(2, 1), row(3, 0)]):
@@ -94,11 +95,13 @@ def test_a_key_without_an_order_is_refused(spark: SparkSession, tmp_path: Path) 
     from odf_node.workers.engines.spark.frames import UnsupportedByEngine
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
     from odf_node.workers.jobs.ingest.run import run_ingest
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
 
     stores = throwaway_stores()
-    bench = Bench(
-        session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
+    bench = WorkerContext(
+        engines=Engines(session=spark, first=SparkEngine(spark)),
+        objects=stores.objects,
+        scratch=tmp_path,
     )
     merge = MergeStrategyUpsertStream(primary_key=("k",))
     dataset = created(stores, read=read_step(BIG), merge=merge)

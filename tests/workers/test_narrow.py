@@ -19,7 +19,7 @@ from odf_node.protocol.metadata.reading import (
     ReadStep,
 )
 from odf_node.storage.datasets.merge_state.store import MergeStates
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from tests.workers.datasets import bench_without_engine, created, ingest_options, ndjson, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def test_the_state_changes_no_byte(
 ) -> None:
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
     from odf_node.workers.jobs.ingest.run import run_ingest
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
 
     chance = random.Random(3)
     batches = [batch(chance, merge) for _ in range(4)]
@@ -76,12 +76,11 @@ def test_the_state_changes_no_byte(
     written = []
     for states in (None, MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)):
         stores = throwaway_stores()
-        bench = Bench(
-            session=spark,
-            engine=SparkEngine(spark),
+        bench = WorkerContext(
+            engines=Engines(session=spark, first=SparkEngine(spark)),
             objects=stores.objects,
             scratch=tmp_path,
-            states=states,
+            ingest=ingest_options(states=states),
         )
         dataset = created(stores, read=read, merge=merge)
         receipts = [

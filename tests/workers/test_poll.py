@@ -57,7 +57,7 @@ from tests.workers.datasets import bench_without_engine, created, now, upload
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import WorkerContext
 
 NUMBERS = DataSchema(fields=(DataField(name="n", type=DataTypeInt64()),))
 ROWS = b'{"n": 1}\n{"n": 2}\n{"n": 3}\n'
@@ -122,7 +122,7 @@ def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_pa
 
 @pytest.mark.spark
 def test_a_source_that_tells_nothing_is_polled_once_unless_it_is_forced(
-    stores: Stores, bench: Bench
+    stores: Stores, bench: WorkerContext
 ) -> None:
     with web_server(lambda _: Answer(200, {}, ROWS)) as server:
         dataset = polled(stores, FetchStepUrl(url=f"http://srv.test:{server.port}/"))
@@ -149,22 +149,23 @@ def stores() -> Stores:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Iterator[Bench]:
+def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Iterator[WorkerContext]:
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
     from odf_node.workers.fetch.values import FetchRules
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, PollOptions, WorkerContext
 
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    yield Bench(
-        session=spark,
-        engine=SparkEngine(spark),
+    yield WorkerContext(
+        engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=scratch,
-        fetch=FetchRules(
-            networks=("127.0.0.0/8",),
-            roots=(tmp_path,),
-            resolve=lambda host, port: ["127.0.0.1"],
+        polls=PollOptions(
+            fetch=FetchRules(
+                networks=("127.0.0.0/8",),
+                roots=(tmp_path,),
+                resolve=lambda host, port: ["127.0.0.1"],
+            )
         ),
     )
     assert list(scratch.iterdir()) == []
@@ -172,7 +173,7 @@ def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Iterator[Bench
 
 def poll(
     dataset: Dataset,
-    bench: Bench,
+    bench: WorkerContext,
     payload: PollPayload = PollPayload(),
     *,
     when: Instant | None = None,
@@ -185,7 +186,7 @@ def poll(
 
 @pytest.mark.spark
 def test_files_are_taken_one_by_one_until_the_source_is_exhausted(
-    stores: Stores, bench: Bench, tmp_path: Path
+    stores: Stores, bench: WorkerContext, tmp_path: Path
 ) -> None:
     for name in "abc":
         (tmp_path / f"{name}.ndjson").write_bytes(ROWS)
@@ -202,7 +203,7 @@ def test_files_are_taken_one_by_one_until_the_source_is_exhausted(
 
 @pytest.mark.spark
 def test_a_bad_file_keeps_what_was_committed_before_it(
-    stores: Stores, bench: Bench, tmp_path: Path
+    stores: Stores, bench: WorkerContext, tmp_path: Path
 ) -> None:
     (tmp_path / "a.ndjson").write_bytes(ROWS)
     (tmp_path / "b.ndjson").write_bytes(b"garbage")
@@ -220,7 +221,7 @@ def test_a_bad_file_keeps_what_was_committed_before_it(
 
 @pytest.mark.spark
 def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
-    stores: Stores, bench: Bench, tmp_path: Path
+    stores: Stores, bench: WorkerContext, tmp_path: Path
 ) -> None:
     from odf_node.workers.jobs.ingest.vanished import RowsVanished
 
@@ -251,12 +252,14 @@ def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     write(0, 4)
     with pytest.raises(RowsVanished, match="5 of 5 rows"):
         poll(dataset, bench)
-    free = replace(bench, poll_max_vanish_percent=100)
+    free = replace(bench, polls=replace(bench.polls, max_vanish_percent=100))
     assert poll(dataset, free).rows_retracted == 5
 
 
 @pytest.mark.spark
-def test_bytes_are_fetched_once_when_another_writer_was_first(stores: Stores, bench: Bench) -> None:
+def test_bytes_are_fetched_once_when_another_writer_was_first(
+    stores: Stores, bench: WorkerContext
+) -> None:
     datasets: list[Dataset] = []
 
     def answer(_: Asked) -> Answer:
@@ -276,7 +279,9 @@ def test_bytes_are_fetched_once_when_another_writer_was_first(stores: Stores, be
 
 
 @pytest.mark.spark
-def test_pushes_carry_over_where_a_polled_source_left_off(stores: Stores, bench: Bench) -> None:
+def test_pushes_carry_over_where_a_polled_source_left_off(
+    stores: Stores, bench: WorkerContext
+) -> None:
     from odf_node.workers.jobs.ingest.run import run_ingest
 
     with web_server(lambda _: Answer(200, {"ETag": '"1"'}, ROWS)) as server:
@@ -297,7 +302,7 @@ def test_pushes_carry_over_where_a_polled_source_left_off(stores: Stores, bench:
 
 
 @pytest.mark.spark
-def test_a_worker_runs_poll_jobs(stores: Stores, bench: Bench, tmp_path: Path) -> None:
+def test_a_worker_runs_poll_jobs(stores: Stores, bench: WorkerContext, tmp_path: Path) -> None:
     from datetime import timedelta
 
     from odf_node.workers.program.loop import Worker
@@ -307,7 +312,7 @@ def test_a_worker_runs_poll_jobs(stores: Stores, bench: Bench, tmp_path: Path) -
     payload = poll_job.to_json(PollPayload())
     job = stores.jobs.submit(JobSpec(poll_job.KIND, dataset.id, payload, lock=str(dataset.id)))
     worker = Worker(
-        stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.1
+        stores=stores, context=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.1
     )
     worker.work(once=True)
     outcome = stores.jobs.get(job).outcome

@@ -37,7 +37,7 @@ def worker(stores: Stores, tmp_path: Path) -> Worker:
     """Without Spark: rows that are only appended do without."""
     bench = bench_without_engine(stores, tmp_path)
     return Worker(
-        stores=stores, bench=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
+        stores=stores, context=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04
     )
 
 

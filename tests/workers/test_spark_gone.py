@@ -91,7 +91,7 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ]
     worker = Worker(
         stores=stores,
-        bench=bench_without_engine(stores, tmp_path),
+        context=bench_without_engine(stores, tmp_path),
         name="here",
         lease=LEASE,
         longest_pause_s=0.01,

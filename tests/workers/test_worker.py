@@ -101,10 +101,10 @@ def test_warming_up_leaves_nothing_behind(worker: Worker, stores: Stores) -> Non
     from odf_node.workers.program.warmup import warm_up
     from tests.workers.datasets import now
 
-    before = set(worker.bench.scratch.iterdir())
-    warm_up(worker.bench, now=now())
+    before = set(worker.context.scratch.iterdir())
+    warm_up(worker.context, now=now())
     assert stores.registry.page() == []
-    assert set(worker.bench.scratch.iterdir()) == before
+    assert set(worker.context.scratch.iterdir()) == before
 
 
 @pytest.mark.parametrize(

@@ -84,20 +84,19 @@ def _keep_spark(folder: Path) -> None:
 
     from ..engines.spark.session import SparkOptions, SparkWhenNeeded
     from ..engines.spark_engine.engine import SparkEngine
-    from ..jobs.work.context import Bench
+    from ..jobs.work.context import Engines, WorkerContext
     from .handlers import now
     from .warmup import warm_up
 
     with tempfile.TemporaryDirectory(prefix="odf-classes-") as scratch:
         options = SparkOptions(scratch=Path(scratch), record_classes_in=folder)
         session = SparkWhenNeeded(options).start()
-        bench = Bench(
-            session=session,
-            engine=SparkEngine(session),
+        context = WorkerContext(
+            engines=Engines(session=session, first=SparkEngine(session)),
             objects=MemoryObjectStore(),
             scratch=Path(scratch),
         )
-        warm_up(bench, now=now())
+        warm_up(context, now=now())
         machine = session.sparkContext._gateway.proc
         session.stop()
         machine.stdin.close()  # which ends it

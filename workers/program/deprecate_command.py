@@ -57,11 +57,11 @@ def _deprecated(settings: WorkerSettings, name: str) -> Any:
     from ..jobs.transform.deprecate import deprecate as make_again
 
     show = sys.stderr.isatty()
-    with on_the_spot(settings) as (stores, bench):
+    with on_the_spot(settings) as (stores, context):
         return make_again(
             stores,
             stores.dataset(dataset_ref(name)),
-            bench(),
+            context(),
             progress=lambda n: (
                 click.echo(f"\r{n} executions", nl=False, err=True) if show else None
             ),

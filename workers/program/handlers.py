@@ -33,7 +33,7 @@ from ..jobs.transform.run import run_transform
 from ..jobs.verify.candidate import run_candidate
 from ..jobs.verify.rows import hash_rows
 from ..jobs.verify.run import run_verification
-from ..jobs.work.context import Bench
+from ..jobs.work.context import WorkerContext
 
 P = TypeVar("P")
 
@@ -43,7 +43,7 @@ class JobContext:
     """What a worker hands to the function that runs a job."""
 
     stores: Stores
-    bench: Bench
+    worker: WorkerContext
     secrets: Callable[[DatasetEntry, SetPollingSource], Mapping[str, str]]
     """What templates of a source may read, beside what the administrator allows."""
 
@@ -80,11 +80,11 @@ def subject(
 def poll(context: JobContext, job: Job) -> dict[str, Any]:
     """Fetches of a polling source; the job's submission is the time of all its blocks."""
     dataset, payload = subject(context, job, poll_job.payload_of)
-    context.bench.job_progress.phase("fetch")
+    context.worker.job_progress.phase("fetch")
     receipt = run_poll(
         dataset,
         payload,
-        context.bench,
+        context.worker,
         now=job.submitted_at,
         repeated=job.attempt > 1,
         secrets=partial(context.secrets, dataset.entry),
@@ -99,8 +99,8 @@ def compact(context: JobContext, job: Job) -> dict[str, Any]:
         dataset,
         payload,
         context.stores,
-        context.bench.scratch,
-        attempts=context.bench.commit_attempts,
+        context.worker.scratch,
+        attempts=context.worker.commit_attempts,
     )
     return history_receipt.to_json(receipt)
 
@@ -109,11 +109,11 @@ def verify(context: JobContext, job: Job) -> dict[str, Any]:
     """Everything looked at, executions made again; or pushed blocks let in."""
     dataset, payload = subject(context, job, verify_job.payload_of)
     if payload.gate is not None:
-        check = context.bench.job_progress.check
+        check = context.worker.job_progress.check
         answer = hash_rows(context.stores, dataset, payload, payload.gate, check)
         return verify_job.to_json(answer)
     run = run_candidate if payload.candidate is not None else run_verification
-    answer = run(context.stores, dataset, payload, context.bench, now=now())
+    answer = run(context.stores, dataset, payload, context.worker, now=now())
     return verify_job.to_json(answer)
 
 
@@ -125,7 +125,7 @@ def transform(context: JobContext, job: Job) -> dict[str, Any]:
         context.stores,
         dataset,
         payload,
-        context.bench,
+        context.worker,
         now=job.submitted_at,
         repeated=job.attempt > 1,
     )
@@ -138,20 +138,20 @@ def heal(context: JobContext, job: Job) -> dict[str, Any]:
     """An object of a derivative that is not whole is made again."""
     key = payload_of(job, lambda _: heal_job.key_of(job.spec))
     dataset = context.stores.dataset(DatasetRef(id=key.dataset))
-    return heal_job.to_json(run_heal(context.stores, dataset, key, context.bench))
+    return heal_job.to_json(run_heal(context.stores, dataset, key, context.worker))
 
 
 def check(context: JobContext, job: Job) -> dict[str, Any]:
     """What a transform would give; nothing is committed."""
     payload = _read_payload(job, transform_job.check_of)
-    receipt = run_check(context.stores, payload, context.bench, now=job.submitted_at)
+    receipt = run_check(context.stores, payload, context.worker, now=job.submitted_at)
     return transform_job.to_json(receipt)
 
 
 def check_source(context: JobContext, job: Job) -> dict[str, Any]:
     """What a source would give; nothing is committed."""
     payload = _read_payload(job, transform_job.check_source_of)
-    return transform_job.to_json(run_source_check(payload, context.bench))
+    return transform_job.to_json(run_source_check(payload, context.worker))
 
 
 def now() -> Instant:

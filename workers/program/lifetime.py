@@ -57,7 +57,7 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
         LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
         worker.work(once=once)
         LOGGER.info(line("worker ends", worker=worker.name))
-        worker.bench.session.stop()
+        worker.context.engines.session.stop()
     except EngineGone as gone:
         LOGGER.error(line("worker ends", reason=gone))
         return 1
@@ -96,9 +96,9 @@ def _warm_up(worker: Any) -> None:
     from .handlers import now
     from .warmup import warm_up
 
-    worker.bench.session.newSession()  # without a Spark that starts, there is no worker
+    worker.context.engines.session.newSession()  # without a Spark that starts, there is no worker
     try:
-        warm_up(worker.bench, now=now())
+        warm_up(worker.context, now=now())
     except Exception:  # a slow first job is better than no worker
         LOGGER.exception("warm-up failed")
 

@@ -41,7 +41,7 @@ from ..engines.spark import visible_files as shown
 from ..jobs.ingest.group import Batch, IngestGroup
 from ..jobs.ingest.several import run_several
 from ..jobs.work.budget import Budget, Watching
-from ..jobs.work.context import Bench
+from ..jobs.work.context import WorkerContext
 from ..jobs.work.lease import held
 from ..runtime.log import LOGGER, line
 from ..runtime.progress import JobProgress
@@ -95,7 +95,7 @@ class Worker:
     """One worker. `name` tells leases apart; `stop` ends the loop between two jobs."""
 
     stores: Stores
-    bench: Bench
+    context: WorkerContext
     name: str
     lease: timedelta
     longest_pause_s: float
@@ -168,7 +168,7 @@ class Worker:
         try:
             batches = [[self._batch(job, meters) for job in group] for group in groups]
             ends = run_several(
-                self.stores, self.bench, batches, worker=self.name, failure=self._failure
+                self.stores, self.context, batches, worker=self.name, failure=self._failure
             )
             for end in ends:
                 ended.add(end.job)
@@ -294,7 +294,7 @@ class Worker:
             job_progress.begin()
             context = JobContext(
                 stores=self.stores,
-                bench=replace(self.bench, job_progress=job_progress),
+                worker=replace(self.context, job_progress=job_progress),
                 secrets=self.secrets,
             )
             return Succeeded(HANDLERS[job.spec.kind](context, job))
@@ -317,7 +317,7 @@ class Worker:
             dataset = self.stores.dataset(DatasetRef.parse(str(batches[0].job.spec.dataset)))
             ingest = IngestGroup(
                 dataset,
-                self.bench,
+                self.context,
                 worker=self.name,
                 finish=self._finish,
                 failure=self._failure,

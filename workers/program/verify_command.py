@@ -72,11 +72,11 @@ def _verified(
     from ..jobs.verify.run import run_verification
     from .handlers import now
 
-    with on_the_spot(settings) as (stores, bench):
+    with on_the_spot(settings) as (stores, context):
         found = stores.dataset(dataset_ref(name))
         inputs = inputs_of(stores, found.id) if recursive else []
         payload = VerifyPayload(inputs=tuple(map(str, inputs)), after=after, upto=upto)
-        return run_verification(stores, found, payload, bench(), now=now())
+        return run_verification(stores, found, payload, context(), now=now())
 
 
 def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:

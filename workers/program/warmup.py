@@ -36,7 +36,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, Object
 from ..engines.port.port import Prepared
 from ..jobs.ingest.run import run_ingest
 from ..jobs.transform.run import run_transform
-from ..jobs.work.context import Bench
+from ..jobs.work.context import WorkerContext
 
 _ROWS = (
     b'{"event_time": "2020-01-01", "city": "A", "population": 1, "share": 0.5}\n',
@@ -50,29 +50,30 @@ _SOURCE = AddPushSource(
 _QUERY = "select op, event_time, upper(city) as city, population * share as n from cities"
 
 
-def warm_up(bench: Bench, *, now: Instant) -> None:
+def warm_up(context: WorkerContext, *, now: Instant) -> None:
     """Take two small batches into a dataset that nobody sees, and through a derivative of it."""
-    for engine in bench.more_engines:
+    for engine in context.engines.others:
         if isinstance(engine, Prepared):
             engine.prepare()
-    with tempfile.TemporaryDirectory(prefix="warm-up-", dir=bench.scratch) as folder:
+    with tempfile.TemporaryDirectory(prefix="warm-up-", dir=context.scratch) as folder:
         settings = StoreSettings(data=Path(folder) / "node", durable=False)
         with closing(open_stores(settings, repair=False)) as stores:
-            own = replace(bench, objects=stores.objects, states=None, scratch=Path(folder))
+            ingest = replace(context.ingest, history=replace(context.ingest.history, states=None))
+            own = replace(context, objects=stores.objects, ingest=ingest, scratch=Path(folder))
             _work(stores, own, now)
 
 
-def _work(stores: Stores, bench: Bench, now: Instant) -> None:
+def _work(stores: Stores, context: WorkerContext, now: Instant) -> None:
     root = _dataset(stores, "warm-up", DatasetKind.Root, _SOURCE, now)
     reads = TransformInput(dataset_ref=DatasetRef(id=root.id), alias="cities")
-    query = TransformSql(engine=bench.engine.name, queries=(SqlQueryStep(query=_QUERY),))
+    query = TransformSql(engine=context.engines.first.name, queries=(SqlQueryStep(query=_QUERY),))
     definition = SetTransform(inputs=(reads,), transform=query)
     derivative = _dataset(stores, "warmer", DatasetKind.Derivative, definition, now)
     for batch in (_ROWS[0], _ROWS[0] + _ROWS[1]):
         upload = Multihash.of(batch)
         stores.objects.put(ObjectKey(root.id, ObjectKind.UPLOAD, upload), [batch])
-        run_ingest(root, IngestPayload(upload=str(upload)), bench, now=now)
-        run_transform(stores, derivative, TransformPayload(), bench, now=now)
+        run_ingest(root, IngestPayload(upload=str(upload)), context, now=now)
+        run_transform(stores, derivative, TransformPayload(), context, now=now)
 
 
 def _dataset(

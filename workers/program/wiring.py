@@ -1,4 +1,4 @@
-"""A worker put together from its settings: its engines, its bench."""
+"""A worker put together from its settings: its engines, its context."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..settings import WorkerSettings, container_rules, environment
 from .scratch import scratch_folder
 
 if TYPE_CHECKING:
-    from ..jobs.work.context import Bench
+    from ..jobs.work.context import IngestOptions, PollOptions, WorkerContext
     from ..runtime.input_limits import PrepareLimits
     from ..slices.frame import Limits
 
@@ -29,9 +29,8 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
     from ..engines.spark.session import SparkWhenNeeded
     from ..jobs.poll.secrets import Secrets
     from ..jobs.work.budget import STUCK_LEASES, bounded
-    from ..jobs.work.context import Bench
+    from ..jobs.work.context import Engines, WorkerContext
     from ..runtime.input_limits import PrepareLimits
-    from ..slices.slices import Cut
     from .engines import engines
 
     options = _spark_options(settings, stores, scratch)
@@ -46,28 +45,18 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         commands=frozenset(settings.pipe_commands),
         command_seconds=settings.pipe_s,
     )
-    bench = Bench(
-        session=session,
-        engine=first,
-        more_engines=tuple(others),
+    context = WorkerContext(
+        engines=Engines(session=session, first=first, others=tuple(others)),
         objects=stores.objects,
         scratch=scratch,
-        limits=_limits(settings, archives),
-        cut=Cut(
-            rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
-        ),
-        states=_merge_states(settings),
-        max_rejected_rows=settings.max_rejected_rows,
-        commit_attempts=settings.commit_attempts,
-        fetch=_fetch_rules(settings),
-        preparation=archives,
-        poll_max_vanish_percent=settings.poll_max_vanish_percent,
-        max_fetches=settings.max_fetches,
+        ingest=_ingest(settings, archives),
+        polls=_polls(settings, archives),
         transforms=_transforms(settings),
+        commit_attempts=settings.commit_attempts,
     )
     return make(
         stores=stores,
-        bench=bench,
+        context=context,
         name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
         lease=timedelta(seconds=settings.lease_s),
         attempts=settings.job_attempts,
@@ -77,6 +66,31 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         renew_spark=session.renew if options.is_local else None,
         longest_pause_s=settings.poll_ms / 1000,
         secrets=Secrets(stores, open_keys(settings.secrets_keys, settings.data)).of,
+    )
+
+
+def _ingest(settings: WorkerSettings, archives: PrepareLimits) -> IngestOptions:
+    from ..jobs.work.context import History, IngestOptions
+    from ..slices.slices import Cut
+
+    return IngestOptions(
+        limits=_limits(settings, archives),
+        max_rejected_rows=settings.max_rejected_rows,
+        cut=Cut(
+            rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
+        ),
+        history=History(states=_merge_states(settings)),
+    )
+
+
+def _polls(settings: WorkerSettings, archives: PrepareLimits) -> PollOptions:
+    from ..jobs.work.context import PollOptions
+
+    return PollOptions(
+        fetch=_fetch_rules(settings),
+        preparation=archives,
+        max_vanish_percent=settings.poll_max_vanish_percent,
+        max_fetches=settings.max_fetches,
     )
 
 
@@ -160,24 +174,24 @@ def _fetch_rules(settings: WorkerSettings) -> Any:
 
 
 @contextmanager
-def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[], Bench]]]:
-    """The stores of the node, and a bench to work on them for one command.
+def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[], WorkerContext]]]:
+    """The stores of the node, and what makes a context to work on them for one command.
 
     Spark starts with what needs it first, and ends with the block.
     """
     from .loop import Worker
 
-    made: list[Bench] = []
+    made: list[WorkerContext] = []
     with scratch_folder(settings) as scratch:
         stores = open_stores(StoreSettings.of(settings), repair=False)
 
-        def bench() -> Bench:
-            made.append(worker_of(settings, stores, scratch, Worker).bench)
+        def context() -> WorkerContext:
+            made.append(worker_of(settings, stores, scratch, Worker).context)
             return made[-1]
 
         try:
-            yield stores, bench
+            yield stores, context
             for each in made:
-                each.session.stop()
+                each.engines.session.stop()
         finally:
             stores.close()

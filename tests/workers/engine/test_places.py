@@ -105,24 +105,29 @@ def test_datafusion_refuses_with_the_place(name: str, tmp_path: Path) -> None:
     assert bad.facts == facts(*place), bad.message
 
 
+def on_spark(stores: Any, scratch: Path, spark: SparkSession) -> Any:
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+
+    bench = bench_of(stores, scratch)
+    return replace(bench, engines=replace(bench.engines, first=SparkEngine(spark)))
+
+
 @pytest.mark.spark
 def test_spark_refuses_with_the_place(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
     found = {}
     for name, (queries, _) in {**BOTH, **ON_SPARK}.items():
         stores = throwaway_stores()
-        bench = replace(bench_of(stores, tmp_path), engine=SparkEngine(spark))
+        bench = on_spark(stores, tmp_path, spark)
         found[name] = refused(bench, stores, "spark", queries).facts
     assert found == {name: facts(*place) for name, (_, place) in {**BOTH, **ON_SPARK}.items()}
 
 
 @pytest.mark.spark
 def test_the_plan_of_spark_is_left_out_of_the_reason(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
     stores = throwaway_stores()
-    bench = replace(bench_of(stores, tmp_path), engine=SparkEngine(spark))
+    bench = on_spark(stores, tmp_path, spark)
     message = refused(bench, stores, "spark", [NO_SUCH_COLUMN]).message
     assert message.startswith("line 2, column 15: [UNRESOLVED_COLUMN")
     assert "SubqueryAlias" not in message

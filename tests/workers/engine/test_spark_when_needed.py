@@ -55,7 +55,7 @@ def test_rows_that_are_appended_start_nothing(
     job = submit(stores, created(stores), ndjson([{"n": 1}]))
     worker.work(once=True)
     assert isinstance(stores.jobs.get(job).outcome, Succeeded)
-    worker.bench.session.stop()
+    worker.context.engines.session.stop()
     starts.assert_not_called()
 
 

@@ -38,7 +38,7 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
 def worker_of(stores: Stores, scratch: Path) -> Worker:
     return Worker(
         stores=stores,
-        bench=bench_of(stores, scratch),
+        context=bench_of(stores, scratch),
         name="w",
         lease=timedelta(seconds=30),
         longest_pause_s=0.05,

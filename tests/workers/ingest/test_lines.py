@@ -30,8 +30,9 @@ from odf_node.workers.jobs.ingest import lines
 from odf_node.workers.jobs.ingest.joined import part_of
 from odf_node.workers.jobs.ingest.lines import Body, ReadTogether, Rows
 from odf_node.workers.jobs.ingest.outcome import Extras
-from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.plan.ingest import IngestPlan
+from odf_node.workers.slices.frame import Limits
 
 none: Any = None
 COLUMNS = [
@@ -91,8 +92,8 @@ def plan(read: ReadStep, number: int = 0) -> IngestPlan:
     )
 
 
-def bench(folder: Path) -> Bench:
-    return Bench(session=none, engine=none, objects=none, scratch=folder)
+def bench(folder: Path) -> WorkerContext:
+    return WorkerContext(engines=Engines(session=none, first=none), objects=none, scratch=folder)
 
 
 def alone(body: Body, folder: Path) -> Rows | None:
@@ -110,7 +111,7 @@ def alone(body: Body, folder: Path) -> Rows | None:
 
 def together(bodies: Sequence[Body], folder: Path) -> list[Rows | None]:
     asked = {JobId(str(number)): body for number, body in enumerate(bodies)}
-    read = ReadTogether(asked, bench(folder), folder)
+    read = ReadTogether(asked, Limits(), folder)
     return [read.rows(job, body.plan) for job, body in asked.items()]
 
 
@@ -278,7 +279,7 @@ def test_other_headers_and_other_readers_are_read_apart(tmp_path: Path) -> None:
 
 def test_what_was_planned_for_another_schema_since_is_read_again(tmp_path: Path) -> None:
     bodies = {JobId(str(n)): Body(plan(CSV), csv([("1", "", "", "")], "\n")) for n in range(2)}
-    read = ReadTogether(bodies, bench(tmp_path), tmp_path)
+    read = ReadTogether(bodies, Limits(), tmp_path)
     assert read.rows(JobId("0"), plan(CSV)) is not None
     assert read.rows(JobId("0"), plan(BARE)) is None
     assert read.rows(JobId("7"), plan(CSV)) is None

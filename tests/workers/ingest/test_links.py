@@ -22,7 +22,7 @@ from tests.workers.datasets import created, ndjson, upload
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import WorkerContext
 
 pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00Z")
@@ -57,11 +57,15 @@ def stores() -> Stores:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Bench:
+def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
 
-    return Bench(session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path)
+    return WorkerContext(
+        engines=Engines(session=spark, first=SparkEngine(spark)),
+        objects=stores.objects,
+        scratch=tmp_path,
+    )
 
 
 def rows(*links: str | None) -> bytes:
@@ -79,14 +83,14 @@ def put(stores: Stores, dataset: Any, content: bytes) -> str:
     return str(name)
 
 
-def ingest(stores: Stores, dataset: Any, bench: Bench, body: bytes) -> Any:
+def ingest(stores: Stores, dataset: Any, bench: WorkerContext, body: bytes) -> Any:
     from odf_node.workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=NOW)
 
 
 def test_the_block_tells_how_many_links_there_are_and_how_large(
-    stores: Stores, bench: Bench
+    stores: Stores, bench: WorkerContext
 ) -> None:
     dataset = created(stores, more=(schema(LINK),))
     one, two = put(stores, dataset, SCAN), put(stores, dataset, OTHER)
@@ -100,7 +104,9 @@ def test_the_block_tells_how_many_links_there_are_and_how_large(
     assert (state.linked_objects, state.linked_size) == (3, told["sizeNaive"])
 
 
-def test_a_link_to_nothing_fails_the_batch_and_names_it(stores: Stores, bench: Bench) -> None:
+def test_a_link_to_nothing_fails_the_batch_and_names_it(
+    stores: Stores, bench: WorkerContext
+) -> None:
     dataset = created(stores, more=(schema(LINK),))
     there, missing = put(stores, dataset, SCAN), str(Multihash.of(OTHER))
     head = dataset.head()
@@ -111,13 +117,17 @@ def test_a_link_to_nothing_fails_the_batch_and_names_it(stores: Stores, bench: B
 
 
 @pytest.mark.parametrize("text", ["", "scan.png", "f1620ab", "f1b20" + "0" * 64])
-def test_a_link_that_is_no_hash_fails_the_batch(stores: Stores, bench: Bench, text: str) -> None:
+def test_a_link_that_is_no_hash_fails_the_batch(
+    stores: Stores, bench: WorkerContext, text: str
+) -> None:
     dataset = created(stores, more=(schema(LINK),))
     with pytest.raises(InvalidValue):
         ingest(stores, dataset, bench, rows(text))
 
 
-def test_an_object_of_another_dataset_is_not_linked_to(stores: Stores, bench: Bench) -> None:
+def test_an_object_of_another_dataset_is_not_linked_to(
+    stores: Stores, bench: WorkerContext
+) -> None:
     dataset = created(stores, more=(schema(LINK),))
     other = created(stores, number=2)
     with pytest.raises(DanglingReference):
@@ -127,7 +137,7 @@ def test_an_object_of_another_dataset_is_not_linked_to(stores: Stores, bench: Be
 @pytest.mark.parametrize(
     "kind", [{"kind": "Multihash"}, {"kind": "ObjectLink"}, {"kind": "Did"}, "ObjectLink"]
 )
-def test_other_types_are_plain_text(stores: Stores, bench: Bench, kind: Any) -> None:
+def test_other_types_are_plain_text(stores: Stores, bench: WorkerContext, kind: Any) -> None:
     dataset = created(stores, more=(schema(kind),))
     ingest(stores, dataset, bench, rows("anything"))
     event = list(dataset.blocks())[-1].event
@@ -135,7 +145,9 @@ def test_other_types_are_plain_text(stores: Stores, bench: Bench, kind: Any) -> 
     assert event.extra is None
 
 
-def test_rows_that_are_known_already_need_no_object_any_more(stores: Stores, bench: Bench) -> None:
+def test_rows_that_are_known_already_need_no_object_any_more(
+    stores: Stores, bench: WorkerContext
+) -> None:
     merge = MergeStrategySnapshot(primary_key=("patient",))
     dataset = created(stores, more=(schema(LINK),), merge=merge)
     name = put(stores, dataset, SCAN)

@@ -18,7 +18,7 @@ from odf_node.protocol.metadata.events import AddData, SetDataSchema, SetVocab
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.storage.stores.ports.values import ObjectKind
 from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.jobs.work.context import Bench
+from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.slices.conform import UnexpectedNulls
 from odf_node.workers.slices.frame import BadInputSchema, BadRow
 from odf_node.workers.slices.schema import MILLIS, IncompatibleSchema
@@ -50,7 +50,9 @@ def ingested(batch: Columns, folder: Path, *events: Any) -> list[dict[str, Any]]
     """Rows after a batch was appended: without any engine, which appending needs not."""
     stores = throwaway_stores()
     none: Any = None
-    bench = Bench(session=none, engine=none, objects=stores.objects, scratch=folder)
+    bench = WorkerContext(
+        engines=Engines(session=none, first=none), objects=stores.objects, scratch=folder
+    )
     dataset = created(stores, read=ReadStepParquet(), more=events)
     table = pa.table({name: pa.array(rows, kind) for name, (kind, rows) in batch.items()})
     body = pa.BufferOutputStream()

@@ -87,7 +87,9 @@ def compare(request: Any, stores: Stores, tmp_path: Path) -> Any:
         path.write_bytes(ndjson([{"op": code, **row} for code, row in changes]))
         batch = read_batch(plan, path, bench, tmp_path, Extras())
         assert batch is not None
-        return check_taken_back(dataset, plan, batch.staged, batch.schema, bench, tmp_path)
+        return check_taken_back(
+            dataset, plan, batch.staged, batch.schema, bench.ingest.history, tmp_path
+        )
 
     return compared
 

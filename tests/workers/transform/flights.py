@@ -236,7 +236,7 @@ def _post(stores: Stores, bench: Any, name: str, rows: Sequence[Row]) -> None:
 
     job = submit(stores, dataset_of(stores, name), as_csv(rows))
     lease = timedelta(seconds=600)
-    worker = Worker(stores=stores, bench=bench, name="here", lease=lease, longest_pause_s=0.1)
+    worker = Worker(stores=stores, context=bench, name="here", lease=lease, longest_pause_s=0.1)
     worker.work(once=True)
     outcome = stores.jobs.get(job).outcome
     assert isinstance(outcome, Succeeded), outcome
@@ -325,9 +325,9 @@ def _compute(
 
     plan, inputs = recorded_plan(stores, ours.state(), block, event)
     with tempfile.TemporaryDirectory(dir=bench.scratch) as name:
-        files = input_files(Path(name), bench)
+        files = input_files(Path(name), bench.scratch, bench.transforms)
         done = execute(
-            ours, plan, inputs, bench.engine, files, Path(name) / "out", bench.job_progress
+            ours, plan, inputs, bench.engines.first, files, Path(name) / "out", bench.job_progress
         )
         found = plan.event(
             data=done.made.data,
@@ -358,7 +358,7 @@ def bench_on(
     """A worker's bench; with a number, Spark cuts every input and shuffle into so many parts."""
     from odf_node.workers.engines.spark_engine import state as spark_state
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
 
     scratch.mkdir()
     names = (
@@ -370,7 +370,9 @@ def bench_on(
     engine = SparkEngine(spark, settings=settings)
     cut = partial(spark_state.run, partitions=partitions)
     with mock.patch.object(spark_state, "run", cut):
-        yield Bench(session=spark, engine=engine, objects=stores.objects, scratch=scratch)
+        yield WorkerContext(
+            engines=Engines(session=spark, first=engine), objects=stores.objects, scratch=scratch
+        )
 
 
 def main() -> None:

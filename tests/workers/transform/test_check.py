@@ -65,7 +65,8 @@ def stores() -> Stores:
 @pytest.fixture
 def bench(stores: Stores, tmp_path: Path) -> Any:
     plain = bench_of(stores, tmp_path)
-    return replaced(plain, engine=Keeping(plain.engine))
+    engines = replaced(plain.engines, first=Keeping(plain.engines.first))
+    return replaced(plain, engines=engines)
 
 
 @pytest.fixture

@@ -33,15 +33,17 @@ def first_rows(path: Path) -> bytes:
 def test_flights_and_weather_run_through_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
     from odf_node.workers.jobs.transform.run import run_transform
-    from odf_node.workers.jobs.work.context import Bench
+    from odf_node.workers.jobs.work.context import Engines, WorkerContext
     from odf_node.workers.program.loop import Worker
 
     stores = throwaway_stores()
-    bench = Bench(
-        session=spark, engine=SparkEngine(spark), objects=stores.objects, scratch=tmp_path
+    bench = WorkerContext(
+        engines=Engines(session=spark, first=SparkEngine(spark)),
+        objects=stores.objects,
+        scratch=tmp_path,
     )
     worker = Worker(
-        stores=stores, bench=bench, name="here", lease=timedelta(seconds=60), longest_pause_s=0.1
+        stores=stores, context=bench, name="here", lease=timedelta(seconds=60), longest_pause_s=0.1
     )
     tables = {
         "weather/weather.yaml": "weather/weather.csv.gz",

@@ -204,14 +204,14 @@ def test_a_new_engine_version_stands_for_the_old_one_once_all_comes_out_the_same
     from odf_node.workers.jobs.transform.deprecate import deprecate
 
     _, tens = computed(stores, bench, tmp_path)
-    old = bench.engine.version
+    old = bench.engines.first.version
     assert deprecate(stores, tens, bench).compatible == []
-    monkeypatch.setattr(bench.engine, "version", "99.0", raising=False)
+    monkeypatch.setattr(bench.engines.first, "version", "99.0", raising=False)
     found = deprecate(stores, tens, bench)
     assert (found.ok, found.same) == (True, 3)
     note = read_note(stores.objects, tens.id)
     assert note.compatible == (Compatible("datafusion", old, "99.0"),)
-    assert is_trusted(note, note.runs[0], bench.engine)
+    assert is_trusted(note, note.runs[0], bench.engines.first)
 
 
 def test_what_is_computed_while_versions_are_compared_stays_noted(
@@ -221,7 +221,7 @@ def test_what_is_computed_while_versions_are_compared_stays_noted(
     from odf_node.workers.jobs.transform.deprecate import deprecate
 
     _, tens = computed(stores, bench, tmp_path)
-    monkeypatch.setattr(bench.engine, "version", "99.0", raising=False)
+    monkeypatch.setattr(bench.engines.first, "version", "99.0", raising=False)
 
     def computing(_count: int) -> None:
         note = read_note(stores.objects, tens.id)
@@ -239,7 +239,7 @@ def test_an_engine_that_gives_other_rows_is_not_noted(
     from odf_node.workers.jobs.transform.deprecate import deprecate
 
     _, tens = computed(stores, bench, tmp_path)
-    real = bench.engine.execute_transform
+    real = bench.engines.first.execute_transform
 
     def other(request: Any, *more: Any) -> Any:
         from msgspec.structs import replace
@@ -247,8 +247,8 @@ def test_an_engine_that_gives_other_rows_is_not_noted(
         query = transform([], COPY.replace("10", "11"), engine="datafusion").transform
         return real(replace(request, transform=query), *more)
 
-    monkeypatch.setattr(bench.engine, "execute_transform", other)
-    monkeypatch.setattr(bench.engine, "version", "99.0", raising=False)
+    monkeypatch.setattr(bench.engines.first, "execute_transform", other)
+    monkeypatch.setattr(bench.engines.first, "version", "99.0", raising=False)
     found = deprecate(stores, tens, bench)
     assert len(found.differing) == 3
     assert read_note(stores.objects, tens.id).compatible == ()

@@ -38,7 +38,7 @@ def worker(stores: Stores, folder: Path, name: str = "one", **options: Any) -> W
     scratch.mkdir(exist_ok=True)
     return Worker(
         stores=stores,
-        bench=bench_of(stores, scratch, **options),
+        context=bench_of(stores, scratch, **options),
         name=name,
         lease=timedelta(milliseconds=200),
         longest_pause_s=0.01,
@@ -96,7 +96,8 @@ def test_two_workers_at_one_derivative_do_its_work_once(stores: Stores, tmp_path
     stop = threading.Event()
 
     def compute(name: str) -> None:
-        bench = worker(stores, tmp_path, name, limits=IterationLimits(rows=3, bytes=1 << 30)).bench
+        limits = IterationLimits(rows=3, bytes=1 << 30)
+        bench = worker(stores, tmp_path, name, limits=limits).context
         at = 5000
         try:
             while not stop.is_set() or run_until_read(bench, at):

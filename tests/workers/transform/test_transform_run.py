@@ -248,7 +248,11 @@ def test_an_input_that_is_rewritten_again_meanwhile_makes_it_begin_anew_again(
     bench = bench_of(stores, tmp_path, limits=IterationLimits(rows=1))
     cities = root(stores, "cities")
     tens = derivative(stores, "tens", [cities], COPY.format("cities"))
-    before, real, moments = cities.head(), bench.engine.execute_transform, iter(range(20, 99))
+    before, real, moments = (
+        cities.head(),
+        bench.engines.first.execute_transform,
+        iter(range(20, 99)),
+    )
 
     def rewrite(*names: str) -> None:
         stores.refs.move(cities.id, expected=cities.head(), new=before)
@@ -257,14 +261,16 @@ def test_an_input_that_is_rewritten_again_meanwhile_makes_it_begin_anew_again(
             add_rows(stores, cities, [row], tmp_path, at=next(moments))
 
     def rewritten_meanwhile(request: Any, *more: Any) -> Any:
-        monkeypatch.setattr(bench.engine, "execute_transform", real, raising=False)
+        monkeypatch.setattr(bench.engines.first, "execute_transform", real, raising=False)
         rewrite("C", "D")
         return real(request, *more)
 
     add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)
     run(stores, tens, bench)
     rewrite("B", "B")
-    monkeypatch.setattr(bench.engine, "execute_transform", rewritten_meanwhile, raising=False)
+    monkeypatch.setattr(
+        bench.engines.first, "execute_transform", rewritten_meanwhile, raising=False
+    )
     receipt = run(stores, tens, bench, at=1002, payload=TransformPayload(reset_on_diverged=True))
     assert receipt.was_reset
     assert [(row["offset"], row["city"]) for row in read(stores, tens)] == [(0, "C"), (1, "D")]

@@ -164,7 +164,7 @@ def test_a_query_that_is_refused_here_is_not_verifiable_if_another_engine_ran_it
     made = computed(stores, [source], bench)
     noted = read_note(stores.objects, made.id)
     refused = TransformResponseInvalidQuery(message=refusal)
-    monkeypatch.setattr(bench.engine, "execute_transform", lambda *_: refused, raising=False)
+    monkeypatch.setattr(bench.engines.first, "execute_transform", lambda *_: refused, raising=False)
     write_note(stores.objects, made.id, EngineNote())
     ok, found, told = verdicts(stores, made, bench)
     assert (ok, found) == (True, ["not-verifiable"])

@@ -32,7 +32,7 @@ def stores() -> Stores:
 def worker(stores: Stores, tmp_path: Path) -> Worker:
     return Worker(
         stores=stores,
-        bench=bench_of(stores, tmp_path),
+        context=bench_of(stores, tmp_path),
         name="here",
         lease=timedelta(seconds=30),
         longest_pause_s=0.04,
@@ -46,7 +46,7 @@ def pair(stores: Stores, worker: Worker, tmp_path: Path) -> tuple[Dataset, Datas
     for n in range(3):
         add_rows(stores, source, [(f"2024-01-0{n + 1}T00:00:00Z", "a", n)], tmp_path, at=10 + n)
     made = derivative(stores, "tens", [source], "select event_time, n * 10 as n from cities")
-    run_transform(stores, made, TransformPayload(), worker.bench, now=moment(100))
+    run_transform(stores, made, TransformPayload(), worker.context, now=moment(100))
     return source, made
 
 

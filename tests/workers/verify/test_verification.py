@@ -370,7 +370,8 @@ class Failing:
 def test_an_engine_that_fails_proves_nothing_against_a_block(
     stores: Stores, made: Dataset, bench: Any
 ) -> None:
-    [found] = verified(stores, made, replaced(bench, engine=Failing())).datasets
+    failing = replaced(bench, engines=replaced(bench.engines, first=Failing()))
+    [found] = verified(stores, made, failing).datasets
     assert (found.ok, found.replayed, found.not_verifiable) == (True, 0, 2)
     assert "out of memory" in found.report["notes"][0]["message"]
 
@@ -379,7 +380,7 @@ def test_a_query_that_fails_cannot_have_given_what_was_recorded(
     stores: Stores, made: Dataset, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = TransformResponseInvalidQuery(message="no column n")
-    monkeypatch.setattr(bench.engine, "execute_transform", lambda *_: wrong, raising=False)
+    monkeypatch.setattr(bench.engines.first, "execute_transform", lambda *_: wrong, raising=False)
     answer = verified(stores, made, bench)
     assert [kind for _, kind, _ in problems(answer)] == ["DataNotReproducible"] * 2
     assert "no column n" in answer.datasets[0].report["problems"][0]["message"]
@@ -389,7 +390,7 @@ def test_a_query_that_did_not_end_in_its_time_proves_nothing(
     stores: Stores, made: Dataset, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = TransformResponseInvalidQuery(message=QueryTooSlow(0.5).message)
-    monkeypatch.setattr(bench.engine, "execute_transform", lambda *_: slow, raising=False)
+    monkeypatch.setattr(bench.engines.first, "execute_transform", lambda *_: slow, raising=False)
     [found] = verified(stores, made, bench).datasets
     assert (found.ok, found.replayed, found.not_verifiable) == (True, 0, 2)
     assert "did not end within 0.5 seconds" in found.report["notes"][0]["message"]
@@ -398,7 +399,7 @@ def test_a_query_that_did_not_end_in_its_time_proves_nothing(
 def test_a_verification_that_is_cancelled_ends_without_a_verdict(
     stores: Stores, source: Dataset, made: Dataset, bench: Any
 ) -> None:
-    bench = replaced(bench, engine=Failing(bench.job_progress))
+    bench = replaced(bench, engines=replaced(bench.engines, first=Failing(bench.job_progress)))
     with pytest.raises(JobLost):
         verified(stores, made, bench)
     above = derivative(stores, "above", [made], "select event_time, n from tenfold")

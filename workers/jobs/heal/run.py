@@ -20,7 +20,7 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from ..transform.chains import backwards
 from ..transform.replay import NotVerifiable, replay
 from ..transform.result import Made
-from ..work.context import Bench
+from ..work.context import WorkerContext
 
 RECOMPUTED = "recomputed"
 
@@ -29,7 +29,9 @@ class NotHealed(NotFound):
     """The object cannot be made again here."""
 
 
-def run_heal(stores: Stores, dataset: Dataset, key: ObjectKey, bench: Bench) -> HealReceipt:
+def run_heal(
+    stores: Stores, dataset: Dataset, key: ObjectKey, context: WorkerContext
+) -> HealReceipt:
     """Make an object again and put it back.
 
     Raises:
@@ -52,7 +54,7 @@ def run_heal(stores: Stores, dataset: Dataset, key: ObjectKey, bench: Bench) -> 
 
     try:
         block = _maker(dataset, key)
-        replay(stores, dataset, block, bench, on_made=keep)
+        replay(stores, dataset, block, context, on_made=keep)
     except (NotVerifiable, NotHealed) as reason:
         raise _hopeless(stores, key, reason.message) from reason
     if not found:

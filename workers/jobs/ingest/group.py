@@ -43,7 +43,7 @@ from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.rejected import Rejected
 from ...runtime.progress import JobLost, JobProgress
 from ...slices.write import Written
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from ..work.slice_files import local_file
 from .joined import Part, join, may_join, part_of, receipts_of
 from .lines import Body, ReadTogether
@@ -94,7 +94,7 @@ class IngestGroup:
     def __init__(
         self,
         dataset: Dataset,
-        bench: Bench,
+        context: WorkerContext,
         *,
         worker: str,
         finish: Callable[[JobEnd], None],
@@ -102,7 +102,7 @@ class IngestGroup:
         give_back: Callable[[Job], None] | None = None,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._dataset, self._bench, self._worker = dataset, bench, worker
+        self._dataset, self._context, self._worker = dataset, context, worker
         self._finish, self._failure = finish, failure
         self._give_back, self._is_over = give_back, is_over
         self._plans: dict[JobId, IngestPlan] = {}
@@ -112,13 +112,13 @@ class IngestGroup:
         waiting, conflicts = list(batches), 0
         began = time.monotonic()
         while waiting:
-            with tempfile.TemporaryDirectory(prefix="ingest-", dir=self._bench.scratch) as folder:
+            with tempfile.TemporaryDirectory(prefix="ingest-", dir=self._context.scratch) as folder:
                 try:
                     ready = self._plan(waiting, Path(folder))
                     self._commit(ready, waiting)
                 except RefConflict as conflict:
                     conflicts += 1
-                    if conflicts < self._bench.commit_attempts:
+                    if conflicts < self._context.commit_attempts:
                         continue
                     ready = Ready([self._end(waiting[0], self._failure(waiting[0].job, conflict))])
                     self._commit(ready, waiting)
@@ -167,7 +167,7 @@ class IngestGroup:
         began = time.monotonic()
         base = state = self._dataset.state()
         ready = Ready()
-        known = ReadTogether(self.bodies(waiting, state), self._bench, folder)
+        known = ReadTogether(self.bodies(waiting, state), self._context.ingest.limits, folder)
         for number, batch in enumerate(list(waiting)):
             late = time.monotonic() - began > TOGETHER_S or self._is_over()
             if (ready.ends or ready.joined) and late:
@@ -217,10 +217,10 @@ class IngestGroup:
         batch.job_progress.phase("read")
         if (ahead := known.rows(batch.job.id, plan)) is not None:
             return Part(plan=plan, rows=ahead.table, rejected=None, warnings=ahead.warnings)
-        bench = replace(self._bench, job_progress=batch.job_progress)
+        context = replace(self._context, job_progress=batch.job_progress)
         path = self._input(batch, scratch)
-        extras = push_extras(state, payload, bench)
-        return part_of(self._dataset, plan, path, bench, scratch, extras)
+        extras = push_extras(state, payload, context.ingest.max_rejected_rows)
+        return part_of(self._dataset, plan, path, context, scratch, extras)
 
     def _join(self, ready: Ready, state: ChainState, folder: Path) -> ChainState:
         """Bring those that share a slice to their end; the state with them."""
@@ -230,7 +230,7 @@ class IngestGroup:
         ready.joined = []
         try:
             place = folder / f"joined-{len(ready.ends)}"
-            plan, whole = join(parts, self._bench, place)
+            plan, whole = join(parts, self._context.ingest.cut, place)
             blocks, after = author(state, whole.events, system_time=plan.system_time)
             told = receipts_of(parts, plan, whole, blocks)
         except Exception as error:  # not of one of them: each was looked at before
@@ -255,14 +255,19 @@ class IngestGroup:
     ) -> ChainState | None:
         """Plan one batch; the state with it, None if what is ready has to be committed first."""
         payload = batch.payload
-        bench = replace(self._bench, job_progress=batch.job_progress)
+        context = replace(self._context, job_progress=batch.job_progress)
         plan = self._planned(batch, state)
         if state is not base and looks_back(plan.merge):
             return None
-        bench.job_progress.phase("read")
+        context.job_progress.phase("read")
         path = self._input(batch, scratch)
         outcome = prepare(
-            self._dataset, plan, path, bench, scratch, push_extras(state, payload, bench)
+            self._dataset,
+            plan,
+            path,
+            context,
+            scratch,
+            push_extras(state, payload, context.ingest.max_rejected_rows),
         )
         blocks, after = author(state, outcome.events, system_time=plan.system_time)
         told = receipt(plan, outcome, blocks)
@@ -274,7 +279,7 @@ class IngestGroup:
             return state
         ready.blocks += blocks
         ready.slices += outcome.slices
-        bench.job_progress.phase("commit")
+        context.job_progress.phase("commit")
         return after if blocks else state
 
     def _input(self, batch: Batch, scratch: Path) -> Path:
@@ -295,7 +300,9 @@ class IngestGroup:
                     ready.ends.remove(end)
                     waiting[:] = [batch for batch in waiting if batch.job.id != end.job]
             return
-        put_slices(self._dataset, ready.slices, self._bench)
+        put_slices(
+            self._dataset, ready.slices, self._context.objects, self._context.ingest.cut.threads
+        )
         base = ready.blocks[0].prev
         if base is None:
             raise AssertionError("unreachable: a batch continues a chain")

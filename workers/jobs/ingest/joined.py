@@ -27,9 +27,9 @@ from ...plan.ingest import IngestPlan
 from ...readers.rejected import Rejected
 from ...slices.conform import conform
 from ...slices.schema import MILLIS
-from ...slices.slices import write_slices
+from ...slices.slices import Cut, write_slices
 from ...slices.write import Written
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from .outcome import Extras, Outcome, data_events, receipt
 from .run import final_rows, next_offset, read_batch, slice_plan
 
@@ -58,7 +58,12 @@ def may_join(job: Job, plan: IngestPlan, *, dry_run: bool, expected_head: str | 
 
 
 def part_of(
-    dataset: Dataset, plan: IngestPlan, path: Path, bench: Bench, scratch: Path, extras: Extras
+    dataset: Dataset,
+    plan: IngestPlan,
+    path: Path,
+    context: WorkerContext,
+    scratch: Path,
+    extras: Extras,
 ) -> Part | None:
     """A batch made ready to be joined; None if it has to be written by itself.
 
@@ -67,12 +72,12 @@ def part_of(
     schema = _schema(plan)
     if any(map(pa.types.is_nested, schema.types)):
         return None
-    batch = read_batch(plan, path, bench, scratch, extras)
+    batch = read_batch(plan, path, context, scratch, extras)
     if batch is None:
         return None
     system = {plan.vocab.offset_column, plan.vocab.system_time_column}
     fields = [field for field in schema if field.name not in system]
-    batches = list(final_rows(dataset, plan, batch, bench, scratch))
+    batches = list(final_rows(dataset, plan, batch, context, scratch))
     columns = [
         pa.chunked_array([_column(rows, field, plan) for rows in batches], field.type)
         for field in fields
@@ -101,7 +106,7 @@ def _column(rows: pa.RecordBatch, field: pa.Field, plan: IngestPlan) -> pa.Array
     return column
 
 
-def join(parts: Sequence[Part], bench: Bench, folder: Path) -> tuple[IngestPlan, Outcome]:
+def join(parts: Sequence[Part], cut: Cut, folder: Path) -> tuple[IngestPlan, Outcome]:
     """All the parts, which were planned on the same head, as one batch."""
     first = parts[0].plan
     plan = replace(first, system_time=max(part.plan.system_time for part in parts))
@@ -110,7 +115,7 @@ def join(parts: Sequence[Part], bench: Bench, folder: Path) -> tuple[IngestPlan,
         if len(parts) == 1
         else pa.concat_tables([part.rows for part in parts]).combine_chunks().to_batches()
     )
-    slices = write_slices(iter(rows), slice_plan(plan, _schema(plan)), folder, bench.cut)
+    slices = write_slices(iter(rows), slice_plan(plan, _schema(plan)), folder, cut)
     extras = Extras(source_state=plan.source_state)
     events = data_events(plan, slices, extras, links=[None] * len(slices))
     return plan, Outcome(events=events, slices=slices, rows_read=0)

@@ -29,9 +29,8 @@ from ...readers.ndjson_lines import NotAgreed, quick_batches, records_of
 from ...readers.read import open_frame, schema_of
 from ...slices.columns import POSITION, Operation
 from ...slices.conform import conform
-from ...slices.frame import Frame
+from ...slices.frame import Frame, Limits
 from ...slices.schema import MILLIS, slice_schema
-from ..work.context import Bench
 from .stage import stage
 
 SMALL_BYTES = 8 * 1024
@@ -70,8 +69,8 @@ class _Kind:
 class ReadTogether:
     """Rows of bodies that were read ahead of their batches, by job."""
 
-    def __init__(self, bodies: Mapping[JobId, Body], bench: Bench, folder: Path) -> None:
-        self._bench, self._folder = bench, folder
+    def __init__(self, bodies: Mapping[JobId, Body], limits: Limits, folder: Path) -> None:
+        self._limits, self._folder = limits, folder
         self._rows: dict[JobId, tuple[_Kind, Rows]] = {}
         kinds: list[tuple[_Kind, list[JobId]]] = []
         for job, body in bodies.items():
@@ -101,7 +100,7 @@ class ReadTogether:
         """All of them; if one is bad, those in the half that is good."""
         try:
             path = self._folder / f"{name}.input"
-            found = _tables(kind, [body for _, body in asked], self._bench, path)
+            found = _tables(kind, [body for _, body in asked], self._limits, path)
         except Exception:  # read by itself, the one it is about will say why
             if len(asked) > FEW:
                 middle = len(asked) // 2
@@ -146,13 +145,13 @@ def _may_be_header(read: ReadStepCsv, content: bytes) -> bool:
     return wanted is not None and names_columns(first, wanted.names)
 
 
-def _tables(kind: _Kind, bodies: Sequence[Body], bench: Bench, path: Path) -> list[Rows]:
+def _tables(kind: _Kind, bodies: Sequence[Body], limits: Limits, path: Path) -> list[Rows]:
     """The rows of each body. Raises if one of them is in doubt."""
     contents = [_lines(kind, body.content) for body in bodies]
     counts = [content.count(b"\n") for content in contents]
     head = kind.head + b"\n" if kind.head else b""
     path.write_bytes(head + b"".join(contents))
-    rows, schema, told = _staged(kind, bodies[0].plan, bench, path)
+    rows, schema, told = _staged(kind, bodies[0].plan, limits, path)
     if rows.num_rows != sum(counts):  # never more than lines, so that each is one row if equal
         raise NotAgreed
     starts = [int(end) - count for end, count in zip(np.cumsum(counts), counts, strict=True)]
@@ -186,17 +185,17 @@ def _lines(kind: _Kind, content: bytes) -> bytes:
 
 
 def _staged(
-    kind: _Kind, plan: IngestPlan, bench: Bench, path: Path
+    kind: _Kind, plan: IngestPlan, limits: Limits, path: Path
 ) -> tuple[pa.RecordBatch, pa.Schema, tuple[str, ...]]:
     """All rows as they came, the schema of the slice, and what is to be said of them."""
-    frame = open_frame(kind.read, path, bench.limits)
+    frame = open_frame(kind.read, path, limits)
     wanted = schema_of(kind.read)
     if frame is None or wanted is None or kind.schema is None:
         raise NotAgreed
     seen = None
     if isinstance(kind.read, ReadStepNdJson):  # the slow way takes records over several lines
         seen = FieldsSeen(wanted.names)
-        frame = Frame(frame.schema, quick_batches(path, wanted, bench.limits, seen))
+        frame = Frame(frame.schema, quick_batches(path, wanted, limits, seen))
     known = to_arrow(kind.schema)
     staged = stage(
         frame,

@@ -25,7 +25,7 @@ from .narrow import narrow, state_of
 from .stage import Staged
 
 if TYPE_CHECKING:
-    from ..work.context import Bench
+    from ..work.context import History
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +45,19 @@ def relevant(
     plan: IngestPlan,
     staged: Staged,
     schema: pa.Schema,
-    bench: Bench,
+    known: History,
     scratch: Path,
 ) -> Met:
     """What is left to merge. Raises `CannotMerge` when the key is not in the batch."""
     if not plan.has_history or not reads_history(plan.merge):
         return Met(staged=staged)
-    if bench.states is not None:
+    if known.states is not None:
         try:
-            return _narrowed(dataset, plan, staged, schema, bench.states, scratch)
+            return _narrowed(dataset, plan, staged, schema, known.states, scratch)
         except (NotHashable, StateDamaged) as reason:
             LOGGER.info(line("merge without state", dataset=dataset.id, reason=reason))
     folder = scratch / "history"
-    slices = bench.slices.of(dataset, plan.head)
+    slices = known.slices.of(dataset, plan.head)
     return Met(
         staged=staged,
         history=[local_file(dataset, ObjectKind.DATA, s.physical_hash, folder) for s in slices],

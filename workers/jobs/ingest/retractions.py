@@ -34,7 +34,7 @@ from ...merge.table import merging_of
 from ...plan.ingest import IngestPlan
 from ...slices.columns import POSITION, CannotMerge, Merging, Operation
 from ...slices.conform import conform
-from ..work.context import Bench
+from ..work.context import History
 from ..work.slice_files import local_file
 from .narrow import state_of
 from .stage import Staged
@@ -53,7 +53,7 @@ def check_taken_back(
     plan: IngestPlan,
     staged: Staged,
     schema: pa.Schema,
-    bench: Bench,
+    history: History,
     scratch: Path,
 ) -> tuple[str, ...]:
     """What to warn of, if the source wants to be warned only.
@@ -82,7 +82,7 @@ def check_taken_back(
         kinds.append(pa.field(POSITION, pa.int64())),
         (_with_hash(batch, merging, schema, hashes) for batch in staged.batches()),
     )
-    old = _history(dataset, plan, merging, schema, hashes, kinds, bench, scratch)
+    old = _history(dataset, plan, merging, schema, hashes, kinds, history, scratch)
     problems = _problems(old, new, merging, names)
     if not problems:
         return ()
@@ -139,7 +139,7 @@ def _history(
     schema: pa.Schema,
     hashes: Hashes,
     kinds: pa.Schema,
-    bench: Bench,
+    history: History,
     scratch: Path,
 ) -> pa.Table:
     """Rows of the history under those keys, oldest first; of each key the last one at least."""
@@ -149,15 +149,15 @@ def _history(
     def local(data: DataSlice) -> Path:
         return local_file(dataset, ObjectKind.DATA, data.physical_hash, scratch / "history")
 
-    if bench.states is not None:
+    if history.states is not None:
         spec = state_of(plan.merge, merging, schema)
         stored = pa.schema([schema.field(name).with_nullable(True) for name in spec.names])
         try:
-            state = bench.states.at(dataset, plan.head, spec, stored, local)
+            state = history.states.at(dataset, plan.head, spec, stored, local)
             return state.take(state.find(hashes), kinds.names).cast(kinds)
         except StateDamaged:
             pass  # the chain is the truth
-    slices = bench.slices.of(dataset, plan.head)
+    slices = history.slices.of(dataset, plan.head)
     return _table(
         kinds,
         (

@@ -34,6 +34,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.contents.linked import check_links, links_in
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_node.storage.stores.ports import ObjectStore
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
@@ -44,11 +45,12 @@ from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.forms import forms_of
 from ...readers.read import open_frame
 from ...readers.rejected import Rejected
+from ...runtime.progress import JobProgress
 from ...slices.frame import BATCH_ROWS, Frame
 from ...slices.schema import slice_schema
 from ...slices.slices import write_slices
 from ...slices.write import SlicePlan, Written
-from ..work.context import Bench
+from ..work.context import Engines, WorkerContext
 from ..work.slice_files import local_file
 from .merged import MergeRun, merged, takes_operations
 from .outcome import Extras, Outcome, data_events, receipt
@@ -80,7 +82,7 @@ class ReadBatch:
 def run_ingest(
     dataset: Dataset,
     payload: IngestPayload,
-    bench: Bench,
+    context: WorkerContext,
     *,
     now: Instant,
 ) -> IngestReceipt:
@@ -90,28 +92,33 @@ def run_ingest(
         NodeError: the batch, the source or the dataset's state do not allow it.
         RefConflict: other writers were first too often, or not where the caller expects.
     """
-    with tempfile.TemporaryDirectory(prefix="ingest-", dir=bench.scratch) as folder:
+    with tempfile.TemporaryDirectory(prefix="ingest-", dir=context.scratch) as folder:
         scratch = Path(folder)
         path = local_file(
             dataset, ObjectKind.UPLOAD, Multihash.parse(payload.upload), scratch / "upload"
         )
-        for attempt in range(1, bench.commit_attempts + 1):
+        for attempt in range(1, context.commit_attempts + 1):
             state = dataset.state()
             plan = plan_ingest(state, payload, now=now)
             outcome = prepare(
-                dataset, plan, path, bench, scratch, push_extras(state, payload, bench)
+                dataset,
+                plan,
+                path,
+                context,
+                scratch,
+                push_extras(state, payload, context.ingest.max_rejected_rows),
             )
             try:
-                return commit(dataset, state, plan, outcome, bench, dry_run=payload.dry_run)
+                return commit(dataset, state, plan, outcome, context, dry_run=payload.dry_run)
             except RefConflict:
-                if attempt == bench.commit_attempts or payload.expected_head is not None:
+                if attempt == context.commit_attempts or payload.expected_head is not None:
                     raise
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-def push_extras(state: ChainState, payload: IngestPayload, bench: Bench) -> Extras:
+def push_extras(state: ChainState, payload: IngestPayload, max_rejected_rows: int) -> Extras:
     """What a push adds: it carries over where the source left off, which it knows nothing of."""
-    limit, most = payload.max_vanish_percent, bench.max_rejected_rows
+    limit, most = payload.max_vanish_percent, max_rejected_rows
     if payload.max_bad_rows is not None:
         most = min(most, payload.max_bad_rows)
     return Extras(
@@ -125,22 +132,26 @@ def prepare(
     dataset: Dataset,
     plan: IngestPlan,
     path: Path,
-    bench: Bench,
+    context: WorkerContext,
     scratch: Path,
     extras: Extras = Extras(),
 ) -> Outcome:
     """Everything up to the commit: the slice lies in `scratch`, the events name it."""
-    batch = read_batch(plan, path, bench, scratch, extras)
+    batch = read_batch(plan, path, context, scratch, extras)
     if batch is None:
         return Outcome(events=data_events(plan, [], extras), slices=[], rows_read=0)
-    rows = final_rows(dataset, plan, batch, bench, scratch)
-    slices = write_slices(rows, slice_plan(plan, batch.schema), scratch, bench.cut)
-    told = check_taken_back(dataset, plan, batch.staged, batch.schema, bench, scratch)
+    rows = final_rows(dataset, plan, batch, context, scratch)
+    slices = write_slices(rows, slice_plan(plan, batch.schema), scratch, context.ingest.cut)
+    told = check_taken_back(
+        dataset, plan, batch.staged, batch.schema, context.ingest.history, scratch
+    )
     check_vanished(plan, batch.staged.rows, slices, extras.max_vanish_percent)
     events: list[MetadataEvent] = []
     if plan.schema is None:
         events.append(SetDataSchema(schema=from_arrow(batch.schema)))
-    events += data_events(plan, slices, extras, links=_links(dataset, plan, slices, bench))
+    events += data_events(
+        plan, slices, extras, links=_links(dataset, plan, slices, context.objects)
+    )
     return Outcome(
         events=events,
         slices=slices,
@@ -151,20 +162,20 @@ def prepare(
 
 
 def read_batch(
-    plan: IngestPlan, path: Path, bench: Bench, scratch: Path, extras: Extras
+    plan: IngestPlan, path: Path, context: WorkerContext, scratch: Path, extras: Extras
 ) -> ReadBatch | None:
     """The batch as it came; None if it is empty and tells no schema."""
     rejected = Rejected(extras.max_bad_rows) if extras.max_bad_rows is not None else None
-    path = plain_file(path, plan.read, scratch, bench.limits.archives)
-    read = open_frame(plan.read, path, bench.limits, rejected, known_of(plan))
+    path = plain_file(path, plan.read, scratch, context.ingest.limits.archives)
+    read = open_frame(plan.read, path, context.ingest.limits, rejected, known_of(plan))
     if read is None:
         return None
     frame = arranged(read, plan)
     if plan.preprocess is not None:
-        frame = preprocessed(frame, plan.preprocess, bench, scratch)
+        frame = preprocessed(frame, plan.preprocess, context.engines, context.job_progress, scratch)
     known = to_arrow(plan.schema) if plan.schema is not None else None
     staged = stage(
-        Frame(frame.schema, bench.job_progress.rows(frame.batches)),
+        Frame(frame.schema, context.job_progress.rows(frame.batches)),
         scratch / "staged.parquet",
         vocab=plan.vocab,
         coerces=plan.coerces,
@@ -182,46 +193,48 @@ def commit(
     state: ChainState,
     plan: IngestPlan,
     outcome: Outcome,
-    bench: Bench,
+    context: WorkerContext,
     *,
     dry_run: bool = False,
 ) -> IngestReceipt:
     """Put the slices, author the blocks, move the head once. Raises `RefConflict`."""
     blocks, _ = author(state, outcome.events, system_time=plan.system_time)
     if blocks and not dry_run:
-        put_slices(dataset, outcome.slices, bench)
+        put_slices(dataset, outcome.slices, context.objects, context.ingest.cut.threads)
         dataset.commit(blocks, expected=plan.head)
     return receipt(plan, outcome, blocks)
 
 
-def put_slices(dataset: Dataset, slices: Sequence[Written], bench: Bench) -> None:
+def put_slices(
+    dataset: Dataset, slices: Sequence[Written], objects: ObjectStore, threads: int
+) -> None:
     """Upload slices side by side; returns when all are there."""
 
     def put(written: Written) -> None:
         if written.data is not None:
             key = ObjectKey(dataset.id, ObjectKind.DATA, written.data.physical_hash)
-            bench.objects.put(key, written.chunks())
+            objects.put(key, written.chunks())
 
     if len(slices) <= 1:
         for written in slices:
             put(written)
         return
-    with ThreadPoolExecutor(bench.cut.threads, thread_name_prefix="uploads") as pool:
+    with ThreadPoolExecutor(threads, thread_name_prefix="uploads") as pool:
         for _ in pool.map(put, slices):
             pass
 
 
 def final_rows(
-    dataset: Dataset, plan: IngestPlan, batch: ReadBatch, bench: Bench, scratch: Path
+    dataset: Dataset, plan: IngestPlan, batch: ReadBatch, context: WorkerContext, scratch: Path
 ) -> Iterator[pa.RecordBatch]:
     """The rows as they will be written, merged and in their order, without offsets and system
     time. Only a snapshot can have something to say without rows."""
-    bench.job_progress.phase("merge")
+    context.job_progress.phase("merge")
     staged, schema = batch.staged, batch.schema
     snapshot = isinstance(plan.merge, MergeStrategySnapshot)
     if staged.rows == 0 and not (snapshot and plan.has_history):
         return iter(())
-    met = relevant(dataset, plan, staged, schema, bench, scratch)
+    met = relevant(dataset, plan, staged, schema, context.ingest.history, scratch)
     if met.staged.rows == 0 and not met.rows:
         return iter(())
     run = MergeRun(
@@ -234,10 +247,10 @@ def final_rows(
         history_rows=met.rows,
         projected=met.projected,
         distinct=met.distinct,
-        partitions=bench.partitions,
-        small_rows=bench.small_rows,
+        partitions=context.ingest.partitions,
+        small_rows=context.ingest.small_rows,
     )
-    return bench.job_progress.rows(merged(run, bench.session, scratch))
+    return context.job_progress.rows(merged(run, context.engines.session, scratch))
 
 
 def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:
@@ -257,23 +270,25 @@ def next_offset(plan: IngestPlan) -> int:
 
 
 def _links(
-    dataset: Dataset, plan: IngestPlan, slices: Sequence[Written], bench: Bench
+    dataset: Dataset, plan: IngestPlan, slices: Sequence[Written], objects: ObjectStore
 ) -> list[Attributes | None]:
     """For each slice what it links to. Raises `InvalidValue`, `DanglingReference`."""
     columns = link_columns(plan.schema)
     if not columns:
         return [None] * len(slices)
     found = [links_in(written.source(), columns) for written in slices]
-    return [summary_of(check_links(bench.objects, dataset.id, links)) for links in found]
+    return [summary_of(check_links(objects, dataset.id, links)) for links in found]
 
 
-def preprocessed(frame: Frame, transform: Transform, bench: Bench, scratch: Path) -> Frame:
+def preprocessed(
+    frame: Frame, transform: Transform, engines: Engines, job_progress: JobProgress, scratch: Path
+) -> Frame:
     """What a query makes of the rows.
 
     Raises:
         InvalidQuery, UnsupportedEngine, EngineFailed.
     """
-    engine = engine_for(transform, (bench.engine, *bench.more_engines))
+    engine = engine_for(transform, engines.all)
     source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
     with pq.ParquetWriter(source, frame.schema, compression="lz4") as writer:
         for batch in frame.batches:
@@ -282,9 +297,9 @@ def preprocessed(frame: Frame, transform: Transform, bench: Bench, scratch: Path
         RawQueryRequest(
             input_data_paths=(str(source),), transform=transform, output_data_path=str(target)
         ),
-        Heard(bench.job_progress),
+        Heard(job_progress),
     )
-    bench.job_progress.check()  # an engine that was stopped says that it took too long
+    job_progress.check()  # an engine that was stopped says that it took too long
     if isinstance(response, RawQueryResponseInvalidQuery):
         where = place_of(response.message)
         raise InvalidQuery(f"preprocessing failed: {response.message}", **where)

@@ -22,7 +22,7 @@ from odf_node.storage.runtime.context import part_of
 from odf_node.storage.runtime.tracing import span
 from odf_node.storage.stores.ports.values import JobEnd, JobId
 
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from .group import Batch, Failure, IngestGroup, Ready
 from .lines import Body, ReadTogether
 from .run import put_slices
@@ -50,7 +50,7 @@ class _Share:
 
 def run_several(
     stores: Stores,
-    bench: Bench,
+    context: WorkerContext,
     groups: Sequence[Sequence[Batch]],
     *,
     worker: str,
@@ -60,14 +60,14 @@ def run_several(
 
     Raises what is not about one dataset; some may have ended all the same.
     """
-    with tempfile.TemporaryDirectory(prefix="ingest-", dir=bench.scratch) as folder:
+    with tempfile.TemporaryDirectory(prefix="ingest-", dir=context.scratch) as folder:
         shares, begun = [], []
         bodies: dict[JobId, Body] = {}
         for group, dataset, state in _heads(stores, groups):
-            ingest = IngestGroup(dataset, bench, worker=worker, finish=_none, failure=failure)
+            ingest = IngestGroup(dataset, context, worker=worker, finish=_none, failure=failure)
             bodies |= ingest.bodies(group, state)
             begun.append((group, dataset, state, ingest))
-        known = ReadTogether(bodies, bench, Path(folder))
+        known = ReadTogether(bodies, context.ingest.limits, Path(folder))
         for number, (group, dataset, state, ingest) in enumerate(begun):
             place = Path(folder) / str(number)
             first = group[0].job
@@ -76,7 +76,7 @@ def run_several(
                 part_of(trace or first.spec.trace, dataset=str(dataset.id), job=first.id),
             ):
                 ready = ingest.joined_only(group, state, place, known)
-                if ready is not None and _puts_large(dataset, ready, bench):
+                if ready is not None and _puts_large(dataset, ready, context):
                     shares.append(_Share(dataset, ready))
         refused = commit_all(stores, [share.commit() for share in shares])
     for share, error in zip(shares, refused, strict=True):
@@ -102,10 +102,11 @@ def _heads(
     return found
 
 
-def _puts_large(dataset: Dataset, ready: Ready, bench: Bench) -> bool:
+def _puts_large(dataset: Dataset, ready: Ready, context: WorkerContext) -> bool:
     """Put the slices that are not in memory; whether that went well."""
     try:
-        put_slices(dataset, [each for each in ready.slices if each.content is None], bench)
+        large = [each for each in ready.slices if each.content is None]
+        put_slices(dataset, large, context.objects, context.ingest.cut.threads)
     except NodeError:  # alone, it will say why
         return False
     return True

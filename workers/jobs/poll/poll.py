@@ -26,14 +26,14 @@ from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollRec
 from odf_node.storage.stores.ports.errors import RefConflict
 
 from ...fetch.run import fetch
-from ...fetch.values import Fetched, FetchRequest
+from ...fetch.values import Fetched, FetchRequest, FetchRules
 from ...plan.ingest import plan_source
 from ...plan.poll import NothingToPoll, PollPlan, plan_poll
 from ...prepare.run import check_steps
 from ...prepare.run import prepare as prepare_steps
 from ..ingest.outcome import Extras
 from ..ingest.run import commit, prepare
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from .receipts import added_up, of_blocks, up_to_date
 
 SecretsOf = Callable[[SetPollingSource], Mapping[str, str]]
@@ -54,13 +54,13 @@ class _Fetches:
     found: Fetched | None = None
     made: int = field(default=0)
 
-    def of(self, plan: PollPlan, bench: Bench, now: Instant) -> Fetched | None:
+    def of(self, plan: PollPlan, rules: FetchRules, now: Instant) -> Fetched | None:
         if plan != self.plan:
             self.made += 1
             folder = self.folder / f"fetch-{self.made}"
             folder.mkdir()
-            variables = {**bench.fetch.variables, **self.secrets(plan.source)}
-            rules = dataclasses.replace(bench.fetch, variables=variables)
+            variables = {**rules.variables, **self.secrets(plan.source)}
+            rules = dataclasses.replace(rules, variables=variables)
             request = FetchRequest(state=plan.state, system_time=now, folder=folder, rules=rules)
             self.found = fetch(plan.source.fetch, request)
             self.plan = plan
@@ -70,7 +70,7 @@ class _Fetches:
 def run_poll(
     dataset: Dataset,
     payload: PollPayload,
-    bench: Bench,
+    context: WorkerContext,
     *,
     now: Instant,
     repeated: bool = False,
@@ -91,9 +91,9 @@ def run_poll(
         # Forced again, it would be given the rows that are in already.
         payload = replace(payload, fetch_uncacheable=False)
     total = done
-    for _ in range(bench.max_fetches):
+    for _ in range(context.polls.max_fetches):
         try:
-            receipt = _poll_once(dataset, payload, bench, now, secrets)
+            receipt = _poll_once(dataset, payload, context, now, secrets)
         except NodeError as error:
             if total is not None and total.fetches:
                 error.facts["fetchesCommitted"] = total.fetches
@@ -105,22 +105,22 @@ def run_poll(
 
 
 def _poll_once(
-    dataset: Dataset, payload: PollPayload, bench: Bench, now: Instant, secrets: SecretsOf
+    dataset: Dataset, payload: PollPayload, context: WorkerContext, now: Instant, secrets: SecretsOf
 ) -> PollReceipt:
     """One fetch and its commit."""
-    with tempfile.TemporaryDirectory(prefix="poll-", dir=bench.scratch) as name:
+    with tempfile.TemporaryDirectory(prefix="poll-", dir=context.scratch) as name:
         fetches = _Fetches(Path(name), secrets)
-        for attempt in range(1, bench.commit_attempts + 1):
+        for attempt in range(1, context.commit_attempts + 1):
             try:
-                return _attempt(dataset, payload, bench, now, fetches)
+                return _attempt(dataset, payload, context, now, fetches)
             except RefConflict:
-                if attempt == bench.commit_attempts:
+                if attempt == context.commit_attempts:
                     raise
     raise AssertionError("unreachable: the loop returns or raises")
 
 
 def _attempt(
-    dataset: Dataset, payload: PollPayload, bench: Bench, now: Instant, fetches: _Fetches
+    dataset: Dataset, payload: PollPayload, context: WorkerContext, now: Instant, fetches: _Fetches
 ) -> PollReceipt:
     state = dataset.state()
     plan = plan_poll(state, fetch_uncacheable=payload.fetch_uncacheable)
@@ -129,13 +129,13 @@ def _attempt(
             state.head, uncacheable=plan.uncacheable, no_source_defined=plan.no_source_defined
         )
     source = plan.source
-    check_steps(source.prepare or (), bench.preparation)
-    found = fetches.of(plan, bench, now)
+    check_steps(source.prepare or (), context.polls.preparation)
+    found = fetches.of(plan, context.polls.fetch, now)
     if found is None:
         return up_to_date(state.head)
     with tempfile.TemporaryDirectory(prefix="attempt-", dir=fetches.folder) as name:
         scratch = Path(name)
-        path = prepare_steps(source.prepare or (), found.path, scratch, bench.preparation)
+        path = prepare_steps(source.prepare or (), found.path, scratch, context.polls.preparation)
         ingest = plan_source(
             state,
             source,
@@ -146,10 +146,10 @@ def _attempt(
         limit = payload.max_vanish_percent
         extras = Extras(
             source_state=found.state,
-            max_vanish_percent=bench.poll_max_vanish_percent if limit is None else limit,
+            max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
         )
-        outcome = prepare(dataset, ingest, path, bench, scratch, extras)
-        receipt = commit(dataset, state, ingest, outcome, bench)
+        outcome = prepare(dataset, ingest, path, context, scratch, extras)
+        receipt = commit(dataset, state, ingest, outcome, context)
     return PollReceipt(
         **{name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__},
         fetches=1,

@@ -31,13 +31,13 @@ from ...engines.port.port import Engine, InvalidQuery, engine_for
 from ...plan.transform import NO_SCHEMA
 from ...slices.schema import IncompatibleSchema
 from ..ingest.run import EngineFailed
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from .chains import input_datasets
 from .check_source import expected_schema
 from .files import work_folder
 from .iteration import ask, empty_input, vocabulary
 from .result import as_before, checked
-from .run import engines_of, input_files
+from .run import input_files
 
 NOBODY = DatasetAlias.parse("check/check")
 DOES_NOT_FIT = (
@@ -50,7 +50,9 @@ DROPS_STATE = (
 )
 
 
-def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Instant) -> CheckReceipt:
+def run_check(
+    stores: Stores, payload: CheckPayload, context: WorkerContext, *, now: Instant
+) -> CheckReceipt:
     """Look at a transform.
 
     Raises:
@@ -62,15 +64,19 @@ def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Insta
     event = from_data(payload.vocab, SetVocab) if payload.vocab is not None else SetVocab()
     current = from_data(payload.current, DataSchema) if payload.current is not None else None
     inputs = input_datasets(stores, definition)
-    engine = engine_for(definition.transform, engines_of(bench))
-    with work_folder(bench.scratch, "check-") as name:
+    engine = engine_for(definition.transform, context.engines.all)
+    with work_folder(context.scratch, "check-") as name:
         folder = Path(name)
         declared: dict[DatasetId, DataSchema] = {}
         for dataset, alias in inputs:
             if dataset.state().schema is not None:
                 continue
             place = folder / f"declared-{len(declared)}"
-            if (columns := expected_schema(dataset.state(), bench, place)) is None:
+            if (
+                columns := expected_schema(
+                    dataset.state(), context.engines, context.job_progress, place
+                )
+            ) is None:
                 return CheckReceipt(outcome="unknown", reason=f"{NO_SCHEMA}: {alias}")
             declared[dataset.id] = columns
         data, checkpoint = folder / "data.parquet", folder / "checkpoint"
@@ -88,9 +94,9 @@ def run_check(stores: Stores, payload: CheckPayload, bench: Bench, *, now: Insta
             new_checkpoint_path=str(checkpoint),
             new_data_path=str(data),
         )
-        response, heard = ask(engine, request, bench.job_progress)
+        response, heard = ask(engine, request, context.job_progress)
         made = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
-        after = _after_the_query_before(stores, payload, request, engine, bench, folder)
+        after = _after_the_query_before(stores, payload, request, engine, context, folder)
     arrow = made.arrow if current is None else as_before(made.arrow, to_arrow(current))
     schema = from_arrow(arrow)
     if current is not None and (problem := incompatibility(current, schema)) is not None:
@@ -109,7 +115,7 @@ def _after_the_query_before(
     payload: CheckPayload,
     request: TransformRequest,
     engine: Engine,
-    bench: Bench,
+    context: WorkerContext,
     folder: Path,
 ) -> tuple[str, ...]:
     """What becomes of the state that the derivative has now. Raises `JobLost`."""
@@ -119,7 +125,7 @@ def _after_the_query_before(
     try:
         dataset = stores.dataset(DatasetRef.parse(payload.dataset))
         kept = Multihash.parse(payload.checkpoint)
-        files = input_files(folder, bench)
+        files = input_files(folder, context.scratch, context.transforms)
         present = files.get(dataset, ObjectKind.CHECKPOINT, kept)
         going_on = replace(
             request,
@@ -127,7 +133,7 @@ def _after_the_query_before(
             new_checkpoint_path=str(new),
             new_data_path=str(folder / "data-after.parquet"),
         )
-        ask(engine, going_on, bench.job_progress)
+        ask(engine, going_on, context.job_progress)
     except (NotFound, ObjectDamaged):  # rewritten or removed meanwhile, or lost
         return ()
     except (InvalidQuery, EngineFailed) as problem:

@@ -16,20 +16,21 @@ from odf_node.storage.datasets.job_payloads.transform_job import CheckReceipt, C
 
 from ...engines.port.port import engine_for
 from ...readers.read import schema_of
+from ...runtime.progress import JobProgress
 from ...slices.columns import check_columns
 from ...slices.frame import Frame
 from ...slices.schema import slice_schema
 from ..ingest.merged import takes_operations
 from ..ingest.run import preprocessed
 from ..ingest.stage import stage
-from ..work.context import Bench
+from ..work.context import Engines, WorkerContext
 from .files import work_folder
 
 Source = AddPushSource | SetPollingSource
 NO_COLUMNS = "the source declares no schema, so its query is first tried by the first batch"
 
 
-def run_source_check(payload: CheckSourcePayload, bench: Bench) -> CheckReceipt:
+def run_source_check(payload: CheckSourcePayload, context: WorkerContext) -> CheckReceipt:
     """Look at a source.
 
     Raises:
@@ -41,13 +42,15 @@ def run_source_check(payload: CheckSourcePayload, bench: Bench) -> CheckReceipt:
     event = _source(payload)
     vocab = Vocab.of(from_data(payload.vocab, SetVocab) if payload.vocab else SetVocab())
     current = from_data(payload.current, DataSchema) if payload.current is not None else None
-    with work_folder(bench.scratch, "check-") as name:
-        schema = columns_of(event, vocab, current, bench, Path(name))
+    with work_folder(context.scratch, "check-") as name:
+        schema = columns_of(
+            event, vocab, current, context.engines, context.job_progress, Path(name)
+        )
     if schema is None:
         return CheckReceipt(outcome="unknown", reason=NO_COLUMNS)
     engine = None
     if event.preprocess is not None:
-        engine = engine_for(event.preprocess, (bench.engine, *bench.more_engines))
+        engine = engine_for(event.preprocess, context.engines.all)
     return CheckReceipt(
         outcome="valid",
         schema=to_data(schema),
@@ -65,7 +68,12 @@ def _source(payload: CheckSourcePayload) -> Source:
 
 
 def columns_of(
-    source: Source, vocab: Vocab, current: DataSchema | None, bench: Bench, folder: Path
+    source: Source,
+    vocab: Vocab,
+    current: DataSchema | None,
+    engines: Engines,
+    job_progress: JobProgress,
+    folder: Path,
 ) -> DataSchema | None:
     """The schema of the slices that batches of a source become; None if it declares none.
 
@@ -76,7 +84,7 @@ def columns_of(
         return None
     frame = Frame.empty(declared)
     if source.preprocess is not None:
-        frame = preprocessed(frame, source.preprocess, bench, folder)
+        frame = preprocessed(frame, source.preprocess, engines, job_progress, folder)
     staged = stage(
         frame,
         folder / "staged.parquet",
@@ -93,7 +101,9 @@ def columns_of(
     return from_arrow(slice_schema(staged.schema, vocab, known))
 
 
-def expected_schema(state: ChainState, bench: Bench, folder: Path) -> DataSchema | None:
+def expected_schema(
+    state: ChainState, engines: Engines, job_progress: JobProgress, folder: Path
+) -> DataSchema | None:
     """The schema a root without rows will have, by what its sources declare; None if they do not
     declare one, or different ones, or cannot be read."""
     found = []
@@ -102,7 +112,7 @@ def expected_schema(state: ChainState, bench: Bench, folder: Path) -> DataSchema
         place = folder / f"source-{number}"
         place.mkdir(parents=True)
         try:
-            found.append(columns_of(source, state.vocab, None, bench, place))
+            found.append(columns_of(source, state.vocab, None, engines, job_progress, place))
         except NodeError:  # the first batch will say what is wrong with it
             return None
     return found[0] if found and all(each == found[0] for each in found) else None

@@ -16,7 +16,7 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.dataset.engines import Compatible, read_note, write_note
 from odf_node.storage.datasets.node.stores import Stores
 
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from .replay import CUT_SHORT, NotVerifiable, replay
 
 Progress = Callable[[int], None]
@@ -44,7 +44,11 @@ class Deprecation:
 
 
 def deprecate(
-    stores: Stores, dataset: Dataset, bench: Bench, *, progress: Progress = lambda _count: None
+    stores: Stores,
+    dataset: Dataset,
+    context: WorkerContext,
+    *,
+    progress: Progress = lambda _count: None,
 ) -> Deprecation:
     """Make again what other versions of an engine computed here, and note if all is the same.
 
@@ -59,7 +63,7 @@ def deprecate(
             if not isinstance(block.event, ExecuteTransform) or recorded is None:
                 continue
             try:
-                made = replay(stores, dataset, block, bench, newest_engine=True)
+                made = replay(stores, dataset, block, context, newest_engine=True)
             except NotVerifiable:
                 found.not_verifiable.append(str(block.hash))
                 continue

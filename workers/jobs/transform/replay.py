@@ -1,6 +1,6 @@
 """Replay: one recorded execution made again, to be compared with what the chain says.
 
-    replayed = replay(stores, dataset, block, bench)
+    replayed = replay(stores, dataset, block, context)
     if replayed.differences: …            # names of fields that came out differently
 
 Same intervals of the inputs, same recorded system time, the transform and schema in force at
@@ -49,14 +49,14 @@ from ...runtime.progress import JobLost
 from ...slices.conform import UnexpectedNulls
 from ...slices.schema import IncompatibleSchema
 from ..work.budget import JobOverBudget
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from .chains import newest_watermark
 from .engines import engine_of, is_trusted
 from .files import work_folder
 from .iteration import Executed, SchemaNotKnown, execute
 from .other_engines import proves, undecided, usable_checkpoint, with_checkpoint_of
 from .result import Made
-from .run import engines_of, input_files
+from .run import input_files
 
 
 class NotVerifiable(BadInput):
@@ -97,7 +97,7 @@ def replay(
     stores: Stores,
     dataset: Dataset,
     block: HashedBlock,
-    bench: Bench,
+    context: WorkerContext,
     *,
     newest_engine: bool = False,
     on_made: Callable[[Made], None] = lambda _: None,
@@ -124,16 +124,16 @@ def replay(
         before = dataset.state(block.prev)
         plan, inputs = recorded_plan(stores, before, block, event)
         wanted = None if newest_engine else recorded
-        engine = engine_of(plan.transform, engines_of(bench), wanted, note)
+        engine = engine_of(plan.transform, context.engines.all, wanted, note)
         is_same = is_same or (recorded is not None and is_trusted(note, recorded, engine))
-        with work_folder(bench.scratch, "replay-") as name:
-            files = input_files(Path(name), bench)
+        with work_folder(context.scratch, "replay-") as name:
+            files = input_files(Path(name), context.scratch, context.transforms)
             begun = plan
             if not is_same:
                 usable = usable_checkpoint(dataset, plan.prev_checkpoint, files)
                 begun = replaced(plan, prev_checkpoint=usable)
             done = execute(
-                dataset, begun, inputs, engine, files, Path(name) / "out", bench.job_progress
+                dataset, begun, inputs, engine, files, Path(name) / "out", context.job_progress
             )
             on_made(done.made)
             found = _compared(plan, event, done, block, engine, recorded)

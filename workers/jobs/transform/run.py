@@ -38,7 +38,8 @@ from ...plan.transform import (
     plan_transform,
     require_transform,
 )
-from ..work.context import Bench
+from ..work.context import WorkerContext
+from ..work.transform_options import TransformOptions
 from .chains import backwards, input_chains, input_datasets
 from .engines import note_engine
 from .files import CACHE, InputFiles, work_folder
@@ -58,7 +59,7 @@ class Run:
 
     stores: Stores
     dataset: Dataset
-    bench: Bench
+    context: WorkerContext
     now: Instant
     may_reset: bool
     """Once an iteration: the next one meets an input that was rewritten meanwhile."""
@@ -73,7 +74,7 @@ class Run:
             NodeError: the transform, its inputs or the derivative do not allow it.
             RefConflict: other writers were first too often.
         """
-        limits = self.bench.transforms.limits
+        limits = self.context.transforms.limits
         lost = 0
         may_reset = self.may_reset
         while True:
@@ -90,7 +91,7 @@ class Run:
                 receipt = self._attempt(state, plan)
             except RefConflict:
                 lost += 1
-                if lost == self.bench.commit_attempts:
+                if lost == self.context.commit_attempts:
                     raise
                 continue
             if receipt is not None:
@@ -124,11 +125,11 @@ class Run:
 
     def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
         """The receipt of a committed iteration; None for one that leaves nothing to record."""
-        engine = engine_for(plan.transform, engines_of(self.bench))
-        job_progress = self.bench.job_progress
+        engine = engine_for(plan.transform, self.context.engines.all)
+        job_progress = self.context.job_progress
         job_progress.phase("read")
-        with work_folder(self.bench.scratch, "transform-") as name:
-            files = input_files(Path(name), self.bench)
+        with work_folder(self.context.scratch, "transform-") as name:
+            files = input_files(Path(name), self.context.scratch, self.context.transforms)
             inputs = [self.stores.dataset(DatasetRef(id=item.id)) for item in plan.inputs]
             done = execute(
                 self.dataset, plan, inputs, engine, files, Path(name) / "out", job_progress
@@ -157,14 +158,14 @@ class Run:
         return of_iteration(plan, blocks, engine, lambda _: operations_in(made.data_path, column))
 
     def _put(self, kind: ObjectKind, content: Multihash, path: Path) -> None:
-        self.bench.objects.put(ObjectKey(self.dataset.id, kind, content), chunks(path))
+        self.context.objects.put(ObjectKey(self.dataset.id, kind, content), chunks(path))
 
 
 def run_transform(
     stores: Stores,
     dataset: Dataset,
     payload: TransformPayload,
-    bench: Bench,
+    context: WorkerContext,
     *,
     now: Instant,
     repeated: bool = False,
@@ -175,12 +176,12 @@ def run_transform(
 
     Raises: as `Run.iterate`; what earlier iterations of the job committed stays.
     """
-    options = bench.transforms
+    options = context.transforms
     asked = payload.reset_on_diverged
     run = Run(
         stores=stores,
         dataset=dataset,
-        bench=bench,
+        context=context,
         now=now,
         may_reset=options.reset_on_diverged if asked is None else asked,
         everything_is_read=bool(payload.everything_is_read),
@@ -212,14 +213,9 @@ def events_of(plan: TransformPlan, done: Executed) -> list[MetadataEvent]:
     return events
 
 
-def engines_of(bench: Bench) -> tuple[Engine, ...]:
-    return (bench.engine, *bench.more_engines)
-
-
-def input_files(folder: Path, bench: Bench) -> InputFiles:
-    """Files of a job that works in this folder."""
-    options = bench.transforms
-    return InputFiles(folder / "in", bench.scratch / CACHE, cache_bytes=options.cache_bytes)
+def input_files(folder: Path, scratch: Path, options: TransformOptions) -> InputFiles:
+    """Files of a job that works in this folder; jobs share the copies kept in `scratch`."""
+    return InputFiles(folder / "in", scratch / CACHE, cache_bytes=options.cache_bytes)
 
 
 def committed_since(dataset: Dataset, now: Instant) -> list[HashedBlock]:

@@ -27,7 +27,7 @@ from odf_node.storage.stores.ports import BlockIndex
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKind
 
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from .run import Subject, described, note, verify_dataset
 
 
@@ -103,7 +103,7 @@ def run_candidate(
     stores: Stores,
     dataset: Dataset,
     payload: VerifyPayload,
-    bench: Bench,
+    context: WorkerContext,
     *,
     now: Instant,
 ) -> VerifyAnswer:
@@ -127,14 +127,14 @@ def run_candidate(
         remember_inputs(stores, dataset)
         return VerifyAnswer(ok=True, head=str(head), datasets=())
     with noted_as_received(stores.objects, dataset.id, blocks):
-        return _let_in(stores, dataset, payload, bench, blocks, now=now)
+        return _let_in(stores, dataset, payload, context, blocks, now=now)
 
 
 def _let_in(
     stores: Stores,
     dataset: Dataset,
     payload: VerifyPayload,
-    bench: Bench,
+    context: WorkerContext,
     blocks: Sequence[HashedBlock],
     *,
     now: Instant,
@@ -151,7 +151,7 @@ def _let_in(
         source=_CandidateSource(dataset, head),
         interval=Interval(after=blocks[0].prev),
     )
-    found = verify_dataset(overlaid, subject, payload, bench)
+    found = verify_dataset(overlaid, subject, payload, context)
     first = next(iter((*found.report.problems, *found.replays.notes)), None)
     if first is not None:
         raise NotValidated(

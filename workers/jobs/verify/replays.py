@@ -31,7 +31,7 @@ from odf_node.storage.datasets.job_payloads.verify_report import (
 from odf_node.storage.datasets.node.stores import Stores
 
 from ..transform.replay import CUT_SHORT, NotVerifiable, Replayed, replay
-from ..work.context import Bench
+from ..work.context import WorkerContext
 
 Progress = Callable[[str, int, int], None]
 
@@ -66,7 +66,7 @@ def replay_blocks(
     stores: Stores,
     dataset: Dataset,
     blocks: Sequence[CheckedBlock],
-    bench: Bench,
+    context: WorkerContext,
     *,
     progress: Progress | None = None,
 ) -> Replays:
@@ -79,20 +79,20 @@ def replay_blocks(
     executions = [block for block in blocks if block.event == ExecuteTransform.__name__]
     oldest_first = sorted(executions, key=lambda block: block.sequence_number)
     for done, checked in enumerate(oldest_first, 1):
-        bench.job_progress.step(done - 1, len(oldest_first))
-        _replay(stores, dataset, dataset.block(Multihash.parse(checked.block)), bench, found)
-        bench.job_progress.step(done, len(oldest_first))
+        context.job_progress.step(done - 1, len(oldest_first))
+        _replay(stores, dataset, dataset.block(Multihash.parse(checked.block)), context, found)
+        context.job_progress.step(done, len(oldest_first))
         if progress is not None:
             progress("replay", done, len(oldest_first))
     return found
 
 
 def _replay(
-    stores: Stores, dataset: Dataset, block: HashedBlock, bench: Bench, found: Replays
+    stores: Stores, dataset: Dataset, block: HashedBlock, context: WorkerContext, found: Replays
 ) -> None:
     name = str(block.hash)
     try:
-        made = replay(stores, dataset, block, bench)
+        made = replay(stores, dataset, block, context)
     except NotVerifiable as absent:
         found.verdicts[name] = CANNOT_TELL
         found.notes.append(_problem(NOT_VERIFIABLE, block, absent.message))

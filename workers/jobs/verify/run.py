@@ -31,7 +31,7 @@ from odf_node.storage.datasets.verify.run import (
 )
 
 from ..transform.replay import CUT_SHORT
-from ..work.context import Bench
+from ..work.context import WorkerContext
 from .replays import Progress, Replays, replay_blocks
 
 
@@ -64,7 +64,7 @@ def verify_dataset(
     stores: Stores,
     subject: Subject,
     payload: VerifyPayload,
-    bench: Bench,
+    context: WorkerContext,
     *,
     progress: Progress | None = None,
 ) -> Found:
@@ -85,7 +85,7 @@ def verify_dataset(
     replays = Replays()
     if payload.replay and derivative and chain_is_sound:
         replays = replay_blocks(
-            stores, subject.dataset, report.data_blocks, bench, progress=progress
+            stores, subject.dataset, report.data_blocks, context, progress=progress
         )
     return Found(report=replays.added_to(report), replays=replays)
 
@@ -94,7 +94,7 @@ def run_verification(
     stores: Stores,
     dataset: Dataset,
     payload: VerifyPayload,
-    bench: Bench,
+    context: WorkerContext,
     *,
     now: Instant,
     progress: Callable[[str], Progress | None] = lambda _alias: None,
@@ -104,7 +104,7 @@ def run_verification(
     What was found of a whole dataset is noted beside its objects.
     """
     found = [
-        _input(stores, DatasetId.parse(one), payload, bench, now, progress)
+        _input(stores, DatasetId.parse(one), payload, context, now, progress)
         for one in payload.inputs
     ]
     subject = Subject(
@@ -113,7 +113,7 @@ def run_verification(
         interval=Interval(after=_hash(payload.after), upto=_hash(payload.upto)),
     )
     done = verify_dataset(
-        stores, subject, payload, bench, progress=progress(str(dataset.entry.alias))
+        stores, subject, payload, context, progress=progress(str(dataset.entry.alias))
     )
     note(stores, subject, done, payload, now=now)
     found.append(described(dataset, done))
@@ -126,7 +126,7 @@ def _input(
     stores: Stores,
     one: DatasetId,
     payload: VerifyPayload,
-    bench: Bench,
+    context: WorkerContext,
     now: Instant,
     progress: Callable[[str], Progress | None],
 ) -> VerifiedDataset:
@@ -136,7 +136,7 @@ def _input(
         dataset = stores.dataset(DatasetRef(id=one))
         alias = str(dataset.entry.alias)
         subject = Subject(dataset=dataset, source=DatasetSource(dataset))
-        done = verify_dataset(stores, subject, payload, bench, progress=progress(alias))
+        done = verify_dataset(stores, subject, payload, context, progress=progress(alias))
         note(stores, subject, done, payload, now=now)
         return described(dataset, done)
     except CUT_SHORT:

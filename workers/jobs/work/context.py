@@ -1,4 +1,4 @@
-"""What the jobs of a worker work with."""
+"""What the jobs of a worker work with, by concern: a function takes the part that it needs."""
 
 from __future__ import annotations
 
@@ -20,29 +20,66 @@ from .transform_options import TransformOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """Made once per worker, from its settings."""
+class Engines:
+    """What queries run on."""
 
     session: Spark
-    engine: Engine
+    """Merges what does not fit into memory, too."""
+    first: Engine
     """Spark; the others, if any, preprocess and transform."""
-    objects: ObjectStore
-    scratch: Path
+    others: tuple[Engine, ...] = ()
+
+    @property
+    def all(self) -> tuple[Engine, ...]:
+        return (self.first, *self.others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a worker remembers of the histories of datasets."""
+
+    slices: SliceLists = field(default_factory=SliceLists)
+    states: MergeStates | None = None
+    """What merges need of histories; without it they read all slices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """How batches are read, merged and written."""
+
     limits: Limits = field(default_factory=Limits)
     max_rejected_rows: int = 1_000
     """Bad rows of a batch that may be set aside."""
-    commit_attempts: int = 5
     partitions: int = 4
+    """Of a merge on Spark."""
     small_rows: int = 200_000
-    more_engines: tuple[Engine, ...] = ()
+    """So many rows are merged in memory."""
+    cut: Cut = field(default_factory=Cut)
+    history: History = field(default_factory=History)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollOptions:
+    """How sources are fetched and prepared."""
+
     fetch: FetchRules = field(default_factory=FetchRules)
     preparation: PrepareLimits = field(default_factory=PrepareLimits)
-    poll_max_vanish_percent: int = 50
+    max_vanish_percent: int = 50
+    """Of the rows of a snapshot, unless the request says so."""
     max_fetches: int = 1_000
-    slices: SliceLists = field(default_factory=SliceLists)
+    """Of one job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerContext:
+    """Made once per worker, from its settings; each job is given one with its own progress."""
+
+    engines: Engines
+    objects: ObjectStore
+    scratch: Path
+    ingest: IngestOptions = field(default_factory=IngestOptions)
+    polls: PollOptions = field(default_factory=PollOptions)
     transforms: TransformOptions = field(default_factory=TransformOptions)
-    cut: Cut = field(default_factory=Cut)
-    states: MergeStates | None = None
-    """What merges need of histories; without it they read all slices."""
+    commit_attempts: int = 5
     job_progress: JobProgress = field(default_factory=JobProgress)
     """Of the job at hand."""
