@@ -1,4 +1,4 @@
-"""Reads of the index that share a transaction: whoever opens it passes the reader on.
+"""Reads of the index that share a transaction: a use case opens a reader and passes it on.
 
 What is read may be as old as the first of the reads. Heads that are committed on are compared
 and swapped, so a stale one is refused there.

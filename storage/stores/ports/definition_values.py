@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.codec.blocks import encode_block
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.block import MetadataBlock
@@ -28,12 +27,6 @@ class Author:
 
 NOBODY = Author(None)
 """The author of what came by a mirror, and of what nobody is known to have defined."""
-
-
-def definitions_of(state: ChainState) -> tuple[Definition, ...]:
-    """Those in force."""
-    found = (state.transform, state.polling_source)
-    return tuple(each for each in found if each is not None)
 
 
 def definition_hash(definition: Definition) -> Multihash:
