@@ -42,7 +42,7 @@ from .watch import stepwise
 @click.option(
     "--heal",
     is_flag=True,
-    help="First fetch what is not whole in DIR from where it was pushed to or pulled from.",
+    help="First fetch damaged and missing files from the addresses in DIR/.remotes.json.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each data block.")
 @any_token
@@ -65,8 +65,10 @@ def verify(
 ) -> None:
     """Check every block, rule, file and row of the dataset in DIR or at URL.
 
-    With --heal, what is not whole in DIR is fetched first, by hash, from the places that DIR was
-    pushed to, the last one first, and the one it was pulled from.
+    With --heal, the command first fetches damaged and missing files of DIR, by hash, from the
+    addresses in DIR/.remotes.json: where DIR was pushed to, the last one first, then where it was
+    pulled from. It connects to whatever that file names, so read it before you heal a folder that
+    a stranger packed.
 
     Ends with exit code 6 when something is wrong; each problem names block, file and reason.
     Nothing is executed unless asked for with --replay, which a node does, for datasets it has.

@@ -9,7 +9,7 @@ import pytest
 from odf_node.storage.stores import ports
 
 MOST_MEMBERS = 8
-OF_THE_WHOLE = {"ObjectStore": {"close", "local_paths", "partial"}}
+OF_THE_WHOLE = {"LocatedObjects": {"local_paths"}, "ObjectStore": {"close", "partial"}}
 """What ports that are made of others add to them."""
 
 

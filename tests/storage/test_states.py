@@ -11,6 +11,7 @@ from odf_node.protocol.metadata.events import SetInfo
 from odf_node.storage.datasets.dataset import chain as chain_module
 from odf_node.storage.datasets.dataset.state_cache import KEEP_FROM
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.stores.index.sql_states import SqlKeptStates
 from odf_node.storage.stores.sql.engine import writing
 from odf_node.storage.stores.sql.tables import states
 
@@ -62,6 +63,19 @@ def test_only_newer_blocks_are_folded_and_older_states_are_right(tmp_path, monke
     assert of(stores).state() == fold([*BLOCKS, more])
     assert folds.count == 1
     assert of(stores).state(BLOCKS[5].hash) == fold(BLOCKS[:6])
+    stores.close()
+
+
+def test_a_transaction_of_reads_saves_a_state_only_after_it_has_ended(tmp_path):
+    stores = with_long_chain(tmp_path)
+    with writing(stores.engine) as db:
+        db.execute(sa.delete(states))
+    stores.close()
+    stores = opened(tmp_path)
+    with stores.reading() as reader:
+        assert reader.chain(ID).state() == fold(BLOCKS)
+        assert SqlKeptStates(stores.engine).load(ID) is None
+    assert SqlKeptStates(stores.engine).load(ID) == fold(BLOCKS)
     stores.close()
 
 

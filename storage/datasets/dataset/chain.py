@@ -5,7 +5,7 @@ Whoever makes one says which reads it goes by, and with that what shares a trans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from odf_node.protocol.chain.rules import fold_received as fold
 from odf_node.protocol.chain.state import EMPTY, ChainState
@@ -15,7 +15,7 @@ from odf_node.protocol.multihash import Multihash
 
 from ...stores.ports import BlockIndex, Heads
 from ...stores.ports.errors import BlockNotFound
-from .state_cache import StateCache
+from .state_cache import KnownStates
 
 PAGE = 1000
 """Blocks in memory at a time when a chain is folded."""
@@ -24,19 +24,13 @@ NEAR = 2
 
 
 class Chain:
-    """One chain. `kept` gives the state that outlived the process, `states` remembers others."""
+    """One chain. `states` gives and takes what was folded of it."""
 
     def __init__(
-        self,
-        dataset: DatasetId,
-        refs: Heads,
-        blocks: BlockIndex,
-        states: StateCache,
-        kept: Callable[[DatasetId], ChainState | None],
+        self, dataset: DatasetId, refs: Heads, blocks: BlockIndex, states: KnownStates
     ) -> None:
         self._dataset = dataset
-        self._refs, self._blocks = refs, blocks
-        self._states, self._kept = states, kept
+        self._refs, self._blocks, self._states = refs, blocks, states
 
     def state(self, head: Multihash | None = None) -> ChainState:
         """What the chain says as of `head`, by default the newest block. `BlockNotFound`."""
@@ -46,7 +40,7 @@ class Chain:
         if (whole := self._nearly_known(target)) is not None:
             return whole
         state, path = EMPTY, list[Multihash]()
-        kept = self._kept(self._dataset)
+        kept = self._states.kept(self._dataset)
         for block in self._blocks.lineage(self._dataset, target):
             known = self._states.find(self._dataset, block)
             if known is None and kept is not None and kept.head == block:

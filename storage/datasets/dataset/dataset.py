@@ -19,7 +19,7 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import Seed
 from odf_node.protocol.multihash import Multihash
 
-from ...stores.ports import Objects, ObjectUrls, RefIndex
+from ...stores.ports import LocatedObjects, Objects, ObjectUrls, RefIndex
 from ...stores.ports.errors import BlockNotFound as BlockNotFound
 from ...stores.ports.errors import RefConflict
 from ...stores.ports.values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
@@ -82,9 +82,15 @@ class SeedBlockOverwriteRestricted(Conflict):
         )
 
 
+class DatasetObjects(LocatedObjects, ObjectUrls, Protocol):
+    """Objects that are read, put, and settled after an upload by URL."""
+
+
 class DatasetStores(HealingStores, Protocol):
     """What a dataset needs of `storage.datasets.node.stores.Stores`."""
 
+    @property
+    def objects(self) -> DatasetObjects: ...
     @property
     def refs(self) -> RefIndex: ...
     @property
@@ -329,7 +335,7 @@ class Dataset:
 
     def _chain(self) -> Chain:
         its = self._stores
-        return Chain(self.id, its.refs, its.blocks, its.states, its.states.kept)
+        return Chain(self.id, its.refs, its.blocks, its.states)
 
 
 def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
 
 from odf_node.protocol.chain.state import ChainState
@@ -24,6 +25,17 @@ class StateKeeper(Protocol):
 
     def load(self, dataset: DatasetId) -> ChainState | None: ...
     def save(self, dataset: DatasetId, state: ChainState) -> None: ...
+
+
+class KnownStates(Protocol):
+    """States as a chain looks them up and leaves them."""
+
+    def find(self, dataset: DatasetId, head: Multihash) -> ChainState | None: ...
+    def kept(self, dataset: DatasetId) -> ChainState | None:
+        """The state that was kept of a dataset, whichever head it has."""
+
+    def keep(self, dataset: DatasetId, state: ChainState, *, folded: int) -> None:
+        """Remember a state and, if many blocks were folded for it, keep it."""
 
 
 class StateCache:
@@ -50,11 +62,9 @@ class StateCache:
                 self._states.popitem(last=False)
 
     def kept(self, dataset: DatasetId) -> ChainState | None:
-        """The state that was kept of a dataset, whichever head it has."""
         return None if self._keeper is None else self._keeper.load(dataset)
 
     def keep(self, dataset: DatasetId, state: ChainState, *, folded: int) -> None:
-        """Remember a state and, if many blocks were folded for it, keep it."""
         if state.head is None:
             return
         self.put(dataset, state.head, state)
@@ -63,3 +73,28 @@ class StateCache:
 
     def __len__(self) -> int:
         return len(self._states)
+
+
+class StatesOfReads:
+    """States for a transaction that only reads: what is to be kept waits until it has ended."""
+
+    def __init__(self, states: StateCache, load: Callable[[DatasetId], ChainState | None]) -> None:
+        self._states, self._load = states, load
+        self._waiting: list[tuple[DatasetId, ChainState, int]] = []
+
+    def find(self, dataset: DatasetId, head: Multihash) -> ChainState | None:
+        return self._states.find(dataset, head)
+
+    def kept(self, dataset: DatasetId) -> ChainState | None:
+        return self._load(dataset)
+
+    def keep(self, dataset: DatasetId, state: ChainState, *, folded: int) -> None:
+        if state.head is not None:
+            self._states.put(dataset, state.head, state)
+            self._waiting.append((dataset, state, folded))
+
+    def keep_waiting(self) -> None:
+        """Keep what waits; for after the transaction."""
+        while self._waiting:
+            dataset, state, folded = self._waiting.pop()
+            self._states.keep(dataset, state, folded=folded)

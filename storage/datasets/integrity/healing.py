@@ -26,9 +26,9 @@ from ...stores.ports import (
     DamageLog,
     DatasetEntries,
     JobSubmissions,
+    LocatedObjects,
     MirrorStore,
     Objects,
-    ObjectStore,
 )
 from ...stores.ports.audit_values import AuditEntry
 from ...stores.ports.damage_values import Damage
@@ -52,7 +52,7 @@ class HealingStores(Protocol):
     """What healing needs of `storage.datasets.node.stores.Stores`."""
 
     @property
-    def objects(self) -> ObjectStore: ...
+    def objects(self) -> LocatedObjects: ...
     @property
     def registry(self) -> DatasetEntries: ...
     @property
@@ -70,7 +70,7 @@ class HealingStores(Protocol):
     @property
     def damages(self) -> DamageLog: ...
     @property
-    def copies(self) -> Sequence[ObjectStore]: ...
+    def copies(self) -> Sequence[Objects]: ...
 
 
 def met(stores: HealingStores, key: ObjectKey, problem: str) -> None:

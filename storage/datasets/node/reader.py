@@ -25,14 +25,15 @@ from ...stores.ports import (
     RoleReads,
 )
 from ..dataset.chain import Chain
-from ..dataset.state_cache import StateCache
+from ..dataset.state_cache import StateCache, StatesOfReads
 
 
 class Reader:
     """The parts of ports that read, bound to one connection. For one thread, while it is open."""
 
     def __init__(self, db: sa.Connection, states: StateCache) -> None:
-        self._db, self._states = db, states
+        self._db = db
+        self.states = StatesOfReads(states, SqlKeptStates(db).load)
 
     @property
     def registry(self) -> DatasetEntries:
@@ -60,5 +61,4 @@ class Reader:
 
     def chain(self, dataset: DatasetId) -> Chain:
         """The chain of a dataset, which need not be here."""
-        kept = SqlKeptStates(self._db).load
-        return Chain(dataset, self.refs, self.blocks, self._states, kept)
+        return Chain(dataset, self.refs, self.blocks, self.states)

@@ -197,10 +197,13 @@ class Stores:
     def reading(self) -> Iterator[Reader]:
         """A transaction for the reads that go by the reader, and for no others.
 
-        Inside, nobody writes, waits for slow I/O or survives an error of SQL.
+        Inside, nobody writes, waits for slow I/O or survives an error of SQL. States that took
+        long to fold are kept once it has ended.
         """
         with reading(self.engine) as db:
-            yield Reader(db, self.states)
+            reader = Reader(db, self.states)
+            yield reader
+        reader.states.keep_waiting()
 
     def repair_mirrors(self, *, moved_since: Instant | None = None) -> int:
         """Make up for mirrors that crashes and outages left behind; returns how many were wrong.

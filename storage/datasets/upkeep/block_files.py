@@ -16,7 +16,7 @@ from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.multihash import Multihash
 
 from ...stores.objects.layout import PENDING_PREFIX
-from ...stores.ports import Objects, ObjectStore
+from ...stores.ports import LocatedObjects, Objects
 from ...stores.ports.values import ObjectKey, ObjectKind
 
 BATCH = 500
@@ -38,7 +38,7 @@ class Batch:
         return self._read(*self._arguments)
 
 
-def batches(objects: ObjectStore, dataset: DatasetId) -> Iterator[Read]:
+def batches(objects: LocatedObjects, dataset: DatasetId) -> Iterator[Read]:
     """All blocks that are listed; those whose bytes are others give no row."""
     if (local := objects.local_paths) is not None:
         folder = str(local.folder(dataset, ObjectKind.BLOCK))

@@ -13,12 +13,11 @@ import sqlalchemy as sa
 
 from odf_node.protocol.identity import DatasetId
 
-from ...stores.ports import ObjectStore
 from ...stores.sql.engine import open_engine, reading, sqlite_url
 from ...stores.sql.migrate import migrate
 from ...stores.sql.tables import blocks, datasets, inputs, refs
 from ..node.naming import SINGLE_OWNER
-from .rebuild import Progress, RebuildReport, rebuild_index
+from .rebuild import IndexSource, Progress, RebuildReport, rebuild_index
 
 MAX_LISTED = 1000
 READ_ROWS = 500
@@ -58,7 +57,7 @@ class CompareReport:
 
 
 def compare_index(
-    objects: ObjectStore,
+    objects: IndexSource,
     engine: sa.Engine,
     *,
     owner: str = SINGLE_OWNER,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
@@ -30,7 +30,7 @@ from ...runtime.clock import Clock, system_clock
 from ...stores.index.sql import entry_row, log_move
 from ...stores.index.sql_blocks import delete_unreached
 from ...stores.objects.layout import HEAD
-from ...stores.ports import ObjectStore
+from ...stores.ports import DatasetNotes, LocatedObjects, ObjectLifetimes
 from ...stores.ports.errors import BlockNotFound
 from ...stores.ports.values import DatasetEntry, Visibility
 from ...stores.sql.engine import large_cache, reading, writing
@@ -54,6 +54,10 @@ _INSERT = {
 
 Progress = Callable[[str, int], None]
 """Called with the dataset and the blocks read so far."""
+
+
+class IndexSource(LocatedObjects, ObjectLifetimes, DatasetNotes, Protocol):
+    """What an index is made of: blocks, heads and notes of all datasets."""
 
 
 class IndexNotEmpty(Conflict):
@@ -86,7 +90,7 @@ class RebuildReport:
 
 
 def rebuild_index(
-    objects: ObjectStore,
+    objects: IndexSource,
     engine: sa.Engine,
     *,
     owner: str = SINGLE_OWNER,
@@ -120,7 +124,7 @@ def rebuild_index(
 class _Loader:
     """Takes in one dataset after the other."""
 
-    objects: ObjectStore
+    objects: IndexSource
     engine: sa.Engine
     report: RebuildReport
     owner: str

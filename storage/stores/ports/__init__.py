@@ -43,6 +43,7 @@ from .jobs import JobClaims, JobQueue, JobRecords, JobSubmissions
 from .objects import (
     DatasetNotes,
     LocalPaths,
+    LocatedObjects,
     ObjectLifetimes,
     Objects,
     ObjectStore,
@@ -75,6 +76,7 @@ __all__ = [
     "JobRecords",
     "JobSubmissions",
     "LocalPaths",
+    "LocatedObjects",
     "MirrorChanges",
     "MirrorReads",
     "MirrorStore",

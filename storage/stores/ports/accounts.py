@@ -13,7 +13,7 @@ from .values import Account, AccountId, DeviceLogin, Role, StoredPassword, Token
 
 
 class Identities(Protocol):
-    """What tells who asks: accounts, the hashes of their passwords and of their tokens.
+    """The reads that tell who asks: an account, the hashes of its password and of a token.
 
     `account` → `AccountNotFound`.
     """
@@ -25,35 +25,30 @@ class Identities(Protocol):
 
 
 class Accounts(Protocol):
-    """Accounts and the hashes of their passwords. Names compare without case.
+    """Accounts are added, changed and listed. Names compare without case.
 
     `put_account` adds or changes; a name of another account → `AccountNameTaken`.
-    `account`, `set_password` → `AccountNotFound`.
+    `set_password` → `AccountNotFound`.
     """
 
     def put_account(self, account: Account) -> None: ...
     def find_account(self, name: str) -> Account | None: ...
-    def account(self, account: AccountId) -> Account: ...
     def page(self, *, after: str | None = None, limit: int = 100) -> Sequence[Account]:
         """Accounts by folded name, those greater than `after`."""
 
     def set_password(self, account: AccountId, password: StoredPassword) -> None: ...
-    def find_password(self, account: AccountId) -> StoredPassword | None: ...
     def secret(self, name: str, fresh: bytes) -> bytes:
         """The node's secret of that name: `fresh` if it had none; the first one stays."""
 
 
 class Tokens(Protocol):
-    """Hashes of the tokens of accounts.
+    """Hashes of the tokens of accounts are stored, listed and revoked.
 
     `put_token` of a known id → `TokenIdTaken`; `revoke_token` → `TokenNotFound`, and again
     changes nothing.
     """
 
     def put_token(self, token: Token) -> None: ...
-    def find_token(self, token: str) -> Token | None:
-        """By token id."""
-
     def tokens(self, account: AccountId) -> Sequence[Token]: ...
     def revoke_token(self, token: str) -> None: ...
 

@@ -36,7 +36,18 @@ class Objects(Protocol):
         """
 
     def delete(self, key: ObjectKey) -> None: ...
+    def quarantine(self, key: ObjectKey) -> bool:
+        """Take a damaged object out of sight, bytes kept; absent from then on. False if it was."""
+
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]: ...
+
+
+class LocatedObjects(Objects, Protocol):
+    """Objects, and their paths if they are files of this machine."""
+
+    @property
+    def local_paths(self) -> LocalPaths | None:
+        """None: objects are no files of this machine."""
 
 
 class ObjectLifetimes(Protocol):
@@ -52,9 +63,6 @@ class ObjectLifetimes(Protocol):
 
     def discard(self, key: ObjectKey, *, before: Instant) -> bool:
         """Remove an object put or renewed before then, unless it is renewed meanwhile."""
-
-    def quarantine(self, key: ObjectKey) -> bool:
-        """Take a damaged object out of sight, bytes kept; absent from then on. False if it was."""
 
     def remove_abandoned(self, *, before: Instant, dry_run: bool = False) -> int:
         """Remove what writes that broke off before then left behind; returns how many."""
@@ -111,16 +119,12 @@ class DatasetNotes(Protocol):
     def read_info(self, dataset: DatasetId, name: str) -> str | None: ...
 
 
-class ObjectStore(Objects, ObjectLifetimes, ObjectUrls, DatasetNotes, Protocol):
-    """What an adapter is; those who use one name the part that they need."""
+class ObjectStore(LocatedObjects, ObjectLifetimes, ObjectUrls, DatasetNotes, Protocol):
+    """What an adapter is. Only code that builds or holds a store names the whole."""
 
     @property
     def partial(self) -> PartialUploads | None:
         """None: objects are put in one go here."""
-
-    @property
-    def local_paths(self) -> LocalPaths | None:
-        """None: objects are no files of this machine."""
 
     def close(self) -> None:
         """Give back what is kept between calls; a later call takes it again."""
