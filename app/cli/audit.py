@@ -16,11 +16,11 @@ PAGE = 500
 
 
 @click.command()
-@click.option("--actor", help="Only deeds of this account.")
+@click.option("--actor", help="Only entries of this account.")
 @click.option("--action", help="Only this action, such as POST /datasets, or push.")
-@click.option("--dataset", help="Only deeds on the dataset of this id (did:odf:…).")
-@click.option("--since", help="Only deeds from this RFC 3339 instant on.")
-@click.option("--until", help="Only deeds before this RFC 3339 instant.")
+@click.option("--dataset", help="Only entries on the dataset of this id (did:odf:…).")
+@click.option("--since", help="Only entries from this RFC 3339 instant on.")
+@click.option("--until", help="Only entries before this RFC 3339 instant.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 @store_options
 def audit(

@@ -21,7 +21,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.storage.runtime.context import current_trace, new_trace, part_of, trace_id
 from odf_node.storage.runtime.logs import JsonLines, TextLines, line
 from odf_node.storage.runtime.tracing import is_wanted, start_tracing, stop_tracing
-from odf_node.storage.stores.ports.audit_values import AuditEntry, DeedFilter
+from odf_node.storage.stores.ports.audit_values import AuditEntry, AuditFilter
 
 TRACE = "a" * 32
 MARK = "mark"
@@ -48,9 +48,11 @@ def audit_entries(service: Service, **which):
     service.node.audit_writer.write(
         AuditEntry(at=Instant(0), actor=mark, action=MARK, subject="", outcome="done")
     )
-    wait_until(lambda: bool(audit.page(DeedFilter(actor=mark))), "the mark")
+    wait_until(lambda: bool(audit.page(AuditFilter(actor=mark))), "the mark")
     return [
-        audit_entry for audit_entry in audit.page(DeedFilter(**which)) if audit_entry.action != MARK
+        audit_entry
+        for audit_entry in audit.page(AuditFilter(**which))
+        if audit_entry.action != MARK
     ]
 
 
@@ -245,9 +247,9 @@ def test_deeds_that_cannot_be_recorded_go_to_the_log(caplog):
 
     counters = Counters()
     audit_writer = AuditWriter(Away(), counters)  # type: ignore[arg-type]
-    from tests.conformance.audit_log import DEED
+    from tests.conformance.audit_log import ENTRY
 
-    audit_writer.write(DEED)
+    audit_writer.write(ENTRY)
     audit_writer.close()
     assert counters.deeds_lost == 1
     assert "POST /datasets" in caplog.text

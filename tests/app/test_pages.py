@@ -190,7 +190,10 @@ def test_the_page_of_the_api_shows_every_operation_and_loads_nothing_foreign(vis
     [
         ({"type": ["string", "null"]}, "string or null"),
         ({"type": "string", "format": "date-time"}, "date-time"),
-        ({"type": "array", "items": {"$ref": "#/components/schemas/Deed"}}, "list of Deed"),
+        (
+            {"type": "array", "items": {"$ref": "#/components/schemas/AuditEntry"}},
+            "list of AuditEntry",
+        ),
         ({"anyOf": [{"const": 1}, {"enum": ["a", "b"]}]}, "1 or a or b"),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, "object of integer"),
         ({}, ""),

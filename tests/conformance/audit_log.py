@@ -9,9 +9,9 @@ from chain_maker import NOON, some_id
 
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.audit_values import AuditEntry, DeedFilter
+from odf_node.storage.stores.ports.audit_values import AuditEntry, AuditFilter
 
-DEED = AuditEntry(
+ENTRY = AuditEntry(
     at=NOON,
     actor="anna",
     account="did:odf:anna",
@@ -31,17 +31,17 @@ def later(seconds: int) -> Instant:
 
 class AuditLogContract:
     def test_deeds_are_read_as_they_were_recorded_newest_first(self, stores: Stores) -> None:
-        stores.audit.record([DEED, replace(DEED, actor="bert", dataset=None, trace=None)])
-        stores.audit.record([replace(DEED, actor="carl")])
+        stores.audit.record([ENTRY, replace(ENTRY, actor="bert", dataset=None, trace=None)])
+        stores.audit.record([replace(ENTRY, actor="carl")])
         found = stores.audit.page()
         assert [audit_entry.actor for audit_entry in found] == ["carl", "bert", "anna"]
-        assert replace(found[-1], number=0) == DEED
+        assert replace(found[-1], number=0) == ENTRY
         assert [audit_entry.number for audit_entry in found] == sorted(
             (audit_entry.number for audit_entry in found), reverse=True
         )
 
     def test_pages_go_on_where_the_last_one_ended(self, stores: Stores) -> None:
-        stores.audit.record([replace(DEED, actor=str(number)) for number in range(5)])
+        stores.audit.record([replace(ENTRY, actor=str(number)) for number in range(5)])
         first = stores.audit.page(limit=2)
         second = stores.audit.page(before=first[-1].number, limit=2)
         assert [audit_entry.actor for audit_entry in (*first, *second)] == ["4", "3", "2", "1"]
@@ -49,35 +49,35 @@ class AuditLogContract:
     @pytest.mark.parametrize(
         "which",
         [
-            DeedFilter(actor="bert"),
-            DeedFilter(action="push"),
-            DeedFilter(dataset=some_id("b")),
-            DeedFilter(since=later(5)),
+            AuditFilter(actor="bert"),
+            AuditFilter(action="push"),
+            AuditFilter(dataset=some_id("b")),
+            AuditFilter(since=later(5)),
         ],
     )
-    def test_only_what_was_asked_for_is_found(self, stores: Stores, which: DeedFilter) -> None:
+    def test_only_what_was_asked_for_is_found(self, stores: Stores, which: AuditFilter) -> None:
         wanted = replace(
-            DEED, actor="bert", action="push", dataset=which.dataset or some_id("b"), at=later(5)
+            ENTRY, actor="bert", action="push", dataset=which.dataset or some_id("b"), at=later(5)
         )
-        stores.audit.record([DEED, wanted])
+        stores.audit.record([ENTRY, wanted])
         assert [audit_entry.actor for audit_entry in stores.audit.page(which)] == ["bert"]
 
     def test_the_end_of_a_span_of_time_does_not_belong_to_it(self, stores: Stores) -> None:
-        stores.audit.record([DEED, replace(DEED, at=later(5))])
-        assert len(stores.audit.page(DeedFilter(since=NOON, until=later(5)))) == 1
+        stores.audit.record([ENTRY, replace(ENTRY, at=later(5))])
+        assert len(stores.audit.page(AuditFilter(since=NOON, until=later(5)))) == 1
 
     def test_what_is_old_enough_is_forgotten_and_its_number_not_given_again(
         self, stores: Stores
     ) -> None:
-        stores.audit.record([DEED, replace(DEED, at=later(5))])
+        stores.audit.record([ENTRY, replace(ENTRY, at=later(5))])
         last = stores.audit.page()[0].number
         assert stores.audit.prune(before=later(5)) == 1
         assert stores.audit.prune(before=later(9)) == 1
-        stores.audit.record([DEED])
+        stores.audit.record([ENTRY])
         assert [audit_entry.number > last for audit_entry in stores.audit.page()] == [True]
 
     def test_any_text_can_be_recorded(self, stores: Stores) -> None:
-        odd = replace(DEED, actor="a" * 999, subject="\0 \ud800 ' -- " + "x" * 5000)
+        odd = replace(ENTRY, actor="a" * 999, subject="\0 \ud800 ' -- " + "x" * 5000)
         stores.audit.record([odd])
         assert len(stores.audit.page()) == 1
-        assert stores.audit.page(DeedFilter(actor="\0")) == []
+        assert stores.audit.page(AuditFilter(actor="\0")) == []

@@ -19,7 +19,7 @@ from odf_node.storage.datasets.integrity.opening import ensure_hashed, open_hash
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.ports.audit_values import DeedFilter
+from odf_node.storage.stores.ports.audit_values import AuditFilter
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
@@ -72,7 +72,7 @@ def test_damage_is_told_once_by_log_audit_and_count(
         with pytest.raises(ObjectDamaged):
             open_hashed(local, key)
     assert local.damages.count() == 1
-    audit_entries = local.audit.page(DeedFilter(dataset=key.dataset))
+    audit_entries = local.audit.page(AuditFilter(dataset=key.dataset))
     assert [(audit_entry.action, audit_entry.outcome) for audit_entry in audit_entries] == [
         ("object damaged", "open")
     ]
@@ -99,7 +99,7 @@ def test_a_damaged_block_is_healed_from_the_index_while_it_is_read(local: Stores
         assert stream.read() == blocks[1].raw
     assert path_of(local, key).read_bytes() == blocks[1].raw
     assert local.damages.count() == 0
-    actions = [audit_entry.action for audit_entry in local.audit.page(DeedFilter(dataset=made.id))]
+    actions = [audit_entry.action for audit_entry in local.audit.page(AuditFilter(dataset=made.id))]
     assert actions == ["object healed", "object damaged"]
 
 

@@ -50,7 +50,7 @@ from odf_node.storage.datasets.verify.run import DatasetSource, FolderSource, ve
 from odf_node.storage.stores.objects.folder import FolderObjects
 from odf_node.storage.stores.objects.layout import KIND_FOLDERS
 from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.ports.audit_values import DeedFilter
+from odf_node.storage.stores.ports.audit_values import AuditFilter
 from odf_node.storage.stores.ports.values import (
     DatasetEntry,
     JobStatus,
@@ -390,7 +390,7 @@ class Rotting:
             return any(at >= flip.at and STATE in text for at, text in self.told)
         if self.was_replaced(flip):
             return True
-        audit_entries = self.stores.audit.page(DeedFilter(dataset=flip.key.dataset), limit=1000)
+        audit_entries = self.stores.audit.page(AuditFilter(dataset=flip.key.dataset), limit=1000)
         name = str(flip.key.hash)
         return any(
             name in audit_entry.subject and audit_entry.at.ns / 1e9 >= flip.at - 1

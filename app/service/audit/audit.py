@@ -10,7 +10,7 @@ from odf_node.protocol.identity import DatasetId, MalformedDid
 from odf_node.protocol.instant import NANOS, Instant, MalformedInstant
 from odf_node.protocol.multihash import MalformedMultibase
 from odf_node.storage.runtime.context import trace_id
-from odf_node.storage.stores.ports.audit_values import AuditEntry, DeedFilter
+from odf_node.storage.stores.ports.audit_values import AuditEntry, AuditFilter
 
 from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
@@ -31,7 +31,7 @@ def read_audit(
     before: int | None = None,
     limit: int = 100,
 ) -> Sequence[AuditEntry]:
-    """Deeds, newest first, for administrators.
+    """Entries, newest first, for administrators.
 
     Raises:
         Unauthenticated, Unauthorized: nobody, or no administrator. UnreadableFilter.
@@ -43,11 +43,11 @@ def read_audit(
     return node.stores.audit.page(filter_of(wanted), before=before, limit=limit)
 
 
-def filter_of(wanted: Mapping[str, str | None]) -> DeedFilter:
-    """From texts; see `DeedFilter`. Raises `UnreadableFilter`."""
+def filter_of(wanted: Mapping[str, str | None]) -> AuditFilter:
+    """From texts; see `AuditFilter`. Raises `UnreadableFilter`."""
     dataset, since, until = (wanted.get(name) for name in ("dataset", "since", "until"))
     try:
-        return DeedFilter(
+        return AuditFilter(
             actor=wanted.get("actor"),
             action=wanted.get("action"),
             dataset=DatasetId.parse(dataset) if dataset else None,
@@ -59,7 +59,7 @@ def filter_of(wanted: Mapping[str, str | None]) -> DeedFilter:
 
 
 def forget_old_deeds(node: Node) -> int:
-    """Forget what the settings let go; returns how many deeds."""
+    """Forget what the settings let go; returns how many entries."""
     keep_s = node.settings.audit_keep_days * DAY_S
     return node.stores.audit.prune(before=Instant(node.clock().ns - keep_s * NANOS))
 

@@ -1,6 +1,6 @@
-"""Writes deeds into the audit log, several at a time, without keeping requests waiting.
+"""Writes entries into the audit log, several at a time, without keeping requests waiting.
 
-A deed is written within a fraction of a second. What cannot be written, because the database
+An entry is written within a fraction of a second. What cannot be written, because the database
 is away for long, goes to the log of the process instead: nothing is lost silently.
 """
 
@@ -17,10 +17,10 @@ from odf_node.storage.stores.ports.audit_values import AuditEntry
 from .counters import Counters
 
 WAITING = 10_000
-"""Deeds that may wait to be written."""
+"""Entries that may wait to be written."""
 TOGETHER = 200
 PAUSE_S = 0.1
-"""So long deeds are collected."""
+"""For so long entries are collected."""
 ATTEMPTS = 5
 
 _log = logging.getLogger("odf.audit")
@@ -63,7 +63,7 @@ class AuditWriter:
                     break
                 except Exception:
                     if attempt == ATTEMPTS:
-                        _log.exception("deeds could not be recorded")
+                        _log.exception("audit entries could not be recorded")
                         self._lose(audit_entries)
                     elif not self._closing.is_set():
                         self._closing.wait(PAUSE_S * 2**attempt)
@@ -84,4 +84,4 @@ class AuditWriter:
                 name: str(getattr(audit_entry, name))
                 for name in ("at", "actor", "action", "outcome")
             }
-            _log.error(line("deed not recorded", subject=audit_entry.subject, **told))
+            _log.error(line("audit entry not recorded", subject=audit_entry.subject, **told))

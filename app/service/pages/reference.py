@@ -103,7 +103,7 @@ def _target(document: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def words_of(schema: dict[str, Any]) -> Words:
-    """The type of a value as people say it: `list of Deed`, `string or null`."""
+    """The type of a value as people say it: `list of AuditEntry`, `string or null`."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return [(name, name)]

@@ -275,4 +275,4 @@ def _say(stores: HealingStores, key: ObjectKey, what: str, source: str | None) -
     try:
         stores.audit.record([audit_entry])
     except Exception:  # it is in the log of the process
-        _log.exception(line("deed not recorded", action=what, object=store_name(key)))
+        _log.exception(line("audit entry not recorded", action=what, object=store_name(key)))

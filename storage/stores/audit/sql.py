@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from odf_node.protocol.instant import Instant
 
-from ..ports.audit_values import EVERYTHING, AuditEntry, DeedFilter
+from ..ports.audit_values import EVERYTHING, AuditEntry, AuditFilter
 from ..sql.audit_tables import audit_entries as table
 from ..sql.engine import reading, storable, writing
 
@@ -30,7 +30,7 @@ class SqlAuditLog:
             db.execute(sa.insert(table), [_row(audit_entry) for audit_entry in audit_entries])
 
     def page(
-        self, which: DeedFilter = EVERYTHING, *, before: int | None = None, limit: int = 100
+        self, which: AuditFilter = EVERYTHING, *, before: int | None = None, limit: int = 100
     ) -> Sequence[AuditEntry]:
         if not storable(f"{which.actor}{which.action}"):
             return []
@@ -46,7 +46,7 @@ class SqlAuditLog:
             return int(db.execute(sa.delete(table).where(table.c.at < before)).rowcount)
 
 
-def _conditions(which: DeedFilter) -> Iterator[sa.ColumnElement[bool]]:
+def _conditions(which: AuditFilter) -> Iterator[sa.ColumnElement[bool]]:
     for name in ("actor", "action", "dataset"):
         if (value := getattr(which, name)) is not None:
             yield table.c[name] == value

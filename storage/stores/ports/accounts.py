@@ -8,7 +8,7 @@ from typing import Protocol
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 
-from .audit_values import AuditEntry, DeedFilter
+from .audit_values import AuditEntry, AuditFilter
 from .values import Account, AccountId, DeviceLogin, Role, StoredPassword, Token
 
 
@@ -99,16 +99,16 @@ class DeviceLogins(Protocol):
 
 
 class AuditLog(Protocol):
-    """Who did what. Deeds outlive accounts and datasets; nothing changes them, `prune` ends them.
+    """Who did what. Entries outlive accounts and datasets; only `prune` removes them.
 
     `record` counts them up in the order given; texts that are too long are cut.
     """
 
     def record(self, audit_entries: Sequence[AuditEntry]) -> None: ...
     def page(
-        self, which: DeedFilter = ..., *, before: int | None = None, limit: int = 100
+        self, which: AuditFilter = ..., *, before: int | None = None, limit: int = 100
     ) -> Sequence[AuditEntry]:
-        """Deeds, newest first, of numbers below `before`."""
+        """Entries, newest first, of numbers below `before`."""
 
     def prune(self, *, before: Instant) -> int:
-        """Forget what was done before then; returns how many deeds."""
+        """Remove entries from before then; returns how many."""

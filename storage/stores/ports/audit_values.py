@@ -1,4 +1,4 @@
-"""What the audit log remembers of one deed."""
+"""An entry of the audit log, and which entries are asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odf_node.protocol.instant import Instant
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
     """Somebody asked for a change. `outcome`: the HTTP status, the close code of a transfer, or
-    `done` and `failed` of a command; `number` counts deeds once they are recorded."""
+    `done` and `failed` of a command; `number` counts entries once they are recorded."""
 
     at: Instant
     actor: str
@@ -32,8 +32,8 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeedFilter:
-    """Which deeds; what is None does not matter."""
+class AuditFilter:
+    """Selects entries; a field that is None selects all."""
 
     actor: str | None = None
     action: str | None = None
@@ -42,4 +42,4 @@ class DeedFilter:
     until: Instant | None = None
 
 
-EVERYTHING = DeedFilter()
+EVERYTHING = AuditFilter()

@@ -27,4 +27,4 @@ audit_entries = sa.Table(
     sa.Column("facts", sa.JSON, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Datasets are named, not referred to: a deed outlives them."""
+"""Datasets are named, not referred to: an entry outlives them."""
