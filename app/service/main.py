@@ -119,7 +119,7 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
     at_hand = AtHand(node)
     prefix, first_words = PREFIX[node.settings.tenancy], _first_words()
     posts = QuickPosts(Transfers(api, node), api, node, prefix, first_words)
-    gate = Gate(ObjectPaths(posts, node, at_hand), node)
+    gate = Gate(ObjectPaths(posts, node, at_hand), node.callers, node.settings)
     pages = Pages(gate, node, prefix, first_words)
     guarded = CORSMiddleware(
         pages,
@@ -172,7 +172,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         docs_url=None,
         redoc_url=None,
     )
-    api.state.node = node
+    api.state.parts = node.parts
     _add_routes(api, PREFIX[node.settings.tenancy])
     for kind, handler in _HANDLERS.items():
         api.add_exception_handler(kind, handler)

@@ -5,35 +5,34 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Annotated
 
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
+from fastapi import Depends, Request
+
+from odf_node.protocol.identity import DatasetAlias, Name
 from odf_node.storage.datasets.contents.slice_limits import GateLimits
 from odf_node.storage.datasets.gate.gate import SliceGate
 from odf_node.storage.datasets.node.naming import RESERVED, SINGLE_OWNER
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.reader import Reader
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.clock import Clock, system_clock
-from odf_node.storage.runtime.context import add_facts
 from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
-from odf_node.storage.stores.ports import DatasetEntries
-from odf_node.storage.stores.ports.values import DatasetEntry
 from odf_node.storage.stores.publishing.sealing import SecretKeys, open_keys
 
 from .accounts.accounts import ensure_account
-from .auth.access import Action, DatasetHidden, address, authorize, grants
-from .auth.actors import Actor, identify
+from .auth.callers import Callers
+from .auth.dataset_access import DatasetAccess
+from .auth.entry_cache import EntryMemory
 from .auth.passwords import Cost
 from .auth.roles import RoleMemory
 from .auth.sessions import SECRET_BYTES, SECRET_NAME, signing_secrets
 from .auth.throttle import SharedThrottle, Throttle
-from .datasets.entry_cache import EntryMemory
+from .http.deps import part_of
 from .ingest.uploads import Uploads
 from .jobs.job_watch import JobWatch
+from .jobs.waiting import Waiting
 from .limits.pressure import Pressure
 from .observe.audit_writer import AuditWriter
 from .observe.counters import Counters
@@ -52,6 +51,9 @@ class Node:
     settings: Settings
     stores: Stores
     uploads: Uploads
+    access: DatasetAccess
+    callers: Callers
+    waiting: Waiting
     entries: EntryMemory
     roles: RoleMemory
     throttle: Throttle | SharedThrottle
@@ -74,80 +76,10 @@ class Node:
         """What guessing a new password is to cost."""
         return Cost(self.settings.password_work)
 
-    def identify(self, bearer: str | None) -> Actor:
-        """Who asks with this token."""
-        with self.stores.reading() as reader:
-            return self._identify(bearer, reader)
-
-    def identify_all(self, bearers: Sequence[str]) -> list[Actor | Exception]:
-        """Who ask with these tokens, each token looked at once."""
-        found: dict[str, Actor | Exception] = {}
-        with self.stores.reading() as reader:
-            for bearer in set(bearers):
-                try:
-                    found[bearer] = self._identify(bearer, reader)
-                except NodeError as error:
-                    found[bearer] = error
-        return [found[bearer] for bearer in bearers]
-
-    def _identify(self, bearer: str | None, reader: Reader) -> Actor:
-        return identify(
-            bearer,
-            reader.accounts,
-            self.clock(),
-            secrets=self.session_secrets,
-            roles_of=partial(self.roles.of, roles=reader.roles),
-        )
-
-    def resolve(
-        self,
-        actor: Actor,
-        account: str | None,
-        name: str,
-        action: Action,
-        *,
-        registry: DatasetEntries | None = None,
-    ) -> DatasetEntry:
-        """The dataset of an address, once the actor may do this with it.
-
-        `registry` is that of a reader whose transaction the read shares.
-
-        Raises:
-            MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden.
-        """
-        _, entry = self.find(actor, account, name, action, creates=False, registry=registry)
-        if entry is None:  # `authorize` lets only a creating push have none
-            raise DatasetHidden
-        return entry
-
-    def visible(self, actor: Actor, dataset: DatasetId) -> DatasetEntry | None:
-        """A dataset of this node that the actor may see; None for others, and for none."""
-        found = self.stores.registry.find(DatasetRef(id=dataset))
-        if found is None or Action.READ not in grants(actor, found, self.settings.anonymous_reads):
-            return None
-        return found
-
-    def find(
-        self,
-        actor: Actor,
-        account: str | None,
-        name: str,
-        action: Action,
-        *,
-        creates: bool,
-        registry: DatasetEntries | None = None,
-    ) -> tuple[DatasetAlias, DatasetEntry | None]:
-        """As `resolve`; with `creates` a missing dataset is no error."""
-        alias = address(self.settings.tenancy, account, name)
-        if action is Action.READ:
-            entry = self.entries.find(alias)
-        else:
-            entry = (registry or self.stores.registry).find(DatasetRef(alias=alias))
-        if entry is not None:
-            add_facts(dataset=str(entry.id))
-        return alias, authorize(
-            actor, entry, action, self.settings.anonymous_reads, creates=creates
-        )
+    @property
+    def parts(self) -> dict[type, object]:
+        """By class: handlers ask for the ones they need."""
+        return {type(part): part for part in (self, *vars(self).values())}
 
 
 def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
@@ -166,16 +98,24 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
         _tell_of_reserved_names(stores)
     counters, keys = Counters(), open_keys(settings.secrets_keys, settings.data)
+    secrets = _session_secrets(settings, stores, keys)
+    entries, roles = EntryMemory(stores.registry), RoleMemory()
+    watch = JobWatch(stores.jobs, stores.wake_up, pause_s=settings.ingest_poll_s)
     return Node(
         settings=settings,
         stores=stores,
         uploads=Uploads(stores.objects),
-        entries=EntryMemory(stores.registry),
-        roles=RoleMemory(),
+        access=DatasetAccess(
+            stores.registry, entries, stores.reading, settings.tenancy, settings.anonymous_reads
+        ),
+        callers=Callers(stores.reading, roles, secrets, clock),
+        waiting=Waiting(watch, settings.ingest_wait_s),
+        entries=entries,
+        roles=roles,
         throttle=_throttle(settings, stores, clock),
-        session_secrets=_session_secrets(settings, stores, keys),
+        session_secrets=secrets,
         secret_keys=keys,
-        watch=JobWatch(stores.jobs, stores.wake_up, pause_s=settings.ingest_poll_s),
+        watch=watch,
         pressure=Pressure(
             stores.jobs,
             dataset=settings.max_waiting_dataset,
@@ -234,3 +174,10 @@ def _throttle(settings: Settings, stores: Stores, clock: Clock) -> Throttle | Sh
         counted = SqlAttempts(stores.engine)
         return SharedThrottle(counted, settings.login_attempts, settings.login_window_s, clock)
     return Throttle(settings.login_attempts, settings.login_window_s)
+
+
+async def _node(request: Request) -> Node:
+    return part_of(request, Node)
+
+
+NodeDep = Annotated[Node, Depends(_node)]

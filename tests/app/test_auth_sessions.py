@@ -154,7 +154,7 @@ def test_a_stolen_database_signs_no_session(tmp_path):
             with service.http(good) as http:
                 assert http.get("/accounts/me").status_code == 200
     thief = open_node(Settings(data=tmp_path / "thief", database_url=f"sqlite:///{copied}"))
-    assert thief.identify(own).is_anonymous
+    assert thief.callers.identify(own).is_anonymous
     thief.stores.close()
 
 
@@ -170,7 +170,7 @@ def test_sessions_outlive_a_change_of_keys_while_the_old_one_is_known(tmp_path):
     node.stores.close()
     for keys, is_known in (((new, old), True), ((old, new), True), ((new,), False)):
         node = opened(*keys)
-        assert node.identify(before).is_anonymous is not is_known
+        assert node.callers.identify(before).is_anonymous is not is_known
         node.stores.close()
 
 

@@ -167,7 +167,7 @@ json.dump({name: [a["status"], a["type"], a["fact"]] for name, a in answers.item
 IN_A_SERVICE = """
 import json, sys
 from pathlib import Path
-from odf_node.app.service.http.waiting import receipt_answer
+from odf_node.app.service.jobs.waiting import receipt_answer
 from odf_node.app.service.settings import Settings
 from odf_node.app.service.wiring import open_node
 

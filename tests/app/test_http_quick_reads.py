@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from service import serving, ten_rows
 
-from odf_node.app.service.datasets import entry_cache as entries
+from odf_node.app.service.auth import entry_cache as entries
 from odf_node.app.service.objects.quick_reads import QuickReads
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Visibility

@@ -138,8 +138,8 @@ def test_posts_that_come_together_are_let_in_and_refused_one_by_one(service) -> 
 
     service.keep(with_sources("default"), "kamu/open")
     service.keep(with_sources("s1", "s2"), "kamu/two")
-    owner = service.node.identify(service.token())
-    nobody = service.node.identify(None)
+    owner = service.node.callers.identify(service.token())
+    nobody = service.node.callers.identify(None)
 
     def to(name: str, actor: object = owner, media_type: str | None = "text/csv") -> SmallPost:
         return SmallPost(
@@ -163,7 +163,7 @@ def test_posts_that_come_together_are_let_in_and_refused_one_by_one(service) -> 
 
 
 def small_post(service: Service, name: str) -> SmallPost:
-    owner = service.node.identify(service.token())
+    owner = service.node.callers.identify(service.token())
     return SmallPost(actor=owner, account=None, name=name, media_type="text/csv", body=b"n\n1\n")
 
 

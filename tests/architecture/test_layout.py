@@ -17,8 +17,8 @@ BESIDE = {"__init__", "errors", "main", "settings", "wiring"}
 KNOTS = {
     # Use cases are handed the whole node, which is made of parts of them.
     "odf_node.app.service": {
-        "accounts", "datasets", "derivatives", "http", "ingest", "jobs",
-        "mirrors", "objects", "observe", "read", "transfer", "uploads", "verify",
+        "accounts", "datasets", "derivatives", "ingest", "jobs",
+        "mirrors", "objects", "observe", "transfer", "uploads",
         "wiring",
     },
 }  # fmt: skip

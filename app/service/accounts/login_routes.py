@@ -15,8 +15,8 @@ from odf_node.protocol.typed import decode_json
 from ..auth.throttle import TooManyAttempts
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body, small_form
-from ..http.deps import BaseDep, NodeDep
-from ..wiring import Node
+from ..http.deps import BaseDep
+from ..wiring import Node, NodeDep
 from . import login as usecase
 from .login import CredentialsRejected, DeviceGrantRefused
 from .login_page import Page, page

@@ -12,9 +12,9 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 from ..auth.access import Action, Unauthenticated, grants, refuse_bad_token
 from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, NodeDep
+from ..http.deps import ActorDep
 from ..settings import Tenancy
-from ..wiring import Node
+from ..wiring import Node, NodeDep
 from .accounts import find_account
 
 router = APIRouter(tags=["identity"])

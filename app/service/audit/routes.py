@@ -9,7 +9,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, NodeDep
+from ..http.deps import ActorDep
+from ..wiring import NodeDep
 from .audit import read_audit, shown
 
 router = APIRouter(prefix="/system", tags=["system"])

@@ -14,7 +14,8 @@ from odf_node.protocol.errors import BadInput
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import ActorDep, BaseDep, MaintainedDep, NodeDep, ReadableDep
+from ..http.deps import ActorDep, BaseDep, MaintainedDep, ReadableDep
+from ..wiring import NodeDep
 from . import access as usecase
 from .access import parse_role, parse_visibility
 from .datasets import summary

@@ -158,7 +158,7 @@ def _acts_for_owner(actor: Actor, entry: DatasetEntry) -> bool:
 
 def _check_inputs(node: Node, actor: Actor, transform: SetTransform) -> None:
     named = [item.dataset_ref for item in transform.inputs]
-    hidden = [ref.id for ref in named if ref.id and node.visible(actor, ref.id) is None]
+    hidden = [ref.id for ref in named if ref.id and node.access.visible(actor, ref.id) is None]
     if hidden:
         raise DefinitionReadsHidden(hidden)
 

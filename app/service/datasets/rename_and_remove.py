@@ -53,7 +53,7 @@ def delete_dataset(
         raise ActionForbidden
     readers = node.stores.registry.dependants(entry.id)
     if readers:
-        seen = [node.visible(actor, one) for one in readers]
+        seen = [node.access.visible(actor, one) for one in readers]
         names = sorted(shown_alias(node, one) for one in seen if one is not None)
         shown = ", ".join(names) or f"{len(readers)} that you may not see"
         raise StillRead(f"derivatives read it: {shown}; delete those first", derivatives=names)

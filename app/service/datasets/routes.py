@@ -21,7 +21,7 @@ from ..auth.actors import Actor
 from ..derivatives.derivatives import derivation
 from ..http.answers import JsonAnswer, failed_answer
 from ..http.bodies import small_body
-from ..http.deps import ActorDep, BaseDep, MaintainedDep, NodeDep, OpenDep, ReadableDep
+from ..http.deps import ActorDep, BaseDep, MaintainedDep, OpenDep, ReadableDep
 from ..limits.shares import caller_of
 from ..mirrors import mirrors
 from ..mirrors.mirrors import MirrorAsked
@@ -29,7 +29,7 @@ from ..read.records import DataFormat
 from ..read.rows import Rows
 from ..read.tail import tail_task
 from ..readers.pool import ReadRefused
-from ..wiring import Node
+from ..wiring import Node, NodeDep
 from . import datasets as usecase
 from . import definition
 from .access import parse_visibility

@@ -95,7 +95,7 @@ def _behind(node: Node, actor: Actor, state: ChainState) -> tuple[int, list[str]
     }
     blocks, absent = 0, list[str]()
     for one in declared(state):
-        if node.visible(actor, one) is None:
+        if node.access.visible(actor, one) is None:
             absent.append(str(one))
         else:
             blocks += _new_blocks(node, one, consumed.get(one))
@@ -119,7 +119,7 @@ def dependencies(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any
     """What a dataset reads and who reads it, near ones first; hidden datasets end the walk."""
 
     def visible(one: DatasetId) -> DatasetEntry | None:
-        return node.visible(actor, one)
+        return node.access.visible(actor, one)
 
     def seen(step: Callable[[DatasetId], Sequence[DatasetId]]) -> list[dict[str, Any]]:
         found = depths(entry.id, lambda one: [near for near in step(one) if visible(near)])

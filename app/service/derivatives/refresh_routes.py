@@ -13,10 +13,10 @@ from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
 from odf_node.storage.stores.ports.values import DatasetEntry, Succeeded
 
 from ..auth.actors import Actor
-from ..http.deps import ActorDep, BaseDep, NodeDep, WritableDep
+from ..http.deps import ActorDep, BaseDep, WritableDep
 from ..http.parameters import NO_BODY
-from ..http.waiting import accepted, job_answer, patience_of, receipt_answer
-from ..wiring import Node
+from ..jobs.waiting import accepted, job_answer, patience_of, receipt_answer
+from ..wiring import Node, NodeDep
 from .refresh import submit_refresh
 from .refresh_derivative import upstream_levels
 
@@ -63,7 +63,7 @@ async def refresh(
     job = await run_in_threadpool(
         submit_refresh, node, entry, payload, force=force, reset_on_diverged=reset_on_diverged
     )
-    return await job_answer(node, job, base, prefer)
+    return await job_answer(node.waiting, job, base, prefer)
 
 
 async def _refresh_upstream(

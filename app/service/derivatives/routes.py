@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, NodeDep, ReadableDep
+from ..http.deps import ActorDep, ReadableDep
+from ..wiring import NodeDep
 from .derivatives import dependencies as dependencies_of
 
 

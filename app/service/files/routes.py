@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
-from ..http.deps import BaseDep, NodeDep, ReadableDep
+from ..http.deps import BaseDep, ReadableDep
+from ..wiring import NodeDep
 from .parquet_files import list_files
 
 MAX_HASH_CHARS = 256

@@ -17,8 +17,9 @@ from odf_node.storage.runtime.context import add_facts
 
 from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor, bearer_of
+from ..auth.callers import Callers
 from ..limits.coalescer import Coalescer
-from ..wiring import Node
+from ..settings import Settings
 from .answers import TRANSFER, crash_answer, error_answer
 from .bodies import Paced
 
@@ -46,9 +47,9 @@ _log = logging.getLogger("odf.node")
 class Gate:
     """ASGI middleware: identifies the caller or ends the request."""
 
-    def __init__(self, inner: ASGIApp, node: Node) -> None:
-        self.inner, self.node = inner, node
-        self.coalescer = Coalescer(node.identify_all)
+    def __init__(self, inner: ASGIApp, callers: Callers, settings: Settings) -> None:
+        self.inner, self.settings = inner, settings
+        self.coalescer = Coalescer(callers.identify_all)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -61,7 +62,7 @@ class Gate:
         try:
             state["actor"] = await self._actor(scope)
             if scope["type"] == "http" and scope["method"] not in BODILESS:
-                receive = Paced(receive, self.node.settings)
+                receive = Paced(receive, self.settings)
             await self.inner(scope, receive, watched)
         except NodeError as error:
             answer = error_answer(error, explained=TRANSFER not in scope["state"])
@@ -80,7 +81,7 @@ class Gate:
             add_facts(actor=actor.account.name if actor.account else None)
         path = scope["path"]
         if path not in OPEN_TO_ALL and not path.startswith(OPEN_FOLDER):
-            admit(actor, allow_anonymous=self.node.settings.allow_anonymous)
+            admit(actor, allow_anonymous=self.settings.allow_anonymous)
         return actor
 
 

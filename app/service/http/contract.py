@@ -13,13 +13,12 @@ from typing import Any
 
 import yaml
 from fastapi import APIRouter
-from starlette.requests import Request
 from starlette.responses import Response
 
 from odf_node.storage.runtime.version import app_version
 
 from ..settings import Tenancy
-from .deps import node_of
+from .deps import SettingsDep
 
 router = APIRouter()
 SINGLE = "/{dataset}"
@@ -50,6 +49,5 @@ def _as_json(tenancy: Tenancy) -> bytes:
 
 
 @router.get("/openapi.json", include_in_schema=False)
-def openapi(request: Request) -> Response:
-    tenancy = node_of(request).settings.tenancy
-    return Response(_as_json(tenancy), media_type="application/json")
+def openapi(settings: SettingsDep) -> Response:
+    return Response(_as_json(settings.tenancy), media_type="application/json")

@@ -1,11 +1,12 @@
-"""What handlers ask for: the node, the actor, the dataset of the address once authorized.
+"""What handlers ask for: parts of the node, the actor, the dataset of the address once authorized.
 
 What waits for nothing is a coroutine: it costs no thread.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
@@ -14,17 +15,25 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.access import Action
 from ..auth.actors import Actor
-from ..auth.mirror_rule import refuse_mirror
-from ..wiring import Node
+from ..auth.dataset_access import DatasetAccess
+from ..settings import Settings
+
+T = TypeVar("T")
 
 
-async def at_node(request: Request) -> Node:
-    return node_of(request)
+def part_of(request: HTTPConnection, kind: type[T]) -> T:
+    """The part of the node of that class, as `wiring` made it."""
+    part: T = request.app.state.parts[kind]
+    return part
 
 
-def node_of(request: Request) -> Node:
-    node: Node = request.app.state.node
-    return node
+def wired(kind: type[T]) -> Callable[[Request], Awaitable[T]]:
+    """A dependency on the part of the node of that class."""
+
+    async def given(request: Request) -> T:
+        return part_of(request, kind)
+
+    return given
 
 
 async def asking(request: Request) -> Actor:
@@ -38,7 +47,8 @@ def actor_of(request: Request) -> Actor:
 
 def _resolve(request: Request, action: Action) -> DatasetEntry:
     path = request.path_params
-    return node_of(request).resolve(actor_of(request), path.get("account"), path["dataset"], action)
+    access = part_of(request, DatasetAccess)
+    return access.resolve(actor_of(request), path.get("account"), path["dataset"], action)
 
 
 def readable_of(request: Request) -> DatasetEntry:
@@ -53,16 +63,8 @@ def writable_of(request: Request) -> DatasetEntry:
 
 def open_of(request: Request) -> DatasetEntry:
     """The dataset of the address, which the actor may write to, and which follows no other."""
-    path = request.path_params
-    return open_dataset(node_of(request), actor_of(request), path.get("account"), path["dataset"])
-
-
-def open_dataset(node: Node, actor: Actor, account: str | None, name: str) -> DatasetEntry:
-    """As `open_of`, by what the address says."""
-    with node.stores.reading() as reader:
-        entry = node.resolve(actor, account, name, Action.WRITE, registry=reader.registry)
-        refuse_mirror(reader.mirrors, entry)
-    return entry
+    path, access = request.path_params, part_of(request, DatasetAccess)
+    return access.resolve_open(actor_of(request), path.get("account"), path["dataset"])
 
 
 def maintained_of(request: Request) -> DatasetEntry:
@@ -76,15 +78,16 @@ async def public_base(request: Request) -> str:
 
 def base_of(request: Request) -> str:
     """Where clients reach this node, with a slash at the end: the setting, else the request."""
-    return public_base_of(node_of(request), request)
+    return base_at(part_of(request, Settings), request)
 
 
-def public_base_of(node: Node, connection: HTTPConnection) -> str:
-    """As `base_of`, for who has the node at hand."""
-    return node.settings.public_url or str(connection.base_url)
+def base_at(settings: Settings, connection: HTTPConnection) -> str:
+    """As `base_of`, outside of the framework."""
+    return settings.public_url or str(connection.base_url)
 
 
-NodeDep = Annotated[Node, Depends(at_node)]
+SettingsDep = Annotated[Settings, Depends(wired(Settings))]
+AccessDep = Annotated[DatasetAccess, Depends(wired(DatasetAccess))]
 ActorDep = Annotated[Actor, Depends(asking)]
 ReadableDep = Annotated[DatasetEntry, Depends(readable_of)]
 OpenDep = Annotated[DatasetEntry, Depends(open_of)]

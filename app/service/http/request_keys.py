@@ -12,11 +12,9 @@ import re
 from typing import Any
 
 from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.ports.values import AccountId, DatasetEntry, RequestKey
-
-from ..wiring import Node
 
 MAX_CHARS = 255
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
@@ -42,9 +40,8 @@ def parse_key(header: str | None) -> str | None:
 
 
 def request_key(
-    node: Node, entry: DatasetEntry, account: AccountId, key: str, asked: dict[str, Any]
+    entry: DatasetEntry, account: AccountId, key: str, asked: dict[str, Any], *, until: Instant
 ) -> RequestKey:
     """The key together with what was asked under it, body included, and how long it holds."""
     content = json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()
-    until = Instant(node.clock().ns + node.settings.request_key_ttl_s * NANOS)
     return RequestKey(entry.id, account, key, Multihash.of(content), until)

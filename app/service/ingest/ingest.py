@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import Instant, MalformedInstant
+from odf_node.protocol.instant import NANOS, Instant, MalformedInstant
 from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
@@ -184,7 +184,8 @@ def _key(
     told = {**asdict(asked), "body": str(body)}
     if asked.on_bad_rows == "fail":  # told as it was before there was anything else
         del told["on_bad_rows"], told["max_bad_rows"]
-    return request_key(node, entry, account, asked.key, told)
+    until = Instant(node.clock().ns + node.settings.request_key_ttl_s * NANOS)
+    return request_key(entry, account, asked.key, told, until=until)
 
 
 def _payload(request: IngestRequest, body: Multihash) -> IngestPayload:

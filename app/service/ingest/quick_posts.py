@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..auth.actors import Actor
-from ..http.deps import open_dataset, public_base_of
+from ..http.deps import base_at
 from ..http.request_keys import parse_key
 from ..limits.coalescer import Coalescer
 from ..settings import Tenancy
@@ -85,7 +85,7 @@ class QuickPosts:
         else:
             given = (node, actor, address, IngestRequest(key=key), Content([body], media_type))
             posted = await to_thread.run_sync(_post, *given, limiter=state.posts)
-        base, prefer = partial(public_base_of, node, request), told.get(b"prefer", "")
+        base, prefer = partial(base_at, node.settings, request), told.get(b"prefer", "")
         answer = await answer_of(posted, node, state.watchers, base, prefer)
         await answer(scope, receive, send)
 
@@ -93,7 +93,7 @@ class QuickPosts:
 def _post(
     node: Node, actor: Actor, address: _Address, asked: IngestRequest, content: Content
 ) -> Posted:
-    return post(node, actor, open_dataset(node, actor, *address), asked, content)
+    return post(node, actor, node.access.resolve_open(actor, *address), asked, content)
 
 
 def _told(scope: Scope, most: int) -> dict[bytes, str] | None:

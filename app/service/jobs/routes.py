@@ -15,8 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from odf_node.storage.stores.ports.values import Job
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, NodeDep, ReadableDep
-from ..wiring import Node
+from ..http.deps import ActorDep, ReadableDep
+from ..wiring import Node, NodeDep
 from . import jobs as usecase
 from .job_watch import FINISHED
 

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, BaseDep, NodeDep, ReadableDep
+from ..http.deps import ActorDep, BaseDep, ReadableDep
+from ..wiring import NodeDep
 from .lineage import lineage_of, shown
 from .openlineage import events
 

@@ -14,7 +14,8 @@ from odf_node.protocol.typed import decode_json
 from ..datasets.access_routes import MalformedBody
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import MaintainedDep, NodeDep
+from ..http.deps import MaintainedDep
+from ..wiring import NodeDep
 from . import mirrors as usecase
 
 MAX_BODY_BYTES = 16_384

@@ -150,7 +150,7 @@ class AtHand:
 
 def read_ref(node: Node, actor: Actor, account: str | None, dataset: str, ref: str) -> Multihash:
     """Where a reference points. Raises `UnknownReference` and what `Node.resolve` raises."""
-    entry = node.resolve(actor, account, dataset, Action.READ)
+    entry = node.access.resolve(actor, account, dataset, Action.READ)
     if ref != HEAD:
         raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)
     return node.stores.refs.head(entry.id)
@@ -164,7 +164,7 @@ def find_object(
     Raises:
         UnreadableHash, ObjectNotFound, and what `Node.resolve` raises.
     """
-    entry = node.resolve(actor, account, dataset, Action.READ)
+    entry = node.access.resolve(actor, account, dataset, Action.READ)
     key = ObjectKey(entry.id, kind, parse_hash(text))
     info = node.stores.objects.stat(key)
     if info is None and kind is ObjectKind.BLOCK and node.stores.blocks.find(entry.id, key.hash):
@@ -203,7 +203,7 @@ def upload_target(
     node: Node, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
 ) -> ObjectKey:
     """Where an upload goes, once the actor may write there."""
-    entry: DatasetEntry = node.resolve(actor, account, dataset, Action.WRITE)
+    entry: DatasetEntry = node.access.resolve(actor, account, dataset, Action.WRITE)
     refuse_mirror(node.stores.mirrors, entry)
     return ObjectKey(entry.id, kind, parse_hash(text))
 

@@ -26,7 +26,7 @@ from ..auth.actors import ANONYMOUS, Actor
 from ..errors import status_of
 from ..http.bodies import small_form
 from ..http.contract import contract
-from ..http.deps import base_of, node_of
+from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
 from ..wiring import Node
 from . import views
@@ -103,7 +103,7 @@ def site(node: Node, dataset: str) -> Starlette:
             Route(dataset + "/", _shown(node, _dataset)),
         ]
     )
-    made.state.node = node
+    made.state.parts = node.parts
     made.state.passwords = CapacityLimiter(MAX_PASSWORDS)
     return made
 
@@ -140,7 +140,7 @@ def _reference(node: Node, actor: Actor, _: Request) -> Response:
 
 def _dataset(node: Node, actor: Actor, request: Request) -> Response:
     given = request.path_params
-    entry = node.resolve(actor, given.get("account"), given["dataset"], Action.READ)
+    entry = node.access.resolve(actor, given.get("account"), given["dataset"], Action.READ)
     caller = caller_of(request.scope)
     content = views.dataset(node, actor, entry, base_of(request), caller)
     return page("dataset", {**views.frame(node, actor, request.url.path), **content})
@@ -166,7 +166,7 @@ def _form_page(
 
 
 async def _sign_in(request: Request) -> Response:
-    node = node_of(request)
+    node = part_of(request, Node)
     try:
         refuse_foreign(node, request)
         form = await small_form(request, MAX_FORM_BYTES)
@@ -199,13 +199,13 @@ def _token(node: Node, form: dict[str, str], address: str) -> str:
     if not token:
         account = check_password(node, form.get("login", ""), form.get("password", ""), address)
         return begin_session(node, account).token
-    if node.identify(token).is_anonymous:
+    if node.callers.identify(token).is_anonymous:
         raise AccessTokenRejected
     return token
 
 
 async def _sign_out(request: Request) -> Response:
-    node = node_of(request)
+    node = part_of(request, Node)
     try:
         refuse_foreign(node, request)
     except NodeError as error:

@@ -38,7 +38,7 @@ def visitor(node: Node, request: Request) -> Actor:
 def _signed_in(node: Node, token: str | None) -> Actor:
     if token is None:
         return ANONYMOUS
-    actor = node.identify(token)
+    actor = node.callers.identify(token)
     return ANONYMOUS if actor.is_anonymous else actor
 
 

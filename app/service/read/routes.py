@@ -10,9 +10,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ..http.answers import failed_answer
-from ..http.deps import NodeDep, ReadableDep
+from ..http.deps import ReadableDep
 from ..limits.shares import caller_of
 from ..readers.pool import ReadRefused
+from ..wiring import NodeDep
 from .read import ReadRequest, read_task
 from .read_formats import MEDIA_TYPES, Format
 from .rows import Rows

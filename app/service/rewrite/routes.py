@@ -11,9 +11,10 @@ from starlette.responses import Response
 from odf_node.storage.datasets.rewrite.receipt import HistoryReceipt, to_json
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, BaseDep, MaintainedDep, NodeDep, WritableDep
+from ..http.deps import ActorDep, BaseDep, MaintainedDep, WritableDep
 from ..http.parameters import NO_BODY
-from ..http.waiting import job_answer
+from ..jobs.waiting import job_answer
+from ..wiring import NodeDep
 from . import history
 from .history import CompactRequest
 
@@ -51,7 +52,7 @@ async def compact(
     done = await run_in_threadpool(history.compact_dataset, node, actor, entry, request)
     if isinstance(done, HistoryReceipt):
         return JsonAnswer(to_json(done))
-    return await job_answer(node, done, base, prefer)
+    return await job_answer(node.waiting, done, base, prefer)
 
 
 def reset(

@@ -11,8 +11,9 @@ from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import ActorDep, NodeDep, ReadableDep, WritableDep
+from ..http.deps import ActorDep, ReadableDep, WritableDep
 from ..jobs.jobs import list_jobs, parse_statuses
+from ..wiring import NodeDep
 from . import schedules as usecase
 from .schedules import read_body, shown
 

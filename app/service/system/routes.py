@@ -12,9 +12,8 @@ from starlette.responses import Response
 from odf_node.storage.runtime.version import app_version
 
 from ..http.answers import JsonAnswer
-from ..http.deps import NodeDep
 from ..observe.metrics import CONTENT_TYPE, page
-from ..wiring import Node
+from ..wiring import Node, NodeDep
 
 Probe = Literal["liveness", "readiness", "startup"]
 

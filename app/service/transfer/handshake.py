@@ -79,7 +79,7 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
         VersionMissing, Unauthenticated, IncompatibleVersion, Unauthorized, ReservedName, IsRemote.
     """
     action = Action.WRITE if path.is_push else Action.READ
-    alias, entry = node.find(actor, path.account, path.dataset, action, creates=path.is_push)
+    alias, entry = node.access.find(actor, path.account, path.dataset, action, creates=path.is_push)
     version = _version(scope)
     if path.is_push and actor.is_anonymous:
         raise Unauthenticated

@@ -14,7 +14,8 @@ from starlette.responses import Response
 from odf_node.protocol.errors import BadInput
 
 from ..auth.access import Action
-from ..http.deps import ActorDep, NodeDep, ReadableDep
+from ..http.deps import ActorDep, ReadableDep
+from ..wiring import NodeDep
 
 
 class UpgradeRequired(BadInput):
@@ -40,7 +41,7 @@ def pull(entry: ReadableDep) -> Response:  # noqa: ARG001
 
 def push(request: Request, node: NodeDep, actor: ActorDep) -> Response:
     path = request.path_params
-    node.find(actor, path.get("account"), path["dataset"], Action.WRITE, creates=True)
+    node.access.find(actor, path.get("account"), path["dataset"], Action.WRITE, creates=True)
     raise UpgradeRequired
 
 

@@ -18,10 +18,11 @@ from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
 from ..http.answers import JsonAnswer
 from ..http.bodies import Body, BodyTooLong
-from ..http.deps import ActorDep, BaseDep, NodeDep
+from ..http.deps import ActorDep, BaseDep
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
 from ..ingest.formats import MEDIA_TYPES
 from ..limits.shares import caller_of
+from ..wiring import NodeDep
 from . import uploaded_files as usecase
 from .uploaded_files import ContentTooLarge
 

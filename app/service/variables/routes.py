@@ -14,7 +14,8 @@ from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import ActorDep, MaintainedDep, NodeDep
+from ..http.deps import ActorDep, MaintainedDep
+from ..wiring import NodeDep
 from . import variables as usecase
 from .variables import read_body, shown
 

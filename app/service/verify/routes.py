@@ -8,9 +8,10 @@ from fastapi import APIRouter, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from ..http.deps import ActorDep, BaseDep, NodeDep, WritableDep
+from ..http.deps import ActorDep, BaseDep, WritableDep
 from ..http.parameters import NO_BODY
-from ..http.waiting import job_answer
+from ..jobs.waiting import job_answer
+from ..wiring import NodeDep
 from .verify import VerifyRequest, submit_verify
 
 Hash = Annotated[str | None, Query(max_length=200)]
@@ -49,4 +50,4 @@ async def verify(
         upto=upto,
     )
     job = await run_in_threadpool(submit_verify, node, actor, entry, request)
-    return await job_answer(node, job, base, prefer)
+    return await job_answer(node.waiting, job, base, prefer)

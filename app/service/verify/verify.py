@@ -60,7 +60,7 @@ def visible_inputs(node: Node, actor: Actor, entry: DatasetEntry) -> list[Datase
 
     def visit(dataset: DatasetId) -> None:
         for one in _inputs(node, dataset):
-            if one in seen or node.visible(actor, one) is None or len(seen) > MAX_INPUTS:
+            if one in seen or node.access.visible(actor, one) is None or len(seen) > MAX_INPUTS:
                 continue
             seen.add(one)
             visit(one)

@@ -6,6 +6,9 @@ and swapped, so a stale one is refused there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 import sqlalchemy as sa
 
 from odf_node.protocol.identity import DatasetId
@@ -62,3 +65,7 @@ class Reader:
     def chain(self, dataset: DatasetId) -> Chain:
         """The chain of a dataset, which need not be here."""
         return Chain(dataset, self.refs, self.blocks, self.states)
+
+
+Reading = Callable[[], AbstractContextManager[Reader]]
+"""Opens a reader: `Stores.reading`."""

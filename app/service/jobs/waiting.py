@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from starlette.responses import Response
 
 from odf_node.protocol.errors import Conflict
 from odf_node.storage.stores.ports.values import Failed, Job, JobId, Succeeded
 
-from ..wiring import Node
-from .answers import JsonAnswer, error_answer, failed_answer
+from ..http.answers import JsonAnswer, error_answer, failed_answer
+from .job_watch import JobWatch
 
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,9})")
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How requests wait for their jobs."""
+
+    watch: JobWatch
+    most_s: float
 
 
 class JobCancelled(Conflict):
@@ -29,9 +38,9 @@ def patience_of(prefer: str, most_s: float) -> float:
     return 0.0 if "respond-async" in prefer.lower() else most_s
 
 
-async def job_answer(node: Node, job: JobId, base: str, prefer: str) -> Response:
+async def job_answer(waiting: Waiting, job: JobId, base: str, prefer: str) -> Response:
     """What became of the job, as long as the caller and the node have patience."""
-    ended = await node.watch.ended(job, patience_of(prefer, node.settings.ingest_wait_s))
+    ended = await waiting.watch.ended(job, patience_of(prefer, waiting.most_s))
     return accepted(job, base) if ended is None else receipt_answer(ended)
 
 

@@ -1,0 +1,103 @@
+"""Datasets as actors may use them: found by address or id, let in by `authorize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
+from odf_node.storage.datasets.node.naming import SINGLE_OWNER
+from odf_node.storage.datasets.node.reader import Reading
+from odf_node.storage.runtime.context import add_facts
+from odf_node.storage.stores.ports import DatasetEntries
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..settings import AnonymousReads, Tenancy
+from .access import Action, DatasetHidden, address, authorize, grants
+from .actors import Actor
+from .entry_cache import EntryMemory
+from .mirror_rule import refuse_mirror
+
+
+@dataclass(frozen=True)
+class DatasetAccess:
+    """The datasets of a node behind its policy: its tenancy, and what anybody may read."""
+
+    registry: DatasetEntries
+    entries: EntryMemory
+    reading: Reading
+    tenancy: Tenancy
+    reads: AnonymousReads
+
+    def resolve(
+        self,
+        actor: Actor,
+        account: str | None,
+        name: str,
+        action: Action,
+        *,
+        registry: DatasetEntries | None = None,
+    ) -> DatasetEntry:
+        """The dataset of an address, once the actor may do this with it.
+
+        `registry` is that of a reader whose transaction the read shares.
+
+        Raises:
+            MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden.
+        """
+        _, entry = self.find(actor, account, name, action, creates=False, registry=registry)
+        if entry is None:  # `authorize` lets only a creating push have none
+            raise DatasetHidden
+        return entry
+
+    def resolve_open(self, actor: Actor, account: str | None, name: str) -> DatasetEntry:
+        """The dataset of an address, which the actor may write to, and which follows no other.
+
+        Raises:
+            As `resolve`, and IsRemote.
+        """
+        with self.reading() as reader:
+            entry = self.resolve(actor, account, name, Action.WRITE, registry=reader.registry)
+            refuse_mirror(reader.mirrors, entry)
+        return entry
+
+    def find(
+        self,
+        actor: Actor,
+        account: str | None,
+        name: str,
+        action: Action,
+        *,
+        creates: bool,
+        registry: DatasetEntries | None = None,
+    ) -> tuple[DatasetAlias, DatasetEntry | None]:
+        """As `resolve`; with `creates` a missing dataset is no error."""
+        alias = address(self.tenancy, account, name)
+        if action is Action.READ:
+            entry = self.entries.find(alias)
+        else:
+            entry = (registry or self.registry).find(DatasetRef(alias=alias))
+        if entry is not None:
+            add_facts(dataset=str(entry.id))
+        return alias, authorize(actor, entry, action, self.reads, creates=creates)
+
+    def visible(self, actor: Actor, dataset: DatasetId) -> DatasetEntry | None:
+        """A dataset of this node that the actor may see; None for others, and for none."""
+        found = self.registry.find(DatasetRef(id=dataset))
+        return found if found is not None and self.may_read(actor, found) else None
+
+    def may_read(self, actor: Actor, entry: DatasetEntry) -> bool:
+        return Action.READ in self.grants(actor, entry)
+
+    def grants(self, actor: Actor, entry: DatasetEntry) -> frozenset[Action]:
+        """Everything the actor may do with the dataset."""
+        return grants(actor, entry, self.reads)
+
+    def new_alias(self, actor: Actor, name: DatasetAlias) -> DatasetAlias:
+        """The full alias of a new dataset: the owner's account is filled in."""
+        own = SINGLE_OWNER if self.tenancy is Tenancy.SINGLE else ""
+        account = name.account or Name(own or (actor.account.name if actor.account else ""))
+        return DatasetAlias(name.name, account)
+
+    def shown_alias(self, entry: DatasetEntry) -> str:
+        """The alias as this node's clients write it."""
+        return str(entry.alias.name if self.tenancy is Tenancy.SINGLE else entry.alias)
