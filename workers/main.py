@@ -62,7 +62,7 @@ class _LazyGroup(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Without a command the worker runs until it is told to stop. What is not given comes "
-    "from the environment (ODF_NODE_…), see settings.example.env.",
+    "from the environment (ODF_WORKER_…, ODF_STORE_…), see settings.example.env.",
 )
 @click.version_option(package_name="odf-node", prog_name="odf-worker")
 @click.option("--data", type=click.Path(path_type=Path), help="Directory of the local stores.")

@@ -1,6 +1,7 @@
-"""The worker's settings: the only reader of its environment.
+"""Every setting of a worker: name, default, meaning; its only reader of the environment.
 
-Prefix `ODF_NODE_`; names are shared with the service where both need the same thing.
+Variables are `ODF_WORKER_` and the name in capitals; the settings that the service shares are in
+`storage/runtime/shared_settings.py`. Unknown variables are refused.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field, IPvAnyNetwork
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from odf_node.storage.runtime import environment as shared
-from odf_node.storage.runtime.environment import PREFIX, read_settings
+from odf_node.storage.runtime import old_settings
+from odf_node.storage.runtime.environment import read_settings
+from odf_node.storage.runtime.shared_settings import SharedSettings
 
 from .confine import Mode
 from .engines.remote.runtimes import ContainerRules
@@ -42,36 +43,11 @@ def environment(names: Iterable[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-class WorkerSettings(BaseSettings):
-    """Everything a worker can be told. Unknown names under the prefix belong to the service."""
+class WorkerSettings(SharedSettings):
+    """A worker's settings, frozen once read."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="ignore"
-    )
+    PREFIX: ClassVar[str] = "ODF_WORKER_"
 
-    data: Path = Field(
-        Path(".odf-node/data"), description="Directory of the local database and objects."
-    )
-    private_files: bool = Field(
-        True,
-        description="Whether other accounts of this machine are kept out of the data folder and of "
-        "new files in it.",
-    )
-    database_url: str | None = Field(None, description="Database; default SQLite under `data`.")
-    objects_url: str | None = Field(
-        None, description="Object store (`s3://bucket/prefix`); default files under `data`."
-    )
-    object_copies: tuple[str, ...] = Field(
-        (),
-        description="Copies of the objects, as JSON: URLs as of `objects_url`, such as "
-        "file:///backup. Damaged objects are healed from them; nothing is written there.",
-    )
-    rehash_s: float = Field(
-        3600.0,
-        ge=0,
-        description="Seconds for which an object that was hashed counts as whole while its size, "
-        "time and inode (in a bucket its ETag) stay the same; 0 hashes it at every read.",
-    )
     spark_master: str = Field("local[2]", description="Spark master URL.")
     spark_driver_memory: str = Field("1g", description="Heap of the Spark driver.")
     datafusion_memory_bytes: int = Field(
@@ -204,12 +180,6 @@ class WorkerSettings(BaseSettings):
     reset_derivatives_on_diverged_input: bool = Field(
         False, description="Compute a derivative anew when the history of an input was rewritten."
     )
-    secrets_keys: str | None = Field(
-        None,
-        repr=False,
-        description="Keys of secrets of sources, 32 bytes in base64, separated by commas: the "
-        "first seals, all open; none: one in the data folder.",
-    )
     container_runtime: str | None = Field(
         None,
         description="Runs images of sources and engines: podman, docker or a path; none: no "
@@ -232,10 +202,6 @@ class WorkerSettings(BaseSettings):
     metrics_port: int = Field(
         0, ge=0, le=65535, description="Port a worker answers Prometheus on; 0: none."
     )
-    log_format: Literal["text", "json"] = Field(
-        "text", description="How log lines are written: `text`, or `json`, one object a line."
-    )
-    log_level: str = Field("INFO", description="Least severe level that is logged.")
 
 
 def container_rules(settings: WorkerSettings) -> ContainerRules:
@@ -248,16 +214,10 @@ def container_rules(settings: WorkerSettings) -> ContainerRules:
 
 
 def load_settings(given: Mapping[str, Any]) -> WorkerSettings:
-    """Settings from the environment; values given (not None) win. Raises `InvalidSetting`."""
-    return read_settings(WorkerSettings, given)
+    """Settings from the environment; values given (not None) win. Raises as `read_settings`."""
+    return read_settings(WorkerSettings, os.environ, given)
 
 
-def example_lines(known: Iterable[str]) -> list[str]:
-    """The commented template of the settings of a worker that are not `known` already."""
-    given = set(known)
-    fields = WorkerSettings.model_fields.items()
-    return shared.example_lines(
-        "Settings of a worker, beside those above; workers that a service starts have its "
-        "environment.",
-        ((name, field.default, field.description) for name, field in fields if name not in given),
-    )
+def warn_of_old_names() -> None:
+    """One warning, once the log is set up."""
+    old_settings.warn_of_old_names(os.environ)

@@ -15,7 +15,7 @@ from odf_node.storage.runtime.logs import set_up
 from odf_node.storage.runtime.private_files import keep_private
 from odf_node.storage.runtime.tracing import start_tracing, stop_tracing
 
-from ..service.settings import AnonymousReads, Settings, Tenancy, load_settings
+from ..service.settings import AnonymousReads, Settings, Tenancy, load_settings, warn_of_old_names
 
 EVERYTHING_IS_READ = (
     "everybody who reaches this node reads all datasets, private ones, too "
@@ -57,6 +57,7 @@ def run(settings: Settings) -> None:
     from ..service.wiring import open_node
 
     set_up(settings.log_level, settings.log_format)
+    warn_of_old_names()
     start_tracing("odf-node", app_version())
     if settings.private_files:
         keep_private(settings.data)

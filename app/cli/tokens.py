@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
+from ..client.environment import HOME, TOKEN
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 ADDRESSES = ("url", "where")
@@ -74,11 +76,11 @@ def _option(command: Any, meant: Callable[[str | None, dict[str, Any]], str | No
 
     shown = click.option(
         "--token",
-        envvar="ODF_NODE_TOKEN",
+        envvar=TOKEN,
         metavar="TOKEN",
-        help="Access token; default: $ODF_NODE_TOKEN, for the node at $ODF_NODE_URL.",
+        help=f"Access token; default: ${TOKEN}, for the node at ${HOME}.",
     )
-    known = click.option("--home", envvar="ODF_NODE_URL", hidden=True)
+    known = click.option("--home", envvar=HOME, hidden=True)
     return shown(known(with_token))
 
 

@@ -87,7 +87,7 @@ def remove(url: str, name: str, *, account: bool, token: str | None, as_json: bo
 @click.option("--database-url", help="Database instead of SQLite in the data folder.")
 @json_option
 def rotate(as_json: bool, **given: Any) -> None:
-    """Seal all secrets of a node with the first of ODF_NODE_SECRETS_KEYS.
+    """Seal all secrets of a node with the first of ODF_STORE_SECRETS_KEYS.
 
     For its administrator, with the settings of the node. Afterwards the older keys may go.
     """

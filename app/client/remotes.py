@@ -18,6 +18,7 @@ from odf_node.protocol.errors import BadInput, Conflict, NotFound
 from odf_node.protocol.identity import Name
 from odf_node.protocol.typed import decode_json
 
+from .environment import CONFIG
 from .urls import Location, Transfer, node_base
 
 REPOSITORIES = "repositories.json"
@@ -80,7 +81,7 @@ class Remotes(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where the person's own settings are."""
-    if named := environ.get("ODF_NODE_CONFIG"):
+    if named := environ.get(CONFIG):
         return Path(named)
     return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "odf-node"
 

@@ -1,90 +1,26 @@
 """Every setting of the service: name, default, meaning; its only reader of the environment.
 
-Variables are `ODF_NODE_` and the name in capitals. Unknown ones are refused, so that a
-misspelt limit is noticed; those of the worker and of the command line are left to them.
-`example_lines()` are what `settings.example.env` says of the same table.
+Variables are `ODF_NODE_` and the name in capitals; the settings that workers share are in
+`storage/runtime/shared_settings.py`. Unknown variables are refused, so that a misspelt limit is
+noticed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field, IPvAnyNetwork, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from odf_node.protocol.errors import BadInput
-from odf_node.storage.runtime import environment
-from odf_node.storage.runtime.environment import PREFIX, read_settings
+from odf_node.storage.runtime import old_settings
+from odf_node.storage.runtime.environment import read_settings
+from odf_node.storage.runtime.shared_settings import SharedSettings
 
-FOREIGN = frozenset(
-    PREFIX + name
-    for name in (
-        "CONFIG",
-        "TOKEN",
-        "URL",
-        "SPARK_MASTER",
-        "SPARK_DRIVER_MEMORY",
-        "QUERY_S",
-        "QUERY_CPU_S",
-        "MAX_QUERY_BYTES",
-        "MAX_QUERY_TERMS",
-        "MAX_QUERY_DEPTH",
-        "DATAFUSION_PROCESS_BYTES",
-        "ENGINES",
-        "ENGINE_CONFINEMENT",
-        "WARM_UP",
-        "SCRATCH",
-        "LEASE_S",
-        "JOB_ATTEMPTS",
-        "JOB_DEATHS",
-        "JOB_MEMORY_BYTES",
-        "JOB_S",
-        "POLL_MS",
-        "MAX_COLUMNS",
-        "MAX_CELL_BYTES",
-        "MAX_ROW_BYTES",
-        "MAX_REJECTED_ROWS",
-        "SLICE_ROWS",
-        "SLICE_BYTES",
-        "SLICE_THREADS",
-        "MERGE_STATE_BYTES",
-        "COMMIT_ATTEMPTS",
-        "POLL_MAX_VANISH_PERCENT",
-        "FETCH_NETWORKS",
-        "FETCH_ROOTS",
-        "FETCH_S",
-        "MAX_FETCHED_BYTES",
-        "MAX_FETCHES",
-        "MAX_UNPACK_RATIO",
-        "MAX_ARCHIVE_ENTRIES",
-        "PIPE_COMMANDS",
-        "PIPE_S",
-        "TEMPLATE_VARIABLES",
-        "TRANSFORM_MAX_ROWS",
-        "TRANSFORM_MAX_BYTES",
-        "TRANSFORM_S",
-        "TRANSFORM_CACHE_BYTES",
-        "RESET_DERIVATIVES_ON_DIVERGED_INPUT",
-        "CONTAINER_RUNTIME",
-        "CONTAINER_MEMORY",
-        "CONTAINER_OPTIONS",
-        "CONTAINER_PULL_S",
-        "ENGINE_NETWORK",
-        "DATAFUSION_MEMORY_BYTES",
-        "METRICS_PORT",
-    )
-)
-"""Variables that the command line and the worker read; they mean nothing here."""
+from ..client.environment import VARIABLES as OF_CLIENT
+
 MIB = 1024 * 1024
 MIN_MESSAGE_BYTES = 64 * 1024
-
-
-class UnknownSetting(BadInput):
-    """The environment names a setting that does not exist."""
 
 
 class Tenancy(StrEnum):
@@ -101,53 +37,22 @@ class AnonymousReads(StrEnum):
     ALL = "all"
 
 
-class Settings(BaseSettings):
+class Settings(SharedSettings):
     """The service's settings, frozen once read."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-    )
+    PREFIX: ClassVar[str] = "ODF_NODE_"
 
     host: str = Field("127.0.0.1", description="Address the service listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port the service listens on; 0 picks one.")
-    data: Path = Field(
-        Path(".odf-node/data"), description="Folder of the local database, objects and spool files."
-    )
-    private_files: bool = Field(
-        True,
-        description="Whether other accounts of this machine are kept out of the data folder and of "
-        "new files in it.",
-    )
     tenancy: Tenancy = Field(
         Tenancy.SINGLE,
         description="`single`: datasets at /name, owned by kamu; `multi`: at /account/name.",
-    )
-    database_url: str | None = Field(
-        None, description="SQLAlchemy URL of the database; none means SQLite in the data folder."
-    )
-    objects_url: str | None = Field(
-        None, description="Where objects are kept, such as s3://bucket/prefix; none: data folder."
     )
     objects_public_url: str | None = Field(
         None,
         pattern=r"^https?://[^/@?#\s]+/?$",
         description="Address clients reach the bucket's server at, such as https://s3.example.com; "
         "none means the one the node uses.",
-    )
-    object_copies: tuple[str, ...] = Field(
-        (),
-        description="Copies of the objects, as JSON: URLs as of `objects_url`, such as "
-        "file:///backup. Damaged objects are healed from them; nothing is written there.",
-    )
-    rehash_s: float = Field(
-        3600.0,
-        ge=0,
-        description="Seconds for which an object that was hashed counts as whole while its size, "
-        "time and inode (in a bucket its ETag) stay the same; 0 hashes it at every read.",
     )
     public_url: str | None = Field(
         None,
@@ -374,12 +279,6 @@ class Settings(BaseSettings):
         gt=0,
         description="Seconds the bad rows are kept that a batch was ingested without.",
     )
-    secrets_keys: str | None = Field(
-        None,
-        repr=False,
-        description="Keys of secrets of sources, 32 bytes in base64, separated by commas: the "
-        "first seals, all open; none: one in the data folder.",
-    )
     schedule_tick_s: float = Field(
         1.0, gt=0, le=60, description="Seconds between two looks for schedules that are due."
     )
@@ -487,10 +386,6 @@ class Settings(BaseSettings):
     audit_keep_days: int = Field(
         400, gt=0, description="Days the audit log remembers who did what."
     )
-    log_format: Literal["text", "json"] = Field(
-        "text", description="How log lines are written: `text`, or `json`, one object a line."
-    )
-    log_level: str = Field("info", description="Least severe log lines written: debug … critical.")
 
     @field_validator("public_url")
     @classmethod
@@ -501,39 +396,12 @@ class Settings(BaseSettings):
             raise ValueError("must begin with http:// or https://")
         return url if url.endswith("/") else url + "/"
 
-    @field_validator("log_level")
-    @classmethod
-    def _known_level(cls, level: str) -> str:
-        if level.lower() not in ("critical", "error", "warning", "info", "debug"):
-            raise ValueError("must be one of critical, error, warning, info, debug")
-        return level.lower()
-
 
 def load_settings(**given: Any) -> Settings:
-    """Settings from the environment; values given (not None) win.
-
-    Raises:
-        UnknownSetting: a variable with our prefix that means nothing.
-        InvalidSetting: a value out of range or of the wrong type.
-    """
-    refuse_unknown(os.environ)
-    return read_settings(Settings, given)
+    """Settings from the environment; values given (not None) win. Raises as `read_settings`."""
+    return read_settings(Settings, os.environ, given, more=OF_CLIENT)
 
 
-def refuse_unknown(environ: Mapping[str, str]) -> None:
-    known = FOREIGN | {PREFIX + name.upper() for name in Settings.model_fields}
-    for key in environ:
-        name = key.upper()
-        if name.startswith(PREFIX) and name not in known:
-            raise UnknownSetting(
-                f"there is no setting {key}; see settings.example.env", setting=key
-            )
-
-
-def example_lines() -> list[str]:
-    """The commented template of all settings of the service with their defaults."""
-    fields = Settings.model_fields.items()
-    return environment.example_lines(
-        "Settings of the service. Every line is the default; uncomment what you change.",
-        ((name, field.default, field.description) for name, field in fields),
-    )
+def warn_of_old_names() -> None:
+    """One warning, once the log is set up."""
+    old_settings.warn_of_old_names(os.environ)

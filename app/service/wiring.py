@@ -158,7 +158,7 @@ def _session_secrets(settings: Settings, stores: Stores, keys: SecretKeys) -> tu
     if settings.secrets_keys is None and _is_shared(stores):
         _log.warning(
             "sessions are signed by a secret that lies open in the database: set "
-            "ODF_NODE_SECRETS_KEYS, the same for all services, to seal it"
+            "ODF_STORE_SECRETS_KEYS, the same for all services, to seal it"
         )
         return (stored,)
     return signing_secrets(stored, keys.keys.values())

@@ -288,13 +288,13 @@ def test_one_caller_has_a_share_of_the_readers(node):
 
 
 def test_a_reader_holds_no_secret_and_no_file_of_the_node(node, monkeypatch):
-    monkeypatch.setenv("ODF_NODE_SECRETS_KEYS", "a-canary")
+    monkeypatch.setenv("ODF_STORE_SECRETS_KEYS", "a-canary")
     pool._NURSERY._stop()
     with node.http() as client, client.stream("GET", "/long/read") as answer:
         pieces = answer.iter_raw()
         next(pieces)
         for pid in readers():
-            assert b"ODF_NODE" not in Path(f"/proc/{pid}/environ").read_bytes()
+            assert b"ODF_" not in Path(f"/proc/{pid}/environ").read_bytes()
             opened = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
             ours = {place for place in opened if str(node.node.settings.data) in place}
             assert all("/data/f1620" in place for place in ours), ours

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from odf_node.app.service.settings import (
-    FOREIGN,
-    PREFIX,
-    Settings,
-    Tenancy,
+from odf_node.app.client.environment import VARIABLES as OF_CLIENT
+from odf_node.app.service.settings import Settings, Tenancy, load_settings, warn_of_old_names
+from odf_node.storage.runtime.environment import (
+    InvalidSetting,
     UnknownSetting,
     example_lines,
-    load_settings,
-    refuse_unknown,
+    variables,
 )
-from odf_node.storage.runtime.environment import InvalidSetting
+from odf_node.storage.runtime.old_settings import RENAMED, SettingTwice
+from odf_node.storage.runtime.shared_settings import SharedSettings
 from odf_node.workers.main import main as odf_worker
 from odf_node.workers.settings import WorkerSettings
-from odf_node.workers.settings import example_lines as example_lines_of_workers
+from odf_node.workers.settings import load_settings as load_settings_of_worker
 
 ROOT = Path(__file__).parents[2]
+OLD_NAMES = (Path(__file__).parent / "old_settings.txt").read_text().split()
+"""Variables that service, worker and client had when all began with `ODF_NODE_`."""
 
 
 def test_every_setting_says_what_it_means():
@@ -33,14 +38,29 @@ def test_every_setting_says_what_it_means():
 
 
 def test_a_setting_a_worker_cannot_take_is_told_in_one_line(monkeypatch):
-    monkeypatch.setenv("ODF_NODE_SLICE_ROWS", "many")
+    monkeypatch.setenv("ODF_WORKER_SLICE_ROWS", "many")
     done = CliRunner().invoke(odf_worker, ["--once"])
     assert done.exit_code == 1
-    assert done.stderr.startswith("Error: setting slice_rows (ODF_NODE_SLICE_ROWS): ")
+    assert done.stderr.startswith("Error: setting slice_rows (ODF_WORKER_SLICE_ROWS): ")
 
 
-def test_service_and_worker_look_for_the_same_folder():
-    assert WorkerSettings().data == Settings().data
+def test_a_program_has_one_prefix_for_its_own_settings_and_one_for_those_that_all_share():
+    assert {*SharedSettings.model_fields} == _names(Settings) & _names(WorkerSettings)
+    assert {name.split("_")[1] for name in variables(Settings)} == {"NODE", "STORE"}
+    assert {name.split("_")[1] for name in variables(WorkerSettings)} == {"WORKER", "STORE"}
+
+
+def _names(kind):
+    return {*variables(kind).values()}
+
+
+def test_one_environment_sets_the_stores_of_both_programs(monkeypatch):
+    monkeypatch.setenv("ODF_STORE_DATA", "/srv/odf")
+    monkeypatch.setenv("ODF_NODE_PORT", "9000")
+    monkeypatch.setenv("ODF_WORKER_LEASE_S", "2")
+    service, worker = load_settings(), load_settings_of_worker({})
+    assert service.data == worker.data == Path("/srv/odf")
+    assert (service.port, worker.lease_s) == (9000, 2)
 
 
 def test_the_example_file_lists_every_setting_with_its_default():
@@ -56,17 +76,144 @@ def test_settings_come_from_the_environment_and_flags_win(monkeypatch):
     assert load_settings(port=None).tenancy is Tenancy.MULTI
 
 
-def test_an_unknown_variable_is_refused_by_name(monkeypatch):
-    monkeypatch.setenv("ODF_NODE_MAX_BODY_BITES", "1")
-    with pytest.raises(UnknownSetting, match="ODF_NODE_MAX_BODY_BITES"):
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ODF_NODE_MAX_BODY_BITES", "ODF_NODE_MAX_BODY_BYTES"),
+        ("ODF_NODE_LEASES_S", "ODF_WORKER_LEASE_S"),
+        ("ODF_NODE_TOKENS", "ODF_NODE_TOKEN"),
+        ("ODF_STORE_DATABSE_URL", "ODF_STORE_DATABASE_URL"),
+        ("ODF_STORE_PORT", "ODF_NODE_PORT"),
+    ],
+)
+def test_the_service_refuses_an_unknown_variable_and_names_the_one_that_was_meant(
+    monkeypatch, name, meant
+):
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(UnknownSetting, match=f"{name}; did you mean {meant}") as refused:
+        load_settings()
+    assert refused.value.facts == {"setting": name, "meant": meant}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ODF_WORKER_LEASES_S", "ODF_WORKER_LEASE_S"),
+        ("ODF_WORKER_DATA", "ODF_STORE_DATA"),
+        ("ODF_STORE_OBJECT_URL", "ODF_STORE_OBJECTS_URL"),
+    ],
+)
+def test_a_worker_refuses_an_unknown_variable_and_names_the_one_that_was_meant(
+    monkeypatch, name, meant
+):
+    monkeypatch.setenv(name, "1")
+    done = CliRunner().invoke(odf_worker, ["--once"])
+    assert done.exit_code == 1
+    assert done.stderr == f"Error: there is no setting {name}; did you mean {meant}?\n"
+
+
+def test_an_unknown_variable_that_resembles_no_other_is_refused(monkeypatch):
+    monkeypatch.setenv("ODF_NODE_XYZZY", "1")
+    with pytest.raises(UnknownSetting, match=r"ODF_NODE_XYZZY; see settings\.example\.env"):
         load_settings()
 
 
-def test_variables_of_the_worker_and_the_command_line_are_left_alone():
-    shared = {PREFIX + name.upper() for name in Settings.model_fields}
-    worker = {PREFIX + name.upper() for name in WorkerSettings.model_fields}
-    assert worker - shared <= FOREIGN
-    refuse_unknown(dict.fromkeys([*worker, "ODF_NODE_TOKEN", "PATH"], "1"))
+def test_a_variable_in_small_letters_counts(monkeypatch):
+    monkeypatch.setenv("odf_node_port", "9000")
+    assert load_settings().port == 9000
+    monkeypatch.setenv("odf_node_prot", "9000")
+    with pytest.raises(UnknownSetting, match="ODF_NODE_PORT"):
+        load_settings()
+
+
+def test_variables_of_the_other_program_and_the_command_line_are_left_alone(monkeypatch):
+    for name in ("ODF_NODE_TOKEN", "ODF_NODE_URL", "ODF_NODE_CONFIG", "ODF_WORKER_OF_TOMORROW"):
+        monkeypatch.setenv(name, "x")
+    load_settings()
+    monkeypatch.delenv("ODF_WORKER_OF_TOMORROW")
+    monkeypatch.setenv("ODF_NODE_OF_TOMORROW", "x")
+    load_settings_of_worker({})
+
+
+def test_lists_and_tables_are_json(monkeypatch):
+    monkeypatch.setenv("ODF_WORKER_ENGINES", '{"spark": "127.0.0.1:5544"}')
+    monkeypatch.setenv("ODF_STORE_OBJECT_COPIES", '["file:///backup"]')
+    read = load_settings_of_worker({})
+    assert read.engines == {"spark": "127.0.0.1:5544"}
+    assert read.object_copies == ("file:///backup",)
+    monkeypatch.setenv("ODF_STORE_OBJECT_COPIES", "file:///backup")
+    with pytest.raises(InvalidSetting, match="ODF_STORE_OBJECT_COPIES is not JSON"):
+        load_settings_of_worker({})
+
+
+# --- old names ------------------------------------------------------------------------------
+
+
+def test_every_name_of_old_is_as_it_was_or_has_a_new_one():
+    new = {*variables(Settings), *variables(WorkerSettings)}
+    assert len(OLD_NAMES) == 147
+    assert {name for name in OLD_NAMES if name not in new | {*OF_CLIENT}} == {*RENAMED}
+    assert {*RENAMED.values()} <= new
+
+
+def test_a_setting_is_understood_by_its_old_name(monkeypatch):
+    monkeypatch.setenv("ODF_NODE_DATA", "/srv/odf")
+    monkeypatch.setenv("ODF_NODE_LEASE_S", "2")
+    assert load_settings().data == Path("/srv/odf")
+    worker = load_settings_of_worker({})
+    assert (worker.data, worker.lease_s) == (Path("/srv/odf"), 2)
+
+
+@pytest.mark.parametrize("load", [load_settings, lambda: load_settings_of_worker({})])
+def test_a_setting_under_its_old_and_its_new_name_is_refused(monkeypatch, load):
+    monkeypatch.setenv("ODF_NODE_LEASE_S", "2")
+    monkeypatch.setenv("ODF_WORKER_LEASE_S", "2")
+    with pytest.raises(
+        SettingTwice, match="ODF_NODE_LEASE_S is the old name of ODF_WORKER_LEASE_S"
+    ):
+        load()
+
+
+def test_one_warning_lists_all_old_names(monkeypatch, caplog):
+    monkeypatch.setenv("ODF_NODE_DATA", "/srv/odf")
+    monkeypatch.setenv("ODF_NODE_LEASE_S", "2")
+    monkeypatch.setenv("ODF_NODE_PORT", "9000")
+    warn_of_old_names()
+    (warning,) = caplog.records
+    assert warning.levelno == logging.WARNING
+    assert warning.msg.fields == {
+        "renamed": "ODF_NODE_DATA -> ODF_STORE_DATA, ODF_NODE_LEASE_S -> ODF_WORKER_LEASE_S"
+    }
+
+
+def test_new_names_are_no_reason_for_a_warning(monkeypatch, caplog):
+    monkeypatch.setenv("ODF_STORE_DATA", "/srv/odf")
+    warn_of_old_names()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("odf-node", "serve", "--port", "0", "--workers", "0"),
+        ("odf-worker", "--once"),
+        ("odf-worker", "engine", "--engine", "datafusion", "--port", "0"),
+    ],
+)
+def test_a_program_that_starts_with_an_old_name_says_so_once(tmp_path, words):
+    """It ends at once: the folder that the old name gives is a file."""
+    (tmp_path / "data").touch()
+    old = {"ODF_NODE_DATA": str(tmp_path / "data"), "ODF_NODE_SCRATCH": str(tmp_path / "data")}
+    command = [Path(sys.executable).parent / words[0], *words[1:]]
+    done = subprocess.run(
+        command, env={**os.environ, **old}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    assert done.stderr.count("settings have new names") == 1
+    assert done.stderr.count("ODF_NODE_DATA -> ODF_STORE_DATA") == 1
+
+
+# --- values ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -87,11 +234,12 @@ def test_a_value_that_cannot_be_is_refused_by_name(given):
 
 
 def test_errors_name_settings_that_there_are():
-    named = re.compile(r'"(ODF_NODE_[A-Z_]+)"')
-    paths = [path for room in ("app", "workers") for path in (ROOT / room).rglob("*.py")]
-    told = {name for path in paths for name in named.findall(path.read_text())}
-    assert len(told) > 10
-    refuse_unknown(dict.fromkeys(told, "1"))
+    named = re.compile(r'"(ODF_(?:NODE|STORE|WORKER)_[A-Z_]+)"')
+    for room, kind, more in (("app", Settings, OF_CLIENT), ("workers", WorkerSettings, ())):
+        paths = (ROOT / room).rglob("*.py")
+        told = {name for path in paths for name in named.findall(path.read_text())}
+        assert len(told) > 10
+        assert told <= {*variables(kind), *more}
 
 
 def test_settings_do_not_change_once_read():
@@ -104,8 +252,19 @@ def test_a_public_address_ends_in_a_slash():
 
 
 def _example() -> str:
-    workers = example_lines_of_workers(Settings.model_fields)
-    return "\n".join([*example_lines(), "", "", *workers, ""])
+    sections = [
+        example_lines(
+            "Settings of the service and of workers. Every line is the default; uncomment what you "
+            "change.",
+            SharedSettings,
+        ),
+        example_lines("Settings of the service.", Settings),
+        example_lines(
+            "Settings of a worker; workers that a service starts have its environment.",
+            WorkerSettings,
+        ),
+    ]
+    return "\n\n\n".join("\n".join(section) for section in sections) + "\n"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from odf_node.app.service.settings import FOREIGN, PREFIX, Settings
+from odf_node.app.service.settings import Settings
+from odf_node.storage.runtime.environment import variables
 from odf_node.workers.settings import WorkerSettings
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +31,7 @@ SECRETS = {
     "SECRETS_KEYS": "k",
 }
 
+PREFIX = "ODF_"
 IMAGES = ("PYTHON_IMAGE", "POSTGRES_IMAGE", "S3_IMAGE")
 
 INFO = 1
@@ -65,7 +67,7 @@ EVERYTHING = {
     "autoscaling": {"enabled": True},
     "upkeep": {"scrub": {"enabled": True}},
     "node": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
-    "worker": {"extraEnv": {"ODF_NODE_LEASE_S": 60}},
+    "worker": {"extraEnv": {"ODF_WORKER_LEASE_S": 60}},
 }
 KEDA = {"worker": {"keda": {"enabled": True}}}
 BAD: list[dict[str, Any]] = [
@@ -168,12 +170,11 @@ def test_the_service_is_installed_without_spark_and_with_both_kinds_of_stores() 
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_images_set_only_settings_that_exist(name: str) -> None:
     text = (ROOT / name).read_text()
-    assert unknown_settings(re.findall(rf"\b({PREFIX}\w+)=", text)) == set()
+    assert unknown_settings(re.findall(rf"\b({PREFIX}\w+)[=']", text)) == set()
 
 
 def unknown_settings(names: list[str]) -> set[str]:
-    fields = {*Settings.model_fields, *WorkerSettings.model_fields}
-    return set(names) - {PREFIX + field.upper() for field in fields} - FOREIGN
+    return set(names) - variables(Settings).keys() - variables(WorkerSettings).keys()
 
 
 # --- compose --------------------------------------------------------------------------------
@@ -348,7 +349,7 @@ def test_the_chart_holds_no_secret_and_takes_them_from_one_that_exists(
     assert "Secret" not in {item["kind"] for item in resources(rendered)}
     for pod in pods(rendered).values():
         env = {item["name"]: item for item in pod["containers"][0]["env"]}
-        for name in ("ODF_NODE_DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "ODF_NODE_SECRETS_KEYS"):
+        for name in ("ODF_STORE_DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "ODF_STORE_SECRETS_KEYS"):
             assert "secretKeyRef" in env[name]["valueFrom"]
 
 
@@ -417,7 +418,7 @@ def test_the_service_is_probed_and_found_by_its_selector(helmed: dict[str, Any])
 def test_workers_can_follow_the_length_of_the_queue(helmed: dict[str, Any]) -> None:
     made = {item["kind"]: item for item in resources(helmed["rendered"][2])}
     trigger = made["ScaledObject"]["spec"]["triggers"][0]
-    assert trigger["metadata"]["connectionFromEnv"] == "ODF_NODE_DATABASE_URL"
+    assert trigger["metadata"]["connectionFromEnv"] == "ODF_STORE_DATABASE_URL"
     workers = [
         item
         for item in resources(helmed["rendered"][2])

@@ -12,17 +12,17 @@ from nodes import RunningNode, served
 SETTINGS = {
     "single": {
         "ODF_NODE_MAX_BODY_BYTES": str(1 << 20),
-        "ODF_NODE_LEASE_S": "2",  # a killed worker's jobs are soon claimed again
-        "ODF_NODE_TRANSFORM_MAX_ROWS": "3",  # several iterations of few rows
+        "ODF_WORKER_LEASE_S": "2",  # a killed worker's jobs are soon claimed again
+        "ODF_WORKER_TRANSFORM_MAX_ROWS": "3",  # several iterations of few rows
         "ODF_NODE_QUERY_CHECK_S": "120",
-        "ODF_NODE_FETCH_NETWORKS": '["127.0.0.1/32"]',
-        "ODF_NODE_TEMPLATE_VARIABLES": '["SOURCE_KEY"]',
+        "ODF_WORKER_FETCH_NETWORKS": '["127.0.0.1/32"]',
+        "ODF_WORKER_TEMPLATE_VARIABLES": '["SOURCE_KEY"]',
         "SOURCE_KEY": "k3y",
     },
     "multi": {},
 }
 """Of each tenancy, whatever the tests need: starting Spark takes longer than most of them."""
-COLD = {"ODF_NODE_WARM_UP": "false"}
+COLD = {"ODF_WORKER_WARM_UP": "false"}
 """Warming up would take longer than what the few jobs lose; the node of the story does."""
 
 

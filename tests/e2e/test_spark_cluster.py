@@ -107,11 +107,11 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
     place = fresh_location(s3_bucket_url)
     with fault_proxy(s3.endpoint) as proxy:
         settings = {
-            "ODF_NODE_OBJECTS_URL": f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/"),
-            "ODF_NODE_SPARK_MASTER": cluster,
+            "ODF_STORE_OBJECTS_URL": f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/"),
+            "ODF_WORKER_SPARK_MASTER": cluster,
             "ODF_NODE_INGEST_WAIT_S": str(PATIENCE_S),
-            "ODF_NODE_WARM_UP": "false",
-            "ODF_NODE_MERGE_STATE_BYTES": "0",  # nothing of the history is kept by the worker
+            "ODF_WORKER_WARM_UP": "false",
+            "ODF_WORKER_MERGE_STATE_BYTES": "0",  # nothing of the history is kept by the worker
         }
         with served(tmp_path / "node", **settings) as node, node.http(node.token()) as api:
             assert api.post("/datasets", json=snapshot()).status_code == 201

@@ -56,7 +56,7 @@ def credentials(name: str, request: pytest.FixtureRequest) -> dict[str, str]:
 def environment(name: str, request: pytest.FixtureRequest) -> dict[str, str]:
     """The same as settings of processes."""
     urls = backend_urls(name, request)
-    settings = {f"ODF_NODE_{key.upper()}": value for key, value in urls.items()}
+    settings = {f"ODF_STORE_{key.upper()}": value for key, value in urls.items()}
     return {**settings, **credentials(name, request)}
 
 

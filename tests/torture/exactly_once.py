@@ -41,7 +41,7 @@ PAUSE_S = 0.2
 KILLED = ("postgres", "node", "worker")
 """In the order in which they are started again."""
 TURNED_AWAY = frozenset({409, 429, 500, 502, 503})
-SETTINGS = {"ODF_NODE_LEASE_S": "3"}
+SETTINGS = {"ODF_WORKER_LEASE_S": "3"}
 """Jobs of a killed worker are free again soon."""
 NDJSON = "application/x-ndjson"
 

@@ -173,7 +173,7 @@ def main() -> int:
             Path(folder) / "node",
             "--tenancy",
             "multi",
-            ODF_NODE_QUERY_S=str(QUERY_S),
+            ODF_WORKER_QUERY_S=str(QUERY_S),
             ODF_NODE_INGEST_WAIT_S=str(PATIENCE_S),
             ODF_NODE_MAX_WAITING_DATASET="1000000",
             ODF_NODE_MAX_WAITING_ACCOUNT="1000000",

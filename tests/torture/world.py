@@ -131,7 +131,7 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
             here.stores["objects_url"] = make_bucket(server)
             env |= {"AWS_ACCESS_KEY_ID": "test-access", "AWS_SECRET_ACCESS_KEY": "test-secret"}
         for key, value in here.stores.items():
-            env[f"ODF_NODE_{key.upper()}"] = value
+            env[f"ODF_STORE_{key.upper()}"] = value
         serve = [COMMAND, "serve", "--port", str(port), "--workers", "0"]
         _add(here, "node", _program(serve, env, folder, "node", lambda: answers(here.url)))
         told = json.dumps(here.stores)

@@ -81,7 +81,7 @@ def test_a_job_beyond_its_time_ends_at_its_next_batch_and_is_not_begun_again(
     worker_of(stores, tmp_path, Budget(seconds=0.2)).work(once=True)
     told = refusal(stores, job)
     assert (told.error, told.branch) == ("JobTooLong", "LimitExceeded")
-    assert told.facts["setting"] == "ODF_NODE_JOB_S"
+    assert told.facts["setting"] == "ODF_WORKER_JOB_S"
     assert stores.jobs.get(job).attempt == 1
 
 
@@ -100,7 +100,7 @@ def test_a_job_beyond_its_memory_ends_at_its_next_batch(
     worker = worker_of(stores, tmp_path, Budget(memory=memory_taken() + (32 << 20)))
     worker.work(once=True)
     told = refusal(stores, job)
-    assert (told.error, told.facts["setting"]) == ("JobTooLarge", "ODF_NODE_JOB_MEMORY_BYTES")
+    assert (told.error, told.facts["setting"]) == ("JobTooLarge", "ODF_WORKER_JOB_MEMORY_BYTES")
     assert len(held) < 40
     assert worker.stop.is_set(), "a worker that keeps the memory of its jobs ends"
 

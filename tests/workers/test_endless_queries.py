@@ -82,7 +82,7 @@ def test_a_cancelled_query_of_one_batch_ends_and_the_next_job_runs(
 
 @pytest.mark.parametrize(
     ("query", "setting"),
-    [(ENDLESS, "ODF_NODE_QUERY_S"), (HUGE, "ODF_NODE_DATAFUSION_PROCESS_BYTES")],
+    [(ENDLESS, "ODF_WORKER_QUERY_S"), (HUGE, "ODF_WORKER_DATAFUSION_PROCESS_BYTES")],
 )
 def test_a_query_beyond_its_limits_fails_its_own_job_at_once(
     query: str, setting: str, stores: Stores, tmp_path: Path

@@ -117,7 +117,7 @@ def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_pa
     bench = bench_without_engine(stores, tmp_path)  # nor may it fetch from anywhere
     with pytest.raises(PipeRefused) as refused:
         run_poll(dataset, PollPayload(), bench, now=now())
-    assert refused.value.facts["setting"] == "ODF_NODE_PIPE_COMMANDS"
+    assert refused.value.facts["setting"] == "ODF_WORKER_PIPE_COMMANDS"
 
 
 @pytest.mark.spark

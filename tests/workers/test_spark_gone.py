@@ -118,7 +118,7 @@ def test_a_job_that_ends_spark_lets_others_go_first_and_is_given_up_with_a_reaso
     assert "after 2 tries, each of which ended Spark (it ran out of memory)" in given_up.message
     assert given_up.facts == {
         "attempts": 2,
-        "setting": "ODF_NODE_SPARK_DRIVER_MEMORY",
+        "setting": "ODF_WORKER_SPARK_DRIVER_MEMORY",
         "retryable": False,
     }
     assert hungry.worker.renew_spark.call_count == 2
@@ -160,7 +160,7 @@ def test_a_job_whose_workers_were_killed_is_given_up_with_a_reason(hungry: Any) 
     given_up = hungry.stores.jobs.get(hungry.large).outcome
     assert isinstance(given_up, Failed)
     assert "after 2 tries, each of which ended its worker" in given_up.message
-    assert given_up.facts["setting"] == "ODF_NODE_SPARK_DRIVER_MEMORY"
+    assert given_up.facts["setting"] == "ODF_WORKER_SPARK_DRIVER_MEMORY"
     assert hungry.ran == ["small"]
 
 
@@ -177,9 +177,9 @@ def test_a_query_beyond_the_heap_ends_its_job_and_the_next_one_has_another_spark
         for number, query in enumerate([beyond, "select n, n + 1 as m from input"])
     ]
     environment = {
-        "ODF_NODE_JOB_ATTEMPTS": "1",
-        "ODF_NODE_SPARK_DRIVER_MEMORY": "480m",
-        "ODF_NODE_SCRATCH": str(tmp_path / "scratch"),
+        "ODF_WORKER_JOB_ATTEMPTS": "1",
+        "ODF_WORKER_SPARK_DRIVER_MEMORY": "480m",
+        "ODF_WORKER_SCRATCH": str(tmp_path / "scratch"),
     }
     subprocess.run(
         [sys.executable, "-m", "odf_node.workers.main", "--data", str(tmp_path / "data"), "--once"],
@@ -213,7 +213,7 @@ def test_a_query_that_does_not_heed_its_end_is_ended_and_the_next_one_has_anothe
         "from odf_node.workers.main import main; limit.GRACE_S = 1.0; main(sys.argv[1:])"
     )
     words = [sys.executable, "-c", program, "--data", str(tmp_path / "data"), "--once"]
-    environment = {"ODF_NODE_QUERY_S": "12", "ODF_NODE_SCRATCH": str(tmp_path / "scratch")}
+    environment = {"ODF_WORKER_QUERY_S": "12", "ODF_WORKER_SCRATCH": str(tmp_path / "scratch")}
     done = subprocess.run(
         words, env={**os.environ, **environment}, check=True, capture_output=True, timeout=400
     )

@@ -111,9 +111,9 @@ def test_warming_up_leaves_nothing_behind(worker: Worker, stores: Stores) -> Non
     ("words", "environment", "warm"),
     [
         ((), {}, True),
-        ((), {"ODF_NODE_WARM_UP": "false"}, False),
+        ((), {"ODF_WORKER_WARM_UP": "false"}, False),
         (("--no-warm-up",), {}, False),
-        (("--warm-up",), {"ODF_NODE_WARM_UP": "false"}, True),
+        (("--warm-up",), {"ODF_WORKER_WARM_UP": "false"}, True),
         (("--once",), {}, False),
     ],
 )
@@ -177,7 +177,7 @@ class Process:
         self.process = subprocess.Popen(
             [*command, *arguments],
             cwd=Path(__file__).parents[2],
-            env={**os.environ, "ODF_NODE_LEASE_S": "2", **environment},
+            env={**os.environ, "ODF_WORKER_LEASE_S": "2", **environment},
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,

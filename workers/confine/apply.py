@@ -11,7 +11,7 @@ from . import landlock, seccomp
 from .rules import Mode, Rules
 from .system import SET_DUMPABLE, SET_NO_NEW_PRIVILEGES, drop_capabilities, prctl
 
-SETTING = "ODF_NODE_ENGINE_CONFINEMENT"
+SETTING = "ODF_WORKER_ENGINE_CONFINEMENT"
 CALLS = "calls"
 """What the filter of system calls confines; the other words are Landlock's."""
 PARTS = {

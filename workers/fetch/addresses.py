@@ -19,4 +19,6 @@ def allowed_addresses(host: str, port: int, rules: FetchRules) -> list[str]:
     except (OSError, UnicodeError, ValueError) as bad:
         raise SourceUnreachable(f"the host {host!r} has no address ({bad})", host=host) from None
     except HostRefused as refused:
-        raise SourceRefused(refused.message, host=host, setting="ODF_NODE_FETCH_NETWORKS") from None
+        raise SourceRefused(
+            refused.message, host=host, setting="ODF_WORKER_FETCH_NETWORKS"
+        ) from None

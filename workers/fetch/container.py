@@ -105,14 +105,14 @@ def _runtime(request: FetchRequest) -> Runtime:
         raise SourceRefused(
             "the source is a container image, and this node runs none: its administrator can "
             "name a runtime (podman, docker)",
-            setting="ODF_NODE_CONTAINER_RUNTIME",
+            setting="ODF_WORKER_CONTAINER_RUNTIME",
         )
     command = request.rules.containers.command()
     if command is None:
         raise SourceRefused(
             f"the source is a container image, and the runtime {wanted} is not installed",
             runtime=wanted,
-            setting="ODF_NODE_CONTAINER_RUNTIME",
+            setting="ODF_WORKER_CONTAINER_RUNTIME",
         )
     return Runtime(request.rules.containers, command)
 

@@ -73,7 +73,7 @@ def allowed_file(path: Path, rules: FetchRules) -> Path:
             "the source is a local file outside of the folders this node reads; its "
             "administrator can allow a folder",
             path=str(path),
-            setting="ODF_NODE_FETCH_ROOTS",
+            setting="ODF_WORKER_FETCH_ROOTS",
         )
     if not real.is_file():
         raise SourceMissing(f"there is no file {path}", path=str(path))

@@ -96,7 +96,7 @@ def _matches(pattern: str, rules: FetchRules) -> list[Path]:
             "the source names local files outside of the folders this node reads; its "
             "administrator can allow a folder",
             path=pattern,
-            setting="ODF_NODE_FETCH_ROOTS",
+            setting="ODF_WORKER_FETCH_ROOTS",
         )
     # The pattern as a text: `Path` knows no hidden files and no `**` in the same way.
     plain = pattern.removeprefix("file://")

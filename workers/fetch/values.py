@@ -103,7 +103,7 @@ class Deadline:
             raise SourceUnreachable(
                 f"the source was not read within {self.rules.total_s:g} seconds",
                 seconds=self.rules.total_s,
-                setting="ODF_NODE_FETCH_S",
+                setting="ODF_WORKER_FETCH_S",
             )
 
 
@@ -129,5 +129,5 @@ def check_size(size: int, rules: FetchRules) -> None:
             f"the source gives more than {rules.max_bytes} bytes",
             limit="max_bytes",
             value=rules.max_bytes,
-            setting="ODF_NODE_MAX_FETCHED_BYTES",
+            setting="ODF_WORKER_MAX_FETCHED_BYTES",
         )

@@ -24,7 +24,7 @@ def check_allowed(arguments: tuple[str, ...], limits: PrepareLimits) -> None:
             "the source pipes its data through a command that this node does not run: "
             "its administrator can allow it by name",
             command=arguments[0] if arguments else None,
-            setting="ODF_NODE_PIPE_COMMANDS",
+            setting="ODF_WORKER_PIPE_COMMANDS",
         )
 
 

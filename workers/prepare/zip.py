@@ -84,7 +84,7 @@ def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
             "are taken",
             limit="max_entries",
             value=limits.max_entries,
-            setting="ODF_NODE_MAX_ARCHIVE_ENTRIES",
+            setting="ODF_WORKER_MAX_ARCHIVE_ENTRIES",
         )
     return archive
 

@@ -18,7 +18,7 @@ from ..confine import SETTING as CONFINEMENT_SETTING
 from ..confine import Mode, close_own_memory
 from ..confine import told as confinement_lacks
 from ..runtime.log import LOGGER, line, set_up
-from ..settings import WorkerSettings, load_settings
+from ..settings import WorkerSettings, load_settings, warn_of_old_names
 from .scratch import scratch_folder
 from .wiring import worker_of
 
@@ -31,6 +31,7 @@ def run(given: Mapping[str, Any], *, once: bool, parent_pid: int | None) -> int:
     """
     settings = load_settings(given)
     set_up(settings.log_level, settings.log_format)
+    warn_of_old_names()
     check_confinement(settings.engine_confinement)
     if settings.private_files:
         keep_private(settings.data)

@@ -59,7 +59,7 @@ down so many workers or Sparks, is given up."""
 FIRST_PAUSE_S, PAUSE_GROWTH = 2.0, 4
 """How long a job rests whose database, object store or Spark was away, and how much longer each
 time: others are run meanwhile."""
-MEMORY_SETTING = "ODF_NODE_SPARK_DRIVER_MEMORY"
+MEMORY_SETTING = "ODF_WORKER_SPARK_DRIVER_MEMORY"
 INTERNAL = "Internal"
 INTERNAL_MESSAGE = "the job failed for a reason inside of the node; its log says more"
 

@@ -14,7 +14,7 @@ import click
 from odf_node.protocol.errors import NodeError
 
 from ..runtime.log import LOGGER, line, set_up
-from ..settings import WorkerSettings, load_settings
+from ..settings import WorkerSettings, load_settings, warn_of_old_names
 from .lifetime import check_confinement
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def engine(
     except NodeError as error:
         raise click.ClickException(error.message) from None
     set_up(settings.log_level, settings.log_format)
+    warn_of_old_names()
     try:
         check_confinement(settings.engine_confinement)
     except NodeError as error:

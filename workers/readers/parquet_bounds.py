@@ -126,7 +126,7 @@ def _check_page(size: int, limits: Limits, *, prefixed: bool) -> None:
             f"a page of the Parquet file unpacks to {size} bytes, at most {most} are accepted",
             limit="row_bytes",
             value=limits.row_bytes,
-            setting="ODF_NODE_MAX_ROW_BYTES",
+            setting="ODF_WORKER_MAX_ROW_BYTES",
         )
 
 
@@ -156,7 +156,7 @@ def check_unpacked(total: int, allowed: int, archives: PrepareLimits) -> None:
             f"the Parquet file grows more than {archives.max_ratio} times when it is unpacked",
             limit="max_ratio",
             value=archives.max_ratio,
-            setting="ODF_NODE_MAX_UNPACK_RATIO",
+            setting="ODF_WORKER_MAX_UNPACK_RATIO",
         )
 
 
@@ -183,7 +183,7 @@ def _too_long(what: str, limit: str, most: int) -> InputTooLarge:
         f"{what} is longer than {most} bytes",
         limit=f"{limit}_bytes",
         value=most,
-        setting=f"ODF_NODE_MAX_{limit.upper()}_BYTES",
+        setting=f"ODF_WORKER_MAX_{limit.upper()}_BYTES",
     )
 
 

@@ -59,7 +59,7 @@ def within(chunks: Iterator[bytes], limits: PrepareLimits, *, read: list[int]) -
                 f"the archive grows more than {limits.max_ratio} times when it is unpacked",
                 limit="max_ratio",
                 value=limits.max_ratio,
-                setting="ODF_NODE_MAX_UNPACK_RATIO",
+                setting="ODF_WORKER_MAX_UNPACK_RATIO",
             )
         yield chunk
 
@@ -71,5 +71,5 @@ def check_size(written: int, limits: PrepareLimits) -> None:
             f"more than {limits.max_bytes} bytes come out of the preparation",
             limit="max_bytes",
             value=limits.max_bytes,
-            setting="ODF_NODE_MAX_FETCHED_BYTES",
+            setting="ODF_WORKER_MAX_FETCHED_BYTES",
         )

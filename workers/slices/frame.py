@@ -76,7 +76,7 @@ class Limits:
                 f"the batch has {count} columns, at most {self.columns} are accepted",
                 limit="columns",
                 value=self.columns,
-                setting="ODF_NODE_MAX_COLUMNS",
+                setting="ODF_WORKER_MAX_COLUMNS",
             )
 
     def check_cell(self, size: int, *, line: int, column: str) -> None:
@@ -85,7 +85,7 @@ class Limits:
                 f"line {line}, column `{column}`: the value is longer than {self.cell_bytes} bytes",
                 limit="cell_bytes",
                 value=self.cell_bytes,
-                setting="ODF_NODE_MAX_CELL_BYTES",
+                setting="ODF_WORKER_MAX_CELL_BYTES",
             )
 
     def row_too_large(self, line: int) -> InputTooLarge:
@@ -93,7 +93,7 @@ class Limits:
             f"line {line}: the record is longer than {self.row_bytes} bytes",
             limit="row_bytes",
             value=self.row_bytes,
-            setting="ODF_NODE_MAX_ROW_BYTES",
+            setting="ODF_WORKER_MAX_ROW_BYTES",
         )
 
 

@@ -46,20 +46,20 @@ capabilities:
 
 {{/* Where the stores are. */}}
 {{- define "odf.stores" -}}
-- name: ODF_NODE_DATABASE_URL
+- name: ODF_STORE_DATABASE_URL
   valueFrom:
     secretKeyRef:
       name: {{ .Values.secret.name }}
       key: database-url
-- name: ODF_NODE_SECRETS_KEYS
+- name: ODF_STORE_SECRETS_KEYS
   valueFrom:
     secretKeyRef:
       name: {{ .Values.secret.name }}
       key: secrets-keys
       optional: true
-- name: ODF_NODE_OBJECTS_URL
+- name: ODF_STORE_OBJECTS_URL
   value: {{ .Values.objectsUrl | quote }}
-- name: ODF_NODE_LOG_FORMAT
+- name: ODF_STORE_LOG_FORMAT
   value: {{ .Values.logFormat }}
 - name: AWS_REGION
   value: {{ .Values.awsRegion | quote }}

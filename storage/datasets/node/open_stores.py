@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -14,6 +13,7 @@ from odf_node.protocol.errors import BadInput
 from ...runtime.clock import Clock, system_clock
 from ...runtime.locks import locks_of
 from ...runtime.private_files import make_private, touch_private
+from ...runtime.shared_settings import SharedSettings
 from ...stores.accounts.sql import SqlAccountStore
 from ...stores.accounts.sql_access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
 from ...stores.audit.sql import SqlAuditLog
@@ -45,21 +45,6 @@ class UnknownObjectStore(BadInput):
     """An objects URL of a kind this version does not know."""
 
 
-class NamesStores(Protocol):
-    """Settings of a program that opens stores."""
-
-    @property
-    def data(self) -> Path: ...
-    @property
-    def database_url(self) -> str | None: ...
-    @property
-    def objects_url(self) -> str | None: ...
-    @property
-    def object_copies(self) -> tuple[str, ...]: ...
-    @property
-    def rehash_s(self) -> float: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
     """Where a node keeps its state."""
@@ -82,7 +67,7 @@ class StoreSettings:
     """Sync to disk before saying it is done. Off only for tests."""
 
     @classmethod
-    def of(cls, settings: NamesStores) -> StoreSettings:
+    def of(cls, settings: SharedSettings) -> StoreSettings:
         """Of a program that hands out no URLs of the bucket."""
         return cls(
             data=settings.data,

@@ -98,7 +98,7 @@ def _parsed(text: str) -> bytes:
         key = b""
     if len(key) != KEY_BYTES:
         raise MalformedKey(
-            f"a key of secrets (ODF_NODE_SECRETS_KEYS) is {KEY_BYTES} random bytes in base64, "
+            f"a key of secrets (ODF_STORE_SECRETS_KEYS) is {KEY_BYTES} random bytes in base64, "
             f"as `openssl rand -base64 {KEY_BYTES}` makes them"
         )
     return key

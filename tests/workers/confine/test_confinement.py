@@ -66,7 +66,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setenv("ODF_NODE_SECRETS_KEYS", CANARY)
+    monkeypatch.setenv("ODF_STORE_SECRETS_KEYS", CANARY)
     own, secret = tmp_path / "own", tmp_path / "secret.key"
     own.mkdir()
     (own / "in").write_text("input")
@@ -128,7 +128,7 @@ def test_local_sockets_are_scoped_where_they_are_possible(place: Place) -> None:
 def test_the_environment_of_a_confined_process_is_made_of_names_that_hold_no_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("ODF_NODE_SECRETS_KEYS", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "LC_ALL", "X"):
+    for name in ("ODF_STORE_SECRETS_KEYS", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "LC_ALL", "X"):
         monkeypatch.setenv(name, CANARY)
     made = environment({"TMPDIR": "/job"})
     assert [name for name, value in made.items() if value == CANARY] == ["LC_ALL"]
@@ -191,9 +191,9 @@ def test_a_kernel_that_cannot_confine_is_told_once_or_refused(
         lifetime.check_confinement("auto")
     (said,) = caplog.messages
     assert "any address by TCP" in said
-    assert "ODF_NODE_ENGINE_CONFINEMENT" in said
+    assert "ODF_WORKER_ENGINE_CONFINEMENT" in said
     assert "any file" not in said
-    with pytest.raises(InvalidSetting, match="ODF_NODE_ENGINE_CONFINEMENT"):
+    with pytest.raises(InvalidSetting, match="ODF_WORKER_ENGINE_CONFINEMENT"):
         lifetime.check_confinement("require")
     metrics = WorkerMetrics()
     metrics.confinement("auto")

@@ -21,7 +21,7 @@ EXPRESSIONS = (
     f"(select reflect({_PROPERTY}))",
     f"exists (select 1 where reflect({_PROPERTY}) <> '')",
     f"max(reflect({_PROPERTY})) over (partition by city)",
-    "reflect('java.lang.System', 'getenv', 'ODF_NODE_SECRETS_KEYS')",
+    "reflect('java.lang.System', 'getenv', 'ODF_STORE_SECRETS_KEYS')",
     "reflect('java.lang.System', 'exit', 3)",
     "reflect('java.lang.Runtime', 'getRuntime')",
     "reflect('java.nio.file.Files', 'readString', '{file}')",

@@ -43,8 +43,8 @@ LITTLE = DataFusionLimits(
 def environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CANARY", CANARY)
-        patch.setenv("ODF_NODE_SECRETS_KEYS", CANARY)
-        patch.setenv("ODF_NODE_DATABASE_URL", f"postgresql://node:{CANARY}@127.0.0.1/node")
+        patch.setenv("ODF_STORE_SECRETS_KEYS", CANARY)
+        patch.setenv("ODF_STORE_DATABASE_URL", f"postgresql://node:{CANARY}@127.0.0.1/node")
         patch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
         yield
 

@@ -46,8 +46,8 @@ PATIENCE_S = 60.0
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DataFusionEngine]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ODF_NODE_SECRETS_KEYS", CANARY)
-        patch.setenv("ODF_NODE_DATABASE_URL", f"postgresql://node:{CANARY}@127.0.0.1/node")
+        patch.setenv("ODF_STORE_SECRETS_KEYS", CANARY)
+        patch.setenv("ODF_STORE_DATABASE_URL", f"postgresql://node:{CANARY}@127.0.0.1/node")
         patch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
         engine = DataFusionEngine(DataFusionLimits(seconds=PATIENCE_S, process_bytes=256 << 20))
         engine.prepare()
@@ -113,7 +113,7 @@ def test_a_query_of_one_batch_ends_with_its_time(engine: Any, folder: Path) -> N
     limits = DataFusionLimits(seconds=1.0)
     response = ask(DataFusionEngine(limits), folder, ENDLESS)
     assert isinstance(response, RawQueryResponseInvalidQuery), response
-    assert "within 1 seconds (ODF_NODE_QUERY_S)" in response.message
+    assert "within 1 seconds (ODF_WORKER_QUERY_S)" in response.message
     assert is_beyond_limits(InvalidQuery(response.message))
     assert not processes_of_queries()
 
@@ -121,7 +121,7 @@ def test_a_query_of_one_batch_ends_with_its_time(engine: Any, folder: Path) -> N
 def test_a_query_of_one_batch_ends_with_its_processor_time(folder: Path) -> None:
     response = ask(DataFusionEngine(DataFusionLimits(cpu_seconds=1)), folder, ENDLESS)
     assert isinstance(response, RawQueryResponseInvalidQuery), response
-    assert "1 seconds of processor time (ODF_NODE_QUERY_CPU_S)" in response.message
+    assert "1 seconds of processor time (ODF_WORKER_QUERY_CPU_S)" in response.message
 
 
 def test_a_query_of_one_batch_ends_when_it_is_cancelled(engine: Any, folder: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_value_beyond_all_memory_ends_its_own_process_only(engine: Any, folder
     own = psutil.Process().memory_info().rss
     response = ask(engine, folder, HUGE, Weighing())
     assert isinstance(response, RawQueryResponseInvalidQuery), response
-    assert "ODF_NODE_DATAFUSION_PROCESS_BYTES" in response.message
+    assert "ODF_WORKER_DATAFUSION_PROCESS_BYTES" in response.message
     assert is_beyond_limits(InvalidQuery(response.message))
     assert max(most, default=0) < 1 << 30
     assert psutil.Process().memory_info().rss - own < 256 << 20
@@ -182,9 +182,9 @@ def test_a_value_beyond_all_memory_ends_its_own_process_only(engine: Any, folder
 @pytest.mark.parametrize(
     ("query", "setting"),
     [
-        (LONG, "ODF_NODE_MAX_QUERY_TERMS"),
-        ("select " + "(" * 101 + "n" + ")" * 101 + " from input", "ODF_NODE_MAX_QUERY_DEPTH"),
-        (f"select '{'x' * 300_000}' as x from input", "ODF_NODE_MAX_QUERY_BYTES"),
+        (LONG, "ODF_WORKER_MAX_QUERY_TERMS"),
+        ("select " + "(" * 101 + "n" + ")" * 101 + " from input", "ODF_WORKER_MAX_QUERY_DEPTH"),
+        (f"select '{'x' * 300_000}' as x from input", "ODF_WORKER_MAX_QUERY_BYTES"),
     ],
 )
 def test_a_query_that_is_too_long_or_too_deep_is_refused_before_it_is_planned(

@@ -43,7 +43,7 @@ def process(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         [*command, "0", "--folder", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "ODF_NODE_SCRATCH": str(tmp_path)},
+        env={**os.environ, "ODF_WORKER_SCRATCH": str(tmp_path)},
     )
     assert running.stderr is not None
     port = re.search(r"port=(\d+)", running.stderr.readline())

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 CANARY = "canary-4e1f9c"
 KEY = base64.b64encode(f"{CANARY}-of-the-seal".ljust(32, "."[:1]).encode()[:32]).decode()
 SECRETS = {
-    "ODF_NODE_SECRETS_KEYS": KEY,
+    "ODF_STORE_SECRETS_KEYS": KEY,
     "AWS_ACCESS_KEY_ID": f"{CANARY}-id",
     "AWS_SECRET_ACCESS_KEY": f"{CANARY}-of-the-bucket",
     "PGPASSWORD": f"{CANARY}-of-the-database",
-    "ODF_NODE_TEMPLATE_VARIABLES": '["API_TOKEN"]',
+    "ODF_WORKER_TEMPLATE_VARIABLES": '["API_TOKEN"]',
     "API_TOKEN": f"{CANARY}-of-a-source",
 }
 WORDS = (CANARY.encode(), KEY.encode())
@@ -158,7 +158,7 @@ class TestCodeInTheJvm:
 @pytest.mark.spark
 def test_no_secret_of_a_worker_is_in_its_spark_nor_in_anything_it_says(tmp_path: Path) -> None:
     stores = open_stores(StoreSettings(data=tmp_path / "data"))
-    stolen = "IDENTIFIER('reflect')('java.lang.System', 'getenv', 'ODF_NODE_SECRETS_KEYS')"
+    stolen = "IDENTIFIER('reflect')('java.lang.System', 'getenv', 'ODF_STORE_SECRETS_KEYS')"
     queries = ["select n + 1 as m from input", f"select n, {stolen} as m from input"]
     jobs = [
         submit(stores, created(stores, number=at, source=preprocessed(query)), ndjson([{"n": 1}]))
@@ -171,9 +171,9 @@ def test_no_secret_of_a_worker_is_in_its_spark_nor_in_anything_it_says(tmp_path:
             env={
                 **os.environ,
                 **SECRETS,
-                "ODF_NODE_SCRATCH": str(tmp_path / "scratch"),
-                "ODF_NODE_WARM_UP": "false",
-                "ODF_NODE_LOG_LEVEL": "DEBUG",
+                "ODF_WORKER_SCRATCH": str(tmp_path / "scratch"),
+                "ODF_WORKER_WARM_UP": "false",
+                "ODF_STORE_LOG_LEVEL": "DEBUG",
             },
             stdout=out,
             stderr=out,

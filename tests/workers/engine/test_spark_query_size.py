@@ -14,9 +14,9 @@ from odf_node.workers.engines.spark_engine.engine import SparkEngine
 @pytest.mark.parametrize(
     ("query", "setting"),
     [
-        ("select " + "+".join(["n"] * 20_000) + " as m from input", "ODF_NODE_MAX_QUERY_TERMS"),
-        ("select " + "(" * 101 + "n" + ")" * 101 + " from input", "ODF_NODE_MAX_QUERY_DEPTH"),
-        (f"select '{'x' * 300_000}' as x from input", "ODF_NODE_MAX_QUERY_BYTES"),
+        ("select " + "+".join(["n"] * 20_000) + " as m from input", "ODF_WORKER_MAX_QUERY_TERMS"),
+        ("select " + "(" * 101 + "n" + ")" * 101 + " from input", "ODF_WORKER_MAX_QUERY_DEPTH"),
+        (f"select '{'x' * 300_000}' as x from input", "ODF_WORKER_MAX_QUERY_BYTES"),
     ],
 )
 def test_a_query_that_is_too_long_or_too_deep_is_refused_before_spark_sees_it(

@@ -169,7 +169,7 @@ def test_a_command_reads_what_the_step_before_wrote(tmp_path: Path) -> None:
 def test_a_command_sees_no_shell_no_files_and_no_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ODF_NODE_DATABASE_URL", "postgresql://secret")
+    monkeypatch.setenv("ODF_STORE_DATABASE_URL", "postgresql://secret")
     limits = replace(LIMITS, commands=frozenset({"env", "echo", "ls"}))
     assert b"secret" not in run([pipe("env")], b"", tmp_path, limits)
     assert run([pipe("echo", "$PATH; ls")], b"", tmp_path, limits) == b"$PATH; ls\n"

@@ -54,14 +54,14 @@ def test_a_value_above_its_limit_is_refused_with_row_and_column(
     path = written(tmp_path, pa.table({"v": made("x" * 1_001)}), use_dictionary=use_dictionary)
     with pytest.raises(InputTooLarge, match="row 2, column `v`") as refused:
         read(path, SMALL)
-    assert refused.value.facts["setting"] == "ODF_NODE_MAX_CELL_BYTES"
+    assert refused.value.facts["setting"] == "ODF_WORKER_MAX_CELL_BYTES"
 
 
 def test_a_row_above_its_limit_is_refused(tmp_path: Path) -> None:
     table = pa.table({"a": ["x", "x" * 800], "b": ["x", "y" * 800]})
     with pytest.raises(InputTooLarge, match="row 2: the record") as refused:
         read(written(tmp_path, table), SMALL)
-    assert refused.value.facts["setting"] == "ODF_NODE_MAX_ROW_BYTES"
+    assert refused.value.facts["setting"] == "ODF_WORKER_MAX_ROW_BYTES"
 
 
 def test_a_cell_of_many_megabytes_in_a_small_file_is_refused_before_it_is_unpacked(
@@ -92,7 +92,7 @@ def test_few_bytes_that_unpack_to_many_values_are_refused(
         taken.extend(batch.nbytes for batch in frame.batches)
     assert max(taken) <= parquet_bounds.BATCH_BYTES * 1.1
     assert sum(taken) <= parquet_bounds.FLOOR_BYTES * 1.1
-    assert refused.value.facts["setting"] == "ODF_NODE_MAX_UNPACK_RATIO"
+    assert refused.value.facts["setting"] == "ODF_WORKER_MAX_UNPACK_RATIO"
 
 
 def test_runs_of_a_number_without_end_are_refused_before_a_value_is_read(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ class _Answer:
             raise EngineBroken(end.failed)
         if end.refused is not None:
             if _OUT_OF_POOL in end.refused:
-                raise QueryTooLarge(end.refused, "ODF_NODE_DATAFUSION_MEMORY_BYTES")
+                raise QueryTooLarge(end.refused, "ODF_WORKER_DATAFUSION_MEMORY_BYTES")
             raise InvalidQuery(end.refused, **end.facts)
 
 
@@ -285,7 +285,7 @@ def _ends_told(limits: DataFusionLimits) -> Iterator[None]:
 def _too_large(limits: DataFusionLimits) -> QueryTooLarge:
     return QueryTooLarge(
         f"the query took more than {limits.process_bytes} bytes of memory",
-        "ODF_NODE_DATAFUSION_PROCESS_BYTES",
+        "ODF_WORKER_DATAFUSION_PROCESS_BYTES",
     )
 
 

@@ -42,7 +42,7 @@ class QueryTooSlow(InvalidQuery):
     """A query that did not end in its time. Engines have no answer of their own for that."""
 
     def __init__(self, seconds: float, *, processor: bool = False) -> None:
-        setting = "ODF_NODE_QUERY_CPU_S" if processor else "ODF_NODE_QUERY_S"
+        setting = "ODF_WORKER_QUERY_CPU_S" if processor else "ODF_WORKER_QUERY_S"
         kind = " of processor time" if processor else ""
         super().__init__(
             f"{_TOO_SLOW} {seconds:g} seconds{kind} ({setting})", seconds=seconds, setting=setting

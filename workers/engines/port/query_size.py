@@ -44,7 +44,7 @@ def check_size(steps: Sequence[SqlQueryStep], most: QuerySize) -> None:
 
 def _check(found: int, most: int, what: str, setting: str) -> None:
     if found > most:
-        name = f"ODF_NODE_{setting}"
+        name = f"ODF_WORKER_{setting}"
         raise InvalidQuery(
             f"the query is {found} {what}; {most} are possible ({name})", setting=name
         )

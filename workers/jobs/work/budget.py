@@ -59,7 +59,7 @@ class JobTooLong(JobOverBudget):
             f"the job took longer than {seconds:g} seconds and was ended: post less at once",
             limit="job_s",
             value=seconds,
-            setting="ODF_NODE_JOB_S",
+            setting="ODF_WORKER_JOB_S",
         )
 
 
@@ -71,7 +71,7 @@ class JobTooLarge(JobOverBudget):
             f"the job took more than {size} bytes of memory and was ended: post less at once",
             limit="job_memory_bytes",
             value=size,
-            setting="ODF_NODE_JOB_MEMORY_BYTES",
+            setting="ODF_WORKER_JOB_MEMORY_BYTES",
         )
 
 

@@ -1,0 +1,12 @@
+"""Variables of the environment that the client reads, with their meaning."""
+
+from __future__ import annotations
+
+CONFIG = "ODF_NODE_CONFIG"
+TOKEN = "ODF_NODE_TOKEN"  # noqa: S105 - its name
+HOME = "ODF_NODE_URL"
+VARIABLES = {
+    CONFIG: "Folder of a person's own settings; default: ~/.config/odf-node.",
+    TOKEN: "Access token for the node at ODF_NODE_URL.",
+    HOME: "The node that the token is for; default: those on this machine.",
+}
