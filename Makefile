@@ -72,7 +72,7 @@ mutations: $(V)/.dev-ok ## take each protection of the threat model out and see 
 pipeline: $(V)/.dev-ok ## the flights of the examples in full, a late correction, and all of it computed again by a second node
 	PYTHONPATH=.:tests/support $(BIN)/python tests/workers/transform/flights.py
 
-fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block, bundle, ddl, engine_message, manifest, message, multihash or reference
+fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block, bundle, ddl, engine_message, kartothek_key, kartothek_schema, kartothek_state, manifest, message, multihash or reference
 	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)
 
 lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml

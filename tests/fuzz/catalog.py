@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from kartothek_vectors import KARTOTHEK, state_files
 from known import document, vectors
 from raw_arrow import bare_schema
 
@@ -23,6 +24,11 @@ from odf_node.protocol.codec.blocks import decode_block
 from odf_node.protocol.codec.manifests import to_yaml
 from odf_node.protocol.multihash import Multihash
 from tests.fuzz.arrow_targets import fuzz_arrow_schema, fuzz_ddl
+from tests.fuzz.kartothek_targets import (
+    fuzz_kartothek_key,
+    fuzz_kartothek_schema,
+    fuzz_kartothek_state,
+)
 from tests.fuzz.targets import (
     fuzz_block,
     fuzz_engine_message,
@@ -191,12 +197,31 @@ def _ddl() -> Iterator[bytes]:
             yield "\n".join(columns).encode()
 
 
+def _kartothek_states() -> Iterator[bytes]:
+    for _, path in state_files():
+        yield path.read_bytes()
+    yield b'{"dataset_metadata_version": 4, "dataset_uuid": "u", "partitions": {}}'
+
+
+def _kartothek_schemas() -> Iterator[bytes]:
+    for path in KARTOTHEK.rglob("_common_metadata"):
+        yield path.read_bytes()
+
+
+def _kartothek_keys() -> Iterator[bytes]:
+    for path in KARTOTHEK.rglob("*.parquet"):
+        yield str(path.relative_to(KARTOTHEK)).encode()
+
+
 TARGETS: dict[str, Target] = {
     "arrow_schema": Target(fuzz_arrow_schema, _arrow_schemas),
     "block": Target(fuzz_block, _blocks),
     "bundle": Target(fuzz_bundle, _bundles, max_bytes=16_384),
     "ddl": Target(fuzz_ddl, _ddl, max_bytes=1024),
     "engine_message": Target(fuzz_engine_message, _engine_messages),
+    "kartothek_key": Target(fuzz_kartothek_key, _kartothek_keys, max_bytes=600),
+    "kartothek_schema": Target(fuzz_kartothek_schema, _kartothek_schemas, max_bytes=8192),
+    "kartothek_state": Target(fuzz_kartothek_state, _kartothek_states),
     "manifest": Target(fuzz_manifest, _manifests),
     "message": Target(fuzz_message, _messages),
     "multihash": Target(fuzz_multihash, _hashes, max_bytes=600),
