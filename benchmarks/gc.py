@@ -74,7 +74,7 @@ def fill(stores: Stores, folder: Path, count: int) -> Path:
                 insert_blocks(db, made.id, blocks)
                 db.execute(refs.update().where(refs.c.dataset == made.id).values(hash=last.hash))
             blocks.clear()
-    stores.mirror_head(made.id)
+    stores.publish_head(made.id)
     return where / "data"
 
 

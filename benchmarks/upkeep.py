@@ -102,7 +102,7 @@ def in_a_bucket(folder: Path, count: int) -> None:
             assert rebuild_index(objects, fresh_index(folder), pool=pool).blocks == count
 
         lap("bucket: index rebuild", count, limit, rebuild)
-        bucket.swift = None
+        bucket.obstore = None
         lap("bucket: the same by boto3", count, limit, rebuild)
 
 

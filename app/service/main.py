@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from odf_node.protocol.errors import BadInput, NodeError
-from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, repair_recent_mirrors
+from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
 from odf_node.storage.runtime.version import app_version
 
 from .accounts import login_routes as login
@@ -216,7 +216,7 @@ async def _sweep(node: Node) -> None:
     for number in itertools.count():
         await _try_to(clear_away, node)
         await _try_to(forget_old_deeds, node)
-        await _try_to(repair_recent_mirrors, node.stores)
+        await _try_to(republish_recent, node.stores)
         if number % SWEEPS_A_DAY == 0:
             await _try_to(remove_abandoned, node.stores)
         await asyncio.sleep(SWEEP_PAUSE_S)

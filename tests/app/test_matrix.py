@@ -102,4 +102,4 @@ def test_the_store_is_whole_and_its_garbage_goes(node: ThreadedNode) -> None:
     report = check_stores(stores)
     assert report.ok, report.problems
     assert report.notes == []
-    assert stores.repair_mirrors() == 0
+    assert stores.republish_all() == 0

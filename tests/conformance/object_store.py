@@ -205,7 +205,7 @@ class ObjectStoreContract:
         store.put(ObjectKey(OTHER, ObjectKind.DATA, HASH), [CONTENT])
         assert set(store.list(DATASET)) == {ObjectInfo(key, 5) for key in keys}
 
-    def test_references_are_mirrored_by_name(self, store: ObjectStore) -> None:
+    def test_a_store_publishes_references_by_name(self, store: ObjectStore) -> None:
         assert store.read_ref(DATASET, "head") is None
         store.write_ref(DATASET, "head", HASH)
         store.write_ref(DATASET, "head", Multihash.of(b"newer"))

@@ -101,9 +101,9 @@ def check_nothing_half_done(stores: Stores) -> None:
             assert stores.objects.stat(ObjectKey(each.id, ObjectKind.BLOCK, block.hash))
             for named in named_objects(block.event):
                 assert stores.objects.stat(ObjectKey(each.id, named.kind, named.hash))
-        mirror = stores.objects.read_ref(each.id, "head")
-        if mirror is not None:
-            assert mirror in {move.new for move in stores.refs.moves(after=0)}
+        published = stores.objects.read_ref(each.id, "head")
+        if published is not None:
+            assert published in {move.new for move in stores.refs.moves(after=0)}
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -119,7 +119,7 @@ def test_a_creation_that_breaks_off_is_all_or_nothing(stores: Stores, after: boo
                 assert stores.objects.read_ref(ID, "head") is None
                 stores.create_dataset(entry(), blocks)
         assert stores.dataset(DatasetRef(id=ID)).blocks() == blocks
-        stores.repair_mirrors()
+        stores.republish_all()
         assert stores.objects.read_ref(ID, "head") == blocks[-1].hash
         stores.forget_dataset(ID)
         if not fuse.blown:
@@ -198,7 +198,7 @@ def test_of_commits_to_several_datasets_that_break_off_each_is_whole_or_absent(
             if moved == {False}:
                 again = [with_slice(stores, number, str(passes)) for number in range(3)]
                 assert commit_all(stores, again) == [None] * 3
-            stores.repair_mirrors()
+            stores.republish_all()
         check_nothing_half_done(stores)
         for commit in commits:
             assert stores.objects.read_ref(commit.dataset.id, "head") == commit.dataset.head()
@@ -229,7 +229,7 @@ def follow(blocks: list[HashedBlock], *texts: str) -> list[HashedBlock]:
     return author(fold(blocks), infos(*texts), system_time=blocks[-1].block.system_time)[0]
 
 
-def test_mirrors_left_behind_are_made_up_for_when_the_stores_are_opened(tmp_path: Path) -> None:
+def test_opening_the_stores_publishes_heads_that_a_crash_left_behind(tmp_path: Path) -> None:
     settings = StoreSettings(data=tmp_path, durable=False)
     stores = open_stores(settings)
     blocks = long_chain(ID, 3)
@@ -242,7 +242,7 @@ def test_mirrors_left_behind_are_made_up_for_when_the_stores_are_opened(tmp_path
     again = open_stores(settings)
     assert again.objects.read_ref(ID, "head") == blocks[2].hash
     assert again.objects.read_ref(lost.id, "head") == again.refs.head(lost.id)
-    assert again.repair_mirrors() == 0
+    assert again.republish_all() == 0
     again.close()
 
 

@@ -230,7 +230,7 @@ def test_only_so_many_states_are_kept_and_old_ones_go_first() -> None:
 # --- commit ---------------------------------------------------------------------------------
 
 
-def test_committed_blocks_are_head_objects_and_mirror(stores: Stores) -> None:
+def test_a_commit_writes_blocks_objects_and_the_published_head(stores: Stores) -> None:
     dataset, blocks = created(stores)
     more = follow(blocks, "x", "y")
     dataset.commit(more, expected=blocks[-1].hash)

@@ -92,11 +92,11 @@ def test_strangers_in_the_bucket_are_skipped(store: S3ObjectStore, bucket: Bucke
 def test_listing_and_removal_go_on_beyond_one_page(store: S3ObjectStore, bucket: Bucket) -> None:
     folder = f"{DATASET.multibase}/data"
     hashes = [Multihash.of(str(number).encode()) for number in range(2001)]
-    swift = bucket.swift
-    assert swift is not None
+    obstore = bucket.obstore
+    assert obstore is not None
 
     def put(object_hash: Multihash) -> None:
-        assert swift.create(f"{folder}/{object_hash}", b".")
+        assert obstore.create(f"{folder}/{object_hash}", b".")
 
     with ThreadPoolExecutor(8) as pool:
         for start, end in ((0, 1001), (1001, 2001)):
@@ -111,7 +111,7 @@ def test_every_page_of_a_listing_is_read_once(
     store: S3ObjectStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """Pages as the server gives them to boto3; so many real objects would take a while."""
-    bucket.swift = None
+    bucket.obstore = None
     start = f"{bucket.location.prefix}{DATASET.multibase}/data/"
     hashes = sorted(str(Multihash.of(str(number).encode())) for number in range(count))
     facts = {"Size": 1, "ETag": "x", "LastModified": datetime(2026, 1, 1, tzinfo=UTC)}
@@ -156,7 +156,7 @@ def test_both_ways_see_the_same(store: S3ObjectStore, bucket: Bucket) -> None:
     bucket.call("put_object", f"{DATASET.multibase}/data/it's (1)*~%41 é", Body=b"?")
     quick = list(bucket.walk_folder(DATASET.multibase))
     found = bucket.look(f"{DATASET.multibase}/data/{HASH}")
-    bucket.swift = None
+    bucket.obstore = None
     assert len(quick) == 2
     assert list(bucket.walk_folder(DATASET.multibase)) == quick
     assert bucket.look(f"{DATASET.multibase}/data/{HASH}") == found

@@ -144,12 +144,12 @@ def test_orphans_are_noted_and_are_no_damage(stores: Stores) -> None:
     assert [(item.reason, item.dataset) for item in report.notes] == [("Orphan", "kamu/foo")]
 
 
-def test_mirrors_that_differ_are_found_and_written_again(stores: Stores) -> None:
+def test_fsck_finds_published_heads_that_differ_and_repairs_them(stores: Stores) -> None:
     made, blocks = grown(stores)
     stores.objects.write_ref(made.id, "head", blocks[0].hash)
     stores.objects.write_alias(made.id, DatasetAlias.parse("kamu/other"))
     stores.objects.write_info(made.id, "node", "nonsense")
-    expected = ["HeadMirrorDiffers", "AliasMirrorDiffers", "InfoMirrorDiffers"]
+    expected = ["PublishedHeadDiffers", "PublishedAliasDiffers", "PublishedInfoDiffers"]
     assert [item.reason for item in check_stores(stores).problems] == expected
     check_stores(stores, REPAIR)
     assert check_stores(stores).ok

@@ -18,7 +18,7 @@ from odf_node.storage.datasets.dataset.info import read_info
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, repair_recent_mirrors
+from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
 from odf_node.storage.runtime.locks import locks_of
 from odf_node.storage.stores.objects.layout import HEAD, PENDING_PREFIX
 from odf_node.storage.stores.ports.errors import DatasetIdTaken, DatasetNotFound, RefConflict
@@ -95,17 +95,17 @@ def test_every_note_a_crash_left_behind_is_made_up_for(stores: Stores) -> None:
     stores.registry.set_visibility(made.id, Visibility.PUBLIC)
     stores.objects.write_ref(made.id, HEAD, blocks[0].hash)
     assert not check_stores(stores).ok
-    assert stores.repair_mirrors() == 1
+    assert stores.republish_all() == 1
     assert check_stores(stores).ok
-    assert stores.repair_mirrors() == 0
+    assert stores.republish_all() == 0
 
 
 def test_a_sweep_makes_up_for_an_outage_after_a_commit(tmp_path: Path) -> None:
     stores = open_stores(StoreSettings(data=tmp_path, durable=False))
     made, blocks = grown(stores)
     stores.objects.write_ref(made.id, HEAD, blocks[0].hash)
-    assert repair_recent_mirrors(stores, clock=Ahead(timedelta(days=2))) == 0
-    assert repair_recent_mirrors(stores) == 1
+    assert republish_recent(stores, clock=Ahead(timedelta(days=2))) == 0
+    assert republish_recent(stores) == 1
     assert stores.objects.read_ref(made.id, HEAD) == blocks[-1].hash
     left = stores.objects.folder(made.id).root / "data" / f"{PENDING_PREFIX}left"  # type: ignore[attr-defined]
     left.write_bytes(b"half")

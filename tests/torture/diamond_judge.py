@@ -49,7 +49,7 @@ def judge(opened: dict[str, Any], diamond: Diamond, posted: Sequence[Row], *, ev
     try:
         names = ["numbers", *diamond.derivatives]
         datasets = {name: _dataset(stores, name) for name in names}
-        stores.repair_mirrors()
+        stores.republish_all()
         _check_jobs(stores, datasets)
         rows = {name: _rows(dataset) for name, dataset in datasets.items()}
         _check_rows(diamond, posted, datasets, rows)

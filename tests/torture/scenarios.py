@@ -234,7 +234,7 @@ def ingest_several(stores: Stores, alias: str, say: Say) -> None:
 
 
 def _ingest_several_again(stores: Stores, alias: str, say: Say) -> None:
-    stores.repair_mirror(_entry(stores, _twin(alias)))
+    stores.republish(_entry(stores, _twin(alias)))
     for each in (alias, _twin(alias)):
         ingesting.finish(stores, entry(each))
         state = dataset_named(stores, each).state()

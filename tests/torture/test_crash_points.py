@@ -97,7 +97,7 @@ def crash_everywhere(place: Place, name: str, scenario: Scenario) -> int:
 def _repair(stores: Stores, alias: str) -> None:
     found = stores.registry.find(DatasetRef(id=entry(alias).id))
     if found is not None:
-        stores.repair_mirror(found)
+        stores.republish(found)
 
 
 CRASHES: dict[str, int] = {}

@@ -112,7 +112,7 @@ def _token(here: World) -> str:
 def _judge(here: World, stores: Stores, said: list[clients.Said]) -> None:
     _wait_for_jobs(stores)
     here.parts["collector"].kill()
-    stores.repair_mirrors()
+    stores.republish_all()
     for each in said:
         _judge_client(stores, each)
     check_all(stores)

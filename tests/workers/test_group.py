@@ -283,7 +283,7 @@ def test_a_worker_that_ends_right_after_the_commit_has_ended_its_jobs(
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(stores), "mirror_head", killed)
+    monkeypatch.setattr(type(stores), "publish_head", killed)
     with pytest.raises(KeyboardInterrupt):
         worker.work(once=True)
     assert offsets(stores, jobs) == [(0, 0), (1, 1)]

@@ -151,7 +151,7 @@ def test_an_outage_after_the_commit_doubles_nothing(
     def away(*_: Any) -> None:
         raise Unavailable("the store is away")
 
-    monkeypatch.setattr(type(stores), "mirror_heads", away)
+    monkeypatch.setattr(type(stores), "publish_heads", away)
     worker.work(once=True)
     assert [told(stores, job)[:2] for job in jobs] == [(1, 1)] * 3
     assert [len(dataset.blocks()) for dataset in datasets] == [5] * 3

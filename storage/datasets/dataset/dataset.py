@@ -95,7 +95,7 @@ class DatasetStores(HealingStores, Protocol):
     def refs(self) -> RefIndex: ...
     @property
     def states(self) -> StateCache: ...
-    def mirror_head(self, dataset: DatasetId) -> None: ...
+    def publish_head(self, dataset: DatasetId) -> None: ...
 
 
 class Gate(Protocol):
@@ -218,14 +218,14 @@ class Dataset:
             return
         head, new = self.head(), blocks[-1].hash
         if head == new:
-            self._stores.mirror_head(self.id)
+            self._stores.publish_head(self.id)
             return
         if not force and head != expected:
             raise RefConflict(expected, head)
         state = self.prepare(blocks, None if force else expected, gate)
         self._move(blocks, head if force else expected, force=force, ended=ended)
         self._stores.states.keep(self.id, state, folded=len(blocks))
-        self._stores.mirror_head(self.id)
+        self._stores.publish_head(self.id)
 
     def prepare(
         self,

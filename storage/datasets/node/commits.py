@@ -88,7 +88,7 @@ def commit_all(stores: Stores, commits: Sequence[Commit]) -> list[NodeError | No
     for each in moved:
         if each.state is not None:
             stores.states.keep(each.commit.dataset.id, each.state, folded=len(each.commit.blocks))
-    stores.mirror_heads([each.commit.dataset.id for each in moved])
+    stores.publish_heads([each.commit.dataset.id for each in moved])
     return [each.refused for each in attempts]
 
 

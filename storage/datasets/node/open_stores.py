@@ -85,7 +85,7 @@ def open_stores(
     repair: bool = True,
     clock: Clock = system_clock,
 ) -> Stores:
-    """Open database and objects; bring the schema up to date and mirrors in line.
+    """Open database and objects; bring schema and published heads up to date.
 
     Raises:
         UnknownDatabase, UnknownObjectStore, MalformedStoreUrl: a URL that cannot be opened.
@@ -125,7 +125,7 @@ def open_stores(
         copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
     )
     if repair:
-        stores.repair_mirrors()
+        stores.republish_all()
     return stores
 
 

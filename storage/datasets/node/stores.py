@@ -1,6 +1,6 @@
 """All stores of a node together, and what takes more than one of them.
 
-The index is the authority; beside the objects each dataset carries a mirror of its head and
+The index is the authority; beside the objects each dataset has its published head and
 alias, so that a folder or bucket is a complete ODF dataset on its own.
 """
 
@@ -131,8 +131,8 @@ class Stores:
             put_blocks(self.objects, entry.id, blocks)
             self.registry.create(entry, blocks=blocks)
             self.states.put(entry.id, blocks[-1].hash, state)
-            self._mirror_entry(entry, pushed=pushed)
-            self.mirror_head(entry.id)
+            self._publish_entry(entry, pushed=pushed)
+            self.publish_head(entry.id)
         return Dataset(entry, self)
 
     def rename_dataset(self, dataset: DatasetId, alias: DatasetAlias) -> None:
@@ -146,12 +146,12 @@ class Stores:
         """Raises `DatasetNotFound`."""
         with self.locks.hold(dataset):
             self.registry.set_visibility(dataset, visibility)
-            self._mirror_info(self.registry.get(DatasetRef(id=dataset)))
+            self._publish_info(self.registry.get(DatasetRef(id=dataset)))
 
     def forget_dataset(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         """The dataset and all its objects go; its lines in the log of moves stay.
 
-        The mirrored head goes first: should this break off, what the index has forgotten is
+        The published head goes first: should this break off, what the index has forgotten is
         garbage, and no dataset that an index made again would bring back.
 
         Raises:
@@ -165,26 +165,26 @@ class Stores:
             try:
                 self.registry.forget(dataset, expected=expected)
             except RefConflict:
-                self.mirror_head(dataset)
+                self.publish_head(dataset)
                 raise
             except DatasetNotFound:
                 self.objects.remove(dataset)
                 raise
             self.objects.remove(dataset)
 
-    def mirror_head(self, dataset: DatasetId) -> None:
+    def publish_head(self, dataset: DatasetId) -> None:
         """Write the head beside the objects, again until no other move came in between.
 
-        Writers mirror after moving, in any order; the last writer looks last, so the
-        mirror ends up at the head of the index.
+        Writers publish after moving, in any order; the last writer reads the index last, so
+        the published head ends up at that of the index.
         """
         written = None
         while written != (head := self.refs.head(dataset)):
             self.objects.write_ref(dataset, HEAD, head)
             written = head
 
-    def mirror_heads(self, datasets: Collection[DatasetId]) -> None:
-        """As `mirror_head` of each, but those that are gone meanwhile."""
+    def publish_heads(self, datasets: Collection[DatasetId]) -> None:
+        """As `publish_head` of each, but those that are gone meanwhile."""
         written: dict[DatasetId, Multihash] = {}
         while datasets:
             heads = self.refs.heads(datasets)
@@ -205,14 +205,14 @@ class Stores:
             yield reader
         reader.states.keep_waiting()
 
-    def repair_mirrors(self, *, moved_since: Instant | None = None) -> int:
-        """Make up for mirrors that crashes and outages left behind; returns how many were wrong.
+    def republish_all(self, *, moved_since: Instant | None = None) -> int:
+        """Publish again what crashes and outages left behind; returns how many were wrong.
 
         With `moved_since`, only those of datasets whose head moved since then.
         """
         entries = self._entries() if moved_since is None else self._moved(moved_since)
         with ThreadPoolExecutor(REPAIRS_AT_ONCE) as pool:
-            return sum(pool.map(self.repair_mirror, entries))
+            return sum(pool.map(self.republish, entries))
 
     def _entries(self) -> Iterator[DatasetEntry]:
         after = None
@@ -251,18 +251,18 @@ class Stores:
             objects.close()
         self.engine.dispose()
 
-    def repair_mirror(self, entry: DatasetEntry) -> bool:
-        """As `repair_mirrors` for one dataset; whether anything was wrong."""
+    def republish(self, entry: DatasetEntry) -> bool:
+        """As `republish_all` for one dataset; whether anything was wrong."""
         try:
-            if self._is_mirrored(entry):
+            if self._is_published(entry):
                 return False
             with self.locks.hold(entry.id):
-                self.mirror(self.registry.get(DatasetRef(id=entry.id)))
+                self.publish(self.registry.get(DatasetRef(id=entry.id)))
         except DatasetNotFound:  # forgotten meanwhile
             return False
         return True
 
-    def _is_mirrored(self, entry: DatasetEntry) -> bool:
+    def _is_published(self, entry: DatasetEntry) -> bool:
         info = read_info(self.objects, entry.id)
         return (
             self.objects.read_ref(entry.id, HEAD) == self.refs.head(entry.id)
@@ -271,17 +271,17 @@ class Stores:
             and (info.visibility, info.created_at) == (entry.visibility, entry.created_at)
         )
 
-    def mirror(self, entry: DatasetEntry) -> None:
+    def publish(self, entry: DatasetEntry) -> None:
         """Write everything again that lies beside the objects. Raises `DatasetNotFound`."""
         self.objects.write_alias(entry.id, entry.alias)
-        self._mirror_info(entry)
-        self.mirror_head(entry.id)
+        self._publish_info(entry)
+        self.publish_head(entry.id)
 
-    def _mirror_info(self, entry: DatasetEntry) -> None:
+    def _publish_info(self, entry: DatasetEntry) -> None:
         known = read_info(self.objects, entry.id)
         write_info(self.objects, entry, pushed=known is not None and known.pushed)
 
-    def _mirror_entry(self, entry: DatasetEntry, *, pushed: bool) -> None:
+    def _publish_entry(self, entry: DatasetEntry, *, pushed: bool) -> None:
         self.objects.write_alias(entry.id, entry.alias)
         write_info(self.objects, entry, pushed=pushed)
 

@@ -110,4 +110,4 @@ def move_head(
     if dataset.head() != old:
         raise RefConflict(old, dataset.head())
     stores.refs.move(dataset.id, expected=old, new=new, blocks=blocks, of=dataset.entry)
-    stores.mirror_head(dataset.id)
+    stores.publish_head(dataset.id)

@@ -101,8 +101,8 @@ class FsckOptions:
     quarantine: bool = False
     """Take damaged objects out of sight."""
     repair: bool = False
-    """Write again what the index knows, mirrors and blocks, and heal other objects from copies;
-    by jobs those that can be made or fetched again."""
+    """Write published heads and blocks again, which the index knows, and heal other objects from
+    copies; by jobs those that can be made or fetched again."""
 
 
 def check_stores(
@@ -171,7 +171,7 @@ class _Check:
                 self._check_linked(block, links)
             else:
                 self.whole = self.whole and (links is None or not links.columns)
-        self._check_mirrors(head)
+        self._check_published(head)
         if self.whole:
             self._note_orphans()
 
@@ -330,21 +330,21 @@ class _Check:
 
     # --- beside the objects -----------------------------------------------------------------
 
-    def _check_mirrors(self, head: Multihash) -> None:
+    def _check_published(self, head: Multihash) -> None:
         objects, entry = self.stores.objects, self.entry
         found = []
-        mirrored = objects.read_ref(entry.id, HEAD)
-        if mirrored != head and head == self.stores.refs.head(entry.id):
-            found.append(("HeadMirrorDiffers", f"refs/head says {mirrored}, the index {head}"))
+        published = objects.read_ref(entry.id, HEAD)
+        if published != head and head == self.stores.refs.head(entry.id):
+            found.append(("PublishedHeadDiffers", f"refs/head says {published}, the index {head}"))
         alias = objects.read_alias(entry.id)
         if alias is None or str(alias) != str(entry.alias):
-            found.append(("AliasMirrorDiffers", f"info/alias says {alias}"))
+            found.append(("PublishedAliasDiffers", f"info/alias says {alias}"))
         info = read_info(objects, entry.id)
         known = (entry.visibility, entry.created_at)
         if info is None or (info.visibility, info.created_at) != known:
-            found.append(("InfoMirrorDiffers", "info/node does not say what the index says"))
+            found.append(("PublishedInfoDiffers", "info/node does not say what the index says"))
         if found and self.options.repair:
-            self.stores.mirror(entry)
+            self.stores.publish(entry)
         for reason, message in found:
             action = "repaired" if self.options.repair else None
             path = str(dataset_path(entry.id))

@@ -253,7 +253,7 @@ def _forget_blocks(run: _Run, dataset: DatasetId, marks: Marks, heads: list[Mult
         run.report.blocks_forgotten += surplus
         return
     if run.stores.objects.read_ref(dataset, HEAD) != heads[0]:
-        run.stores.mirror_head(dataset)  # it may point to what goes
+        run.stores.publish_head(dataset)  # it may point to what goes
     run.report.blocks_forgotten += run.stores.refs.prune(dataset, heads=heads)
 
 

@@ -16,9 +16,9 @@ LOOK_BACK = timedelta(hours=3)
 the pause between two sweeps."""
 
 
-def repair_recent_mirrors(stores: Stores, *, clock: Clock = system_clock) -> int:
+def republish_recent(stores: Stores, *, clock: Clock = system_clock) -> int:
     """Write again what an outage of the object store kept from being written after a commit."""
-    return stores.repair_mirrors(moved_since=_ago(clock, LOOK_BACK))
+    return stores.republish_all(moved_since=_ago(clock, LOOK_BACK))
 
 
 def remove_abandoned(stores: Stores, *, clock: Clock = system_clock) -> int:

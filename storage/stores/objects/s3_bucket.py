@@ -1,7 +1,7 @@
 """One bucket behind boto3: every call bounded in time and tries, every answer translated.
 
 The only module that knows boto3 and what its errors mean; calls that come by the thousand try
-`s3_swift.py` first. That an object is absent is
+`s3_obstore.py` first. That an object is absent is
 believed only when the server says so; whatever else goes wrong is `StoreUnavailable` (try
 again later) or `StoreMisconfigured` (somebody has to change something).
 """
@@ -25,7 +25,7 @@ from urllib3.exceptions import HTTPError
 
 from odf_node.protocol.errors import BadInput, Conflict, NodeError, NodeFault, NotFound, Unavailable
 
-from .s3_obstore import BrokeOff, Found, Swift
+from .s3_obstore import BrokeOff, Found, Obstore
 from .storage_failures import StorageFull
 
 Answer = dict[str, Any]
@@ -149,7 +149,7 @@ class Bucket:
         session = botocore.session.get_session()  # one: it takes as long as a client
         boto = boto3.session.Session(botocore_session=session)
         self.client = _connect(boto, location, self.limits)
-        self.swift = _swift(session, self.client, location, self.limits)
+        self.obstore = _obstore(session, self.client, location, self.limits)
         self._signer = self.client
         if public_endpoint is not None:  # the host is part of what is signed
             elsewhere = replace(location, endpoint=public_endpoint)
@@ -186,7 +186,7 @@ class Bucket:
 
     def look(self, name: str) -> Found:
         """What is under the key. Raises as `size`."""
-        if self.swift is not None and (found := self.swift.look(name)) is not None:
+        if self.obstore is not None and (found := self.obstore.look(name)) is not None:
             return found
         try:
             answer = self.call("head_object", name)
@@ -198,7 +198,7 @@ class Bucket:
 
     def create(self, name: str, content: bytes) -> None:
         """Write what fits into one request, unless something is there: `PreconditionLost`."""
-        made = None if self.swift is None else self.swift.create(name, content)
+        made = None if self.obstore is None else self.obstore.create(name, content)
         if made is None:
             self.call("put_object", name, Body=content, IfNoneMatch="*")
         elif not made:
@@ -211,9 +211,9 @@ class Bucket:
     def walk_folder(self, folder: str) -> Iterator[Found]:
         """As `walk` with `folder/`; names with empty parts in them may be told without those."""
         last = None
-        if self.swift is not None:
+        if self.obstore is not None:
             with suppress(BrokeOff):
-                for found in self.swift.walk(folder):
+                for found in self.obstore.walk(folder):
                     last = found.name
                     yield found
                 return
@@ -290,13 +290,13 @@ def _connect(boto: Any, location: S3Location, limits: S3Limits) -> Any:
         translate("connect", error)
 
 
-def _swift(session: Any, client: Any, location: S3Location, limits: S3Limits) -> Swift | None:
+def _obstore(session: Any, client: Any, location: S3Location, limits: S3Limits) -> Obstore | None:
     """The quick way to where the client goes, as the same user; None without a try to spare."""
     try:
         credentials = session.get_credentials()
         if credentials is None or limits.tries < 2:
             return None
-        return Swift(
+        return Obstore(
             location.bucket,
             location.prefix,
             endpoint=client.meta.endpoint_url,

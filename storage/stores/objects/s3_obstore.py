@@ -78,7 +78,7 @@ class Body:
         self._pieces, self._piece = iter(()), memoryview(b"")
 
 
-class Swift:
+class Obstore:
     """A bucket, seen below a prefix. Safe to use from several threads.
 
     In a process forked from one that has used it, it brings nothing.

@@ -38,7 +38,7 @@ class _ObjectStream(io.RawIOBase):
         self._at = self._body_at = offset
         self._size: int | None = None
         self._known = _bare(etag)
-        self._swift = bucket.swift
+        self._obstore = bucket.obstore
         self._request()
 
     @property
@@ -93,7 +93,7 @@ class _ObjectStream(io.RawIOBase):
                     return chunk
             except FAILURES as error:
                 reason = type(error).__name__
-            self._swift = None  # may keep back what came before it broke off
+            self._obstore = None  # may keep back what came before it broke off
             self._drop()
         raise StoreUnavailable("get_object", reason)
 
@@ -101,8 +101,8 @@ class _ObjectStream(io.RawIOBase):
         """Ask for everything from `_at` on."""
         self._drop()
         quick = None
-        if self._swift is not None:
-            quick = self._swift.get(self._name, offset=self._at, etag=self._etag)
+        if self._obstore is not None:
+            quick = self._obstore.get(self._name, offset=self._at, etag=self._etag)
         if quick is not None:
             self._take(quick, quick.start, quick.size, quick.etag)
             return

@@ -96,16 +96,16 @@ class DatasetNotes(Protocol):
     """Small texts beside the objects, so that a folder or bucket is a whole ODF dataset."""
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
-        """Mirror a moved reference beside the objects (`refs/head`, no newline)."""
+        """Publish a moved reference beside the objects (`refs/head`, no newline)."""
 
     def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
         """As `write_ref` of each dataset; cheaper for many."""
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
-        """The mirrored reference; the `RefIndex` is the authority while it exists."""
+        """The published reference; the `RefIndex` is the authority while it exists."""
 
     def remove_ref(self, dataset: DatasetId, ref: str) -> None:
-        """The mirrored reference goes: what is left is no dataset. Absent: nothing happens."""
+        """Remove the published reference: what is left is no dataset. Absent: nothing happens."""
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         """Keep the alias beside the objects (`info/alias`), so that an index can be rebuilt."""
