@@ -117,18 +117,18 @@ class Coded:
 
     def stream(self, array: Any) -> Any:
         """Bytes that a dictionary array feeds to its state; a null is a place past all words."""
-        words, places = array.dictionary, array.indices
+        words, indices = array.dictionary, array.indices
         if self._words is None or not words.equals(self._words):
             self._words, self._framed = words, _framed(words, self._rows)
             self._even = _even(self._framed)
-        if not len(places):
+        if not len(indices):
             return b""
-        if places.null_count:
-            return bytes_of(self._framed.take(places.fill_null(len(words))))
+        if indices.null_count:
+            return bytes_of(self._framed.take(indices.fill_null(len(words))))
         if self._even is None:
-            return bytes_of(self._framed.take(places))
-        size = len(places) * self._even.type.byte_width
-        return memoryview(self._even.take(places).buffers()[1])[:size]
+            return bytes_of(self._framed.take(indices))
+        size = len(indices) * self._even.type.byte_width
+        return memoryview(self._even.take(indices).buffers()[1])[:size]
 
 
 def _framed(words: Any, rows: int) -> Any:
@@ -139,8 +139,8 @@ def _framed(words: Any, rows: int) -> Any:
     starts = np.append(starts, len(content))
     wide = int(np.diff(starts).max()) * rows > WIDE_BYTES
     kind, number = (pa.large_binary(), np.int64) if wide else (pa.binary(), np.int32)
-    places = pa.py_buffer(starts.astype(number))
-    return pa.Array.from_buffers(kind, len(words) + 1, [None, places, pa.py_buffer(content)])
+    indices = pa.py_buffer(starts.astype(number))
+    return pa.Array.from_buffers(kind, len(words) + 1, [None, indices, pa.py_buffer(content)])
 
 
 def _even(framed: Any) -> Any | None:

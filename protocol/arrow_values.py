@@ -187,12 +187,12 @@ def _counted(counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any) -> 
     starts = np.arange(-int(offsets[0]), COUNT_BYTES * len(offsets) - int(offsets[0]), COUNT_BYTES)
     starts += offsets
     largest = int(counts.max(initial=0))
-    places = starts[:-1]
+    positions = starts[:-1]
     while largest:
-        out[places] = counts.astype(np.uint8)
+        out[positions] = counts.astype(np.uint8)
         largest >>= 8
         if largest:
-            places, counts = places + 1, counts >> 8
+            positions, counts = positions + 1, counts >> 8
     return out, starts
 
 
@@ -214,8 +214,8 @@ def joined(offsets: npt.NDArray[Any], data: Any, separator: bytes) -> Bytes:
     if first:
         offsets = offsets - first
     content = pa.py_buffer(data).slice(first, length)
-    places = pa.py_buffer(offsets.astype(number, copy=False))
-    values = pa.Array.from_buffers(value_type, rows, [None, places, content])
+    positions = pa.py_buffer(offsets.astype(number, copy=False))
+    values = pa.Array.from_buffers(value_type, rows, [None, positions, content])
     ends = [None, pa.py_buffer(np.array([0, rows]))]
     list_type = pa.large_list(value_type)
     one_list = pa.Array.from_buffers(list_type, 1, ends, children=[values])

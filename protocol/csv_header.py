@@ -66,8 +66,8 @@ def match(
         return Matched(own)
     found, wanted = _keys(header, declared)
     if sorted(found) == sorted(wanted) and len(set(wanted)) == len(wanted):
-        places = {name: at for at, name in enumerate(found)}
-        return Matched(tuple(places[name] for name in wanted))
+        positions = {name: at for at, name in enumerate(found)}
+        return Matched(tuple(positions[name] for name in wanted))
     for at, name in enumerate(found):
         if name in wanted and wanted[at] != name:
             raise _mismatch(

@@ -71,9 +71,9 @@ class Instant:
         first, length = _year(year)
         if not 1 <= ordinal <= length:
             raise MalformedInstant(f"year {year} has no day {ordinal}")
-        made = _new(Instant)  # the years were looked at, so the range need not be
-        _set_ns(made, ((first + ordinal - 1) * DAY_SECONDS + seconds) * NANOS + nanos)
-        return made
+        instant = _new(Instant)  # the years were looked at, so the range need not be
+        _set_ns(instant, ((first + ordinal - 1) * DAY_SECONDS + seconds) * NANOS + nanos)
+        return instant
 
     @classmethod
     def from_millis(cls, millis: int) -> Instant:

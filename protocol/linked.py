@@ -53,18 +53,18 @@ def linked_objects(extra: Attributes | None) -> LinkedObjects:
     if extra is None or SUMMARY_KEY not in extra.text:
         return NOTHING_LINKED
     try:
-        told = extra.value.get(SUMMARY_KEY)
+        summary = extra.value.get(SUMMARY_KEY)
     except MalformedAttributes:
         return NOTHING_LINKED
-    if not isinstance(told, dict):
+    if not isinstance(summary, dict):
         return NOTHING_LINKED
-    return LinkedObjects(_count(told, "numObjectsNaive"), _count(told, "sizeNaive"))
+    return LinkedObjects(_count(summary, "numObjectsNaive"), _count(summary, "sizeNaive"))
 
 
 def summary_of(linked: LinkedObjects) -> Attributes:
     """The summary as attributes of `AddData`."""
-    told = {"numObjectsNaive": linked.count, "sizeNaive": linked.size}
-    return Attributes.of({SUMMARY_KEY: told})
+    summary = {"numObjectsNaive": linked.count, "sizeNaive": linked.size}
+    return Attributes.of({SUMMARY_KEY: summary})
 
 
 def _is_text(kind: object) -> bool:
@@ -82,8 +82,8 @@ def _is_link(extra: Attributes) -> bool:
     return isinstance(link, dict) and link.get("kind") == MULTIHASH
 
 
-def _count(told: Mapping[str, Any], name: str) -> int:
-    value = told.get(name)
+def _count(summary: Mapping[str, Any], name: str) -> int:
+    value = summary.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return max(0, min(value, MAX_COUNT))

@@ -198,10 +198,10 @@ _set_digest = vars(Multihash)["digest"].__set__
 
 def _trusted(code: int, digest: bytes) -> Multihash:
     """Of a known code and bytes of the right length: most of what a block is made of."""
-    made = _new(Multihash)
-    _set_code(made, code)
-    _set_digest(made, digest)
-    return made
+    multihash = _new(Multihash)
+    _set_code(multihash, code)
+    _set_digest(multihash, digest)
+    return multihash
 
 
 def _head(code: int) -> bytes:

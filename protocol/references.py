@@ -142,20 +142,20 @@ def check_url(text: str) -> str:
         rest = rest.replace("\\", "/").lstrip("/")
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     try:
-        _check_place(scheme, authority.rpartition("@")[2])
+        _check_host(scheme, authority.rpartition("@")[2])
     except ValueError:
         raise MalformedName(f"not a URL with a proper host: {text[:200]!r}") from None
     return text
 
 
-def _check_place(scheme: str, place: str) -> None:
+def _check_host(scheme: str, host_and_port: str) -> None:
     """Host and port of a URL. Raises `ValueError`."""
-    bracketed = re.fullmatch(r"\[([^\]%]*)\](?::([0-9]*))?", place, re.ASCII)
+    bracketed = re.fullmatch(r"\[([^\]%]*)\](?::([0-9]*))?", host_and_port, re.ASCII)
     if bracketed is not None:
         ipaddress.IPv6Address(bracketed[1])
         host, port = "ipv6", bracketed[2] or ""
     else:
-        host, _, port = place.partition(":")
+        host, _, port = host_and_port.partition(":")
     if port and (not port.isdecimal() or not port.isascii() or int(port[:6]) > 65535):
         raise ValueError(port)
     if scheme in _NEED_HOST:

@@ -30,15 +30,15 @@ from .slice_file import UNREADABLE, UnreadableSlice
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-Look = Callable[[pa.Array], None]
+ColumnCheck = Callable[[pa.Array], None]
 """Is shown the values of a column, a window at a time."""
-Looks = Mapping[str, Look]
+ColumnChecks = Mapping[str, ColumnCheck]
 """By column."""
-NO_LOOKS: Looks = {}
+NO_CHECKS: ColumnChecks = {}
 
 
 class SliceDigest:
-    """The digest of a slice. `looks` are shown the values of their columns as they pass, in order;
+    """The digest of a slice. `checks` are shown the values of their columns as they pass, in order;
     of a struct only that part which belongs to its first leaf.
 
     `source` is what the file was opened on: several threads may read the streams of a buffer, one
@@ -49,20 +49,24 @@ class SliceDigest:
     """
 
     def __init__(
-        self, file: pq.ParquetFile, source: pa.Buffer | BinaryIO, *, looks: Looks = NO_LOOKS
+        self,
+        file: pq.ParquetFile,
+        source: pa.Buffer | BinaryIO,
+        *,
+        checks: ColumnChecks = NO_CHECKS,
     ) -> None:
         self.indeterminate = False
         """A struct and a member of it both had nulls in one window, at different rows: readers may
         disagree. Ask before calling a mismatch damage."""
         self._schema = file.schema_arrow
-        self._looks = looks
+        self._checks = checks
         self._failure: UnreadableSlice | UnsupportedColumn | None = None
         self._columns = Columns(file, source)
         begun = zip(beginnings(self._schema), self._columns.all, strict=True)
         longest_first = sorted(begun, key=lambda each: each[1].size, reverse=True)
         self._order = [column.leaf for _, column in longest_first]
         self.streams: Sequence[Iterator[Any]] = [
-            self._watched(start, column) for start, column in longest_first
+            self._guarded(start, column) for start, column in longest_first
         ]
 
     def finish(self, digests: Sequence[bytes]) -> Multihash:
@@ -77,7 +81,7 @@ class SliceDigest:
         by_leaf = dict(zip(self._order, digests, strict=True))
         return finished(self._schema, (by_leaf[leaf] for leaf in sorted(by_leaf)))
 
-    def _watched(self, start: bytes, column: Column) -> Iterator[Any]:
+    def _guarded(self, start: bytes, column: Column) -> Iterator[Any]:
         try:
             yield start
             yield from self._contents(column)
@@ -90,15 +94,15 @@ class SliceDigest:
     def _contents(self, column: Column) -> Iterator[Any]:
         nested = types.is_struct(storage_type(column.type))
         rows = FILE_WINDOW_ROWS if nested else CACHE_WINDOW_ROWS
-        look = self._looks.get(column.name) if column.is_first else None
+        check = self._checks.get(column.name) if column.is_first else None
         coded, count = Coded(rows), 0
         batches = self._columns.batches(column, rows)
         for batch in windows(batches, rows) if nested else batches:
             if self._failure is not None:
                 return
             values = batch.column(0)
-            if look is not None:
-                look(values)
+            if check is not None:
+                check(values)
             if column.coded:
                 yield coded.stream(values)
             elif len(values):

@@ -66,13 +66,13 @@ def pattern_of(text: str | None) -> TimePattern | None:
             f"a pattern of times has at most {MAX_PATTERN_CHARS} characters", pattern=text[:100]
         )
     names: set[str] = set()
-    made = "".join(_part(token[0], text, names) for token in _TOKEN.finditer(text))
+    pattern = "".join(_part(token[0], text, names) for token in _TOKEN.finditer(text))
     if not ({"year", "year2"} & names and {"month", "month_name"} & names and "day" in names):
         raise _unsupported(text, "it tells no day: letters for year, month and day are needed")
     if "hour12" in names and "half" not in names:
         raise _unsupported(text, "hours of half a day (h) need to be told which half (a)")
     try:
-        return TimePattern(text, re.compile(made, re.ASCII | re.IGNORECASE))
+        return TimePattern(text, re.compile(pattern, re.ASCII | re.IGNORECASE))
     except re.error:
         raise _unsupported(text, "a letter stands twice, or a bracket alone") from None
 

@@ -273,12 +273,12 @@ def _sweep_merge_states(stores: Any, where: dict[str, Any], *, dry_run: bool) ->
 def _gc_lines(report: Any) -> list[str]:
     verb = "would remove" if report.dry_run else "removed"
     lines = [f"left alone: {line}" for line in report.left_alone]
-    for reason, tally in sorted(report.removed.items()):
-        lines.append(f"{verb} {tally.count} x {reason}, {tally.size} bytes")
+    for reason, removed_count in sorted(report.removed.items()):
+        lines.append(f"{verb} {removed_count.count} x {reason}, {removed_count.size} bytes")
     lines += [
         f"{verb} dataset {alias}: its first push never ended" for alias in report.datasets_forgotten
     ]
-    total = sum(tally.count for tally in report.removed.values())
+    total = sum(removed_count.count for removed_count in report.removed.values())
     besides = (
         f"{report.unfinished_writes} unfinished write(s), {report.blocks_forgotten} index row(s), "
         f"merge states of {report.merge_states} dataset(s)"

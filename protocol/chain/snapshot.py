@@ -70,7 +70,7 @@ def prepare(
     normal = [_normalise_sql(event) for event in snapshot.metadata]
     events = _resolve_inputs(normal, resolve)
     for event in events:
-        _check_place(event, snapshot.kind)
+        _check_allowed(event, snapshot.kind)
     return (Seed(dataset_id=dataset_id, dataset_kind=snapshot.kind), *events)
 
 
@@ -125,7 +125,7 @@ def _resolved(item: TransformInput, resolve: Resolve, missing: dict[str, None]) 
     return TransformInput(dataset_ref=DatasetRef(id=found), alias=alias)
 
 
-def _check_place(event: MetadataEvent, kind: DatasetKind) -> None:
+def _check_allowed(event: MetadataEvent, kind: DatasetKind) -> None:
     if isinstance(event, NEVER_IN_A_SNAPSHOT):
         raise InvalidSnapshot(event, "a manifest holds definitions only, this is history")
     wanted = ONLY_IN_A.get(type(event), kind)

@@ -160,8 +160,8 @@ def _remember(source: Source, version: BlockVersion) -> None:
     global _head_lengths
     at = source.follow(0)
     layout = _MANIFEST.layout(source, at)
-    place = next(at + offset for name, _, offset in layout.steps if name == "content")
-    length = source.follow(place)
+    content_at = next(at + offset for name, _, offset in layout.steps if name == "content")
+    length = source.follow(content_at)
     vtable = at - int.from_bytes(source.raw[at : at + 4], "little", signed=True)
     vtable_end = vtable + int.from_bytes(source.raw[vtable : vtable + 2], "little")
     if max(at + layout.inline, vtable_end) <= length <= MAX_HEAD_BYTES:

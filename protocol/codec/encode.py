@@ -117,7 +117,7 @@ class _Writer:
         present = self._create_parts(name, fields, value)
         start, slots = self.builder.size, list[int]()
         for field in fields:
-            self._place(slots, field, present.get(field.name))
+            self._put(slots, field, present.get(field.name))
         self._depth -= 1
         return self.builder.table(start, slots)
 
@@ -135,11 +135,11 @@ class _Writer:
             present[field.name] = create(self, name, field, part) if create else part
         return present
 
-    def _place(self, slots: list[int], field: Field, value: Any) -> None:
+    def _put(self, slots: list[int], field: Field, value: Any) -> None:
         """Second pass: one field of the open table, and where it stands."""
         builder = self.builder
         if field.wire == "union":
-            self._place_union(slots, value)
+            self._put_union(slots, value)
             return
         if value is None:
             slots.append(0)
@@ -158,7 +158,7 @@ class _Writer:
             builder.number(layout, plain)
         slots.append(builder.size)
 
-    def _place_union(self, slots: list[int], value: tuple[int, int] | None) -> None:
+    def _put_union(self, slots: list[int], value: tuple[int, int] | None) -> None:
         if value is None:
             slots += (0,) * UNION_SLOTS
             return
@@ -207,7 +207,7 @@ class _Writer:
     def _wrapped(self, name: str, field: Field, value: Any) -> int:
         tag_and_offset = self.union(name, field, value)
         start, slots = self.builder.size, list[int]()
-        self._place_union(slots, tag_and_offset)
+        self._put_union(slots, tag_and_offset)
         return self.builder.table(start, slots)
 
 

@@ -68,7 +68,7 @@ class _Composer:
     anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
     aliased: int = 0
 
-    def take(self, event: Any) -> None:
+    def feed(self, event: Any) -> None:
         match event:
             case yaml.ScalarEvent():
                 self._add(_scalar(event), 1, event.anchor)
@@ -167,7 +167,7 @@ def load_yaml(text: str) -> list[Any]:
     composer = _Composer()
     try:
         for event in yaml.parse(text, Loader=_LOADER):
-            composer.take(event)
+            composer.feed(event)
     except yaml.YAMLError as problem:
         raise MalformedManifest(f"not YAML: {_one_line(problem)}") from None
     except UnicodeError:

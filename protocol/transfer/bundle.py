@@ -237,9 +237,9 @@ class _Reader:
             del self._buffer[: self._at]
             self._at = 0
             self._buffer += step
-        taken = bytes(self._buffer[self._at : self._at + count])
-        self._at += len(taken)
-        return taken
+        read = bytes(self._buffer[self._at : self._at + count])
+        self._at += len(read)
+        return read
 
     def rest(self) -> Iterator[bytes]:
         yield bytes(self._buffer[self._at :])

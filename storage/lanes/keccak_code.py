@@ -67,16 +67,16 @@ class _Code:
 
         build = ir.IRBuilder(entry)
         state_of, stream_of = self._addresses(build, states), self._addresses(build, streams)
-        begun = [self._gathered(build, state_of, _number(place)) for place in range(WORDS)]
+        begun = [self._gathered(build, state_of, _number(index)) for index in range(WORDS)]
         size = build.mul(blocks, _number(_BLOCK_WORDS))
         build.cbranch(build.icmp_signed(">", blocks, _number(0)), block, end)
 
         build.position_at_end(block)
         at, words = build.phi(_WORD), self._phis(build)
-        taken = list(words)
-        for place in range(_BLOCK_WORDS):
-            content = self._gathered(build, stream_of, build.add(at, _number(place)))
-            taken[place] = build.xor(taken[place], content)
+        absorbed = list(words)
+        for index in range(_BLOCK_WORDS):
+            content = self._gathered(build, stream_of, build.add(at, _number(index)))
+            absorbed[index] = build.xor(absorbed[index], content)
         build.branch(rounds)
 
         build.position_at_end(rounds)
@@ -92,19 +92,19 @@ class _Code:
         build.cbranch(build.icmp_unsigned("<", further, size), block, keep)
 
         build.position_at_end(keep)
-        for place, value in enumerate(result):
-            self._scatter(build, value, state_of, _number(place))
+        for index, value in enumerate(result):
+            self._scatter(build, value, state_of, _number(index))
         build.branch(end)
         build.position_at_end(end)
         build.ret_void()
 
         _join([at, *words], entry, [_number(0), *begun], behind, [further, *result])
-        _join([done, *mixed], block, [_number(0), *taken], rounds, [more, *result])
+        _join([done, *mixed], block, [_number(0), *absorbed], rounds, [more, *result])
 
     def _round(self, build: Build, words: list[Any], number: Any) -> list[Any]:
         columns = words[:5]
-        for place in range(5, WORDS):
-            columns[place % 5] = build.xor(columns[place % 5], words[place])
+        for index in range(5, WORDS):
+            columns[index % 5] = build.xor(columns[index % 5], words[index])
         theta = [
             build.xor(columns[(x + 4) % 5], self._turned(build, columns[(x + 1) % 5], 1))
             for x in range(5)

@@ -56,10 +56,10 @@ def compiled() -> tuple[Kernel, Kernel] | tuple[None, None]:
         return None, None
     try:
         lanes = lanes_of(binding.get_host_cpu_features())
-        made = None if lanes == 1 else (kernel(1), kernel(lanes))
+        built = None if lanes == 1 else (kernel(1), kernel(lanes))
     except (RuntimeError, OSError):  # no code for this processor, or none may be made
         return None, None
-    return made if made is not None and all(map(is_right, made)) else (None, None)
+    return built if built is not None and all(map(is_right, built)) else (None, None)
 
 
 def may_be_run() -> bool:
@@ -98,16 +98,16 @@ def kernel(lanes: int) -> Kernel:
     return Kernel(lanes, kind(engine.get_function_address(keccak_code.NAME)), engine)
 
 
-def is_right(made: Kernel) -> bool:
+def is_right(built: Kernel) -> bool:
     """Whether every lane hashes as `hashlib` does, over several blocks at an odd address."""
     blocks = 3
     texts = [
         bytes((lane + at * 7) % 251 for at in range(blocks * BLOCK_BYTES))
-        for lane in range(made.lanes)
+        for lane in range(built.lanes)
     ]
     rooms = [ctypes.create_string_buffer(b"." + padded(text)) for text in texts]
     states = [(ctypes.c_uint64 * WORDS)() for _ in texts]
-    addresses = (ctypes.c_void_p * made.lanes)(*map(ctypes.addressof, states))
-    streams = (ctypes.c_void_p * made.lanes)(*(ctypes.addressof(room) + 1 for room in rooms))
-    made.absorb(addresses, streams, blocks + 1)
+    addresses = (ctypes.c_void_p * built.lanes)(*map(ctypes.addressof, states))
+    streams = (ctypes.c_void_p * built.lanes)(*(ctypes.addressof(room) + 1 for room in rooms))
+    built.absorb(addresses, streams, blocks + 1)
     return [digest_of(state) for state in states] == [hashlib.sha3_256(t).digest() for t in texts]

@@ -32,40 +32,40 @@ Stream = Iterable[Any]
 for."""
 
 
-class _Made:
-    """The code that was made, if any was: for one stream, and for as many as go side by side.
+class _Kernels:
+    """The compiled code, if there is any: `single` for one stream, `wide` for one per lane.
 
-    Threads that make it at the same time make the same.
+    Threads that compile it at the same time get the same.
     """
 
     def __init__(self) -> None:
         self.expected = 0
         self.is_asked = False
-        self.alone: Kernel | None = None
-        self.together: Kernel | None = None
+        self.single: Kernel | None = None
+        self.wide: Kernel | None = None
 
 
-_made = _Made()
+_kernels = _Kernels()
 
 
 def prepare() -> int:
     """Have streams go side by side from now on; how many do. 1: there is no code for it."""
-    if not _made.is_asked:
-        _made.alone, _made.together = compiled()
-        _made.is_asked = True
+    if not _kernels.is_asked:
+        _kernels.single, _kernels.wide = compiled()
+        _kernels.is_asked = True
     return lanes()
 
 
 def expect(size: int) -> None:
     """So many bytes will be hashed: prepare, if it is worth it for all that was expected so far."""
-    _made.expected += size
-    if _made.expected >= WORTH_PREPARING_BYTES:
+    _kernels.expected += size
+    if _kernels.expected >= WORTH_PREPARING_BYTES:
         prepare()
 
 
 def lanes() -> int:
     """How many streams one thread hashes at once."""
-    return 1 if _made.together is None else _made.together.lanes
+    return 1 if _kernels.wide is None else _kernels.wide.lanes
 
 
 def hash_all(streams: Iterable[Stream], *, threads: int = 1) -> list[bytes]:
@@ -93,18 +93,18 @@ def _work(left: deque[tuple[Any, Stream]], width: int) -> None:
     """Hash streams until none is left, as one of the threads."""
     try:
         if width == 1:
-            for state, stream in _taken(left):
+            for state, stream in _popped(left):
                 with closing(_pieces_of(stream)) as pieces:
                     for content in pieces:
                         state.update(content)
         else:
-            _side_by_side(_taken(left), width)
+            _side_by_side(_popped(left), width)
     except BaseException:
         left.clear()  # the other threads need not begin what nobody will see
         raise
 
 
-def _taken(left: deque[tuple[Any, Stream]]) -> Iterator[tuple[Any, Stream]]:
+def _popped(left: deque[tuple[Any, Stream]]) -> Iterator[tuple[Any, Stream]]:
     while True:
         try:
             yield left.popleft()
@@ -145,7 +145,7 @@ class _Open:
         _mix([_Lane((self._words, end, 0, end.size // BLOCK_BYTES))], end.size // BLOCK_BYTES)
         return digest_of(self._words)
 
-    def take(self, content: Any) -> Iterator[_Piece]:
+    def feed(self, content: Any) -> Iterator[_Piece]:
         """What was collected and this, in whole blocks; the rest is collected."""
         given = pa.py_buffer(content)
         missing = -len(self._collected) % BLOCK_BYTES
@@ -165,7 +165,7 @@ class _Open:
 def _blocks(state: _Open, stream: Stream) -> Generator[_Piece, None, None]:
     with closing(_pieces_of(stream)) as pieces:
         for content in pieces:
-            yield from state.take(content)
+            yield from state.feed(content)
 
 
 def _side_by_side(jobs: Iterator[tuple[_Open, Stream]], width: int) -> None:
@@ -218,15 +218,15 @@ class _Lane:
 
 def _mix(busy: Sequence[_Lane], blocks: int) -> None:
     """Mix so many blocks of each lane in. Lanes without a stream go along, for nothing."""
-    made = _made.alone if len(busy) == 1 else _made.together
-    if made is None:
+    kernel = _kernels.single if len(busy) == 1 else _kernels.wide
+    if kernel is None:
         raise RuntimeError("a state lies open, but no code was made that mixes it")
-    idle = made.lanes - len(busy)
+    idle = kernel.lanes - len(busy)
     words = [lane.words for lane in busy]
     content = [lane.content for lane in busy]
     nowhere = [(ctypes.c_uint64 * WORDS)() for _ in range(idle)]
-    addresses = ctypes.c_void_p * made.lanes
-    made.absorb(
+    addresses = ctypes.c_void_p * kernel.lanes
+    kernel.absorb(
         addresses(*words, *map(ctypes.addressof, nowhere)),
         addresses(*content, *content[:1] * idle),
         blocks,

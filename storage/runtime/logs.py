@@ -28,9 +28,9 @@ class Line(str):
 def line(event: str, **fields: Any) -> Line:
     """`event key=value …`; values with blanks or quotes are quoted, empty ones left out."""
     kept = {key: value for key, value in fields.items() if value is not None}
-    made = Line(" ".join([event, *(f"{key}={_text(value)}" for key, value in kept.items())]))
-    made.event, made.fields = event, kept
-    return made
+    built = Line(" ".join([event, *(f"{key}={_text(value)}" for key, value in kept.items())]))
+    built.event, built.fields = event, kept
+    return built
 
 
 def set_up(level: str, form: str = TEXT) -> None:

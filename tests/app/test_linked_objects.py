@@ -23,7 +23,7 @@ from odf_node.protocol.linked import LinkedObjects, summary_of
 from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
 from odf_node.protocol.metadata.events import AddData, SetDataSchema
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.integrity.healing import retry_open_damages
 from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_node.storage.datasets.upkeep.gc import collect_garbage
 from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
@@ -213,7 +213,7 @@ def test_a_scrub_puts_a_damaged_linked_object_aside_and_a_put_heals_it(served):
     assert [problem.action for problem in report.problems] == ["quarantined"]
     assert stores_of(service).damages.count() == 1
     put_scan(service, chain)
-    assert look_again(stores_of(service)) == 1
+    assert retry_open_damages(stores_of(service)) == 1
     assert check_stores(stores_of(service)).ok
 
 

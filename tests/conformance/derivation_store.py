@@ -18,32 +18,32 @@ PROBLEM = Problem("InvalidQuery", "no such column", {"line": 1})
 class DerivationStoreContract:
     def test_place_and_what_is_due_change_together_or_not_at_all(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        assert store.place() == 0
-        assert store.found_moves(expected=0, place=7, due={one: NOON})
-        assert not store.found_moves(expected=0, place=9, due={one: LATER})
-        assert store.place() == 7
+        assert store.cursor() == 0
+        assert store.found_moves(expected=0, cursor=7, due={one: NOON})
+        assert not store.found_moves(expected=0, cursor=9, due={one: LATER})
+        assert store.cursor() == 7
         (row,) = store.due(now=LATER)
         assert (row.dataset, row.due_at, row.version) == (one, NOON, 1)
 
     def test_unknown_datasets_are_never_due(self, stores: Stores) -> None:
-        stores.derivations.found_moves(expected=0, place=1, due={some_id("unknown"): NOON})
+        stores.derivations.found_moves(expected=0, cursor=1, due={some_id("unknown"): NOON})
         assert stores.derivations.due(now=LATER) == []
         assert stores.derivations.find(some_id("unknown")) is None
 
     def test_what_is_due_does_not_come_later(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        store.found_moves(expected=0, place=1, due={one: NOON})
-        store.found_moves(expected=1, place=2, due={one: LATER})
+        store.found_moves(expected=0, cursor=1, due={one: NOON})
+        store.found_moves(expected=1, cursor=2, due={one: LATER})
         assert [row.due_at for row in store.due(now=NOON)] == [NOON]
 
     def test_nothing_is_due_before_its_time(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        store.found_moves(expected=0, place=1, due={one: LATER})
+        store.found_moves(expected=0, cursor=1, due={one: LATER})
         assert store.due(now=NOON) == []
 
     def test_a_submitted_job_settles_what_was_due(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        store.found_moves(expected=0, place=1, due={one: NOON})
+        store.found_moves(expected=0, cursor=1, due={one: NOON})
         store.submitted(one, version=1, job=JOB)
         assert store.due(now=LATER) == []
         assert [row.job for row in store.at_work()] == [JOB]
@@ -52,8 +52,8 @@ class DerivationStoreContract:
 
     def test_what_came_in_meanwhile_is_not_lost(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        store.found_moves(expected=0, place=1, due={one: NOON})
-        store.found_moves(expected=1, place=2, due={one: NOON})
+        store.found_moves(expected=0, cursor=1, due={one: NOON})
+        store.found_moves(expected=1, cursor=2, due={one: NOON})
         store.submitted(one, version=1, job=JOB)
         assert store.due(now=LATER) == []
         store.ended(one, job=JOB)
@@ -61,7 +61,7 @@ class DerivationStoreContract:
 
     def test_the_end_of_another_job_changes_nothing(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        store.found_moves(expected=0, place=1, due={one: NOON})
+        store.found_moves(expected=0, cursor=1, due={one: NOON})
         store.submitted(one, version=1, job=JOB)
         store.ended(one, job=OTHER, problem=PROBLEM, paused=True)
         row = store.find(one)
@@ -70,7 +70,7 @@ class DerivationStoreContract:
 
     def test_a_failed_attempt_is_due_again_later(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        store.found_moves(expected=0, place=1, due={one: NOON})
+        store.found_moves(expected=0, cursor=1, due={one: NOON})
         store.submitted(one, version=1, job=JOB)
         store.ended(one, job=JOB, problem=PROBLEM, retry_at=LATER)
         assert store.due(now=NOON) == []
@@ -84,18 +84,18 @@ class DerivationStoreContract:
 
     def test_paused_ones_wait_until_they_are_resumed(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        store.found_moves(expected=0, place=1, due={one: NOON})
+        store.found_moves(expected=0, cursor=1, due={one: NOON})
         store.submitted(one, version=1, job=JOB)
         store.ended(one, job=JOB, problem=PROBLEM, paused=True)
-        store.found_moves(expected=1, place=2, due={one: NOON})
+        store.found_moves(expected=1, cursor=2, due={one: NOON})
         assert store.due(now=LATER) == []
-        store.found_moves(expected=2, place=3, due={}, resumed=[one])
+        store.found_moves(expected=2, cursor=3, due={}, resumed=[one])
         assert [row.dataset for row in store.due(now=LATER)] == [one]
 
     def test_a_job_by_hand_resumes_and_is_watched(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
         store.decide(one, wanted=False)
-        store.found_moves(expected=0, place=1, due={one: NOON})
+        store.found_moves(expected=0, cursor=1, due={one: NOON})
         assert store.due(now=LATER) == []
         store.resume(one, job=JOB)
         assert [row.job for row in store.at_work()] == [JOB]
@@ -104,7 +104,7 @@ class DerivationStoreContract:
 
     def test_a_row_goes_with_its_dataset(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
-        store.found_moves(expected=0, place=1, due={one: NOON})
+        store.found_moves(expected=0, cursor=1, due={one: NOON})
         stores.forget_dataset(one)
         assert store.find(one) is None
         assert store.due(now=LATER) == []

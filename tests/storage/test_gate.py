@@ -27,16 +27,16 @@ from odf_node.protocol.metadata.data import OffsetInterval
 from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetVocab
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.contents.claims import SliceClaim, slice_claims
-from odf_node.storage.datasets.contents.slice_limits import GateLimits, LookLimits
+from odf_node.storage.datasets.contents.slice_limits import CheckLimits, GateLimits
 from odf_node.storage.datasets.gate import wire
+from odf_node.storage.datasets.gate.check import FREE_BYTES, GateCheck
 from odf_node.storage.datasets.gate.gate import DataDoesNotMatchMetadata, SliceGate
-from odf_node.storage.datasets.gate.look import FREE_BYTES, Looking
 from odf_node.storage.lanes import hash_all
 from odf_node.storage.stores.ports.values import ObjectKind
 
 LIMITS = GateLimits(memory=512 << 20, seconds=60, ratio=1000)
-ALL = LookLimits(ratio=1000)
-SYSTEM_ONLY = LookLimits(ratio=1000, rows=False)
+ALL = CheckLimits(ratio=1000)
+SYSTEM_ONLY = CheckLimits(ratio=1000, rows=False)
 UTC = pa.timestamp("ms", "UTC")
 MICROS = pa.timestamp("us", "UTC")
 ROWS = 10
@@ -71,13 +71,13 @@ def claim_of(
     return claim
 
 
-def reasons(content: bytes, claim: SliceClaim, limits: LookLimits = ALL) -> list[str]:
-    look = Looking(pa.py_buffer(content), claim, limits)
-    return [one.reason for one in look.found(hash_all(look.streams))]
+def reasons(content: bytes, claim: SliceClaim, limits: CheckLimits = ALL) -> list[str]:
+    check = GateCheck(pa.py_buffer(content), claim, limits)
+    return [one.reason for one in check.found(hash_all(check.streams))]
 
 
 def looked(
-    rows: pa.Table, schema: SetDataSchema = SCHEMA, limits: LookLimits = ALL, **options: Any
+    rows: pa.Table, schema: SetDataSchema = SCHEMA, limits: CheckLimits = ALL, **options: Any
 ) -> list[str]:
     """What is wrong with a slice of those rows, whose block tells the truth about its hash."""
     content = parquet(rows, **options)
@@ -147,7 +147,7 @@ OTHER_ROWS: dict[str, tuple[pa.Table, str]] = {
 
 @pytest.mark.parametrize("limits", [ALL, SYSTEM_ONLY], ids=["all rows", "system columns"])
 @pytest.mark.parametrize("kind", OTHER_ROWS)
-def test_rows_that_are_not_what_a_slice_holds_are_refused(kind: str, limits: LookLimits) -> None:
+def test_rows_that_are_not_what_a_slice_holds_are_refused(kind: str, limits: CheckLimits) -> None:
     rows, reason = OTHER_ROWS[kind]
     assert looked(rows, limits=limits)[:1] == [reason]
 
@@ -397,8 +397,8 @@ def test_values_are_counted_while_they_come_out() -> None:
     interval = OffsetInterval(start=0, end=rows - 1)
     claim = claim_of(honest(), content, offset_interval=interval)
     assert rows * 20_000 > FREE_BYTES > 100 * len(content)
-    assert reasons(content, claim, LookLimits(ratio=100)) == ["SliceTooLarge"]
-    assert reasons(content, claim, LookLimits(ratio=1_000_000)) == ["LogicalHashMismatch"]
+    assert reasons(content, claim, CheckLimits(ratio=100)) == ["SliceTooLarge"]
+    assert reasons(content, claim, CheckLimits(ratio=1_000_000)) == ["LogicalHashMismatch"]
 
 
 def test_a_slice_of_too_much_is_read_no_further_than_its_bound(
@@ -424,8 +424,8 @@ def test_a_slice_of_too_much_is_read_no_further_than_its_bound(
             yield piece
 
     monkeypatch.setattr(Columns, "batches", counted)
-    look = Looking(pa.py_buffer(content), claim, LookLimits(ratio=1))
-    found = look.found(hash_all([passing(stream) for stream in look.streams]))
+    check = GateCheck(pa.py_buffer(content), claim, CheckLimits(ratio=1))
+    found = check.found(hash_all([passing(stream) for stream in check.streams]))
     assert [one.reason for one in found] == ["SliceTooLarge"]
     bound = max(FREE_BYTES, len(content))
     assert hashed <= bound < rows * cell // 4

@@ -13,7 +13,7 @@ from upkeep_parts import dataset_of, grown, key_of, put_slice
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.local_files import local_file
 from odf_node.storage.datasets.integrity.errors import ObjectDamaged
-from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.integrity.healing import retry_open_damages
 from odf_node.storage.datasets.integrity.memory import Hashed
 from odf_node.storage.datasets.integrity.opening import ensure_hashed, open_hashed
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
@@ -200,7 +200,7 @@ def test_any_store_finds_the_damage_and_is_healed_by_a_put(stores: Stores) -> No
         open_hashed(stores, key)
     assert stores.damages.count() == 1
     stores.objects.put(key, [right])
-    assert look_again(stores) == 1
+    assert retry_open_damages(stores) == 1
     assert stores.damages.count() == 0
     with open_hashed(stores, key) as stream:
         assert stream.read() == right

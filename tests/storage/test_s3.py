@@ -155,16 +155,16 @@ def test_both_ways_see_the_same(store: S3ObjectStore, bucket: Bucket) -> None:
     store.put(KEY, [CONTENT])
     bucket.call("put_object", f"{DATASET.multibase}/data/it's (1)*~%41 é", Body=b"?")
     quick = list(bucket.walk_folder(DATASET.multibase))
-    found = bucket.look(f"{DATASET.multibase}/data/{HASH}")
+    found = bucket.stat(f"{DATASET.multibase}/data/{HASH}")
     bucket.obstore = None
     assert len(quick) == 2
     assert list(bucket.walk_folder(DATASET.multibase)) == quick
-    assert bucket.look(f"{DATASET.multibase}/data/{HASH}") == found
+    assert bucket.stat(f"{DATASET.multibase}/data/{HASH}") == found
 
 
 def test_a_key_with_an_empty_part_is_no_other_key(bucket: Bucket) -> None:
     bucket.create("a//b", b"1")
-    assert bucket.look("a//b").size == 1
+    assert bucket.stat("a//b").size == 1
     with open_stream(bucket, "a//b") as stream:
         assert stream.read() == b"1"
 

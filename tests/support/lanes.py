@@ -18,7 +18,7 @@ kernel = lru_cache(kernels.kernel)
 
 def lay_open(monkeypatch: pytest.MonkeyPatch, lanes: int = LANES) -> None:
     """Have streams mixed by made code almost from their first block on."""
-    made = side_by_side._Made()
-    made.is_asked, made.alone, made.together = True, kernel(1), kernel(lanes)
-    monkeypatch.setattr(side_by_side, "_made", made)
+    prepared = side_by_side._Kernels()
+    prepared.is_asked, prepared.single, prepared.wide = True, kernel(1), kernel(lanes)
+    monkeypatch.setattr(side_by_side, "_kernels", prepared)
     monkeypatch.setattr(side_by_side, "COLLECTED_BYTES", COLLECTED_BYTES)

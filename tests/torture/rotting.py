@@ -40,7 +40,7 @@ from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.reading import MergeStrategyAppend, MergeStrategyLedger
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.integrity.healing import retry_open_damages
 from odf_node.storage.datasets.job_payloads import transform_job
 from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
@@ -368,7 +368,7 @@ class Rotting:
             assert not self.has_a_copy(key), f"not healed from its copy: {damage}"
             right = next(each.right for each in self.flips if each.key == key)
             self.stores.objects.put(key, [right])
-        look_again(self.stores, limit=1000)
+        retry_open_damages(self.stores, limit=1000)
         assert not last or self.stores.damages.count() == 0
 
     def judge_flip(self, flip: Flip) -> None:

@@ -56,8 +56,8 @@ def follow(node: Node) -> float:
 def look_at_moves(node: Node) -> Sequence[HeadMoved]:
     """Go through a page of the log, and note what is due by it."""
     store = node.stores.derivations
-    place = store.place()
-    moves = node.stores.refs.moves(after=place, limit=PAGE)
+    cursor = store.cursor()
+    moves = node.stores.refs.moves(after=cursor, limit=PAGE)
     if not moves:
         return moves
     when = _after(node.clock(), node.settings.follow_debounce_s)
@@ -74,7 +74,7 @@ def look_at_moves(node: Node) -> Sequence[HeadMoved]:
             resumed.add(last.dataset)
     for dependant in node.stores.registry.dependants_of_any(moved):
         due[dependant] = when
-    store.found_moves(expected=place, place=moves[-1].number, due=due, resumed=resumed)
+    store.found_moves(expected=cursor, cursor=moves[-1].number, due=due, resumed=resumed)
     return moves
 
 

@@ -12,7 +12,7 @@ from odf_node.protocol.errors import NodeError, Refused
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import Seed
-from odf_node.storage.datasets.integrity.healing import is_healed
+from odf_node.storage.datasets.integrity.healing import note_healed
 from odf_node.storage.datasets.job_payloads.heal_job import HealReceipt
 from odf_node.storage.datasets.job_payloads.mirror_job import MirrorReceipt
 from odf_node.storage.stores.ports.mirror_values import Mirror, MirrorState, MirrorStatus
@@ -100,7 +100,7 @@ def fetch_object(node: Node, key: ObjectKey) -> HealReceipt:
         repository.open_object(key.kind, key.hash) as stream,
     ):
         node.stores.objects.put(key, iter(lambda: stream.read(PIECE_BYTES), b""))
-    is_healed(node.stores, key, REMOTE)
+    note_healed(node.stores, key, REMOTE)
     return HealReceipt(kind=key.kind.value, hash=str(key.hash), healed_from=REMOTE)
 
 

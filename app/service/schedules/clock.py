@@ -7,7 +7,7 @@ import logging
 import threading
 
 from odf_node.protocol.instant import NANOS, Instant
-from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.integrity.healing import retry_open_damages
 
 from ..wiring import Node
 from .schedules import start_due
@@ -44,7 +44,7 @@ class Ticker:
             try:
                 start_due(self._node)
                 if look <= 0:
-                    look_again(self._node.stores)
+                    retry_open_damages(self._node.stores)
                     look = LOOK_S
                 if left <= 0:
                     prune(self._node)

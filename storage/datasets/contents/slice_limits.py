@@ -18,7 +18,7 @@ class GateLimits(Struct, frozen=True, kw_only=True, rename="camel"):
     """Slices of one commit whose rows are hashed before the head moves; None: any."""
 
 
-class LookLimits(Struct, frozen=True, kw_only=True):
+class CheckLimits(Struct, frozen=True, kw_only=True):
     """How much may come out of a slice, and whether its rows are hashed."""
 
     ratio: int

@@ -16,7 +16,7 @@ from pyarrow import types
 from odf_node.protocol.arrow_digest import UnsupportedColumn
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.multihash import Multihash
-from odf_node.protocol.slice_digest import Looks, SliceDigest
+from odf_node.protocol.slice_digest import ColumnChecks, SliceDigest
 from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...lanes import Stream
@@ -71,14 +71,14 @@ class SliceCheck:
 
     def _begin(self, source: pa.Buffer | BinaryIO) -> None:
         try:
-            self._digest = SliceDigest(self._file, source, looks=self._offsets.looks())
+            self._digest = SliceDigest(self._file, source, checks=self._offsets.checks())
             self.streams = self._digest.streams
         except UnsupportedColumn as error:
             self._found = self._without_hash(error)
 
     def _without_hash(self, error: UnsupportedColumn) -> list[Finding]:
         try:
-            self._offsets.look_alone(self._file)
+            self._offsets.check_alone(self._file)
         except (*UNREADABLE, ValueError) as broken:
             return [unreadable(broken)]
         finding = Finding(reason="UnsupportedColumn", message=error.message, certain=False)
@@ -124,13 +124,13 @@ class Offsets:
         elif not types.is_integer(schema.field(column).type):
             self.problem = f"the offset column {column!r} is not of an integer type"
 
-    def looks(self) -> Looks:
+    def checks(self) -> ColumnChecks:
         """At the column, if there is anything left to find out."""
         if self._column is None or self.problem is not None:
             return {}
-        return {self._column: self._look}
+        return {self._column: self._check}
 
-    def _look(self, values: pa.Array) -> None:
+    def _check(self, values: pa.Array) -> None:
         if self.problem is not None:
             return
         if values.null_count:
@@ -145,13 +145,13 @@ class Offsets:
             self.problem = f"offset {self._next + row} was expected, found {number}"
         self._next += len(values)
 
-    def look_alone(self, file: Any) -> None:
+    def check_alone(self, file: Any) -> None:
         """When the other columns cannot be read to their end: from the first row again."""
         if self._column is None or self.problem is not None:
             return
         self._next = self._first
         for batch in file.iter_batches(batch_size=WINDOW_ROWS, columns=[self._column]):
-            self._look(batch.column(0))
+            self._check(batch.column(0))
 
     def found(self) -> list[Finding]:
         if self.problem is None:

@@ -29,7 +29,7 @@ SMALL_BYTES = 1 << 20
 def main(arguments: Sequence[str]) -> None:
     """Answer until the other side is gone. Arguments: descriptor of the socket, bytes of memory."""
     connection = socket.socket(fileno=int(arguments[0]))
-    from . import look, wire  # everything is loaded before memory is limited
+    from . import check, wire  # everything is loaded before memory is limited
 
     memory = int(arguments[1])
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
         request, files = received
         found: object
         try:
-            found = _looked(look, *wire.load(request), files)
+            found = _checked(check, *wire.load(request), files)
         except Exception as error:  # of ours: what is wrong with a slice is an answer
             found = f"{type(error).__name__}: {error}"
         finally:
@@ -67,8 +67,8 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
     return bytes(parts)
 
 
-def _looked(
-    look: Any, claims: Sequence[Any], limits: Any, files: Sequence[int]
+def _checked(
+    check: Any, claims: Sequence[Any], limits: Any, files: Sequence[int]
 ) -> list[list[dict[str, str]]]:
     from ...lanes import expect, hash_all
 
@@ -77,7 +77,7 @@ def _looked(
     results: list[Any] = []
     for at in range(0, len(contents), AT_ONCE):
         group = [
-            look.Looking(content, claim, limits)
+            check.GateCheck(content, claim, limits)
             for content, claim in zip(contents[at:][:AT_ONCE], claims[at:][:AT_ONCE], strict=True)
         ]
         streams = [stream for each in group for stream in each.streams]

@@ -105,7 +105,7 @@ class Children:
     def lent(self, memory: int) -> Iterator[Child]:
         """One process, for one thread."""
         with self._room:
-            child = self._taken(memory)
+            child = self._idle_or_new(memory)
             try:
                 yield child
             except BaseException:
@@ -121,7 +121,7 @@ class Children:
         for child in idle:
             child.end()
 
-    def _taken(self, memory: int) -> Child:
+    def _idle_or_new(self, memory: int) -> Child:
         with self._lock:
             fitting = [child for child in self._idle if child.memory == memory]
             if fitting:

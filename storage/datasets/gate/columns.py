@@ -94,8 +94,8 @@ def _types_differ(
             continue
         if not _fits(found[field.name], field.type):
             return (
-                f"column {field.name!r} is {_told(found[field.name])} in the file and "
-                f"{_told(field.type)} in the dataset's schema"
+                f"column {field.name!r} is {_type_name(found[field.name])} in the file and "
+                f"{_type_name(field.type)} in the dataset's schema"
             )
     return None
 
@@ -123,7 +123,7 @@ def _plain(kind: DataType) -> DataType:
     return kind.inner if isinstance(kind, odf.DataTypeOption) else kind
 
 
-def _told(kind: DataType) -> str:
+def _type_name(kind: DataType) -> str:
     return type(_plain(kind)).__name__.removeprefix("DataType")
 
 

@@ -17,7 +17,7 @@ from odf_node.protocol.errors import BadInput
 
 from ...stores.ports.values import ObjectKind
 from ..contents.claims import SliceClaim
-from ..contents.slice_limits import GateLimits, LookLimits
+from ..contents.slice_limits import CheckLimits, GateLimits
 from ..dataset.dataset import Dataset
 from . import wire
 from .child import MAX_FILES
@@ -63,18 +63,20 @@ class SliceGate:
             DataDoesNotMatchMetadata: for the first that is not what it should be.
             ObjectDamaged, ObjectHealing: one is not the bytes of its name.
         """
-        how = LookLimits(ratio=self.limits.ratio, rows=self.hashes_rows(claims))
+        how = CheckLimits(ratio=self.limits.ratio, rows=self.hashes_rows(claims))
         for batch in _batches(claims):
             try:
-                self._look(dataset, batch, how)
+                self._check(dataset, batch, how)
             except ChildLost:
-                self._look_singly(dataset, batch, how)
+                self._check_singly(dataset, batch, how)
 
-    def _look_singly(self, dataset: Dataset, batch: Sequence[SliceClaim], how: LookLimits) -> None:
+    def _check_singly(
+        self, dataset: Dataset, batch: Sequence[SliceClaim], how: CheckLimits
+    ) -> None:
         """Of several that cannot be looked at, find the one."""
         for claim in batch:
             try:
-                self._look(dataset, [claim], how)
+                self._check(dataset, [claim], how)
             except ChildLost:
                 message = (
                     f"looking at it takes more than {self.limits.memory} bytes of memory or "
@@ -82,7 +84,7 @@ class SliceGate:
                 )
                 raise DataDoesNotMatchMetadata(claim, "SliceTooLarge", message) from None
 
-    def _look(self, dataset: Dataset, batch: Sequence[SliceClaim], how: LookLimits) -> None:
+    def _check(self, dataset: Dataset, batch: Sequence[SliceClaim], how: CheckLimits) -> None:
         """Raises `ChildLost` and as `hold`."""
         with ExitStack() as opened:
             files = [opened.enter_context(_file(dataset, claim)).fileno() for claim in batch]

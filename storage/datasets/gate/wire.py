@@ -14,10 +14,10 @@ from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.multihash import Multihash
 
 from ..contents.claims import Columns, SliceClaim
-from ..contents.slice_limits import LookLimits
+from ..contents.slice_limits import CheckLimits
 
 
-def dump(claims: Sequence[SliceClaim], limits: LookLimits) -> bytes:
+def dump(claims: Sequence[SliceClaim], limits: CheckLimits) -> bytes:
     numbers: dict[int, int] = {}
     known: list[Columns] = []
     for claim in claims:
@@ -42,7 +42,7 @@ def dump(claims: Sequence[SliceClaim], limits: LookLimits) -> bytes:
     return json.dumps(said).encode()
 
 
-def load(text: bytes) -> tuple[list[SliceClaim], LookLimits]:
+def load(text: bytes) -> tuple[list[SliceClaim], CheckLimits]:
     said = json.loads(text)
     columns = [_loaded(one) for one in said["columns"]]
     claims = [
@@ -51,11 +51,11 @@ def load(text: bytes) -> tuple[list[SliceClaim], LookLimits]:
             sequence_number=number,
             system_time=Instant(ns),
             declared=from_data(declared, DataSlice),
-            columns=columns[place],
+            columns=columns[index],
         )
-        for block, number, ns, declared, place in said["claims"]
+        for block, number, ns, declared, index in said["claims"]
     ]
-    return claims, LookLimits(ratio=said["ratio"], rows=said["rows"])
+    return claims, CheckLimits(ratio=said["ratio"], rows=said["rows"])
 
 
 def _columns(columns: Columns) -> dict[str, Any]:

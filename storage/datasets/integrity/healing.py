@@ -73,7 +73,7 @@ class HealingStores(Protocol):
     def copies(self) -> Sequence[Objects]: ...
 
 
-def met(stores: HealingStores, key: ObjectKey, problem: str) -> None:
+def heal_or_refuse(stores: HealingStores, key: ObjectKey, problem: str) -> None:
     """Somebody read an object that is damaged or missing. Ends well once it is whole again.
 
     Raises:
@@ -131,11 +131,11 @@ def healing_job(stores: HealingStores, key: ObjectKey) -> str | None:
         return None
     if stores.mirrors.find(key.dataset) is not None:
         return heal_job.FETCH
-    made = key.kind in (ObjectKind.DATA, ObjectKind.CHECKPOINT)
-    return heal_job.KIND if made and entry.kind is DatasetKind.Derivative else None
+    is_computed = key.kind in (ObjectKind.DATA, ObjectKind.CHECKPOINT)
+    return heal_job.KIND if is_computed and entry.kind is DatasetKind.Derivative else None
 
 
-def is_healed(stores: HealingStores, key: ObjectKey, source: str) -> None:
+def note_healed(stores: HealingStores, key: ObjectKey, source: str) -> None:
     """Tell that it is whole again, by whatever means; what is made of it may be made again now."""
     now = system_clock()
     if stores.damages.healed(key, at=now, source=source):
@@ -143,14 +143,14 @@ def is_healed(stores: HealingStores, key: ObjectKey, source: str) -> None:
         stores.damages.hasten(at=now)
 
 
-def look_later(stores: HealingStores, key: ObjectKey, why: str) -> None:
+def postpone_healing(stores: HealingStores, key: ObjectKey, why: str) -> None:
     """What was tried cannot bring it back; another try is a day away."""
     later = Instant(system_clock().ns + LONGEST_PAUSE_S * NANOS)
     stores.damages.tried(key, next_at=later, hopeless=why)
     _log.error(line("object cannot be healed", object=store_name(key), reason=why))
 
 
-def look_again(stores: HealingStores, *, limit: int = 100) -> int:
+def retry_open_damages(stores: HealingStores, *, limit: int = 100) -> int:
     """Go through what is not whole, as the service does now and then; returns how many are.
 
     Some were put again by their owners; for others it is time for another try.
@@ -159,7 +159,7 @@ def look_again(stores: HealingStores, *, limit: int = 100) -> int:
     for damage in stores.damages.open(limit=limit):
         key = damage.key
         if stores.objects.stat(key) is not None and is_whole(stores.objects, key):
-            is_healed(stores, key, "put again")
+            note_healed(stores, key, "put again")
             whole += 1
         elif damage.next_at <= now:
             whole += _try_again(stores, damage, now)
@@ -255,13 +255,15 @@ def _tell(stores: HealingStores, key: ObjectKey, problem: str, source: str | Non
     if is_news:
         _say(stores, key, f"object {problem}", source)
     if source is not None:
-        is_healed(stores, key, source)
+        note_healed(stores, key, source)
 
 
 def _say(stores: HealingStores, key: ObjectKey, what: str, source: str | None) -> None:
     healed = what == "object healed"
     facts = {"object": store_name(key), "dataset": str(key.dataset), "source": source}
-    told = {"kind": str(key.kind), "hash": str(key.hash)} | ({"source": source} if source else {})
+    entry_facts = {"kind": str(key.kind), "hash": str(key.hash)} | (
+        {"source": source} if source else {}
+    )
     _log.log(logging.WARNING if healed else logging.ERROR, line(what, **facts))
     audit_entry = AuditEntry(
         at=system_clock(),
@@ -270,7 +272,7 @@ def _say(stores: HealingStores, key: ObjectKey, what: str, source: str | None) -
         subject=store_name(key),
         outcome="healed" if source else "open",
         dataset=key.dataset,
-        facts=told,
+        facts=entry_facts,
     )
     try:
         stores.audit.record([audit_entry])

@@ -18,7 +18,7 @@ from ...stores.ports.errors import ObjectNotFound
 from ...stores.ports.values import ObjectKey, ObjectKind
 from .errors import ObjectDamaged
 from .hashing import hash_of_stream
-from .healing import DAMAGED, MISSING, HealingStores, met
+from .healing import DAMAGED, MISSING, HealingStores, heal_or_refuse
 from .identity import identity_of, identity_of_file, is_remote
 
 SPOOL_BYTES = 16 << 20
@@ -41,7 +41,7 @@ def open_hashed(stores: HealingStores, key: ObjectKey, *, named: bool | None = N
 
 def ensure_hashed(stores: HealingStores, key: ObjectKey, *, named: bool | None = None) -> None:
     """As `open_hashed`, keeping nothing: the next opening meets bytes that are right."""
-    _whole(stores, key, named, lambda stream: _looked_at(stores, key, stream))
+    _whole(stores, key, named, lambda stream: _ensured(stores, key, stream))
 
 
 def copy_hashed(stores: HealingStores, key: ObjectKey, target: Path) -> Path:
@@ -71,9 +71,9 @@ def _whole(
     stores: HealingStores,
     key: ObjectKey,
     named: bool | None,
-    look: Callable[[BinaryIO], T | None],
+    use: Callable[[BinaryIO], T | None],
 ) -> T:
-    """What `look` makes of the opened object; None says that its bytes are others."""
+    """What `use` makes of the opened object; None says that its bytes are others."""
     if named is None:
         named = key.kind is not ObjectKind.UPLOAD
     for _ in range(2):  # as it is, and as it was healed
@@ -86,14 +86,14 @@ def _whole(
             problem = MISSING
         else:
             try:
-                found = look(stream)
+                found = use(stream)
             except BaseException:
                 stream.close()
                 raise
             if found is not None:
                 return found
             stream.close()
-        met(stores, key, problem)
+        heal_or_refuse(stores, key, problem)
     raise ObjectDamaged(key, problem)
 
 
@@ -118,7 +118,7 @@ def _opened(stores: HealingStores, key: ObjectKey, stream: BinaryIO) -> BinaryIO
     return copy
 
 
-def _looked_at(stores: HealingStores, key: ObjectKey, stream: BinaryIO) -> bool | None:
+def _ensured(stores: HealingStores, key: ObjectKey, stream: BinaryIO) -> bool | None:
     with stream:
         identity = identity_of(stream)
         if stores.hashed.knows(key.hash, identity):

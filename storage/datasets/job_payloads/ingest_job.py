@@ -93,7 +93,7 @@ class DryRunReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel"):
     """Which the dataset would have, as ODF has it."""
 
 
-def told_by(slices: Sequence[DataSlice]) -> dict[str, Any]:
+def facts_of_slices(slices: Sequence[DataSlice]) -> dict[str, Any]:
     """What new slices say in a receipt: their interval, the last of them, and each."""
     last = slices[-1] if slices else None
     return {

@@ -39,7 +39,7 @@ def problem_of(folder: Path, dataset: Dataset, *, deep: bool) -> str | None:
             for info in run:
                 Segment.map(folder, info)
         dataset.path(after=head)
-        if deep and _content(folder, manifest) != _made(folder, manifest, dataset):
+        if deep and _content(folder, manifest) != _computed(folder, manifest, dataset):
             return "it holds other rows than the slices"
     except (InvalidInterval, BlockNotFound):
         return "it is of another history"
@@ -58,7 +58,7 @@ def rebuild(folder: Path, dataset: Dataset) -> Manifest:
     return fresh
 
 
-def _made(folder: Path, known: Manifest, dataset: Dataset) -> Multihash:
+def _computed(folder: Path, known: Manifest, dataset: Dataset) -> Multihash:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".check-") as name:
         scratch = Path(name)
         head = Multihash.parse(str(known.head))

@@ -120,8 +120,8 @@ def _sums(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Hashes
     filled = sizes > 0
     if not filled.any():
         return sums
-    places = np.arange(first, last) - np.repeat(offsets[:-1], sizes)
-    terms = (data[first:last].astype(np.uint64) + np.uint64(1)) * _POWERS[places]
+    positions = np.arange(first, last) - np.repeat(offsets[:-1], sizes)
+    terms = (data[first:last].astype(np.uint64) + np.uint64(1)) * _POWERS[positions]
     sums[filled] = np.add.reduceat(terms, (offsets[:-1] - first)[filled])
     return sums
 

@@ -78,7 +78,7 @@ class MergeState:
         """Rows for each of the hashes, which need no order."""
         order = np.argsort(hashes, kind="stable")
         wanted = hashes[order]
-        asked, places, rows = [], [], []
+        asked, positions, rows = [], [], []
         for at, segment in enumerate(self.segments):
             low = int(np.searchsorted(wanted, segment.info.first, "left"))
             high = int(np.searchsorted(wanted, segment.info.last, "right"))
@@ -91,7 +91,7 @@ class MergeState:
             begins = np.repeat(np.cumsum(counts) - counts, counts)
             rows.append(np.repeat(left, counts) + np.arange(total) - begins)
             asked.append(np.repeat(order[low:high], counts))
-            places.append(np.full(total, at, np.int64))
+            positions.append(np.full(total, at, np.int64))
         if not rows:
             none = np.zeros(0, np.int64)
             return Candidates(none, none, none)
@@ -99,7 +99,7 @@ class MergeState:
         by_who = np.argsort(who, kind="stable")
         return Candidates(
             who[by_who],
-            np.concatenate(places)[by_who],
+            np.concatenate(positions)[by_who],
             np.concatenate(rows).astype(np.int64)[by_who],
         )
 

@@ -141,7 +141,7 @@ class MergeStates:
     def folders(self, dataset: DatasetId | None = None) -> list[Path]:
         """Folders of states, of one dataset or of all."""
         whose = _below(self.folder) if dataset is None else [self.folder / dataset_folder(dataset)]
-        return sorted(path for place in whose for path in _below(place) if path.is_dir())
+        return sorted(path for folder in whose for path in _below(folder) if path.is_dir())
 
     def drop(self, dataset: DatasetId) -> int:
         """Forget the states of a dataset; how many there were."""

@@ -81,8 +81,8 @@ def commit_all(stores: Stores, commits: Sequence[Commit]) -> list[NodeError | No
         each.judge()
     _put(stores.objects, _good(attempts))
     moving = _good(attempts)
-    told = stores.refs.move_all([each.commit.move() for each in moving]) if moving else ()
-    for each, refused in zip(moving, told, strict=True):
+    refusals = stores.refs.move_all([each.commit.move() for each in moving]) if moving else ()
+    for each, refused in zip(moving, refusals, strict=True):
         each.refused = refused
     moved = _good(attempts)
     for each in moved:

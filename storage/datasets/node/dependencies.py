@@ -85,10 +85,10 @@ def depths(
         if child not in begun:
             begun.add(child)
             steps.append((child, iter(next_of(child))))
-    place = {one: at for at, one in enumerate(reversed(order))}
+    position = {one: at for at, one in enumerate(reversed(order))}
     for one in reversed(order):
         for child in edges.get(one, ()):
-            if place[child] > place[one]:  # else it closes a cycle
+            if position[child] > position[one]:  # else it closes a cycle
                 depths[child] = max(depths.get(child, 0), depths.get(one, 0) + 1)
     if any(start in edges.get(one, ()) for one in begun):
         depths[start] = len(begun)

@@ -192,16 +192,16 @@ def _settled(
 def _facts(scan: Scan, vocab: Vocab, cut: Cut) -> np.ndarray[Any, Any]:
     """Offsets of rows that were added and not taken back, sorted."""
     known = Cut(system_time=cut.system_time)
-    taken = _taken_back(scan, vocab, known)
+    retracted = _retracted(scan, vocab, known)
     found: list[np.ndarray[Any, Any]] = []
     needed = (
-        None if taken else _with([vocab.offset_column, vocab.operation_type_column], cut, vocab)
+        None if retracted else _with([vocab.offset_column, vocab.operation_type_column], cut, vocab)
     )
     for batch in scan(needed, None):
         rows = within(batch, vocab, known)
         added = rows.filter(is_one_of(rows, vocab, APPEND, CORRECT_TO))
-        if taken:
-            added = _left_of(added, taken, vocab)
+        if retracted:
+            added = _left_of(added, retracted, vocab)
         happened = within(added, vocab, Cut(event_time=cut.event_time))
         found.append(happened.column(vocab.offset_column).to_numpy().astype(np.int64))
     return np.concatenate(found) if found else np.empty(0, np.int64)
@@ -213,22 +213,22 @@ def is_one_of(rows: pa.RecordBatch, vocab: Vocab, *operations: int) -> pa.Array:
     return pc.is_in(column, value_set=pa.array(operations, column.type))
 
 
-_Taken = dict[tuple[Any, ...], list[int]]
+_Retracted = dict[tuple[Any, ...], list[int]]
 
 
-def _taken_back(scan: Scan, vocab: Vocab, cut: Cut) -> _Taken:
+def _retracted(scan: Scan, vocab: Vocab, cut: Cut) -> _Retracted:
     """Contents of rows that a later one takes back, with the offsets of those, newest first."""
-    taken: _Taken = defaultdict(list)
+    retracted: _Retracted = defaultdict(list)
     if not any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
-        return taken
+        return retracted
     for batch in scan(None, None):
         rows = within(batch, vocab, cut)
         gone = rows.filter(is_one_of(rows, vocab, RETRACT, CORRECT_FROM))
         for offset, content in contents(gone, vocab):
-            taken[content].append(offset)
-    for offsets in taken.values():
+            retracted[content].append(offset)
+    for offsets in retracted.values():
         offsets.reverse()
-    return taken
+    return retracted
 
 
 def is_some_gone(rows: pa.RecordBatch, vocab: Vocab) -> bool:
@@ -236,11 +236,11 @@ def is_some_gone(rows: pa.RecordBatch, vocab: Vocab) -> bool:
     return bool(pc.any(is_one_of(rows, vocab, RETRACT, CORRECT_FROM)).as_py())
 
 
-def _left_of(added: pa.RecordBatch, taken: _Taken, vocab: Vocab) -> pa.RecordBatch:
+def _left_of(added: pa.RecordBatch, retracted: _Retracted, vocab: Vocab) -> pa.RecordBatch:
     """Rows that no later one takes back; every retraction takes back one row before it."""
     keep = []
     for offset, content in contents(added, vocab):
-        later = taken.get(content)
+        later = retracted.get(content)
         while later and later[-1] < offset:
             later.pop()  # it took back nothing that is here
         keep.append(not later)

@@ -102,10 +102,10 @@ def view_of(source: ChainSource, at: Multihash | None = None) -> View:
         path.append(decode_block(raw))
         following = path[-1].prev
     if at is not None:
-        place = next((i for i, block in enumerate(path) if block.hash == at), None)
-        if place is None:
+        index = next((i for i, block in enumerate(path) if block.hash == at), None)
+        if index is None:
             raise BlockNotFound(at)
-        path = path[place:]
+        path = path[index:]
     found, state = _Found(), EMPTY
     for block in reversed(path):
         found.see(block)

@@ -248,7 +248,7 @@ class _Check:
             problem = _difference(raw if raw is None else len(raw), len(block.raw))
             if problem is None and raw != block.raw:
                 problem = "HashMismatch", "its bytes are others"
-        self._looked()
+        self._count_object()
         if problem is None:
             return
         action = self._act_on_block(key, block.raw, missing=problem[0] == "ObjectMissing")
@@ -287,7 +287,7 @@ class _Check:
     def _check_object(self, block: HashedBlock, key: ObjectKey, declared: int | None) -> bool:
         """Whether it is whole, or healed. `declared` None: no block tells the size, as of an
         object that rows link to."""
-        self._looked()
+        self._count_object()
         size = self._size(key)
         problem = _difference(size, size or 0 if declared is None else declared)
         if problem is None and self.options.rehash:
@@ -382,7 +382,7 @@ class _Check:
     def _count_read(self, size: int) -> None:
         self.report.size += size
 
-    def _looked(self) -> None:
+    def _count_object(self) -> None:
         self.report.objects += 1
         self.progress(str(self.entry.alias), self.report.objects, self.report.size)
 

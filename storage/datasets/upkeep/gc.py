@@ -58,7 +58,7 @@ Progress = Callable[[str, int], None]
 
 
 @dataclass(slots=True)
-class Tally:
+class RemovedCount:
     """How many, and how many bytes."""
 
     count: int = 0
@@ -74,7 +74,7 @@ class GcReport:
     datasets: int = 0
     objects: int = 0
     """Objects looked at."""
-    removed: dict[str, Tally] = field(default_factory=dict)
+    removed: dict[str, RemovedCount] = field(default_factory=dict)
     """By reason."""
     young: int = 0
     """Garbage within the grace time, left for later."""
@@ -89,9 +89,9 @@ class GcReport:
     """Datasets that were not touched, and why."""
 
     def count(self, reason: str, info: ObjectInfo) -> None:
-        tally = self.removed.setdefault(reason, Tally())
-        tally.count += 1
-        tally.size += info.size
+        removed_count = self.removed.setdefault(reason, RemovedCount())
+        removed_count.count += 1
+        removed_count.size += info.size
 
     def to_data(self) -> dict[str, Any]:
         """JSON-compatible."""

@@ -39,8 +39,8 @@ class Marks:
 
     def has(self, kind: ObjectKind, object_hash: Multihash) -> bool:
         marks, short = self._marks[kind], _short(object_hash)
-        place = bisect_left(marks, short)
-        return place < len(marks) and marks[place] == short
+        index = bisect_left(marks, short)
+        return index < len(marks) and marks[index] == short
 
     def count(self, kind: ObjectKind) -> int:
         return len(self._marks[kind])

@@ -203,8 +203,8 @@ class _Loader:
             self.report.notes.append(f"{dataset}: no readable info/alias; it is called {spare}")
             return spare
         alias = DatasetAlias(found.name, found.account or Name(self.owner))
-        taken = sa.select(datasets.c.id).where(datasets.c.alias_folded == alias.folded)
-        if db.execute(taken).first() is None:
+        namesake = sa.select(datasets.c.id).where(datasets.c.alias_folded == alias.folded)
+        if db.execute(namesake).first() is None:
             return alias
         self.report.notes.append(f"{dataset}: {alias} is taken; it is called {spare}")
         return spare

@@ -50,9 +50,9 @@ class Passing:
             keep(chunk)
 
 
-def filled(stream: Any, held: memoryview) -> int:
+def filled(stream: Any, buffer: memoryview) -> int:
     """Read straight into memory: how many bytes, one more than there is room for if more follow."""
     size = 0
-    while count := stream.readinto(held[size : size + CHUNK_BYTES]):
+    while count := stream.readinto(buffer[size : size + CHUNK_BYTES]):
         size += int(count)
-    return size + (size == len(held) and bool(stream.read(1)))
+    return size + (size == len(buffer) and bool(stream.read(1)))

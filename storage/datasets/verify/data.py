@@ -65,7 +65,7 @@ class Checks:
 
 
 @dataclass(slots=True)
-class Looked:
+class BlockFindings:
     """What a look at one data block came to."""
 
     checked: CheckedBlock
@@ -77,13 +77,15 @@ class Looked:
     notes: list[Problem] = field(default_factory=list)
 
 
-def check_blocks(checks: Checks, blocks: Sequence[DataBlock], *, threads: int) -> Iterator[Looked]:
+def check_blocks(
+    checks: Checks, blocks: Sequence[DataBlock], *, threads: int
+) -> Iterator[BlockFindings]:
     """Look at the objects of each block; results come in the order of `blocks`.
 
     Each thread takes a few blocks at a time, whose bytes and columns are hashed side by side. At
     most one group more than there are threads is begun before the first is asked for.
     """
-    waiting: deque[Future[list[Looked]]] = deque()
+    waiting: deque[Future[list[BlockFindings]]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         try:
             for group in _groups(checks, blocks, threads):
@@ -103,18 +105,18 @@ def _groups(checks: Checks, blocks: Sequence[DataBlock], threads: int) -> Iterat
     most = min(GROUP_BYTES if checks.logical else sum(sizes), sum(sizes) // (2 * threads))
     blocks_at_once = GROUP_BLOCKS if checks.logical else max(GROUP_BLOCKS // 2, lanes())
     group: list[DataBlock] = []
-    taken = 0
+    size_of_group = 0
     for block, size in zip(blocks, sizes, strict=True):
-        if group and (taken + size > most or len(group) == blocks_at_once):
+        if group and (size_of_group + size > most or len(group) == blocks_at_once):
             yield group
-            group, taken = [], 0
+            group, size_of_group = [], 0
         group.append(block)
-        taken += size
+        size_of_group += size
     if group:
         yield group
 
 
-def _check_group(checks: Checks, blocks: Sequence[DataBlock]) -> list[Looked]:
+def _check_group(checks: Checks, blocks: Sequence[DataBlock]) -> list[BlockFindings]:
     with ExitStack() as opened:
         checked = [
             (block, [_ObjectCheck(checks, block, named, opened) for named in objects])
@@ -131,21 +133,21 @@ def _check_group(checks: Checks, blocks: Sequence[DataBlock]) -> list[Looked]:
         hashed = hash_all(stream for _, _, stream in streams)
         for (_, each, _), digest in zip(streams, hashed, strict=True):
             digests[each].append(digest)
-        return [_looked(block, objects, digests) for block, objects in checked]
+        return [_findings_of(block, objects, digests) for block, objects in checked]
 
 
-def _looked(
+def _findings_of(
     block: DataBlock, objects: Sequence[_ObjectCheck], digests: Mapping[_ObjectCheck, list[bytes]]
-) -> Looked:
+) -> BlockFindings:
     """What a look at one data block came to: its slice, then its checkpoint."""
-    looked = Looked(described(block), objects=len(objects))
+    findings = BlockFindings(described(block), objects=len(objects))
     for each in objects:
-        for found in each.found(digests.get(each, ()), looked):
+        for found in each.found(digests.get(each, ()), findings):
             problem = _problem(block, each.named, found)
-            (looked.problems if found.certain else looked.notes).append(problem)
-    verdict = DAMAGED if looked.problems else UNCLEAR if looked.notes else VALID
-    looked.checked = described(block, objects=verdict)
-    return looked
+            (findings.problems if found.certain else findings.notes).append(problem)
+    verdict = DAMAGED if findings.problems else UNCLEAR if findings.notes else VALID
+    findings.checked = described(block, objects=verdict)
+    return findings
 
 
 def described(block: DataBlock, *, objects: str | None = None) -> CheckedBlock:
@@ -188,16 +190,16 @@ class _ObjectCheck:
         else:
             self._begin(stream)
 
-    def found(self, digests: Sequence[bytes], looked: Looked) -> list[Finding]:
-        """What is wrong with it, by the digests of the streams. Counts in `looked`."""
+    def found(self, digests: Sequence[bytes], findings: BlockFindings) -> list[Finding]:
+        """What is wrong with it, by the digests of the streams. Counts in `findings`."""
         if self._missing:
             return self._missing
         if self._large is not None:
-            return self._found_large(self._large, looked)
-        wrong = _check_bytes(self._passing, digests[:1], self.named, looked)
+            return self._found_large(self._large, findings)
+        wrong = _check_bytes(self._passing, digests[:1], self.named, findings)
         if self._rows is None or _is_final(wrong, self._checks):
             return wrong
-        return _weigh(wrong, _counted(self._rows.found(digests[1:]), looked))
+        return _weigh(wrong, _counted(self._rows.found(digests[1:]), findings))
 
     def _begin(self, stream: Any) -> None:
         size = self.named.size
@@ -206,11 +208,11 @@ class _ObjectCheck:
         elif size > HELD_BYTES:
             self._large = stream
         else:
-            held = self._opened.enter_context(self._checks.buffers.lent(size))
-            self._passing.size = filled(stream, held)
+            buffer = self._opened.enter_context(self._checks.buffers.lent(size))
+            self._passing.size = filled(stream, buffer)
             if self._passing.size == size:
-                self._rows = self._row_check(pa.py_buffer(held))
-                self.streams = [[held], *self._rows.streams]
+                self._rows = self._row_check(pa.py_buffer(buffer))
+                self.streams = [[buffer], *self._rows.streams]
 
     def _row_check(self, source: Any) -> SliceCheck:
         declared = self._declared
@@ -218,7 +220,7 @@ class _ObjectCheck:
             raise TypeError("only slices have rows")
         return SliceCheck(source, declared, offset_column=self._block.offset_column)
 
-    def _found_large(self, stream: Any, looked: Looked) -> list[Finding]:
+    def _found_large(self, stream: Any, findings: BlockFindings) -> list[Finding]:
         """Of a slice too large for memory: its bytes, then its rows where they lie, or from a
         temporary file if their source cannot go back."""
         again: Any = stream
@@ -227,18 +229,18 @@ class _ObjectCheck:
             again = tempfile.TemporaryFile()  # noqa: SIM115 – closed with what else is open
             keep = self._opened.enter_context(again).write
         digests = hash_all([self._passing.read(stream, self.named.size, keep)])
-        wrong = _check_bytes(self._passing, digests, self.named, looked)
+        wrong = _check_bytes(self._passing, digests, self.named, findings)
         if _is_final(wrong, self._checks):
             return wrong
         rows = self._row_check(again)
-        return _weigh(wrong, _counted(rows.found(hash_all(rows.streams)), looked))
+        return _weigh(wrong, _counted(rows.found(hash_all(rows.streams)), findings))
 
 
 def _check_bytes(
-    passing: Passing, digests: Sequence[bytes], named: NamedObject, looked: Looked
+    passing: Passing, digests: Sequence[bytes], named: NamedObject, findings: BlockFindings
 ) -> list[Finding]:
     """Size and physical hash of what has passed; bytes of another size may have no digest."""
-    looked.size += min(passing.size, named.size)
+    findings.size += min(passing.size, named.size)
     if passing.size != named.size:
         found = f"more than {named.size}" if passing.size > named.size else str(passing.size)
         message = f"{named.size} bytes were declared, it has {found}"
@@ -256,10 +258,10 @@ def _is_final(wrong: list[Finding], checks: Checks) -> bool:
     return any(not may_differ or finding.reason == WRONG_SIZE for finding in wrong)
 
 
-def _counted(rows: list[Finding], looked: Looked) -> list[Finding]:
+def _counted(rows: list[Finding], findings: BlockFindings) -> list[Finding]:
     """What was found about rows, which count unless they are wrong."""
     if not any(finding.certain for finding in rows):
-        looked.records += looked.checked.records
+        findings.records += findings.checked.records
     return rows
 
 

@@ -26,13 +26,13 @@ AT_ONCE = 4
 ANY_SIZE = 1 << 62
 """No block tells how large one linked object is."""
 Linked = Sequence[tuple[Multihash, DataBlock]]
-Looked = tuple[int, Problem | None]
+Verdict = tuple[int, Problem | None]
 """Bytes that were read, and what is wrong."""
 
 
 def check_linked(
     source: ChainSource, columns: Sequence[str], blocks: Sequence[DataBlock], *, threads: int
-) -> Iterator[Looked]:
+) -> Iterator[Verdict]:
     """Look at what the slices of the blocks link to."""
     found, most = list(_linked(source, columns, blocks).items()), threads * AT_ONCE
     for at in range(0, len(found), most):
@@ -40,7 +40,9 @@ def check_linked(
             yield from _check(source, found[at : at + most], threads, opened)
 
 
-def _check(source: ChainSource, found: Linked, threads: int, opened: ExitStack) -> Iterator[Looked]:
+def _check(
+    source: ChainSource, found: Linked, threads: int, opened: ExitStack
+) -> Iterator[Verdict]:
     streams: dict[Multihash, BinaryIO] = {}
     for linked, _ in found:
         with suppress(NotFound):

@@ -204,11 +204,13 @@ def _within(newest_first: list[Multihash], interval: Interval, *, whole: bool) -
     Raises:
         InvalidInterval: a block of a whole chain that is not in it, or in another order.
     """
-    place = {block: at for at, block in enumerate(newest_first)}
+    position = {block: at for at, block in enumerate(newest_first)}
     head = interval.upto or (newest_first[0] if newest_first else None)
-    start = place.get(head, len(place)) if head is not None else 0
-    end = len(place) if interval.after is None else place.get(interval.after, len(place))
-    unknown = [block for block in (interval.upto, interval.after) if block and block not in place]
+    start = position.get(head, len(position)) if head is not None else 0
+    end = len(position) if interval.after is None else position.get(interval.after, len(position))
+    unknown = [
+        block for block in (interval.upto, interval.after) if block and block not in position
+    ]
     if whole and (unknown or end < start):
         raise InvalidInterval(interval.upto or newest_first[0], interval.after or unknown[0])
     return set(newest_first[start:end])
@@ -271,13 +273,13 @@ def _check_data(findings: _Findings, *, logical: bool, threads: int) -> None:
     expect(sum(each.size for each in named))
     kind: DatasetKind | None = None if findings.seed is None else findings.seed.dataset_kind
     checks = Checks(source=findings.source, kind=kind, logical=logical)
-    for looked in check_blocks(checks, newest_first, threads=threads):
-        findings.objects += looked.objects
-        findings.size += looked.size
-        findings.records += looked.records
-        findings.add(*looked.problems)
-        findings.notes += looked.notes
-        findings.checked.append(looked.checked)
+    for of_block in check_blocks(checks, newest_first, threads=threads):
+        findings.objects += of_block.objects
+        findings.size += of_block.size
+        findings.records += of_block.records
+        findings.add(*of_block.problems)
+        findings.notes += of_block.notes
+        findings.checked.append(of_block.checked)
         findings.step("objects", findings.objects, len(named))
     linked = check_linked(findings.source, findings.links, newest_first, threads=threads)
     for size, problem in linked:

@@ -13,7 +13,7 @@ from odf_node.protocol.instant import Instant
 
 from ..ports.derivation_values import Derivation, Problem
 from ..ports.values import JobId
-from ..sql.derivation_tables import derivations, places
+from ..sql.derivation_tables import cursors, derivations
 from ..sql.engine import insert_new, reading, writing
 from ..sql.tables import datasets
 
@@ -27,8 +27,8 @@ class SqlDerivationStore:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def place(self) -> int:
-        query = sa.select(places.c.number).where(places.c.reader == READER)
+    def cursor(self) -> int:
+        query = sa.select(cursors.c.number).where(cursors.c.reader == READER)
         with reading(self._engine) as db:
             return int(db.execute(query).scalar_one_or_none() or 0)
 
@@ -36,12 +36,12 @@ class SqlDerivationStore:
         self,
         *,
         expected: int,
-        place: int,
+        cursor: int,
         due: Mapping[DatasetId, Instant],
         resumed: Collection[DatasetId] = (),
     ) -> bool:
         with writing(self._engine) as db:
-            if not _advance(db, expected, place):
+            if not _advance(db, expected, cursor):
                 return False
             if resumed:
                 some = derivations.c.dataset.in_(sorted(resumed))
@@ -120,12 +120,12 @@ class SqlDerivationStore:
             return [_derivation(row) for row in db.execute(query).mappings()]
 
 
-def _advance(db: sa.Connection, expected: int, place: int) -> bool:
+def _advance(db: sa.Connection, expected: int, cursor: int) -> bool:
     """Compare-and-swap of the place in the log."""
     row = {"reader": READER, "number": 0}
-    db.execute(insert_new(db, places).values(**row).on_conflict_do_nothing())
-    change = sa.update(places).where(places.c.reader == READER, places.c.number == expected)
-    return bool(db.execute(change.values(number=place)).rowcount)
+    db.execute(insert_new(db, cursors).values(**row).on_conflict_do_nothing())
+    change = sa.update(cursors).where(cursors.c.reader == READER, cursors.c.number == expected)
+    return bool(db.execute(change.values(number=cursor)).rowcount)
 
 
 def _known(db: sa.Connection, wanted: Collection[DatasetId]) -> list[DatasetId]:

@@ -16,7 +16,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 
 from ...runtime.clock import Clock
-from ..jobs.sql_rows import Held, end_held, held_jobs
+from ..jobs.sql_rows import Leases, end_leased, leases_of
 from ..ports.errors import BlockNotFound, DatasetNotFound, RefConflict, RefNotFound
 from ..ports.values import HeadMove
 from ..sql.tables import blocks as block_rows
@@ -71,7 +71,7 @@ class _Seen:
         if bases:
             found = db.execute(_BASES, {**asked, "hashes": bases})
             self.bases = {(row.dataset, row.hash) for row in found}
-        self.held: Held = held_jobs(db, [end for move in wanted for end in move.ended])
+        self.leases: Leases = leases_of(db, [end for move in wanted for end in move.ended])
 
     def check(self, db: sa.Connection, move: HeadMove) -> None:
         """Raises as `RefIndex.move`."""
@@ -87,7 +87,7 @@ class _Seen:
         if base is not None and (move.dataset, base) not in self.bases:
             raise BlockNotFound(base)
         for end in move.ended:
-            self.held.require(db, end)
+            self.leases.require(db, end)
 
 
 def move_heads(
@@ -128,7 +128,7 @@ def _write(db: sa.Connection, moving: Sequence[HeadMove], clock: Clock) -> None:
         for m in moving
     ]
     db.execute(sa.insert(moves), lines)
-    end_held(db, [end for move in moving for end in move.ended], now)
+    end_leased(db, [end for move in moving for end in move.ended], now)
 
 
 def _base(move: HeadMove) -> Multihash | None:

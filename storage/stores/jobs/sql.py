@@ -34,7 +34,7 @@ from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
 from .ids import parse_id
 from .leases import after_lease
 from .sql_claim import RaceLost, claim_rows
-from .sql_rows import OPEN, SHOWN, change_held, end_jobs, get_job, is_job, job_of
+from .sql_rows import OPEN, SHOWN, change_leased, end_jobs, get_job, is_job, job_of
 from .sql_submit import Submitter, repeated_job
 from .turns import Turns
 
@@ -109,12 +109,12 @@ class SqlJobQueue:
         progress: dict[str, Any] | None = None,
     ) -> None:
         until = after_lease(self._clock(), lease)
-        told = {} if progress is None else {"progress": progress}
+        changes = {} if progress is None else {"progress": progress}
         with writing(self._engine) as db:
-            change_held(db, job, worker, lease_until=until, **told)
-            if told:
+            change_leased(db, job, worker, lease_until=until, **changes)
+            if changes:
                 self._wake_up.announce(db, Topic.ENDED)
-        if told:
+        if changes:
             self._wake_up.send(Topic.ENDED)
 
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None:
@@ -133,7 +133,7 @@ class SqlJobQueue:
                 (alone, JobStatus.WAITING.value), else_=JobStatus.RUNNING.value
             )
         with writing(self._engine) as db:
-            change_held(db, job, worker, **change)
+            change_leased(db, job, worker, **change)
             self._wake_up.announce(db, Topic.WORK)
         self._wake_up.send(Topic.WORK)
 

@@ -15,7 +15,7 @@ from odf_node.protocol.instant import Instant
 
 from ..ports.values import Job
 from ..sql.tables import jobs
-from .groups import go_together
+from .groups import may_join
 from .leases import after_lease
 from .sql_rows import job_of
 from .sql_turns import BLOCKED, FREE, MOST, RUNNING, startable
@@ -83,7 +83,7 @@ def claim_rows(
     if most > 1 and not _is_alone(leaders[0]):
         _add_followers(db, claimed, most, now)
     until = after_lease(now, lease)
-    held = [
+    leases = [
         {
             "its_number": row["number"],
             "its_worker": worker,
@@ -94,10 +94,10 @@ def claim_rows(
         for group in claimed
         for row in group
     ]
-    db.execute(_HOLD, held)
+    db.execute(_HOLD, leases)
     parties = {each.number: each.party for each in chosen}
     turns.took({parties[row["number"]] for row in leaders})
-    return [[_held(row, worker, until) for row in group] for group in claimed]
+    return [[_leased(row, worker, until) for row in group] for group in claimed]
 
 
 def _rows(
@@ -121,11 +121,15 @@ def _leaders(rows: Sequence[_Row], group_sizes: Mapping[str, int]) -> list[_Row]
         return [first]
     return [
         first,
-        *(row for row in others if go_together(_sort(first), _sort(row)) and not _is_alone(row)),
+        *(
+            row
+            for row in others
+            if may_join(_kind_and_body(first), _kind_and_body(row)) and not _is_alone(row)
+        ),
     ]
 
 
-def _sort(row: _Row) -> tuple[str, bytes | None]:
+def _kind_and_body(row: _Row) -> tuple[str, bytes | None]:
     return row["kind"], row["body"]
 
 
@@ -154,7 +158,9 @@ def _add_followers(db: sa.Connection, claimed: list[list[_Row]], most: int, now:
         if group is None or row["number"] <= group[0]["number"]:
             continue
         fits = (
-            go_together(_sort(group[0]), _sort(row)) if several else row["kind"] == group[0]["kind"]
+            may_join(_kind_and_body(group[0]), _kind_and_body(row))
+            if several
+            else row["kind"] == group[0]["kind"]
         )
         if not fits or len(group) >= most or _is_alone(row):
             del open_groups[row["lock"]]
@@ -162,6 +168,6 @@ def _add_followers(db: sa.Connection, claimed: list[list[_Row]], most: int, now:
             group.append(row)
 
 
-def _held(row: _Row, worker: str, until: Instant) -> Job:
+def _leased(row: _Row, worker: str, until: Instant) -> Job:
     change = {"status": RUNNING, "worker": worker, "lease_until": until, "deaths": _deaths(row)}
     return job_of({**row, **change, "attempt": row["attempt"] + 1})

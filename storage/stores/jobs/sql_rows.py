@@ -63,24 +63,24 @@ def get_job(db: sa.Connection, job: JobId) -> Job:
     return job_of(row)
 
 
-def change_held(db: sa.Connection, job: JobId, worker: str, /, **values: Any) -> None:
+def change_leased(db: sa.Connection, job: JobId, worker: str, /, **values: Any) -> None:
     """Change a job its worker still has. Raises `LeaseLost`, `JobNotFound`."""
-    held = (is_job(job), jobs.c.worker == worker, jobs.c.status == JobStatus.RUNNING.value)
-    if db.execute(sa.update(jobs).where(*held).values(**values)).rowcount == 0:
+    leased = (is_job(job), jobs.c.worker == worker, jobs.c.status == JobStatus.RUNNING.value)
+    if db.execute(sa.update(jobs).where(*leased).values(**values)).rowcount == 0:
         get_job(db, job)
         raise LeaseLost(job, worker)
 
 
 def end_jobs(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
-    """Give jobs their outcome, in the transaction of what they did. Raises as `change_held`."""
+    """Give jobs their outcome, in the transaction of what they did. Raises as `change_leased`."""
     if ends:
-        held = held_jobs(db, ends)
+        leased = leases_of(db, ends)
         for end in ends:
-            held.require(db, end)
-        end_held(db, ends, now)
+            leased.require(db, end)
+        end_leased(db, ends, now)
 
 
-def end_held(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
+def end_leased(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
     """As `end_jobs`, of those that are known to be held."""
     if not ends:
         return
@@ -112,7 +112,7 @@ def _keep_rejected(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> N
         db.execute(sa.insert(rejected_rows), rows)
 
 
-class Held:
+class Leases:
     """Which of the asked jobs are whose, until the transaction ends."""
 
     def __init__(self, workers: dict[JobId, str]) -> None:
@@ -125,12 +125,12 @@ class Held:
             raise LeaseLost(end.job, end.worker)
 
 
-def held_jobs(db: sa.Connection, ends: Sequence[JobEnd]) -> Held:
+def leases_of(db: sa.Connection, ends: Sequence[JobEnd]) -> Leases:
     """Look at the jobs, and keep others from changing them."""
     if not ends:
-        return Held({})
+        return Leases({})
     rows = db.execute(_RUNNING, {"numbers": [parse_id(end.job)[0] for end in ends]})
-    return Held({job_id(row.number, row.tag): row.worker for row in rows})
+    return Leases({job_id(row.number, row.tag): row.worker for row in rows})
 
 
 def kept_key(key: str | None) -> str | None:

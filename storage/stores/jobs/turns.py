@@ -47,12 +47,12 @@ class Turns:
         self, candidates: Iterable[Candidate], running: Mapping[str, int], now: Instant
     ) -> list[Candidate]:
         """The candidates, the one whose turn it is first."""
-        places = Counter(running)
+        started = Counter(running)
         ranked = []
         for each in sorted(candidates, key=lambda each: (each.gives_way(now), each.number)):
-            key = (each.gives_way(now), places[each.party], self._last.get(each.party, 0))
+            key = (each.gives_way(now), started[each.party], self._last.get(each.party, 0))
             ranked.append((*key, each.number, each))
-            places[each.party] += 1
+            started[each.party] += 1
         return [each[-1] for each in sorted(ranked, key=lambda row: row[:-1])]
 
     def parties_in_order(

@@ -51,8 +51,8 @@ def writing_to(folder: Path) -> Iterator[None]:
         with storing():
             yield
     except FileNotFoundError as error:
-        name, place = str(error.filename), str(folder)
-        if not (name.startswith(place) or place.startswith(name)):
+        name, root = str(error.filename), str(folder)
+        if not (name.startswith(root) or root.startswith(name)):
             raise
         raise FolderRemoved from error
 
@@ -238,10 +238,10 @@ def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bo
 
 def _pending_below(folder: Path) -> Iterator[Path]:
     """Files and folders that are written; `os.walk` passes over those that go meanwhile."""
-    for place, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder):
         for name in (*folders, *names):
             if name.startswith(PENDING_PREFIX):
-                yield Path(place, name)
+                yield Path(root, name)
 
 
 def remove_pending(path: Path) -> None:

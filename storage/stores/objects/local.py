@@ -134,9 +134,9 @@ class LocalObjectStore:
         self.folder(dataset).write_ref(ref, head)
 
     def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
-        place = ref_path(ref)
+        ref_file = ref_path(ref)
         texts = [
-            (f"{self._root_text}/{dataset_path(dataset)}/{place}", str(head).encode())
+            (f"{self._root_text}/{dataset_path(dataset)}/{ref_file}", str(head).encode())
             for dataset, head in heads.items()
         ]
         write_files(self.root, texts, durable=self._durable)

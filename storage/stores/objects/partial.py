@@ -52,7 +52,7 @@ class PartialFiles:
         path = self._path_of(key)
         files.make_folder(path.parent, durable=self._durable)
         partial = _partial(path, key)
-        with files.writing_to(path.parent), _held(partial) as out:
+        with files.writing_to(path.parent), _locked(partial) as out:
             size = os.fstat(out.fileno()).st_size
             if size != offset:
                 raise OffsetMismatch(offset, size)
@@ -94,7 +94,7 @@ def _hashed(stream: BinaryIO) -> hashlib._Hash:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[BinaryIO]:
+def _locked(path: Path) -> Iterator[BinaryIO]:
     """The file, opened by nobody else; it stays as far as it was written, whatever happens."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -104,7 +104,7 @@ class S3ObjectStore:
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
         try:
-            found = self.bucket.look(_name(key))
+            found = self.bucket.stat(_name(key))
             return ObjectInfo(key, found.size, Instant.from_datetime(found.modified))
         except KeyMissing:
             return None
@@ -198,7 +198,7 @@ class S3ObjectStore:
         if size is None or size > MAX_ONE_PUT_BYTES:
             return None
         ttl = min(ttl, MAX_TTL)
-        name = _staging(key) + secrets.token_hex(16)
+        name = _unverified_prefix(key) + secrets.token_hex(16)
         url = self.bucket.presign("put_object", name, ttl, ContentLength=size, IfNoneMatch="*")
         return TransferUrl(url, (("if-none-match", "*"),), self._after(ttl))
 
@@ -207,11 +207,11 @@ class S3ObjectStore:
         info, wrong = self.renew(key), None
         if info is not None:
             return info
-        for staged in self.bucket.walk(_staging(key)):
+        for unverified in self.bucket.walk(_unverified_prefix(key)):
             try:
-                return self._promote(key, staged)
+                return self._promote(key, unverified)
             except HashMismatch as mismatch:
-                wrong = mismatch if staged.size else wrong
+                wrong = mismatch if unverified.size else wrong
         if wrong is not None:
             raise wrong
         return None
@@ -356,25 +356,25 @@ class S3ObjectStore:
         with suppress(NodeError):
             self.bucket.call("abort_multipart_upload", name, UploadId=upload)
 
-    def _promote(self, key: ObjectKey, staged: Found) -> ObjectInfo:
+    def _promote(self, key: ObjectKey, unverified: Found) -> ObjectInfo:
         """Hash what was staged, then copy exactly that; either way the URL is spent."""
-        content = _Hashing(_chunks(self.bucket, staged))
+        content = _Hashing(_chunks(self.bucket, unverified))
         try:
             content.exhaust().check(key.hash)
-            self._copy(staged, key)
+            self._copy(unverified, key)
         except HashMismatch:
-            self._spend(staged)
+            self._spend(unverified)
             raise
-        self._spend(staged)
+        self._spend(unverified)
         return ObjectInfo(key, content.size)
 
-    def _copy(self, staged: Found, key: ObjectKey) -> None:
+    def _copy(self, unverified: Found, key: ObjectKey) -> None:
         with suppress(PreconditionLost):
             self.bucket.call(
                 "copy_object",
                 _name(key),
-                CopySource=self.bucket.source(staged.name),
-                CopySourceIfMatch=staged.etag,
+                CopySource=self.bucket.source(unverified.name),
+                CopySourceIfMatch=unverified.etag,
                 IfNoneMatch="*",
             )
             return
@@ -382,10 +382,10 @@ class S3ObjectStore:
         if self.renew(key) is None:
             raise StoreUnavailable("copy_object", "the upload changed meanwhile")
 
-    def _spend(self, staged: Found) -> None:
+    def _spend(self, unverified: Found) -> None:
         """Leave nothing of an upload but a name that is taken."""
-        if staged.size:
-            self.bucket.call("put_object", staged.name, Body=b"")
+        if unverified.size:
+            self.bucket.call("put_object", unverified.name, Body=b"")
 
     # --- small texts ------------------------------------------------------------------------
 
@@ -448,8 +448,8 @@ def _chain(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes
     yield from rest
 
 
-def _chunks(bucket: Bucket, staged: Found) -> Iterator[bytes]:
-    with open_stream(bucket, staged.name, etag=staged.etag) as stream:
+def _chunks(bucket: Bucket, unverified: Found) -> Iterator[bytes]:
+    with open_stream(bucket, unverified.name, etag=unverified.etag) as stream:
         while chunk := stream.read(READ_BYTES):
             yield chunk
 
@@ -467,7 +467,7 @@ def _folder(dataset: DatasetId, kind: ObjectKind) -> str:
     return f"{dataset_folder(dataset)}/{KIND_FOLDERS[kind]}/"
 
 
-def _staging(key: ObjectKey) -> str:
+def _unverified_prefix(key: ObjectKey) -> str:
     return f"{STAGING}/{_below(key)}/"
 
 

@@ -71,7 +71,7 @@ class Ages:
 
     def _is_old(self, name: str, before: Instant) -> bool:
         try:
-            return Instant.from_datetime(self._bucket.look(name).modified) < before
+            return Instant.from_datetime(self._bucket.stat(name).modified) < before
         except KeyMissing:
             return False
 
@@ -82,7 +82,7 @@ class Ages:
     def _set_at(self, mark: str) -> Instant | None:
         """When a mark was set; rounded up, as the server tells whole seconds only."""
         try:
-            return Instant(Instant.from_datetime(self._bucket.look(mark).modified).ns + NANOS)
+            return Instant(Instant.from_datetime(self._bucket.stat(mark).modified).ns + NANOS)
         except KeyMissing:
             return None
 

@@ -182,11 +182,11 @@ class Bucket:
 
     def size(self, name: str) -> int:
         """Size in bytes of what is under the key. Raises `KeyMissing`, and what `call` raises."""
-        return self.look(name).size
+        return self.stat(name).size
 
-    def look(self, name: str) -> Found:
+    def stat(self, name: str) -> Found:
         """What is under the key. Raises as `size`."""
-        if self.obstore is not None and (found := self.obstore.look(name)) is not None:
+        if self.obstore is not None and (found := self.obstore.stat(name)) is not None:
             return found
         try:
             answer = self.call("head_object", name)
@@ -198,10 +198,10 @@ class Bucket:
 
     def create(self, name: str, content: bytes) -> None:
         """Write what fits into one request, unless something is there: `PreconditionLost`."""
-        made = None if self.obstore is None else self.obstore.create(name, content)
-        if made is None:
+        created = None if self.obstore is None else self.obstore.create(name, content)
+        if created is None:
             self.call("put_object", name, Body=content, IfNoneMatch="*")
-        elif not made:
+        elif not created:
             raise PreconditionLost("there is something under this key")
 
     def source(self, name: str) -> dict[str, str]:

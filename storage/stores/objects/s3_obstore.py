@@ -133,7 +133,7 @@ class Obstore:
         except NOTHING:
             return None
 
-    def look(self, name: str) -> Found | None:
+    def stat(self, name: str) -> Found | None:
         """What is under the key."""
         if not _can(name):
             return None

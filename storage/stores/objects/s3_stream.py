@@ -104,7 +104,7 @@ class _ObjectStream(io.RawIOBase):
         if self._obstore is not None:
             quick = self._obstore.get(self._name, offset=self._at, etag=self._etag)
         if quick is not None:
-            self._take(quick, quick.start, quick.size, quick.etag)
+            self._begin(quick, quick.start, quick.size, quick.etag)
             return
         arguments: dict[str, str] = {} if self._etag is None else {"IfMatch": self._etag}
         if self._at:
@@ -122,9 +122,9 @@ class _ObjectStream(io.RawIOBase):
         if self._at:
             start = int(str(answer.get("ContentRange", "bytes 0")).split()[1].split("-")[0])
         size = start + int(answer["ContentLength"])
-        self._take(answer["Body"], start, size, answer.get("ETag"))
+        self._begin(answer["Body"], start, size, answer.get("ETag"))
 
-    def _take(self, body: Any, start: int, size: int, etag: str | None) -> None:
+    def _begin(self, body: Any, start: int, size: int, etag: str | None) -> None:
         """Keep what was answered, if it is of the place and the object asked for."""
         found = _bare(etag)
         others = None not in (found, self._known) and found != self._known

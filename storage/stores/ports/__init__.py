@@ -22,7 +22,7 @@ from .accounts import (
 from .damages import DamageLog
 from .following import (
     DefinitionAuthors,
-    DerivationPlace,
+    DerivationCursor,
     Derivations,
     DerivationStore,
     MirrorChanges,
@@ -64,7 +64,7 @@ __all__ = [
     "DatasetNotes",
     "DatasetRegistry",
     "DefinitionAuthors",
-    "DerivationPlace",
+    "DerivationCursor",
     "DerivationStore",
     "Derivations",
     "DeviceLogins",

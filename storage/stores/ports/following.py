@@ -51,23 +51,23 @@ class DefinitionAuthors(Protocol):
         """By the hash of the definition (`definition_hash`); empty where none was ever noted."""
 
 
-class DerivationPlace(Protocol):
-    """How far the log of head moves was gone through for derivatives."""
+class DerivationCursor(Protocol):
+    """The position in the log of head moves up to which derivatives were noted as due."""
 
-    def place(self) -> int:
-        """The number in the log of head moves up to which it was gone through."""
+    def cursor(self) -> int:
+        """The number of the last move that was gone through."""
 
     def found_moves(
         self,
         *,
         expected: int,
-        place: int,
+        cursor: int,
         due: Mapping[DatasetId, Instant],
         resumed: Collection[DatasetId] = (),
     ) -> bool:
-        """Go on from `expected` to `place`, and note what is due by then: both, or nothing.
+        """Go on from `expected` to `cursor`, and note what is due by then: both, or nothing.
 
-        What is due already stays so, and does not come later. False: the place is another.
+        What is due already stays so, and does not come later. False: the cursor is elsewhere.
         """
 
 
@@ -103,5 +103,5 @@ class Derivations(Protocol):
         """Somebody submitted a job by hand: it follows its inputs again."""
 
 
-class DerivationStore(DerivationPlace, Derivations, Protocol):
-    """Both: what a move makes due is noted together with the place."""
+class DerivationStore(DerivationCursor, Derivations, Protocol):
+    """Both: what a move makes due is noted together with the cursor."""

@@ -52,7 +52,7 @@ class JobClaims(Protocol):
     ) -> Sequence[Sequence[Job]]:
         """As `claim`; and the jobs of the same lock and kind that come right behind it.
 
-        `together` says how many there may be, by kind; by default one. Each has
+        `group_sizes` says how many there may be, by kind; by default one. Each has
         its lease and its end. Of several locks up to so many groups, if all of their jobs are of
         the first one's kind and carry a body; the first group alone if that does not.
         """

@@ -24,7 +24,7 @@ derivations = sa.Table(
     sa.Column("problem", sa.JSON(none_as_null=True)),
 )
 
-places = sa.Table(
+cursors = sa.Table(
     "places",
     metadata,
     sa.Column("reader", sa.String(NAME_CHARS), primary_key=True),

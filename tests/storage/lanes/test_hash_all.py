@@ -117,12 +117,12 @@ def test_code_that_is_made_meanwhile_is_for_the_next_call(monkeypatch: pytest.Mo
         yield b"b" * 1000
 
     whole = hashlib.sha3_256(b"a" * 1000 + b"b" * 1000).digest()
-    monkeypatch.setattr(side_by_side, "_made", side_by_side._Made())
+    monkeypatch.setattr(side_by_side, "_kernels", side_by_side._Kernels())
     assert hash_all([making(), [b"a" * 1000, b"b" * 1000]]) == [whole] * 2
 
 
 def test_without_being_asked_hashlib_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "_made", side_by_side._Made())
+    monkeypatch.setattr(side_by_side, "_kernels", side_by_side._Kernels())
     assert side_by_side.lanes() == 1
     monkeypatch.setattr(side_by_side, "compiled", lambda: (None, None))
     assert side_by_side.prepare() == 1
@@ -130,7 +130,7 @@ def test_without_being_asked_hashlib_hashes(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_code_is_made_once_enough_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(side_by_side, "_made", side_by_side._Made())
+    monkeypatch.setattr(side_by_side, "_kernels", side_by_side._Kernels())
     monkeypatch.setattr(side_by_side, "compiled", lambda: asked.append(1) or (None, None))
     side_by_side.expect(side_by_side.WORTH_PREPARING_BYTES - 1)
     assert asked == []
@@ -141,7 +141,7 @@ def test_code_is_made_once_enough_is_expected(monkeypatch: pytest.MonkeyPatch) -
 
 def test_code_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(side_by_side, "_made", side_by_side._Made())
+    monkeypatch.setattr(side_by_side, "_kernels", side_by_side._Kernels())
     monkeypatch.setattr(side_by_side, "compiled", lambda: asked.append(1) or (None, None))
     side_by_side.prepare()
     side_by_side.prepare()

@@ -14,7 +14,7 @@ from odf_node.protocol.metadata.events import ExecuteTransform
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
-from odf_node.storage.datasets.integrity.healing import look_again
+from odf_node.storage.datasets.integrity.healing import retry_open_damages
 from odf_node.storage.datasets.job_payloads import heal_job, transform_job
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
@@ -134,8 +134,8 @@ def test_what_was_given_up_is_made_again_once_its_input_is_back(
     worker_of(stores, tmp_path).work(once=True)
     assert stores.damages.count() == 2
     stores.objects.put(ObjectKey(trips.id, ObjectKind.DATA, slices(trips)[0]), [lost])
-    look_again(stores)  # the service notices that it is back
-    look_again(stores)
+    retry_open_damages(stores)  # the service notices that it is back
+    retry_open_damages(stores)
     worker_of(stores, tmp_path).work(once=True)
     assert paths[1].read_bytes() == right
     assert stores.damages.count() == 0

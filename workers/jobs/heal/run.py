@@ -12,7 +12,7 @@ from odf_node.protocol.metadata.events import ExecuteTransform
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.dataset.local_files import chunks
-from odf_node.storage.datasets.integrity.healing import is_healed, is_whole, look_later
+from odf_node.storage.datasets.integrity.healing import is_whole, note_healed, postpone_healing
 from odf_node.storage.datasets.job_payloads.heal_job import HealReceipt
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
@@ -80,10 +80,10 @@ def _names(event: ExecuteTransform, key: ObjectKey) -> bool:
 
 
 def _healed(stores: Stores, key: ObjectKey, source: str) -> HealReceipt:
-    is_healed(stores, key, source)
+    note_healed(stores, key, source)
     return HealReceipt(kind=key.kind.value, hash=str(key.hash), healed_from=source)
 
 
 def _hopeless(stores: Stores, key: ObjectKey, why: str) -> NotHealed:
-    look_later(stores, key, why)
+    postpone_healing(stores, key, why)
     return NotHealed(f"the {key.kind} object {key.hash} cannot be made again here: {why}")

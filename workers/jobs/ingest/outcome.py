@@ -12,7 +12,7 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.data import SourceState
 from odf_node.protocol.metadata.events import AddData, MetadataEvent
 from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt, told_by
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt, facts_of_slices
 
 from ...plan.ingest import IngestPlan
 from ...readers.rejected import Rejected
@@ -68,7 +68,7 @@ def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> In
         rows_rejected=rejected,
         watermark=str(watermark) if watermark else None,
         warnings=outcome.warnings,
-        **told_by(slices),
+        **facts_of_slices(slices),
     )
 
 

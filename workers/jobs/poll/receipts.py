@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import AddData
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads.ingest_job import told_by
+from odf_node.storage.datasets.job_payloads.ingest_job import facts_of_slices
 from odf_node.storage.datasets.job_payloads.poll_job import PollReceipt
 
 MAX_WARNINGS = 100
@@ -68,5 +68,5 @@ def of_blocks(blocks: Sequence[HashedBlock]) -> PollReceipt | None:
         blocks=tuple(str(block.hash) for block in blocks),
         watermark=str(watermark) if watermark else None,
         fetches=len(events),
-        **told_by(slices),
+        **facts_of_slices(slices),
     )

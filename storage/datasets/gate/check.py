@@ -19,12 +19,12 @@ from pyarrow import types
 
 from odf_node.protocol.arrow_digest import UnsupportedColumn
 from odf_node.protocol.metadata.schema import DataTypeOption
-from odf_node.protocol.slice_digest import Look, Looks, SliceDigest
+from odf_node.protocol.slice_digest import ColumnCheck, ColumnChecks, SliceDigest
 from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...lanes import Stream
 from ..contents.claims import SliceClaim
-from ..contents.slice_limits import LookLimits
+from ..contents.slice_limits import CheckLimits
 from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable
 from .columns import difference
 
@@ -37,10 +37,10 @@ OPERATIONS = range(4)
 """Append, retract, and the two halves of a correction."""
 
 
-class Looking:
-    """A look at one slice: whoever had the `streams` hashed asks what was found."""
+class GateCheck:
+    """The check of one slice: the caller has the `streams` hashed, then asks what was found."""
 
-    def __init__(self, content: pa.Buffer, claim: SliceClaim, limits: LookLimits) -> None:
+    def __init__(self, content: pa.Buffer, claim: SliceClaim, limits: CheckLimits) -> None:
         self.streams: Sequence[Stream] = ()
         self._content, self._claim, self._limits = content, claim, limits
         self._digest: SliceDigest | None = None
@@ -64,7 +64,7 @@ class Looking:
         self._watchers = _Watchers(self._file.schema_arrow, self._claim)
         try:
             if self._limits.rows:
-                self._digest = SliceDigest(self._file, self._content, looks=self._watchers.looks)
+                self._digest = SliceDigest(self._file, self._content, checks=self._watchers.checks)
                 self.streams = [self._counted(stream) for stream in self._digest.streams]
                 return
         except UnsupportedColumn:  # no logical hash is defined, so none can be wrong
@@ -73,7 +73,7 @@ class Looking:
 
     def _system_columns(self) -> list[Finding]:
         watchers = _Watchers(self._file.schema_arrow, self._claim)
-        watchers.look_alone(self._file)
+        watchers.check_alone(self._file)
         return watchers.found()
 
     def _rows(self, digest: SliceDigest, digests: Sequence[bytes]) -> list[Finding]:
@@ -132,24 +132,24 @@ class _Watchers:
         self._wrong: dict[str, Finding] = {}
         self._claim = claim
         self._offsets = Offsets(schema, offset, claim.declared)
-        self.looks: Looks = {
+        self.checks: ColumnChecks = {
             **{name: self._for_nulls(name) for name in _required(schema, claim)},
-            **self._offsets.looks(),
+            **self._offsets.checks(),
         }
-        for name, look in ((operation, self._operations), (system_time, self._system_times)):
+        for name, check in ((operation, self._operations), (system_time, self._system_times)):
             if name in schema.names:
-                self.looks = {**self.looks, name: partial(_shown_plain, look)}
+                self.checks = {**self.checks, name: partial(_shown_plain, check)}
 
     def found(self) -> list[Finding]:
         return [*self._offsets.found(), *self._wrong.values()]
 
-    def look_alone(self, file: Any) -> None:
+    def check_alone(self, file: Any) -> None:
         """Only at these columns, one after the other."""
         interval = self._claim.declared.offset_interval
-        for name, look in self.looks.items():
+        for name, check in self.checks.items():
             seen = 0
             for batch in file.iter_batches(WINDOW_ROWS, columns=[name], use_threads=False):
-                look(batch.column(0))
+                check(batch.column(0))
                 seen += batch.num_rows
             if seen != interval.end - interval.start + 1:
                 raise UnreadableSlice(f"column {name!r} has {seen} values")
@@ -157,12 +157,12 @@ class _Watchers:
     def _note(self, reason: str, message: str) -> None:
         self._wrong.setdefault(reason, Finding(reason=reason, message=message))
 
-    def _for_nulls(self, name: str) -> Look:
-        def look(values: pa.Array) -> None:
+    def _for_nulls(self, name: str) -> ColumnCheck:
+        def check(values: pa.Array) -> None:
             if values.null_count:
                 self._note("SchemaMismatch", f"column {name!r} is required and has nulls")
 
-        return look
+        return check
 
     def _operations(self, values: pa.Array) -> None:
         if values.null_count:
@@ -185,8 +185,8 @@ class _Watchers:
             )
 
 
-def _shown_plain(look: Look, values: pa.Array) -> None:
-    look(values.dictionary_decode() if types.is_dictionary(values.type) else values)
+def _shown_plain(check: ColumnCheck, values: pa.Array) -> None:
+    check(values.dictionary_decode() if types.is_dictionary(values.type) else values)
 
 
 def _numbers(values: pa.Array) -> Any:
