@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from .bench import (
-    Bench,
+from .chains import CHECKPOINTS, hash_of, ten_records
+from .http import request
+from .node import (
     Check,
     Need,
+    NodeUnderTest,
     Published,
     check,
     expect,
@@ -16,37 +18,35 @@ from .bench import (
     json_of,
     path_of,
 )
-from .chains import CHECKPOINTS, hash_of, ten_records
-from .http import request
 from .websocket import HandshakeRefused, WebSocket
 
 WRONG_TOKEN = "bad-access-token"  # noqa: S105
 VERSION = ("x-odf-smtp-version", "1")
 
 
-def a_request_without_a_header_is_anonymous(bench: Bench) -> None:
-    expect_answer(bench.ask("GET", "/info"), 200)
+def a_request_without_a_header_is_anonymous(node: NodeUnderTest) -> None:
+    expect_answer(node.ask("GET", "/info"), 200)
 
 
-def a_valid_token_stands_for_its_account(bench: Bench) -> None:
-    me = bench.ask("GET", "/accounts/me", bench.token)
+def a_valid_token_stands_for_its_account(node: NodeUnderTest) -> None:
+    me = node.ask("GET", "/accounts/me", node.token)
     expect_answer(me, 200)
-    expect("account", json_of(me).get("accountName", "").lower(), (bench.account or "").lower())
+    expect("account", json_of(me).get("accountName", "").lower(), (node.account or "").lower())
 
 
-def an_expired_token_alone_fails_nothing(bench: Bench) -> None:
-    expect_answer(bench.ask("GET", "/info", bench.expired), 200)
+def an_expired_token_alone_fails_nothing(node: NodeUnderTest) -> None:
+    expect_answer(node.ask("GET", "/info", node.expired), 200)
 
 
-def an_empty_bearer_is_a_bad_request(bench: Bench) -> None:
+def an_empty_bearer_is_a_bad_request(node: NodeUnderTest) -> None:
     for value in ("Bearer ", "Bearer", "Basic dTpw"):
-        for url in (bench.origin + "/info", bench.shown.url + "refs/head"):
+        for url in (node.origin + "/info", node.shown.url + "refs/head"):
             answer = request("GET", url, [("authorization", value)])
             expect_answer(answer, 400, body=b"Invalid Bearer token header")
 
 
-def an_unknown_token_alone_fails_nothing(bench: Bench) -> None:
-    expect_answer(bench.ask("GET", "/info", WRONG_TOKEN), 200)
+def an_unknown_token_alone_fails_nothing(node: NodeUnderTest) -> None:
+    expect_answer(node.ask("GET", "/info", WRONG_TOKEN), 200)
 
 
 # --- the table of rights
@@ -55,26 +55,26 @@ PUBLIC, PRIVATE = "Public", "Private"
 READ, WRITE, PUSH = "read", "write", "push"
 
 
-def status_for(bench: Bench, caller: str, visibility: str, action: str, status: int) -> None:
+def status_for(node: NodeUnderTest, caller: str, visibility: str, action: str, status: int) -> None:
     """One line of the table: this caller, such a dataset, that request, this answer."""
-    made = _dataset(bench, visibility)
-    token = {"anonymous": "", "stranger": bench.other, "owner": bench.token}[caller]
+    made = _dataset(node, visibility)
+    token = {"anonymous": "", "stranger": node.other, "owner": node.token}[caller]
     if action == READ:
         for path in ("refs/head", f"blocks/{made.chain.head}"):
             for method in ("GET", "HEAD"):
-                expect_answer(bench.ask(method, made.url + path, token), status)
+                expect_answer(node.ask(method, made.url + path, token), status)
     elif action == PUSH:
         expect("status of the upgrade", _upgrade(made.url + "push", token), status)
     else:
         content = b"a checkpoint of nothing"
-        put = bench.ask("PUT", f"{made.url}{CHECKPOINTS}/{hash_of(content)}", token, content)
+        put = node.ask("PUT", f"{made.url}{CHECKPOINTS}/{hash_of(content)}", token, content)
         expect_answer(put, status)
         if status != 200:
-            expect_answer(bench.ask("POST", made.url + "ingest", token, b"[]"), status)
+            expect_answer(node.ask("POST", made.url + "ingest", token, b"[]"), status)
 
 
-def _dataset(bench: Bench, visibility: str) -> Published:
-    return bench.shown if visibility == PUBLIC else bench.base("ten records", ten_records)
+def _dataset(node: NodeUnderTest, visibility: str) -> Published:
+    return node.shown if visibility == PUBLIC else node.base("ten records", ten_records)
 
 
 def _upgrade(url: str, token: str | None) -> int:
@@ -115,64 +115,64 @@ RIGHTS = (
 )
 
 
-def an_invalid_token_is_told_where_a_dataset_is(bench: Bench) -> None:
-    answer = bench.ask("GET", bench.shown.url + "refs/head", WRONG_TOKEN)
+def an_invalid_token_is_told_where_a_dataset_is(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", node.shown.url + "refs/head", WRONG_TOKEN)
     expect_answer(answer, 401, body=b"Authentication token invalid")
 
 
 # --- addresses
 
 
-def a_dataset_is_found_by_its_name(bench: Bench) -> None:
-    answer = bench.ask("GET", bench.shown.url + "refs/head")
-    expect_answer(answer, 200, body=(bench.shown.chain.head or "").encode())
+def a_dataset_is_found_by_its_name(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", node.shown.url + "refs/head")
+    expect_answer(answer, 200, body=(node.shown.chain.head or "").encode())
 
 
-def names_have_no_case(bench: Bench) -> None:
-    path = path_of(bench.shown.url).upper()
-    answer = bench.ask("GET", bench.origin + path + "refs/head")
-    expect_answer(answer, 200, body=(bench.shown.chain.head or "").encode())
+def names_have_no_case(node: NodeUnderTest) -> None:
+    path = path_of(node.shown.url).upper()
+    answer = node.ask("GET", node.origin + path + "refs/head")
+    expect_answer(answer, 200, body=(node.shown.chain.head or "").encode())
 
 
-def a_segment_that_is_no_name_is_a_bad_request(bench: Bench) -> None:
+def a_segment_that_is_no_name_is_a_bad_request(node: NodeUnderTest) -> None:
     for name in ("-foo", "foo_bar", "foo..bar", "%20"):
-        expect_answer(bench.ask("GET", bench.address(name) + "refs/head"), 400, body=b"")
+        expect_answer(node.ask("GET", node.address(name) + "refs/head"), 400, body=b"")
 
 
-def a_name_nobody_has_is_not_found(bench: Bench) -> None:
-    url = bench.address("non.existing.dataset")
-    expect_answer(bench.ask("GET", url + "refs/head"), 404, body=b"")
-    expect_answer(bench.ask("GET", url + f"blocks/{bench.shown.chain.head}"), 404, body=b"")
+def a_name_nobody_has_is_not_found(node: NodeUnderTest) -> None:
+    url = node.address("non.existing.dataset")
+    expect_answer(node.ask("GET", url + "refs/head"), 404, body=b"")
+    expect_answer(node.ask("GET", url + f"blocks/{node.shown.chain.head}"), 404, body=b"")
 
 
-def an_address_of_nothing_says_not_found(bench: Bench) -> None:
-    expect_answer(bench.ask("GET", "/a/b/c/d/e"), 404, body=b"Not Found")
+def an_address_of_nothing_says_not_found(node: NodeUnderTest) -> None:
+    expect_answer(node.ask("GET", "/a/b/c/d/e"), 404, body=b"Not Found")
 
 
 # --- the node
 
 
-def tenancy_is_told(bench: Bench) -> None:
-    expect("/info", json_of(bench.ask("GET", "/info")), {"isMultiTenant": bench.multi})
+def tenancy_is_told(node: NodeUnderTest) -> None:
+    expect("/info", json_of(node.ask("GET", "/info")), {"isMultiTenant": node.multi})
 
 
-def a_wrong_token_has_no_account(bench: Bench) -> None:
-    answer = bench.ask("GET", "/accounts/me", WRONG_TOKEN)
+def a_wrong_token_has_no_account(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", "/accounts/me", WRONG_TOKEN)
     expect_answer(answer, 401, message="Unauthenticated")
 
 
-def the_account_of_a_token_is_told(bench: Bench) -> None:
-    me = json_of(bench.ask("GET", "/accounts/me", bench.token))
+def the_account_of_a_token_is_told(node: NodeUnderTest) -> None:
+    me = json_of(node.ask("GET", "/accounts/me", node.token))
     expect("fields", sorted(me), ["accountName", "id"])
     expect_true("the id is no did:odf", str(me["id"]).startswith("did:odf:"))
 
 
-def a_dataset_is_named_by_its_id(bench: Bench) -> None:
-    wanted = str(bench.shown.chain.id)
-    answer = bench.ask("GET", f"/datasets/{wanted}")
+def a_dataset_is_named_by_its_id(node: NodeUnderTest) -> None:
+    wanted = str(node.shown.chain.id)
+    answer = node.ask("GET", f"/datasets/{wanted}")
     expect_answer(answer, 200)
     found = json_of(answer)
-    *account, name = path_of(bench.shown.url).strip("/").split("/")
+    *account, name = path_of(node.shown.url).strip("/").split("/")
     expect("id", found.get("id"), wanted)
     expect("name", str(found.get("datasetName")).lower(), name.lower())
     owner = found.get("owner") or {}
@@ -181,45 +181,45 @@ def a_dataset_is_named_by_its_id(bench: Bench) -> None:
         expect_true("owner has no id", "accountId" in owner)
 
 
-def an_unknown_id_is_not_found(bench: Bench) -> None:
-    answer = bench.ask("GET", "/datasets/did:odf:fed01" + "ab" * 32)
+def an_unknown_id_is_not_found(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", "/datasets/did:odf:fed01" + "ab" * 32)
     expect_answer(answer, 404, message="Not Found")
 
 
-def nobody_has_no_account(bench: Bench) -> None:
-    expect_answer(bench.ask("GET", "/accounts/me"), 401)
+def nobody_has_no_account(node: NodeUnderTest) -> None:
+    expect_answer(node.ask("GET", "/accounts/me"), 401)
 
 
-def a_valid_token_validates(bench: Bench) -> None:
-    answer = bench.ask("GET", "/platform/token/validate", bench.token)
+def a_valid_token_validates(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", "/platform/token/validate", node.token)
     expect_answer(answer, 200, body=b"")
 
 
-def an_expired_token_does_not_validate(bench: Bench) -> None:
-    answer = bench.ask("GET", "/platform/token/validate", bench.expired)
+def an_expired_token_does_not_validate(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", "/platform/token/validate", node.expired)
     expect_answer(answer, 401, message="Authentication token expired")
 
 
-def an_unknown_token_does_not_validate(bench: Bench) -> None:
-    answer = bench.ask("GET", "/platform/token/validate", WRONG_TOKEN)
+def an_unknown_token_does_not_validate(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", "/platform/token/validate", WRONG_TOKEN)
     expect_answer(answer, 401, message="Authentication token invalid")
 
 
-def no_token_does_not_validate(bench: Bench) -> None:
-    answer = bench.ask("GET", "/platform/token/validate")
+def no_token_does_not_validate(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", "/platform/token/validate")
     expect_answer(answer, 401, message="No authentication token provided")
 
 
-def an_expired_token_is_told_where_a_dataset_is(bench: Bench) -> None:
-    there = bench.ask("GET", bench.shown.url + "refs/head", bench.expired)
+def an_expired_token_is_told_where_a_dataset_is(node: NodeUnderTest) -> None:
+    there = node.ask("GET", node.shown.url + "refs/head", node.expired)
     expect_answer(there, 401, body=b"Authentication token expired")
-    nothing = bench.address("conformance-nothing-here") + "refs/head"
-    expect_answer(bench.ask("GET", nothing, bench.expired), 404, body=b"")
+    nothing = node.address("conformance-nothing-here") + "refs/head"
+    expect_answer(node.ask("GET", nothing, node.expired), 404, body=b"")
 
 
-def an_expired_token_creates_nothing(bench: Bench) -> None:
-    url = bench.address("conformance-nothing-here") + "push"
-    expect("status of the upgrade", _upgrade(url, bench.expired), 401)
+def an_expired_token_creates_nothing(node: NodeUnderTest) -> None:
+    url = node.address("conformance-nothing-here") + "push"
+    expect("status of the upgrade", _upgrade(url, node.expired), 401)
     expect("status of the upgrade", _upgrade(url, WRONG_TOKEN), 401)
 
 

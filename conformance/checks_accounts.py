@@ -8,8 +8,8 @@ import os
 from typing import Any
 from urllib.parse import quote
 
-from .bench import Bench, Need, check, expect, expect_answer, expect_true, json_of
 from .http import Answer, request
+from .node import Need, NodeUnderTest, check, expect, expect_answer, expect_true, json_of
 
 PREPARE = "/platform/file/upload/prepare"
 NO_TOKEN = "No authentication token provided"  # noqa: S105
@@ -18,46 +18,46 @@ HUGE = 1 << 50
 BOUNDARY = "conformance-boundary"
 
 
-def login(bench: Bench, user: str, password: str, method: str = "password") -> Answer:
+def login(node: NodeUnderTest, user: str, password: str, method: str = "password") -> Answer:
     credentials = json.dumps({"login": user, "password": password})
     body = json.dumps({"loginMethod": method, "loginCredentialsJson": credentials})
     kind = [("content-type", "application/json")]
-    return request("POST", bench.origin + "/platform/login", kind, body.encode())
+    return request("POST", node.origin + "/platform/login", kind, body.encode())
 
 
-def a_password_gives_a_token_that_validates(bench: Bench) -> None:
-    answer = login(bench, bench.account or "", bench.password or "")
+def a_password_gives_a_token_that_validates(node: NodeUnderTest) -> None:
+    answer = login(node, node.account or "", node.password or "")
     expect_answer(answer, 200)
     token = json_of(answer).get("accessToken")
     expect_true("no accessToken", isinstance(token, str) and token)
-    expect_answer(bench.ask("GET", "/platform/token/validate", token), 200)
-    me = json_of(bench.ask("GET", "/accounts/me", token))
-    expect("account", str(me["accountName"]).lower(), (bench.account or "").lower())
+    expect_answer(node.ask("GET", "/platform/token/validate", token), 200)
+    me = json_of(node.ask("GET", "/accounts/me", token))
+    expect("account", str(me["accountName"]).lower(), (node.account or "").lower())
 
 
-def a_wrong_password_is_rejected(bench: Bench) -> None:
+def a_wrong_password_is_rejected(node: NodeUnderTest) -> None:
     rejected = "Rejected credentials: invalid login or password"
     nobody = f"conformance-{os.urandom(6).hex()}"
-    expect_answer(login(bench, nobody, "wrong password"), 401, message=rejected)
-    if bench.password is not None:
-        wrong = bench.password + "x"
-        expect_answer(login(bench, bench.account or "", wrong), 401, message=rejected)
+    expect_answer(login(node, nobody, "wrong password"), 401, message=rejected)
+    if node.password is not None:
+        wrong = node.password + "x"
+        expect_answer(login(node, node.account or "", wrong), 401, message=rejected)
 
 
-def an_unknown_way_to_log_in_is_a_bad_request(bench: Bench) -> None:
-    expect_answer(login(bench, "somebody", "something", "conformance"), 400)
+def an_unknown_way_to_log_in_is_a_bad_request(node: NodeUnderTest) -> None:
+    expect_answer(login(node, "somebody", "something", "conformance"), 400)
 
 
 # --- uploads
 
 
-def prepared(bench: Bench, name: str, length: int, kind: str, token: str | None) -> Answer:
+def prepared(node: NodeUnderTest, name: str, length: int, kind: str, token: str | None) -> Answer:
     query = f"?fileName={quote(name)}&contentLength={length}&contentType={quote(kind, safe='')}"
-    return bench.ask("POST", PREPARE + query, token)
+    return node.ask("POST", PREPARE + query, token)
 
 
-def _prepared(bench: Bench, length: int, token: str | None = None) -> dict[str, Any]:
-    answer = prepared(bench, "cities.ndjson", length, "application/x-ndjson", token or bench.token)
+def _prepared(node: NodeUnderTest, length: int, token: str | None = None) -> dict[str, Any]:
+    answer = prepared(node, "cities.ndjson", length, "application/x-ndjson", token or node.token)
     expect_answer(answer, 200)
     return json_of(answer)
 
@@ -79,8 +79,8 @@ def form(content: bytes, name: str = "file") -> bytes:
     return lead.encode() + content + f"\r\n--{BOUNDARY}--\r\n".encode()
 
 
-def an_upload_takes_an_account(bench: Bench) -> None:
-    answer = prepared(bench, "cities.json", 16, "application/json", "")
+def an_upload_takes_an_account(node: NodeUnderTest) -> None:
+    answer = prepared(node, "cities.json", 16, "application/json", "")
     expect_answer(answer, 401, message=NO_TOKEN)
     mock = {
         "upload_id": "0" * 32,
@@ -89,14 +89,14 @@ def an_upload_takes_an_account(bench: Bench) -> None:
         "content_length": 16,
     }
     token = base64.urlsafe_b64encode(json.dumps(mock).encode()).decode()
-    url = f"{bench.origin}/platform/file/upload/{token}"
+    url = f"{node.origin}/platform/file/upload/{token}"
     kind = [("content-type", f"multipart/form-data; boundary={BOUNDARY}")]
     expect_answer(request("POST", url, kind, form(b"x" * 16)), 401, message=NO_TOKEN)
 
 
-def a_file_is_uploaded_and_read_by_whoever_has_its_address(bench: Bench) -> None:
+def a_file_is_uploaded_and_read_by_whoever_has_its_address(node: NodeUnderTest) -> None:
     content = os.urandom(8).hex().encode()
-    plan = _prepared(bench, len(content))
+    plan = _prepared(node, len(content))
     if plan["useMultipart"]:
         expect("method", plan["method"], "POST")
         expect("fields", plan["fields"], [])
@@ -105,21 +105,21 @@ def a_file_is_uploaded_and_read_by_whoever_has_its_address(bench: Bench) -> None
     done = sent(plan, content)
     expect_true(f"the upload is answered {done.status}", 200 <= done.status < 300)
     address = f"/platform/file/upload/{plan['uploadToken']}"
-    for token in (bench.token, bench.other, ""):
+    for token in (node.token, node.other, ""):
         if token is not None:
-            expect_answer(bench.ask("GET", address, token), 200, body=content)
+            expect_answer(node.ask("GET", address, token), 200, body=content)
 
 
-def a_file_is_not_uploaded_for_somebody_else(bench: Bench) -> None:
-    plan = _prepared(bench, 16)
+def a_file_is_not_uploaded_for_somebody_else(node: NodeUnderTest) -> None:
+    plan = _prepared(node, 16)
     if plan["useMultipart"]:
-        expect_answer(sent(plan, b"x" * 16, bench.other), 403)
+        expect_answer(sent(plan, b"x" * 16, node.other), 403)
 
 
-def a_file_that_is_too_large_is_refused(bench: Bench) -> None:
-    answer = prepared(bench, "cities.json", HUGE, "application/json", bench.token)
+def a_file_that_is_too_large_is_refused(node: NodeUnderTest) -> None:
+    answer = prepared(node, "cities.json", HUGE, "application/json", node.token)
     expect_answer(answer, 400, message=TOO_LARGE)
-    plan = _prepared(bench, 16)
+    plan = _prepared(node, 16)
     claims = json.loads(base64.urlsafe_b64decode(plan["uploadToken"]))
     forged = json.dumps({**claims, "content_length": HUGE}).encode()
     token = base64.urlsafe_b64encode(forged).decode()
@@ -128,17 +128,17 @@ def a_file_that_is_too_large_is_refused(bench: Bench) -> None:
         expect_answer(sent(there, b"x" * 16), 400, message=TOO_LARGE)
 
 
-def a_file_of_another_length_than_declared_is_refused(bench: Bench) -> None:
-    plan = _prepared(bench, 9)
+def a_file_of_another_length_than_declared_is_refused(node: NodeUnderTest) -> None:
+    plan = _prepared(node, 9)
     if plan["useMultipart"]:
         said = "Actual content length 27 does not match the initially declared length 9"
         expect_answer(sent(plan, b"x" * 27), 400, message=said)
     address = f"/platform/file/upload/{plan['uploadToken']}"
-    expect_answer(bench.ask("GET", address), 404)
+    expect_answer(node.ask("GET", address), 404)
 
 
-def a_form_with_another_part_is_refused(bench: Bench) -> None:
-    plan = _prepared(bench, 16)
+def a_form_with_another_part_is_refused(node: NodeUnderTest) -> None:
+    plan = _prepared(node, 16)
     if plan["useMultipart"]:
         headers = [(str(name), str(value)) for name, value in plan["headers"]]
         headers.append(("content-type", f"multipart/form-data; boundary={BOUNDARY}"))

@@ -12,10 +12,12 @@ from typing import Any
 
 from . import shapes
 from .archive import batch, header, pack
-from .bench import (
-    Bench,
+from .chains import Block, described, evolved, object_name, seeded, ten_records
+from .exchange import COMPLETE, RUNNING, Exchange
+from .node import (
     Check,
     Need,
+    NodeUnderTest,
     Published,
     check,
     expect,
@@ -23,8 +25,6 @@ from .bench import (
     expect_true,
     gives_up,
 )
-from .chains import Block, described, evolved, object_name, seeded, ten_records
-from .exchange import COMPLETE, RUNNING, Exchange
 from .outcomes import GaveUp, Why
 from .planning import push_request
 from .scripted import blocks_message, close_of, expect_refused, objects_message
@@ -45,11 +45,11 @@ def _opened(exchange: Exchange, made: Published | None, blocks: list[Block]) -> 
     return reply["Ok"]["object_transfer_strategies"]
 
 
-def a_slow_upload_is_asked_for_its_progress(bench: Bench) -> None:
-    made = Published(bench.fresh(), seeded())
-    with bench.mimic(made.url).exchange("push") as exchange:
+def a_slow_upload_is_asked_for_its_progress(node: NodeUnderTest) -> None:
+    made = Published(node.fresh(), seeded())
+    with node.mimic(made.url).exchange("push") as exchange:
         _opened(exchange, None, made.chain.blocks)
-        ticks, end = 0, time.monotonic() + 2.5 * bench.progress_s
+        ticks, end = 0, time.monotonic() + 2.5 * node.progress_s
         while (left := end - time.monotonic()) > 0:
             if exchange.socket.waiting(left):
                 expect("progress request", exchange.hear(shapes.EMPTY), {})
@@ -60,46 +60,46 @@ def a_slow_upload_is_asked_for_its_progress(bench: Bench) -> None:
         exchange.say(COMPLETE)
         expect("confirmation", exchange.ask({}, shapes.EMPTY), {})
         exchange.close("Client push flow succeeded")
-    expect_identical(bench, made)
+    expect_identical(node, made)
 
 
-def nothing_is_asked_between_the_end_of_uploads_and_the_confirmation(bench: Bench) -> None:
-    made = Published(bench.fresh(), seeded())
-    with bench.mimic(made.url).exchange("push") as exchange:
+def nothing_is_asked_between_the_end_of_uploads_and_the_confirmation(node: NodeUnderTest) -> None:
+    made = Published(node.fresh(), seeded())
+    with node.mimic(made.url).exchange("push") as exchange:
         _opened(exchange, None, made.chain.blocks)
         exchange.say(COMPLETE)
-        time.sleep(1.2 * bench.progress_s)
+        time.sleep(1.2 * node.progress_s)
         expect_true("a message came after Complete", exchange.socket.silent_for(0))
         expect("confirmation", exchange.ask({}, shapes.EMPTY), {})
         expect_true("more than one confirmation", exchange.socket.silent_for(0.1))
         exchange.close("Client push flow succeeded")
 
 
-def a_stale_head_is_told_with_both_heads(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
+def a_stale_head_is_told_with_both_heads(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
     stale = made.chain.blocks[0].hash
     more = made.chain.copy().add(described("late"))
     for claimed in (stale, None):
         with (
             gives_up(Why.INTERNAL, actual_head=claimed, expected_head=made.chain.head),
-            bench.mimic(made.url).exchange("push") as exchange,
+            node.mimic(made.url).exchange("push") as exchange,
         ):
             asked = push_request(more.blocks[4:], claimed)
             exchange.ask(asked, shapes.PUSH_RESPONSE)
 
 
-def an_id_under_another_name_is_closed_with_its_reason(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
-    closed = close_of(bench.mimic(bench.fresh()), None, made.chain.blocks, made.chain)
+def an_id_under_another_name_is_closed_with_its_reason(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
+    closed = close_of(node.mimic(node.fresh()), None, made.chain.blocks, made.chain)
     expect("close code", closed.code, 1011)
     wanted = {"Err": {"RefCollision": {"dataset_id": str(made.chain.id)}}}
     expect("reason", json.loads(closed.reason), wanted)
     expect("bytes of the reason", len(closed.reason.encode()), COLLISION_BYTES)
 
 
-def another_seed_by_force_is_closed_with_its_reason(bench: Bench) -> None:
-    made, other = bench.base("ten records", ten_records), seeded()
-    closed = expect_refused(bench, made, other.blocks, other, force=True)
+def another_seed_by_force_is_closed_with_its_reason(node: NodeUnderTest) -> None:
+    made, other = node.base("ten records", ten_records), seeded()
+    closed = expect_refused(node, made, other.blocks, other, force=True)
     expect("reason", closed.reason, '{"Err":{"SeedBlockOverwriteRestricted":{}}}')
 
 
@@ -149,24 +149,24 @@ BATCHES: dict[str, Callable[[list[Block]], dict[str, Any]]] = {
 }
 
 
-def a_batch_is_refused(bench: Bench, what: str) -> None:
-    made = bench.base("ten records", ten_records)
+def a_batch_is_refused(node: NodeUnderTest, what: str) -> None:
+    made = node.base("ten records", ten_records)
     more = made.chain.copy().add(described("one"), described("two"))
     blocks = more.blocks[4:]
-    expect_refused(bench, made, blocks, more, message=BATCHES[what](blocks))
+    expect_refused(node, made, blocks, more, message=BATCHES[what](blocks))
 
 
-def a_missing_upload_ends_in_a_close_and_no_text(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
+def a_missing_upload_ends_in_a_close_and_no_text(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
     more = made.chain.copy().add_rows(7)
-    closed = expect_refused(bench, made, more.blocks[4:], more, upload=False)
+    closed = expect_refused(node, made, more.blocks[4:], more, upload=False)
     reason = json.loads(closed.reason)["Err"]["Internal"]
     expect("phase", reason["phase"], {"Push": "CompleteRequest"})
     expect_true("the reason is too long", len(closed.reason.encode()) <= MAX_REASON)
 
 
-def an_object_of_another_size_ends_in_a_close(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
+def an_object_of_another_size_ends_in_a_close(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
     more = made.chain.copy().add_rows(6)
     event = more.blocks[-1].event
     wrong = type(event.new_data)(
@@ -177,16 +177,16 @@ def an_object_of_another_size_ends_in_a_close(bench: Bench) -> None:
     )
     more = made.chain.copy().add_rows(6, new_data=wrong)
     for (folder, name), content in more.objects.items():
-        bench.ask("PUT", f"{made.url}{folder}/{name}", bench.token, content)
-    expect_refused(bench, made, more.blocks[4:], more)
+        node.ask("PUT", f"{made.url}{folder}/{name}", node.token, content)
+    expect_refused(node, made, more.blocks[4:], more)
 
 
-def of_two_pushes_on_one_head_one_wins(bench: Bench) -> None:
-    made = bench.publish(ten_records())
+def of_two_pushes_on_one_head_one_wins(node: NodeUnderTest) -> None:
+    made = node.publish(ten_records())
     sides = [made.chain.copy().add(described(text)) for text in ("one", "other")]
     with (
-        bench.mimic(made.url).exchange("push") as first,
-        bench.mimic(made.url).exchange("push") as second,
+        node.mimic(made.url).exchange("push") as first,
+        node.mimic(made.url).exchange("push") as second,
         ThreadPoolExecutor(2) as pool,
     ):
         for exchange, side in ((first, sides[0]), (second, sides[1])):
@@ -194,7 +194,7 @@ def of_two_pushes_on_one_head_one_wins(bench: Bench) -> None:
             exchange.say(COMPLETE)
         done = list(pool.map(_finished, (first, second)))
     expect("pushes confirmed", sum(done), 1)
-    expect_identical(bench, Published(made.url, sides[done.index(True)]))
+    expect_identical(node, Published(made.url, sides[done.index(True)]))
 
 
 def _finished(exchange: Exchange) -> bool:
@@ -208,9 +208,9 @@ def _finished(exchange: Exchange) -> bool:
     return True
 
 
-def objects_may_be_named_in_several_rounds(bench: Bench) -> None:
-    made = Published(bench.fresh(), ten_records())
-    mimic, chain = bench.mimic(made.url), made.chain
+def objects_may_be_named_in_several_rounds(node: NodeUnderTest) -> None:
+    made = Published(node.fresh(), ten_records())
+    mimic, chain = node.mimic(made.url), made.chain
     with mimic.exchange("push") as exchange:
         exchange.ask(push_request(chain.blocks, None), shapes.PUSH_RESPONSE)
         exchange.ask(blocks_message(chain.blocks), shapes.PUSH_METADATA)
@@ -222,12 +222,12 @@ def objects_may_be_named_in_several_rounds(bench: Bench) -> None:
             exchange.say(COMPLETE)
         expect("confirmation", exchange.ask({}, shapes.EMPTY), {})
         exchange.close("Client push flow succeeded")
-    expect_identical(bench, made)
+    expect_identical(node, made)
 
 
-def a_push_that_broke_off_is_finished_from_its_seed(bench: Bench) -> None:
-    made = Published(bench.fresh(), ten_records())
-    mimic, chain = bench.mimic(made.url), made.chain
+def a_push_that_broke_off_is_finished_from_its_seed(node: NodeUnderTest) -> None:
+    made = Published(node.fresh(), ten_records())
+    mimic, chain = node.mimic(made.url), made.chain
     with mimic.exchange("push") as exchange:
         strategies = _opened(exchange, None, chain.blocks)
         mimic.upload(strategies[0], chain)
@@ -236,12 +236,12 @@ def a_push_that_broke_off_is_finished_from_its_seed(bench: Bench) -> None:
     expect("blocks", mimic.push(chain).num_blocks, 3)
     folder = object_name(strategies[0]["object_file"])[0]
     expect_true(f"{folder} was uploaded again", f"PUT {folder}" not in mimic.trace)
-    expect_identical(bench, made)
+    expect_identical(node, made)
 
 
-def a_push_may_end_before_anything_is_made(bench: Bench) -> None:
-    made = Published(bench.fresh(), ten_records())
-    mimic = bench.mimic(made.url)
+def a_push_may_end_before_anything_is_made(node: NodeUnderTest) -> None:
+    made = Published(node.fresh(), ten_records())
+    mimic = node.mimic(made.url)
     with mimic.exchange("push") as exchange:
         exchange.ask(push_request(made.chain.blocks, None), shapes.PUSH_RESPONSE)
         exchange.close("")
@@ -249,18 +249,18 @@ def a_push_may_end_before_anything_is_made(bench: Bench) -> None:
     expect("blocks", mimic.push(made.chain).num_blocks, 4)
 
 
-def a_new_dataset_begins_with_its_seed(bench: Bench) -> None:
+def a_new_dataset_begins_with_its_seed(node: NodeUnderTest) -> None:
     chain = ten_records()
-    mimic = bench.mimic(bench.fresh())
+    mimic = node.mimic(node.fresh())
     closed = close_of(mimic, None, chain.blocks[1:], chain)
     expect("close code", closed.code, 1011)
     expect("head", mimic.head(), None)
 
 
-def a_message_that_is_no_text_ends_the_exchange(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
+def a_message_that_is_no_text_ends_the_exchange(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
     for opcode, content in ((2, b"{}"), (1, b"{}"), (1, b"not json"), (1, b"[]")):
-        with bench.mimic(made.url).exchange("push") as exchange:
+        with node.mimic(made.url).exchange("push") as exchange:
             exchange.socket.send_frame(opcode, content)
             try:
                 exchange.socket.receive()
@@ -270,8 +270,8 @@ def a_message_that_is_no_text_ends_the_exchange(bench: Bench) -> None:
             expect_true("it was answered", False)
 
 
-def a_ping_of_a_client_does_not_end_the_exchange(bench: Bench) -> None:
-    with bench.mimic(bench.shown.url, "").exchange("pull") as exchange:
+def a_ping_of_a_client_does_not_end_the_exchange(node: NodeUnderTest) -> None:
+    with node.mimic(node.shown.url, "").exchange("pull") as exchange:
         exchange.socket.send_frame(9, b"there?")
         expect("answer", exchange.socket.read_frame().opcode, 10)
         asked = {"begin_after": None, "stop_at": None, "force_update_if_diverged": False}
@@ -279,23 +279,23 @@ def a_ping_of_a_client_does_not_end_the_exchange(bench: Bench) -> None:
         exchange.close("")
 
 
-def a_rule_is_kept(bench: Bench, base: str, broken: Broken) -> None:
-    made = bench.base(base, BASES[base])
+def a_rule_is_kept(node: NodeUnderTest, base: str, broken: Broken) -> None:
+    made = node.base(base, BASES[base])
     more = broken(made.chain.copy())
     blocks = more.blocks[len(made.chain.blocks) :]
-    closed = expect_refused(bench, made, blocks, more)
+    closed = expect_refused(node, made, blocks, more)
     expect("kind of refusal", next(iter(json.loads(closed.reason)["Err"])), "Internal")
 
 
-def the_datasets_rules_are_broken_on_are_fine(bench: Bench) -> None:
+def the_datasets_rules_are_broken_on_are_fine(node: NodeUnderTest) -> None:
     """Otherwise every violation would be refused for another reason."""
     for name, make in BASES.items():
-        made = bench.base(name, make)
-        more = Published(bench.publish(make()).url, made.chain)
-        expect_true(f"{name} has no head", bench.mimic(more.url).head())
+        made = node.base(name, make)
+        more = Published(node.publish(make()).url, made.chain)
+        expect_true(f"{name} has no head", node.mimic(more.url).head())
     try:
-        again = bench.publish(ten_records())
-        bench.mimic(again.url).push(evolved(again.chain))
+        again = node.publish(ten_records())
+        node.mimic(again.url).push(evolved(again.chain))
     except GaveUp as ended:
         expect("an evolved dataset", str(ended), "taken")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from . import shapes
 from .archive import batch
-from .bench import Bench, Need, Published, check, expect, expect_true, gives_up, path_of
 from .chains import (
     CHECKPOINTS,
     DATA,
@@ -22,6 +21,7 @@ from .chains import (
     without_data,
 )
 from .mimic import Mimic
+from .node import Need, NodeUnderTest, Published, check, expect, expect_true, gives_up, path_of
 from .outcomes import Result, Why
 from .planning import push_request
 from .websocket import HandshakeRefused, WebSocket
@@ -29,89 +29,89 @@ from .websocket import HandshakeRefused, WebSocket
 UNKNOWN = "f1620" + "ab" * 32
 
 
-def a_client_with_nothing_receives_everything(bench: Bench) -> None:
-    shown, local = bench.shown, Chain()
-    mimic = bench.mimic(shown.url, "")
+def a_client_with_nothing_receives_everything(node: NodeUnderTest) -> None:
+    shown, local = node.shown, Chain()
+    mimic = node.mimic(shown.url, "")
     result = mimic.pull(local, take=lambda file: object_name(file) in shown.chain.objects)
     expect("result", result, Result(None, shown.chain.head or "", len(shown.chain.blocks)))
     expect_true("blocks and objects differ from those served one by one", local == shown.chain)
     expect("odd messages", mimic.notes, [])
 
 
-def a_seed_alone_is_pulled_without_asking_for_objects(bench: Bench) -> None:
-    made, local = bench.publish(seeded()), Chain()
-    mimic = bench.mimic(made.url)
+def a_seed_alone_is_pulled_without_asking_for_objects(node: NodeUnderTest) -> None:
+    made, local = node.publish(seeded()), Chain()
+    mimic = node.mimic(made.url)
     expect("blocks", mimic.pull(local).num_blocks, 1)
     expect("requests", mimic.trace, ["GET refs", "upgrade pull"])
     expect("head", local.head, made.chain.head)
 
 
-def a_client_that_has_the_head_is_up_to_date(bench: Bench) -> None:
-    local = bench.shown.chain.copy()
-    result = bench.mimic(bench.shown.url, "").pull(local)
+def a_client_that_has_the_head_is_up_to_date(node: NodeUnderTest) -> None:
+    local = node.shown.chain.copy()
+    result = node.mimic(node.shown.url, "").pull(local)
     expect_true("something was transferred", result.up_to_date)
-    expect_true("the local chain changed", local == bench.shown.chain)
+    expect_true("the local chain changed", local == node.shown.chain)
 
 
-def only_the_new_blocks_are_pulled(bench: Bench) -> None:
+def only_the_new_blocks_are_pulled(node: NodeUnderTest) -> None:
     before = without_data()
-    made, local = bench.publish(evolved(before)), before.copy()
-    result = bench.mimic(made.url).pull(local)
+    made, local = node.publish(evolved(before)), before.copy()
+    result = node.mimic(made.url).pull(local)
     expect("result", result, Result(before.head, made.chain.head or "", 2))
     expect_true("chains differ", local == made.chain)
 
 
-def a_compacted_history_replaces_the_longer_one_by_force(bench: Bench) -> None:
+def a_compacted_history_replaces_the_longer_one_by_force(node: NodeUnderTest) -> None:
     key = os.urandom(32)
-    local, made = grown(key), bench.publish(compacted(key))
+    local, made = grown(key), node.publish(compacted(key))
     old = local.head
-    result = bench.mimic(made.url).pull(local, force=True)
+    result = node.mimic(made.url).pull(local, force=True)
     expect("result", result, Result(old, made.chain.head or "", 4))
     expect_true("blocks differ", local.blocks == made.chain.blocks)
 
 
-def a_client_that_is_ahead_is_told_the_interval_is_invalid(bench: Bench) -> None:
-    made = bench.publish(without_data())
+def a_client_that_is_ahead_is_told_the_interval_is_invalid(node: NodeUnderTest) -> None:
+    made = node.publish(without_data())
     local = made.chain.copy().add(described("mine"))
     before = local.copy()
     with gives_up(Why.DIVERGED, head=made.chain.head, tail=local.head):
-        bench.mimic(made.url).pull(local)
+        node.mimic(made.url).pull(local)
     expect_true("the local chain changed", local == before)
 
 
-def objects_that_are_here_are_not_fetched_again(bench: Bench) -> None:
-    made = bench.publish(ten_records())
+def objects_that_are_here_are_not_fetched_again(node: NodeUnderTest) -> None:
+    made = node.publish(ten_records())
     local = Chain(objects=dict(made.chain.objects))
-    mimic = bench.mimic(made.url)
+    mimic = node.mimic(made.url)
     expect("blocks", mimic.pull(local).num_blocks, 4)
     expect("requests", mimic.trace, ["GET refs", "upgrade pull"])
     expect_true("chains differ", local == made.chain)
 
 
-def an_older_chain_with_the_newer_objects_needs_only_blocks(bench: Bench) -> None:
+def an_older_chain_with_the_newer_objects_needs_only_blocks(node: NodeUnderTest) -> None:
     before = without_data()
-    made = bench.publish(evolved(before))
+    made = node.publish(evolved(before))
     local = Chain(list(before.blocks), dict(made.chain.objects))
-    mimic = bench.mimic(made.url)
+    mimic = node.mimic(made.url)
     expect("blocks", mimic.pull(local).num_blocks, 2)
     expect("requests", mimic.trace, ["GET refs", "upgrade pull"])
     expect_true("chains differ", local == made.chain)
 
 
-def a_public_dataset_is_pulled_without_a_token(bench: Bench) -> None:
+def a_public_dataset_is_pulled_without_a_token(node: NodeUnderTest) -> None:
     local = Chain()
-    seen = bench.shown.chain.objects
-    bench.mimic(bench.shown.url, "").pull(local, take=lambda file: object_name(file) in seen)
-    expect("head", local.head, bench.shown.chain.head)
+    seen = node.shown.chain.objects
+    node.mimic(node.shown.url, "").pull(local, take=lambda file: object_name(file) in seen)
+    expect("head", local.head, node.shown.chain.head)
 
 
-def another_version_is_refused_for_pull(bench: Bench) -> None:
-    expect_refused_version(bench, bench.shown.url + "pull", "")
+def another_version_is_refused_for_pull(node: NodeUnderTest) -> None:
+    expect_refused_version(node, node.shown.url + "pull", "")
 
 
-def expect_refused_version(bench: Bench, url: str, token: str | None) -> None:
+def expect_refused_version(node: NodeUnderTest, url: str, token: str | None) -> None:
     """Version 0: 400 with a message, all of it in one read."""
-    mimic = bench.mimic(url, token)
+    mimic = node.mimic(url, token)
     try:
         WebSocket.open(url, [("x-odf-smtp-version", "0"), *mimic.bearer]).drop()
     except HandshakeRefused as refusal:
@@ -164,71 +164,71 @@ def _file(chain: Chain, folder: str) -> dict[str, Any]:
     return next(file for file in chain.files() if object_name(file)[0] == folder)
 
 
-def a_slice_is_fetched_with_the_callers_own_token(bench: Bench) -> None:
-    _expect_download(bench, DATA)
+def a_slice_is_fetched_with_the_callers_own_token(node: NodeUnderTest) -> None:
+    _expect_download(node, DATA)
 
 
-def a_checkpoint_is_fetched_with_the_callers_own_token(bench: Bench) -> None:
-    _expect_download(bench, CHECKPOINTS)
+def a_checkpoint_is_fetched_with_the_callers_own_token(node: NodeUnderTest) -> None:
+    _expect_download(node, CHECKPOINTS)
 
 
-def _expect_download(bench: Bench, folder: str) -> None:
-    made = bench.base("ten records", ten_records)
+def _expect_download(node: NodeUnderTest, folder: str) -> None:
+    made = node.base("ten records", ten_records)
     file = _file(made.chain, folder)
-    (strategy,) = pull_strategies(bench.mimic(made.url), [file])
+    (strategy,) = pull_strategies(node.mimic(made.url), [file])
     expect("strategy", strategy["pull_strategy"], "HttpDownload")
     path = path_of(made.url) + f"{folder}/{file['physical_hash']}"
-    expect_link(strategy["download_from"], path, bench.token)
+    expect_link(strategy["download_from"], path, node.token)
 
 
-def an_anonymous_caller_gets_links_without_a_token(bench: Bench) -> None:
-    shown = bench.shown
+def an_anonymous_caller_gets_links_without_a_token(node: NodeUnderTest) -> None:
+    shown = node.shown
     files = shown.chain.files()[-2:]
-    for strategy in pull_strategies(bench.mimic(shown.url, ""), files):
+    for strategy in pull_strategies(node.mimic(shown.url, ""), files):
         folder, name = object_name(strategy["object_file"])
         expect_link(strategy["download_from"], path_of(shown.url) + f"{folder}/{name}", None)
 
 
-def objects_that_are_there_are_skipped(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
-    found = push_strategies(bench.mimic(made.url), made, _one_more(made), made.chain.files())
+def objects_that_are_there_are_skipped(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
+    found = push_strategies(node.mimic(made.url), made, _one_more(made), made.chain.files())
     for strategy in found:
         expect("strategy", strategy["push_strategy"], "SkipUpload")
         expect("upload_to", strategy.get("upload_to"), None)
 
 
-def unknown_objects_are_uploaded_with_the_callers_own_token(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
+def unknown_objects_are_uploaded_with_the_callers_own_token(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
     files = [
         {"object_type": "DataSlice", "physical_hash": UNKNOWN, "size": 12345},
         {"object_type": "Checkpoint", "physical_hash": UNKNOWN, "size": 321},
     ]
-    found = push_strategies(bench.mimic(made.url), made, _one_more(made), files)
+    found = push_strategies(node.mimic(made.url), made, _one_more(made), files)
     expect("objects answered for", [item["object_file"] for item in found], files)
     for strategy in found:
         expect("strategy", strategy["push_strategy"], "HttpUpload")
         folder, name = object_name(strategy["object_file"])
         path = path_of(made.url) + f"{folder}/{name}"
-        expect_link(strategy["upload_to"], path, bench.token)
+        expect_link(strategy["upload_to"], path, node.token)
 
 
 def _one_more(made: Published) -> Chain:
     return made.chain.copy().add(described("one more"))
 
 
-def a_pull_may_end_after_the_plan_or_the_batch(bench: Bench) -> None:
+def a_pull_may_end_after_the_plan_or_the_batch(node: NodeUnderTest) -> None:
     for steps in (1, 2):
-        with bench.mimic(bench.shown.url, "").exchange("pull") as exchange:
+        with node.mimic(node.shown.url, "").exchange("pull") as exchange:
             asked = {"begin_after": None, "stop_at": None, "force_update_if_diverged": False}
             exchange.ask(asked, shapes.PULL_RESPONSE)
             if steps == 2:
                 exchange.ask({}, shapes.PULL_METADATA)
             exchange.close("Client pull flow succeeded")
-    expect_true("the head is gone", bench.mimic(bench.shown.url, "").head())
+    expect_true("the head is gone", node.mimic(node.shown.url, "").head())
 
 
-def a_pull_up_to_an_unknown_block_is_an_internal_error_in_text(bench: Bench) -> None:
-    with bench.mimic(bench.shown.url, "").exchange("pull") as exchange:
+def a_pull_up_to_an_unknown_block_is_an_internal_error_in_text(node: NodeUnderTest) -> None:
+    with node.mimic(node.shown.url, "").exchange("pull") as exchange:
         asked = {"begin_after": None, "stop_at": UNKNOWN, "force_update_if_diverged": False}
         exchange.say(asked)
         reply = exchange.hear(shapes.PULL_RESPONSE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from .bench import Bench, Need, Published, check, expect, expect_identical, expect_true, gives_up
 from .chains import (
     Chain,
     compacted,
@@ -18,189 +17,199 @@ from .chains import (
 )
 from .checks_pull import expect_refused_version
 from .lookups import push_target
+from .node import (
+    Need,
+    NodeUnderTest,
+    Published,
+    check,
+    expect,
+    expect_identical,
+    expect_true,
+    gives_up,
+)
 from .outcomes import Result, Why
 
 
-def a_private_push_creates_an_identical_dataset(bench: Bench) -> None:
-    _expect_created(bench, "Private")
+def a_private_push_creates_an_identical_dataset(node: NodeUnderTest) -> None:
+    _expect_created(node, "Private")
 
 
-def a_public_push_creates_a_dataset_anybody_reads(bench: Bench) -> None:
-    made = _expect_created(bench, "Public")
-    expect("head for anybody", bench.mimic(made.url, "").head(), made.chain.head)
+def a_public_push_creates_a_dataset_anybody_reads(node: NodeUnderTest) -> None:
+    made = _expect_created(node, "Public")
+    expect("head for anybody", node.mimic(made.url, "").head(), made.chain.head)
 
 
-def _expect_created(bench: Bench, visibility: str) -> Published:
-    made = Published(bench.fresh(), ten_records())
-    mimic = bench.mimic(made.url)
+def _expect_created(node: NodeUnderTest, visibility: str) -> Published:
+    made = Published(node.fresh(), ten_records())
+    mimic = node.mimic(made.url)
     result = mimic.push(made.chain, visibility=visibility)
     expect("result", result, Result(None, made.chain.head or "", 4))
-    expect_identical(bench, made)
+    expect_identical(node, made)
     expect("odd messages", mimic.notes, [])
     return made
 
 
-def a_seed_alone_is_pushed(bench: Bench) -> None:
-    made = Published(bench.fresh(), seeded())
-    result = bench.mimic(made.url).push(made.chain)
+def a_seed_alone_is_pushed(node: NodeUnderTest) -> None:
+    made = Published(node.fresh(), seeded())
+    result = node.mimic(made.url).push(made.chain)
     expect("result", result, Result(None, made.chain.head or "", 1))
-    expect_identical(bench, made)
+    expect_identical(node, made)
 
 
-def equal_heads_open_no_websocket(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
-    mimic = bench.mimic(made.url)
+def equal_heads_open_no_websocket(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
+    mimic = node.mimic(made.url)
     expect_true("something was pushed", mimic.push(made.chain).up_to_date)
     expect("requests", mimic.trace, ["GET refs"])
 
 
-def only_the_new_blocks_are_pushed(bench: Bench) -> None:
-    before = bench.publish(without_data())
+def only_the_new_blocks_are_pushed(node: NodeUnderTest) -> None:
+    before = node.publish(without_data())
     after = Published(before.url, evolved(before.chain))
-    result = bench.mimic(before.url).push(after.chain)
+    result = node.mimic(before.url).push(after.chain)
     expect("result", result, Result(before.chain.head, after.chain.head or "", 2))
-    expect_identical(bench, after)
+    expect_identical(node, after)
 
 
-def a_compacted_history_is_pushed_by_force(bench: Bench) -> None:
+def a_compacted_history_is_pushed_by_force(node: NodeUnderTest) -> None:
     key = os.urandom(32)
-    old = bench.publish(grown(key))
+    old = node.publish(grown(key))
     new = Published(old.url, compacted(key))
     with gives_up(Why.INVALID_INTERVAL):
-        bench.mimic(old.url).push(new.chain)
-    result = bench.mimic(old.url).push(new.chain, force=True)
+        node.mimic(old.url).push(new.chain)
+    result = node.mimic(old.url).push(new.chain, force=True)
     expect("result", result, Result(old.chain.head, new.chain.head or "", 4))
-    expect_identical(bench, new)
+    expect_identical(node, new)
 
 
-def a_node_that_is_ahead_is_left_alone(bench: Bench) -> None:
+def a_node_that_is_ahead_is_left_alone(node: NodeUnderTest) -> None:
     before = without_data()
-    ahead = bench.publish(before.copy().add(described("theirs")))
+    ahead = node.publish(before.copy().add(described("theirs")))
     with gives_up(Why.INVALID_INTERVAL):
-        bench.mimic(ahead.url).push(before)
-    expect("head", bench.mimic(ahead.url).head(), ahead.chain.head)
+        node.mimic(ahead.url).push(before)
+    expect("head", node.mimic(ahead.url).head(), ahead.chain.head)
 
 
-def objects_that_arrived_before_are_skipped(bench: Bench) -> None:
-    before = bench.publish(without_data())
+def objects_that_arrived_before_are_skipped(node: NodeUnderTest) -> None:
+    before = node.publish(without_data())
     after = Published(before.url, evolved(before.chain))
     for (folder, name), content in after.chain.objects.items():
-        put = bench.ask("PUT", f"{before.url}{folder}/{name}", bench.token, content)
+        put = node.ask("PUT", f"{before.url}{folder}/{name}", node.token, content)
         expect("upload", put.status, 200)
-    mimic = bench.mimic(before.url)
+    mimic = node.mimic(before.url)
     expect("blocks", mimic.push(after.chain).num_blocks, 2)
     expect("requests", mimic.trace, ["GET refs", "upgrade push"])
-    expect_identical(bench, after)
+    expect_identical(node, after)
 
 
-def a_push_to_a_repository_finds_its_address_by_three_lookups(bench: Bench) -> None:
+def a_push_to_a_repository_finds_its_address_by_three_lookups(node: NodeUnderTest) -> None:
     chain = ten_records()
-    name = bench.fresh().rstrip("/").rpartition("/")[2]
-    url = push_target(bench.origin, str(chain.id), name, bench.token)
-    expect("address", url, bench.address(name))
-    expect("blocks", bench.mimic(url).push(chain).num_blocks, 4)
-    renamed = push_target(bench.origin, str(chain.id), "local-name", bench.token)
+    name = node.fresh().rstrip("/").rpartition("/")[2]
+    url = push_target(node.origin, str(chain.id), name, node.token)
+    expect("address", url, node.address(name))
+    expect("blocks", node.mimic(url).push(chain).num_blocks, 4)
+    renamed = push_target(node.origin, str(chain.id), "local-name", node.token)
     expect("address of what is there", renamed, url)
 
 
-def a_push_without_a_token_is_unauthenticated(bench: Bench) -> None:
+def a_push_without_a_token_is_unauthenticated(node: NodeUnderTest) -> None:
     with gives_up(Why.UNAUTHENTICATED, status=401):
-        bench.mimic(bench.fresh(), "").push(seeded())
+        node.mimic(node.fresh(), "").push(seeded())
 
 
-def a_push_into_a_foreign_account_is_unauthorized(bench: Bench) -> None:
+def a_push_into_a_foreign_account_is_unauthorized(node: NodeUnderTest) -> None:
     with gives_up(Why.UNAUTHORIZED, status=403):
-        bench.mimic(bench.fresh("conformance-nobody")).push(seeded())
+        node.mimic(node.fresh("conformance-nobody")).push(seeded())
 
 
-def a_private_dataset_is_not_found_by_anybody(bench: Bench) -> None:
-    _expect_hidden(bench, "")
+def a_private_dataset_is_not_found_by_anybody(node: NodeUnderTest) -> None:
+    _expect_hidden(node, "")
 
 
-def a_private_dataset_is_not_found_by_another_account(bench: Bench) -> None:
-    _expect_hidden(bench, bench.other)
+def a_private_dataset_is_not_found_by_another_account(node: NodeUnderTest) -> None:
+    _expect_hidden(node, node.other)
 
 
-def _expect_hidden(bench: Bench, token: str | None) -> None:
-    made = bench.base("ten records", ten_records)
-    mimic = bench.mimic(made.url, token)
+def _expect_hidden(node: NodeUnderTest, token: str | None) -> None:
+    made = node.base("ten records", ten_records)
+    mimic = node.mimic(made.url, token)
     expect("head", mimic.head(), None)
     with gives_up(Why.NOT_FOUND, status=404):
         mimic.push(evolved(made.chain))
 
 
-def an_id_has_one_name_on_a_node(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
-    elsewhere = bench.mimic(bench.fresh())
+def an_id_has_one_name_on_a_node(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
+    elsewhere = node.mimic(node.fresh())
     with gives_up(Why.REF_COLLISION, dataset_id=str(made.chain.id)):
         elsewhere.push(made.chain)
     expect("head at the second name", elsewhere.head(), None)
 
 
-def another_dataset_under_the_name_is_refused_even_by_force(bench: Bench) -> None:
-    made, stranger = bench.base("ten records", ten_records), ten_records()
+def another_dataset_under_the_name_is_refused_even_by_force(node: NodeUnderTest) -> None:
+    made, stranger = node.base("ten records", ten_records), ten_records()
     with gives_up(Why.INVALID_INTERVAL):
-        bench.mimic(made.url).push(stranger)
+        node.mimic(made.url).push(stranger)
     with gives_up(Why.OVERWRITE_SEED):
-        bench.mimic(made.url).push(stranger, force=True)
-    expect("head", bench.mimic(made.url).head(), made.chain.head)
+        node.mimic(made.url).push(stranger, force=True)
+    expect("head", node.mimic(made.url).head(), made.chain.head)
 
 
-def another_version_is_refused_for_push(bench: Bench) -> None:
-    expect_refused_version(bench, bench.fresh() + "push", bench.token)
+def another_version_is_refused_for_push(node: NodeUnderTest) -> None:
+    expect_refused_version(node, node.fresh() + "push", node.token)
 
 
-def the_account_in_an_address_has_no_case(bench: Bench) -> None:
-    account = (bench.account or "").upper()
-    made = Published(bench.fresh(account), seeded())
-    expect("blocks", bench.mimic(made.url).push(made.chain).num_blocks, 1)
-    expect("head", bench.mimic(made.url.replace(account, account.lower())).head(), made.chain.head)
+def the_account_in_an_address_has_no_case(node: NodeUnderTest) -> None:
+    account = (node.account or "").upper()
+    made = Published(node.fresh(account), seeded())
+    expect("blocks", node.mimic(made.url).push(made.chain).num_blocks, 1)
+    expect("head", node.mimic(made.url.replace(account, account.lower())).head(), made.chain.head)
 
 
 # --- simple pull
 
 
-def a_missing_dataset_is_not_found(bench: Bench) -> None:
-    nothing = bench.address("conformance-nothing-here")
+def a_missing_dataset_is_not_found(node: NodeUnderTest) -> None:
+    nothing = node.address("conformance-nothing-here")
     with gives_up(Why.NOT_FOUND):
-        bench.mimic(nothing, "").simple_pull(Chain())
+        node.mimic(nothing, "").simple_pull(Chain())
 
 
-def a_first_simple_pull_receives_everything(bench: Bench) -> None:
-    shown, local = bench.shown, Chain()
-    mimic = bench.mimic(shown.url, "")
+def a_first_simple_pull_receives_everything(node: NodeUnderTest) -> None:
+    shown, local = node.shown, Chain()
+    mimic = node.mimic(shown.url, "")
     result = mimic.simple_pull(local, take=lambda file: object_name(file) in shown.chain.objects)
     expect("result", result, Result(None, shown.chain.head or "", len(shown.chain.blocks)))
     expect_true("blocks or objects differ", local == shown.chain)
 
 
-def a_simple_pull_into_what_is_ahead_is_told_by_how_much(bench: Bench) -> None:
-    local = bench.shown.chain.copy().add(described("one")).add(described("two"))
+def a_simple_pull_into_what_is_ahead_is_told_by_how_much(node: NodeUnderTest) -> None:
+    local = node.shown.chain.copy().add(described("one")).add(described("two"))
     with gives_up(Why.AHEAD, by=2):
-        bench.mimic(bench.shown.url, "").simple_pull(local)
+        node.mimic(node.shown.url, "").simple_pull(local)
 
 
-def a_simple_pull_receives_only_what_is_new(bench: Bench) -> None:
-    shown = bench.shown
+def a_simple_pull_receives_only_what_is_new(node: NodeUnderTest) -> None:
+    shown = node.shown
     if len(shown.chain.blocks) < 3:
         return
     local = shown.chain.upto(len(shown.chain.blocks) - 2)
-    mimic = bench.mimic(shown.url, "")
+    mimic = node.mimic(shown.url, "")
     result = mimic.simple_pull(local, take=lambda file: object_name(file) in shown.chain.objects)
     expect("blocks", result.num_blocks, 2)
     expect("blocks asked for", mimic.trace.count("GET blocks"), 2)
     expect_true("chains differ", local == shown.chain)
 
 
-def a_simple_pull_of_what_is_known_is_up_to_date(bench: Bench) -> None:
-    mimic = bench.mimic(bench.shown.url, "")
-    expect_true("something was pulled", mimic.simple_pull(bench.shown.chain.copy()).up_to_date)
+def a_simple_pull_of_what_is_known_is_up_to_date(node: NodeUnderTest) -> None:
+    mimic = node.mimic(node.shown.url, "")
+    expect_true("something was pulled", mimic.simple_pull(node.shown.chain.copy()).up_to_date)
 
 
-def a_remote_that_was_rewound_is_followed_by_force_only(bench: Bench) -> None:
+def a_remote_that_was_rewound_is_followed_by_force_only(node: NodeUnderTest) -> None:
     ahead = ten_records().add(described("to be forgotten"))
-    made = bench.publish(ahead)
-    mimic, short = bench.mimic(made.url), ahead.upto(4)
+    made = node.publish(ahead)
+    mimic, short = node.mimic(made.url), ahead.upto(4)
     mimic.push(short, force=True)
     local = ahead.copy()
     with gives_up(Why.AHEAD, by=1):

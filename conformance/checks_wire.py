@@ -12,9 +12,11 @@ from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJs
 
 from . import shapes
 from .archive import batch
-from .bench import (
-    Bench,
+from .chains import CHECKPOINTS, DATA, Chain, described, hash_of, seeded, ten_records, without_data
+from .http import Answer, request
+from .node import (
     Need,
+    NodeUnderTest,
     Published,
     check,
     expect,
@@ -23,8 +25,6 @@ from .bench import (
     expect_true,
     json_of,
 )
-from .chains import CHECKPOINTS, DATA, Chain, described, hash_of, seeded, ten_records, without_data
-from .http import Answer, request
 from .planning import push_request
 from .websocket import MAX_FRAME, HandshakeRefused, WebSocket
 
@@ -34,95 +34,95 @@ PULL_ALL = {"begin_after": None, "stop_at": None, "force_update_if_diverged": Fa
 FRAGMENT = 8 * 1024 * 1024
 
 
-def the_head_is_a_bare_hash(bench: Bench) -> None:
-    answer = bench.ask("GET", bench.shown.url + "refs/head")
+def the_head_is_a_bare_hash(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", node.shown.url + "refs/head")
     expect_answer(answer, 200)
     expect("length", len(answer.body), HEAD_CHARS)
     expect_true("no hash", shapes.HASH.fullmatch(answer.text))
 
 
-def only_head_is_a_reference(bench: Bench) -> None:
-    answer = bench.ask("GET", bench.shown.url + "refs/other")
+def only_head_is_a_reference(node: NodeUnderTest) -> None:
+    answer = node.ask("GET", node.shown.url + "refs/other")
     expect_answer(answer, 404)
     json_of(answer)
 
 
-def head_requests_tell_what_is_there(bench: Bench) -> None:
-    shown = bench.shown
+def head_requests_tell_what_is_there(node: NodeUnderTest) -> None:
+    shown = node.shown
     there = [f"blocks/{shown.chain.head}", "refs/head"]
     there += ["/".join(name) for name in list(shown.chain.objects)[-4:]]
     for path in there:
-        expect_answer(bench.ask("HEAD", shown.url + path), 200, body=b"")
+        expect_answer(node.ask("HEAD", shown.url + path), 200, body=b"")
     for folder in ("blocks", DATA, CHECKPOINTS):
-        missing = bench.ask("HEAD", f"{shown.url}{folder}/f1620{'ab' * 32}")
+        missing = node.ask("HEAD", f"{shown.url}{folder}/f1620{'ab' * 32}")
         expect_answer(missing, 404, body=b"")
 
 
-def what_is_served_hashes_to_its_name(bench: Bench) -> None:
-    shown = bench.shown
+def what_is_served_hashes_to_its_name(node: NodeUnderTest) -> None:
+    shown = node.shown
     for block in shown.chain.blocks[-3:]:
-        expect_answer(bench.ask("GET", f"{shown.url}blocks/{block.hash}"), 200, body=block.raw)
+        expect_answer(node.ask("GET", f"{shown.url}blocks/{block.hash}"), 200, body=block.raw)
     for (folder, name), content in list(shown.chain.objects.items())[-3:]:
-        answer = bench.ask("GET", f"{shown.url}{folder}/{name}")
+        answer = node.ask("GET", f"{shown.url}{folder}/{name}")
         expect_answer(answer, 200, body=content)
         expect("encoding", answer.header("content-encoding"), None)
 
 
-def blocks_of_the_older_version_keep_their_bytes(bench: Bench) -> None:
+def blocks_of_the_older_version_keep_their_bytes(node: NodeUnderTest) -> None:
     chain = ten_records()
     chain.add(described("older"), version=2).add_rows(3, version=2)
-    made, local = bench.publish(chain), Chain()
-    expect_identical(bench, made)
-    bench.mimic(made.url).pull(local)
+    made, local = node.publish(chain), Chain()
+    expect_identical(node, made)
+    node.mimic(made.url).pull(local)
     expect_true("smart pull changed bytes", local == chain)
     again = made.chain.copy().add(described("newer"))
-    bench.mimic(made.url).push(again)
-    expect_identical(bench, Published(made.url, again))
+    node.mimic(made.url).push(again)
+    expect_identical(node, Published(made.url, again))
 
 
-def an_upload_is_held_to_its_hash_and_its_length(bench: Bench) -> None:
-    made = bench.base("ten records", ten_records)
+def an_upload_is_held_to_its_hash_and_its_length(node: NodeUnderTest) -> None:
+    made = node.base("ten records", ten_records)
     content = os.urandom(100)
     url = f"{made.url}{DATA}/{hash_of(content)}"
-    wrong = bench.ask("PUT", url, bench.token, b"something else")
+    wrong = node.ask("PUT", url, node.token, b"something else")
     expect_true(f"wrong content is answered {wrong.status}", 400 <= wrong.status < 600)
-    expect("wrong content is there", bench.mimic(made.url).exists(DATA, hash_of(content)), False)
-    bearer = [("authorization", f"Bearer {bench.token}")]
+    expect("wrong content is there", node.mimic(made.url).exists(DATA, hash_of(content)), False)
+    bearer = [("authorization", f"Bearer {node.token}")]
     endless = request(
         "PUT", url, [*bearer, ("transfer-encoding", "chunked")], b"0\r\n\r\n", announce=False
     )
     expect_answer(endless, 400)
     for _ in range(2):
-        expect_answer(bench.ask("PUT", url, bench.token, content), 200, body=b"")
-    expect_answer(bench.ask("GET", url, bench.token), 200, body=content)
+        expect_answer(node.ask("PUT", url, node.token, content), 200, body=b"")
+    expect_answer(node.ask("GET", url, node.token), 200, body=content)
 
 
-def an_upload_takes_the_right_to_write(bench: Bench) -> None:
+def an_upload_takes_the_right_to_write(node: NodeUnderTest) -> None:
     content = os.urandom(10)
-    url = f"{bench.shown.url}{DATA}/{hash_of(content)}"
-    for token in ("", bench.other):
+    url = f"{node.shown.url}{DATA}/{hash_of(content)}"
+    for token in ("", node.other):
         if token is not None:
-            expect_answer(bench.ask("PUT", url, token, content), 403)
-    expect_answer(bench.ask("HEAD", url), 404)
+            expect_answer(node.ask("PUT", url, token, content), 403)
+    expect_answer(node.ask("HEAD", url), 404)
 
 
-def a_hash_may_come_in_another_multibase(bench: Bench) -> None:
-    block = bench.shown.chain.blocks[-1]
+def a_hash_may_come_in_another_multibase(node: NodeUnderTest) -> None:
+    block = node.shown.chain.blocks[-1]
     number, text = int(block.hash[1:], 16), ""
     while number:
         number, digit = divmod(number, 58)
         text = ALPHABET[digit] + text
-    answer = bench.ask("GET", f"{bench.shown.url}blocks/z{text}")
+    answer = node.ask("GET", f"{node.shown.url}blocks/z{text}")
     expect_answer(answer, 200, body=block.raw)
 
 
-def what_is_no_hash_is_a_bad_request(bench: Bench) -> None:
-    expect_answer(bench.ask("GET", bench.shown.url + "blocks/nonsense"), 400)
+def what_is_no_hash_is_a_bad_request(node: NodeUnderTest) -> None:
+    expect_answer(node.ask("GET", node.shown.url + "blocks/nonsense"), 400)
 
 
-def an_upgrade_without_a_version_is_a_bad_request(bench: Bench) -> None:
+def an_upgrade_without_a_version_is_a_bad_request(node: NodeUnderTest) -> None:
     for headers in ([], [("x-odf-smtp-version", "one")], [("x-odf-smtp-version", "")]):
-        refusal = _refusal(bench.shown.url + "pull", headers)
+        refusal = _refusal(node.shown.url + "pull", headers)
         expect("status", refusal.status, 400)
         expect_true("headers and body came in two writes", refusal.body)
 
@@ -136,8 +136,8 @@ def _refusal(url: str, headers: list[tuple[str, str]]) -> HandshakeRefused:
     raise AssertionError
 
 
-def no_subprotocol_and_no_extension_is_forced_upon_a_client(bench: Bench) -> None:
-    with bench.mimic(bench.shown.url, "").exchange("pull") as exchange:
+def no_subprotocol_and_no_extension_is_forced_upon_a_client(node: NodeUnderTest) -> None:
+    with node.mimic(node.shown.url, "").exchange("pull") as exchange:
         exchange.ask(PULL_ALL, shapes.PULL_RESPONSE)
         exchange.close("")
     # a library that offers compression must be told no
@@ -145,30 +145,30 @@ def no_subprotocol_and_no_extension_is_forced_upon_a_client(bench: Bench) -> Non
         ("x-odf-smtp-version", "1"),
         ("sec-websocket-extensions", "permessage-deflate"),
     ]
-    WebSocket.open(bench.shown.url + "pull", offered).drop()
+    WebSocket.open(node.shown.url + "pull", offered).drop()
 
 
-def a_waiting_client_hears_no_pings(bench: Bench) -> None:
+def a_waiting_client_hears_no_pings(node: NodeUnderTest) -> None:
     with ExitStack() as open_ones:
         waiting = []
         for steps in range(3):
-            exchange = open_ones.enter_context(bench.mimic(bench.shown.url, "").exchange("pull"))
+            exchange = open_ones.enter_context(node.mimic(node.shown.url, "").exchange("pull"))
             if steps > 0:
                 exchange.ask(PULL_ALL, shapes.PULL_RESPONSE)
             if steps > 1:
                 exchange.ask({}, shapes.PULL_METADATA)
             waiting.append(exchange)
-        time.sleep(bench.patience_s)
+        time.sleep(node.patience_s)
         for exchange in waiting:
             expect_true("a frame came unasked", exchange.socket.silent_for(0))
 
 
-def a_large_batch_arrives_in_frames_a_client_takes(bench: Bench) -> None:
+def a_large_batch_arrives_in_frames_a_client_takes(node: NodeUnderTest) -> None:
     chain = seeded()
     for _ in range(10):
         chain.add(described(os.urandom(500_000).hex()))
-    url = bench.fresh()
-    with bench.mimic(url).exchange("push") as exchange:
+    url = node.fresh()
+    with node.mimic(url).exchange("push") as exchange:
         asked = push_request(chain.blocks, None)
         exchange.ask(asked, shapes.PUSH_RESPONSE)
         sent = {"new_blocks": batch([(block.hash, block.raw) for block in chain.blocks])}
@@ -178,7 +178,7 @@ def a_large_batch_arrives_in_frames_a_client_takes(bench: Bench) -> None:
         exchange.say({"details": "Complete"})
         expect("confirmation", exchange.ask({}, shapes.EMPTY), {})
         exchange.close("Client push flow succeeded")
-    with bench.mimic(url).exchange("pull") as exchange:
+    with node.mimic(url).exchange("pull") as exchange:
         exchange.ask(PULL_ALL, shapes.PULL_RESPONSE)
         reply = exchange.ask({}, shapes.PULL_METADATA)
         longest, size = exchange.socket.longest_frame, exchange.socket.longest_message
@@ -188,15 +188,15 @@ def a_large_batch_arrives_in_frames_a_client_takes(bench: Bench) -> None:
     expect_true(f"a frame has {longest} bytes", longest < MAX_FRAME)
 
 
-def an_event_time_that_is_none_is_a_bad_request(bench: Bench) -> None:
-    made = bench.base("push source", with_push_source)
-    answer = _post(bench, made, ("odf-event-time", "yesterday"))
+def an_event_time_that_is_none_is_a_bad_request(node: NodeUnderTest) -> None:
+    made = node.base("push source", with_push_source)
+    answer = _post(node, made, ("odf-event-time", "yesterday"))
     expect_answer(answer, 400)
     expect_true("no message", json_of(answer).get("message"))
 
 
-def _post(bench: Bench, made: Published, *headers: tuple[str, str]) -> Answer:
-    given = [("authorization", f"Bearer {bench.token}"), *headers]
+def _post(node: NodeUnderTest, made: Published, *headers: tuple[str, str]) -> Answer:
+    given = [("authorization", f"Bearer {node.token}"), *headers]
     given.append(("content-type", "application/x-ndjson"))
     return request("POST", made.url + "ingest", given, b'{"city":"a"}\n')
 
@@ -210,15 +210,15 @@ def with_push_source() -> Chain:
     return seeded().add(source)
 
 
-def linked_objects_are_kept_and_served(bench: Bench) -> None:
+def linked_objects_are_kept_and_served(node: NodeUnderTest) -> None:
     linked = os.urandom(1000)
     told = {"opendatafabric.org/linkedObjects": {"numObjectsNaive": 1, "sizeNaive": len(linked)}}
     chain = without_data().add_rows(1, extra=Attributes.of(told))
-    made = bench.publish(chain)
+    made = node.publish(chain)
     url = f"{made.url}{DATA}/{hash_of(linked)}"
-    expect_answer(bench.ask("PUT", url, bench.token, linked), 200)
-    expect_identical(bench, made)
-    expect_answer(bench.ask("GET", url, bench.token), 200, body=linked)
+    expect_answer(node.ask("PUT", url, node.token, linked), 200)
+    expect_identical(node, made)
+    expect_answer(node.ask("GET", url, node.token), 200, body=linked)
 
 
 WRITING = Need.WRITING

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from odf_node.protocol.errors import BadInput, NodeError
 
 from . import checks_access, checks_accounts, checks_commit, checks_pull, checks_push, checks_wire
-from .bench import Bench, Check, Deviation
 from .http import NotHttp, follow
+from .node import Check, Deviation, NodeUnderTest
 from .outcomes import UNREADABLE, GaveUp
 from .websocket import Closed, HandshakeRefused
 from .wire import Disconnected
@@ -86,29 +86,29 @@ class Report:
 
 
 def run_checks(
-    bench: Bench,
+    node: NodeUnderTest,
     checks: Sequence[Check] = CHECKS,
     *,
     progress: Callable[[Outcome], None] = lambda _: None,
 ) -> Report:
-    """Every check for which the bench has what it needs."""
-    report = Report(bench.dataset or bench.origin)
+    """Every check whose needs the node meets."""
+    report = Report(node.dataset or node.origin)
     for one in checks:
-        outcome = run_one(bench, one)
+        outcome = run_one(node, one)
         progress(outcome)
         report.outcomes.append(outcome)
-    if not bench.read_only:
-        report.left_behind = bench.clean()
+    if not node.read_only:
+        report.left_behind = node.clean()
     return report
 
 
-def run_one(bench: Bench, one: Check) -> Outcome:
-    need = bench.missing(one)
+def run_one(node: NodeUnderTest, one: Check) -> Outcome:
+    need = node.missing(one)
     if need is not None:
         return Outcome(one, Status.LEFT_OUT, f"needs {need.value}")
     started = time.monotonic()
     try:
-        one.run(bench)
+        one.run(node)
         status, reason = Status.PASSED, ""
     except BROKEN as broken:
         status, reason = Status.FAILED, str(broken) or type(broken).__name__
@@ -120,8 +120,8 @@ def run_one(bench: Bench, one: Check) -> Outcome:
     return Outcome(one, status, reason, time.monotonic() - started)
 
 
-def bench_of(url: str, *, read_only: bool, **more: Any) -> Bench:
-    """The bench for what a person typed: a node, or with `read_only` a public dataset.
+def node_of(url: str, *, read_only: bool, **more: Any) -> NodeUnderTest:
+    """The node under test that a person named: a node, or with `read_only` a public dataset.
 
     Raises:
         NoNodeThere: nothing answers, or it is no node.
@@ -137,7 +137,7 @@ def bench_of(url: str, *, read_only: bool, **more: Any) -> Bench:
     dataset = f"{origin}/{path}/" if path else None
     if read_only and dataset is None:
         raise NoNodeThere("a read-only run needs the address of a public dataset")
-    return Bench(
+    return NodeUnderTest(
         origin=origin,
         multi=bool(info["isMultiTenant"]),
         read_only=read_only,

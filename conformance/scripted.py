@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .archive import batch
-from .bench import Bench, Deviation, Published, expect, expect_true
 from .chains import Block, Chain
 from .exchange import COMPLETE, Exchange
 from .mimic import Mimic
+from .node import Deviation, NodeUnderTest, Published, expect, expect_true
 from .outcomes import UNREADABLE, GaveUp
 from .planning import push_request
 from .websocket import Closed
@@ -71,10 +71,10 @@ def _ask(exchange: Exchange, message: Any) -> Any:
 
 
 def expect_refused(
-    bench: Bench, made: Published, blocks: Sequence[Block], chain: Chain, **more: Any
+    node: NodeUnderTest, made: Published, blocks: Sequence[Block], chain: Chain, **more: Any
 ) -> Closed:
     """A push onto `made` ends with Close 1011 and leaves the head where it was."""
-    mimic = bench.mimic(made.url)
+    mimic = node.mimic(made.url)
     closed = close_of(mimic, made.chain.head, blocks, chain, **more)
     expect("close code", closed.code, INTERNAL_CLOSE)
     expect_true("the reason is no JSON", _is_json(closed.reason))

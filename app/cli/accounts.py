@@ -50,12 +50,12 @@ def create(
 
     password = check_new(_from_stdin()) if password_stdin else None
     with node_stores(data, database_url, may_be_new=True) as (stores, settings):
-        made = create_account(stores.accounts, name, os.urandom, is_admin=admin)
+        created = create_account(stores.accounts, name, os.urandom, is_admin=admin)
         if password is not None:
-            _set(stores, settings, made, password)
-        record_command(stores, "create_account", account=made.name, admin=admin)
-    shown = {"accountName": made.name, "accountId": made.id, "isAdmin": made.is_admin}
-    click.echo(json.dumps(shown) if as_json else f"{made.name}  {made.id}")
+            _set(stores, settings, created, password)
+        record_command(stores, "create_account", account=created.name, admin=admin)
+    shown = {"accountName": created.name, "accountId": created.id, "isAdmin": created.is_admin}
+    click.echo(json.dumps(shown) if as_json else f"{created.name}  {created.id}")
 
 
 @account.command(name="list")

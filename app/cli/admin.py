@@ -106,7 +106,7 @@ def create(
     with node_stores(data, database_url, may_be_new=True) as (stores, settings):
         only = None if dataset is None else _dataset(stores, settings, dataset)
         owner = ensure_account(stores.accounts, account, os.urandom, is_admin=admin)
-        made = create_token(
+        created = create_token(
             stores.accounts,
             owner,
             os.urandom,
@@ -117,11 +117,16 @@ def create(
             reach=_reach(only, account_scope=account_scope),
             dataset=only,
         )
-        record_command(stores, "create_token", account=owner.name, token=made.stored_id)
+        record_command(stores, "create_token", account=owner.name, token=created.stored_id)
     if not as_json:
-        click.echo(str(made))
+        click.echo(str(created))
         return
-    shown = {"token": str(made), "id": made.stored_id, "account": owner.name, "accountId": owner.id}
+    shown = {
+        "token": str(created),
+        "id": created.stored_id,
+        "account": owner.name,
+        "accountId": owner.id,
+    }
     click.echo(json.dumps({**shown, "expiresAt": str(ends) if ends else None}))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from odf_node.conformance.report import data_of, junit_of, line_of, page_of, verdict
-from odf_node.conformance.run import CHECKS, GROUPS, Outcome, account_of, bench_of, run_checks
+from odf_node.conformance.run import CHECKS, GROUPS, Outcome, account_of, node_of, run_checks
 
 from .output import FAILED, json_option, print_json
 from .tokens import token_of_node
@@ -54,14 +54,14 @@ def conformance(
     Publishes small datasets named conformance-… in the token's account. Ends with exit code 1
     when a check fails.
     """
-    bench = bench_of(url, read_only=read_only, patience_s=patience)
-    bench.token, bench.other, bench.expired = token, other_token, expired_token
-    bench.password = password
+    node = node_of(url, read_only=read_only, patience_s=patience)
+    node.token, node.other, node.expired = token, other_token, expired_token
+    node.password = password
     if not read_only:
         if token is None:
             raise click.UsageError("a token is needed to publish; or use --read-only")
-        bench.account = account or account_of(bench.origin, token)
-        if bench.account is None:
+        node.account = account or account_of(node.origin, token)
+        if node.account is None:
             raise click.UsageError("the node does not know this token")
     group = ""
 
@@ -72,7 +72,7 @@ def conformance(
             group = outcome.group
         click.echo(line_of(outcome))
 
-    report = run_checks(bench, CHECKS, progress=(lambda _: None) if as_json else show)
+    report = run_checks(node, CHECKS, progress=(lambda _: None) if as_json else show)
     if junit is not None:
         junit.write_bytes(junit_of(report))
     if html is not None:

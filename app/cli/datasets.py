@@ -81,7 +81,7 @@ def create(
         click.echo(to_yaml(created), nl=False)
     else:
         click.echo(f"created {created.get('alias')} at {created.get('url')}\n{created.get('id')}")
-        say_looked_at(created)
+        print_findings(created)
 
 
 @dataset.command("list")
@@ -103,11 +103,11 @@ def list_(node: str, account: str | None, verbose: bool, token: str | None, as_j
         click.echo(line)
 
 
-def say_looked_at(answer: dict[str, Any]) -> None:
+def print_findings(answer: dict[str, Any]) -> None:
     """What there is to be said of the queries of a definition that was taken."""
     sources = answer.get("sources") or {}
-    looked = {f"the query of source {name}": found for name, found in sources.items()}
-    for what, found in {"the transform": answer.get("transform"), **looked}.items():
+    of_sources = {f"the query of source {name}": found for name, found in sources.items()}
+    for what, found in {"the transform": answer.get("transform"), **of_sources}.items():
         if found is None:
             continue
         if found.get("outcome") == "unknown":
@@ -192,7 +192,7 @@ def append(
         click.echo(to_yaml(answer), nl=False)
     else:
         click.echo(f"appended; the head of {answer.get('blocks')} blocks is {answer.get('head')}")
-        say_looked_at(answer)
+        print_findings(answer)
 
 
 @dataset.command()

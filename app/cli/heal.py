@@ -12,7 +12,7 @@ from ..client.folder import FolderRepository
 from ..client.heal import heal_folder
 from ..client.remotes import Repositories, remotes_of
 from ..client.sync import opened
-from ..client.targets import read_place
+from ..client.targets import read_address
 from ..client.text import one_line
 from ..client.urls import Location
 from .tokens import token_at
@@ -37,9 +37,9 @@ def healed_at(where: str, token: str | None) -> list[dict[str, Any]]:
             "(odf-node repo add), or in ODF_NODE_TOKEN for the node at ODF_NODE_URL"
         )
     repositories = Repositories()
-    places = [read_place(text, repositories) for text in remotes_of(folder).copies]
+    sources = [read_address(text, repositories) for text in remotes_of(folder).copies]
     openings = []
-    for one in places:
+    for one in sources:
         name = str(one.location)
         openings.append((name, partial(opened, one.location, one.token or token_at(name, token))))
     files = heal_folder(FolderRepository(folder), openings)

@@ -167,5 +167,5 @@ def receipt_text(receipt: dict[str, Any]) -> str:
     text = f"{would}{receipt.get('outcome')}: {read}, {', '.join(parts)}"
     if receipt.get("offsetStart") is not None:
         text += f", offsets {receipt['offsetStart']} to {receipt['offsetEnd']}"
-    told = [f"warning: {one_line(warning, 1000)}" for warning in receipt.get("warnings", ())]
-    return "\n".join([text, f"head {receipt.get('head')}", *told])
+    warnings = [f"warning: {one_line(warning, 1000)}" for warning in receipt.get("warnings", ())]
+    return "\n".join([text, f"head {receipt.get('head')}", *warnings])

@@ -86,7 +86,7 @@ def rebuild(dataset: str | None, as_json: bool, **where: Any) -> None:
     """Make states anew from their chains, as of the head; those that cannot be are dropped."""
     import shutil
 
-    from odf_node.storage.datasets.merge_state.check import rebuild as made
+    from odf_node.storage.datasets.merge_state.check import rebuild as rebuilt
 
     from .upkeep import opened_stores
 
@@ -94,7 +94,7 @@ def rebuild(dataset: str | None, as_json: bool, **where: Any) -> None:
     with opened_stores(where) as (stores, data):
         for alias, found, folder in _found(stores, data, dataset):
             try:
-                manifest = made(folder, found)
+                manifest = rebuilt(folder, found)
             except NodeError as bad:
                 shutil.rmtree(folder, ignore_errors=True)
                 lines.append({"dataset": alias, "state": folder.name, "dropped": bad.message})

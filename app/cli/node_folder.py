@@ -40,7 +40,7 @@ def tell_of_new_node(settings: Settings) -> None:
         click.echo(f"note: there was no node in {settings.data}; this makes one", err=True)
 
 
-def any_place(_: Settings) -> None:
+def any_folder(_: Settings) -> None:
     """For what makes a node on purpose."""
 
 

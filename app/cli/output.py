@@ -95,8 +95,8 @@ def message_of(error: Exception) -> str:
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, OSError) and error.strerror:
-        place = "" if error.filename is None else f"{error.filename}: "
-        return f"{place}{error.strerror}"
+        path = "" if error.filename is None else f"{error.filename}: "
+        return f"{path}{error.strerror}"
     return str(error) or type(error).__name__
 
 

@@ -26,11 +26,11 @@ def add(name: str, url: str, token: str | None, as_json: bool) -> None:
 
     Datasets are pulled by the smart protocol from odf+…, by the simple one otherwise.
     """
-    made = Repositories().add(name, url, token)
+    repository = Repositories().add(name, url, token)
     if as_json:
-        print_json({"name": name, "url": made.url, "hasToken": made.token is not None})
+        print_json({"name": name, "url": repository.url, "hasToken": repository.token is not None})
     else:
-        click.echo(f"{name}: {made.url}")
+        click.echo(f"{name}: {repository.url}")
 
 
 @repo.command("list")

@@ -134,17 +134,16 @@ def runs(url: str, limit: int, token: str | None, as_json: bool) -> None:
 def run_line(job: dict[str, Any]) -> str:
     """A job in one line: when, what, how it went."""
     result, problem = job.get("result") or {}, job.get("problem") or {}
-    told = problem.get("detail") or result.get("outcome") or ""
+    summary = problem.get("detail") or result.get("outcome") or ""
     if result.get("warnings"):
-        told += f", {len(result['warnings'])} warning(s)"
+        summary += f", {len(result['warnings'])} warning(s)"
     progress = job.get("progress") or {}
     if job.get("status") == "running" and progress:
-        told = " ".join(f"{name} {value}" for name, value in progress.items())
+        summary = " ".join(f"{name} {value}" for name, value in progress.items())
     if job.get("dryRun"):
-        told = f"dry run: {told}" if told else "dry run"
-    return (
-        f"{job['submittedAt']}  {job['id']}  {job['kind']:<9}  {job['status']:<9}  {told}".rstrip()
-    )
+        summary = f"dry run: {summary}" if summary else "dry run"
+    columns = (job["submittedAt"], job["id"], f"{job['kind']:<9}", f"{job['status']:<9}", summary)
+    return "  ".join(columns).rstrip()
 
 
 def _changed(url: str, name: str, token: str | None, *, paused: bool) -> dict[str, Any]:

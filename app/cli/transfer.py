@@ -22,13 +22,13 @@ from ..client.http import Overloaded, Unreachable
 from ..client.mirror import mirror_at
 from ..client.receive import Outcome
 from ..client.remotes import Repositories, note_remotes, remotes_of
-from ..client.targets import Place, read_place, write_place
+from ..client.targets import Address, read_address, write_address
 from ..client.text import one_line
 from ..client.urls import Location, Transfer
 from ..client.walk import ChainReader
 from .output import json_option, print_json
 from .tokens import any_token, token_at
-from .watch import watched
+from .watch import progress_bars
 
 
 class NothingToFollow(BadInput):
@@ -92,12 +92,12 @@ def pull(
     """
     if target is None:
         source, target = _followed(source), source
-    place = read_place(source, Repositories())
+    address = read_address(source, Repositories())
     into = Location.parse(target)
     if mirror and into.transfer is Transfer.SMART:
         receipt = mirror_at(  # the token of a repository is for that repository, not for a node
             into,
-            place.location,
+            address.location,
             token=token_at(str(into), token),
             source_token=source_token,
             force=force,
@@ -108,23 +108,27 @@ def pull(
         return
 
     def once() -> Outcome:
-        with watched(quiet=as_json) as progress:
+        with progress_bars(quiet=as_json) as progress:
             return sync.pull(
-                place.location, into, token=_token_for(place, token), force=force, progress=progress
+                address.location,
+                into,
+                token=_token_for(address, token),
+                force=force,
+                progress=progress,
             )
 
     for outcome in _mirrored(once, every) if mirror else (once(),):
         if not no_alias and into.path is not None:
-            note_remotes(into.path, pull=place.location)
+            note_remotes(into.path, pull=address.location)
         _print_data(outcome_data(outcome), as_json=as_json)
 
 
-def _token_for(place: Place, token: str | None) -> str | None:
+def _token_for(address: Address, token: str | None) -> str | None:
     """What the command line says, else the repository's own token, else the environment's."""
     given = click.get_current_context().get_parameter_source("token")
     if given is ParameterSource.COMMANDLINE:
         return token
-    return place.token or token_at(str(place.location), token, is_named=place.is_named)
+    return address.token or token_at(str(address.location), token, is_named=address.is_named)
 
 
 def _followed(folder: str) -> str:
@@ -140,8 +144,8 @@ def _followed(folder: str) -> str:
 def _mirrored(once: Callable[[], Outcome], every: float) -> Iterator[Outcome]:
     """Pull again and again; what was new. Ends with the first failure that is no broken line."""
     first = True
-    with _interruptions() as told:
-        while not told:
+    with _interruptions() as signals:
+        while not signals:
             try:
                 outcome = once()
                 if first or outcome.outcome == "updated":
@@ -157,15 +161,15 @@ def _mirrored(once: Callable[[], Outcome], every: float) -> Iterator[Outcome]:
 def _interruptions() -> Iterator[list[int]]:
     """Those that came, which are raised too; but Python drops what is raised while it cleans up
     an object, and what never ends by itself has to notice."""
-    told: list[int] = []
+    signals: list[int] = []
 
     def note(number: int, _: Any) -> None:
-        told.append(number)
+        signals.append(number)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield told
+        yield signals
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -196,20 +200,20 @@ def push(
     A dataset that is not there yet is created.
     """
     folder = Path(source)
-    place = write_place(target, folder, lambda: _dataset_in(folder), Repositories())
-    with watched(quiet=as_json) as progress:
+    address = write_address(target, folder, lambda: _dataset_in(folder), Repositories())
+    with progress_bars(quiet=as_json) as progress:
         outcome = sync.push(
             Location.parse(source),
-            place.location,
-            token=_token_for(place, token),
+            address.location,
+            token=_token_for(address, token),
             force=force,
             visibility=Visibility(visibility.capitalize()),
             create=not no_create,
             progress=progress,
         )
     if not no_alias:
-        note_remotes(folder, push=place.location)
-    _print_data({**outcome_data(outcome), "target": str(place.location)}, as_json=as_json)
+        note_remotes(folder, push=address.location)
+    _print_data({**outcome_data(outcome), "target": str(address.location)}, as_json=as_json)
 
 
 def _dataset_in(folder: Path) -> DatasetId:

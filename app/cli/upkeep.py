@@ -20,7 +20,7 @@ from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.datasets.node.naming import dataset_ref
 
 from ..client.text import one_line
-from .node_folder import any_place, expect_node, expect_objects
+from .node_folder import any_folder, expect_node, expect_objects
 from .output import DAMAGED, json_option, print_json
 
 if TYPE_CHECKING:
@@ -110,12 +110,12 @@ def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> No
     """
     with (
         _stores(where, expected=expect_objects) as stores,
-        _watched(as_json) as watch,
+        _progress(as_json) as show,
         _readers(stores.objects, readers) as pool,
     ):
         options: dict[str, Any] = {
             "pool": pool,
-            "progress": lambda dataset, blocks: watch(f"{blocks} blocks", dataset),
+            "progress": lambda dataset, blocks: show(f"{blocks} blocks", dataset),
         }
         report, lines = (_compare if check else _rebuild)(stores, options)
     print_json(report.to_data()) if as_json else _print(lines)
@@ -195,13 +195,13 @@ def fsck(
     if scrub is not None:
         rate = parse_rate(scrub)
         options = replace(options, rehash=True, throttle=Throttle(rate), quarantine=True)
-    with _stores(where) as stores, _watched(as_json) as watch:
+    with _stores(where) as stores, _progress(as_json) as show:
         chosen = [stores.registry.get(dataset_ref(name)) for name in only] or None
         report = check_stores(
             stores,
             options,
             only=chosen,
-            progress=lambda dataset, objects, size: watch(
+            progress=lambda dataset, objects, size: show(
                 f"{objects} objects, {size >> 20} MiB", dataset
             ),
         )
@@ -213,8 +213,8 @@ def _fsck_lines(report: Any) -> list[str]:
     lines = [_finding(item) for item in report.problems]
     lines += ["note: " + _finding(item) for item in report.notes]
     verdict = "clean" if report.ok else f"NOT CLEAN, {report.problem_count} problem(s)"
-    looked = f"{report.datasets} dataset(s), {report.blocks} block(s), {report.objects} object(s)"
-    return [*lines, f"{verdict}: {looked}, {report.size} bytes read, {report.note_count} note(s)"]
+    checked = f"{report.datasets} dataset(s), {report.blocks} block(s), {report.objects} object(s)"
+    return [*lines, f"{verdict}: {checked}, {report.size} bytes read, {report.note_count} note(s)"]
 
 
 def _finding(item: Any) -> str:
@@ -248,12 +248,12 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
     least = parse_duration(grace)
     if least < LEAST_GRACE:
         raise GraceTooShort("the grace time is one hour at least, so that it covers every commit")
-    with _stores(where) as stores, _watched(as_json) as watch:
+    with _stores(where) as stores, _progress(as_json) as show:
         report = collect_garbage(
             stores,
             grace=least,
             dry_run=dry_run,
-            progress=lambda dataset, objects: watch(f"{objects} objects", dataset),
+            progress=lambda dataset, objects: show(f"{objects} objects", dataset),
         )
         report.merge_states = _sweep_merge_states(stores, where, dry_run=dry_run)
     print_json(report.to_data()) if as_json else _print(_gc_lines(report))
@@ -283,11 +283,11 @@ def _gc_lines(report: Any) -> list[str]:
         f"{report.unfinished_writes} unfinished write(s), {report.blocks_forgotten} index row(s), "
         f"merge states of {report.merge_states} dataset(s)"
     )
-    looked = f"{report.objects} object(s) of {report.datasets} dataset(s)"
+    checked = f"{report.objects} object(s) of {report.datasets} dataset(s)"
     return [
         *lines,
         f"{verb} {total} object(s), {besides}",
-        f"looked at {looked}; {report.young} of the rest are garbage within the grace time",
+        f"looked at {checked}; {report.young} of the rest are garbage within the grace time",
     ]
 
 
@@ -303,7 +303,7 @@ def db() -> None:
 @_store_options
 def migrate(as_json: bool, **where: Any) -> None:
     """Bring the schema up to date, as `serve` does when it starts; several may do so at once."""
-    with _stores(where, expected=any_place, migrate=True):
+    with _stores(where, expected=any_folder, migrate=True):
         pass
     print_json({"migrated": True}) if as_json else click.echo("the database is up to date")
 
@@ -336,7 +336,7 @@ def _print(lines: Sequence[str]) -> None:
 
 
 @contextmanager
-def _watched(as_json: bool) -> Iterator[Callable[[str, str], None]]:
+def _progress(as_json: bool) -> Iterator[Callable[[str, str], None]]:
     """One line on stderr that changes, while a person looks; silence otherwise."""
     if as_json or not sys.stderr.isatty():
         yield lambda _amount, _dataset: None
@@ -346,10 +346,10 @@ def _watched(as_json: bool) -> Iterator[Callable[[str, str], None]]:
     calls = 0
     with Console(stderr=True).status("looking ...") as status:
 
-        def watch(amount: str, dataset: str) -> None:
+        def show(amount: str, dataset: str) -> None:
             nonlocal calls
             calls += 1
             if calls % SHOW_EVERY == 1:
                 status.update(f"{amount}  {one_line(dataset, 100)}")
 
-        yield watch
+        yield show

@@ -83,7 +83,7 @@ def _end_the_endless(bars: Bars, steps: dict[str, TaskID]) -> None:
 
 
 @contextmanager
-def watched(*, quiet: bool) -> Iterator[Progress]:
+def progress_bars(*, quiet: bool) -> Iterator[Progress]:
     """A progress for one command; bars only when stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield UNWATCHED

@@ -39,7 +39,7 @@ class HealedFile:
 
 
 @dataclass(slots=True)
-class Places:
+class Sources:
     """Where to ask, in this order. One that does not answer is not asked again."""
 
     openings: Sequence[tuple[str, Opening]]
@@ -47,7 +47,7 @@ class Places:
     _opened: dict[str, Repository] = field(default_factory=dict)
     _silent: dict[str, str] = field(default_factory=dict)
 
-    def __enter__(self) -> Places:
+    def __enter__(self) -> Sources:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,21 +56,21 @@ class Places:
     def ask(self, name: str, bring: Callable[[Repository], bool]) -> HealedFile:
         """Have the first place that can bring a file; `bring` says whether the place had it."""
         problems = []
-        for place, opening in self.openings:
-            if place in self._silent:
-                problems.append(f"{place}: {self._silent[place]}")
+        for source, opening in self.openings:
+            if source in self._silent:
+                problems.append(f"{source}: {self._silent[source]}")
                 continue
             try:
-                if place not in self._opened:
-                    self._opened[place] = self._stack.enter_context(opening())
-                if bring(self._opened[place]):
-                    return HealedFile(name, place, tuple(problems))
-                problems.append(f"{place} does not have it")
+                if source not in self._opened:
+                    self._opened[source] = self._stack.enter_context(opening())
+                if bring(self._opened[source]):
+                    return HealedFile(name, source, tuple(problems))
+                problems.append(f"{source} does not have it")
             except (Unreachable, Overloaded) as problem:
-                self._silent[place] = problem.message
-                problems.append(f"{place}: {problem.message}")
+                self._silent[source] = problem.message
+                problems.append(f"{source}: {problem.message}")
             except (NodeError, OSError) as problem:  # the next place may have it
-                problems.append(f"{place}: {problem}")
+                problems.append(f"{source}: {problem}")
         return HealedFile(name, None, tuple(problems))
 
 
@@ -85,19 +85,19 @@ def heal_folder(
         DatasetMissing, FolderBusy, TooMuch
     """
     head = folder.head()
-    with folder.locked(), Places(openings) as places:
+    with folder.locked(), Sources(openings) as sources:
         healed: list[HealedFile] = []
-        blocks = list(_blocks(folder, head, places, limits, healed))
+        blocks = list(_blocks(folder, head, sources, limits, healed))
         blocks.reverse()
-        healed += _objects(folder, blocks, places, limits)
-        healed += _links(folder, blocks, places, limits)
+        healed += _objects(folder, blocks, sources, limits)
+        healed += _links(folder, blocks, sources, limits)
     return healed
 
 
 def _blocks(
     folder: FolderRepository,
     head: Multihash,
-    places: Places,
+    sources: Sources,
     limits: ClientLimits,
     healed: list[HealedFile],
 ) -> Iterator[HashedBlock]:
@@ -108,7 +108,7 @@ def _blocks(
             return
         block = _whole_block(folder, at)
         if block is None:
-            healed.append(places.ask(f"block {at}", partial(_block_of, folder, at)))
+            healed.append(sources.ask(f"block {at}", partial(_block_of, folder, at)))
             block = _whole_block(folder, at)
         if block is None:
             return
@@ -124,9 +124,9 @@ def _whole_block(folder: FolderRepository, name: Multihash) -> HashedBlock | Non
         return None
 
 
-def _block_of(folder: FolderRepository, name: Multihash, place: Repository) -> bool:
+def _block_of(folder: FolderRepository, name: Multihash, source: Repository) -> bool:
     try:
-        raw = place.block_bytes(name)
+        raw = source.block_bytes(name)
     except NotFound:
         return False
     folder.put(ObjectKind.BLOCK, name, (raw,))
@@ -134,26 +134,26 @@ def _block_of(folder: FolderRepository, name: Multihash, place: Repository) -> b
 
 
 def _objects(
-    folder: FolderRepository, blocks: Sequence[HashedBlock], places: Places, limits: ClientLimits
+    folder: FolderRepository, blocks: Sequence[HashedBlock], sources: Sources, limits: ClientLimits
 ) -> Iterator[HealedFile]:
-    def bring(needed: NeededObject, place: Repository) -> bool:
-        fetcher = Fetcher(folder, lambda one: place.open_object(one.kind, one.hash), limits=limits)
+    def bring(needed: NeededObject, source: Repository) -> bool:
+        fetcher = Fetcher(folder, lambda one: source.open_object(one.kind, one.hash), limits=limits)
         return not fetcher.fetch([needed], parallel=1)
 
     for needed in objects_of(blocks, limits):
         if not _is_whole(folder, needed.kind, needed.hash):
-            yield places.ask(needed.name, partial(bring, needed))
+            yield sources.ask(needed.name, partial(bring, needed))
 
 
 def _links(
-    folder: FolderRepository, blocks: Sequence[HashedBlock], places: Places, limits: ClientLimits
+    folder: FolderRepository, blocks: Sequence[HashedBlock], sources: Sources, limits: ClientLimits
 ) -> Iterator[HealedFile]:
-    def bring(name: Multihash, place: Repository) -> bool:
-        return fetch_link(place, folder, name, limits, UNWATCHED)
+    def bring(name: Multihash, source: Repository) -> bool:
+        return fetch_link(source, folder, name, limits, UNWATCHED)
 
     for name in linked_names(folder, blocks):
         if not _is_whole(folder, ObjectKind.DATA, name):
-            yield places.ask(f"linked object {name}", partial(bring, name))
+            yield sources.ask(f"linked object {name}", partial(bring, name))
 
 
 def _is_whole(folder: FolderRepository, kind: ObjectKind, name: Multihash) -> bool:

@@ -69,21 +69,21 @@ def fetch_links(
     progress.expect_objects(len(missing), 0)
 
     def fetch(name: Multihash) -> bool:
-        come = with_retries(
+        fetched = with_retries(
             partial(fetch_link, source, target, name, limits, progress), attempts=limits.attempts
         )
         progress.object_done()
-        return come
+        return fetched
 
     tasks = [partial(fetch, name) for name in missing]
     return sum(run_all(tasks, limits.parallel_simple, threading.Event())) if tasks else 0
 
 
-def linked_names(place: Repository, blocks: Sequence[HashedBlock]) -> list[Multihash]:
+def linked_names(source: Repository, blocks: Sequence[HashedBlock]) -> list[Multihash]:
     """What the rows of a whole chain, oldest block first, link to; each once."""
     if not _any_links(blocks):
         return []
-    return list(dict.fromkeys(_links(place, blocks, _columns(reversed(blocks)))))
+    return list(dict.fromkeys(_links(source, blocks, _columns(reversed(blocks)))))
 
 
 def fetch_link(
@@ -142,7 +142,7 @@ def _before(target: Target, old: Multihash | None, limits: ClientLimits) -> Iter
 
 
 def _links(
-    place: Repository, blocks: Sequence[HashedBlock], columns: Sequence[str]
+    source: Repository, blocks: Sequence[HashedBlock], columns: Sequence[str]
 ) -> Iterator[Multihash]:
     """Links of all slices; one that cannot be read is somebody else's complaint."""
     if not columns:
@@ -158,7 +158,7 @@ def _links(
         if data is None:
             continue
         try:
-            stream = place.open_object(ObjectKind.DATA, data.physical_hash)
+            stream = source.open_object(ObjectKind.DATA, data.physical_hash)
             with stream, read_anywhere(stream) as file:
                 yield from readable_links(file, columns)
         except (UnreadableSlice, NotFound, OSError):

@@ -124,9 +124,9 @@ def missing_in(
     target: Target, needed: Sequence[NeededObject], *, parallel: int
 ) -> list[NeededObject]:
     """Those that are not there whole and undamaged."""
-    held = run_all(
+    present_flags = run_all(
         [partial(target.holds, one.kind, one.hash, one.size) for one in needed],
         parallel,
         threading.Event(),
     )
-    return [one for one, present in zip(needed, held, strict=True) if not present]
+    return [one for one, present in zip(needed, present_flags, strict=True) if not present]

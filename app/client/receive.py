@@ -23,11 +23,11 @@ class DestinationAhead(Conflict):
     """The destination has blocks the source does not have; the ancestor is the source's head."""
 
     def __init__(self, count: int, ancestor: HashedBlock | None = None) -> None:
-        told = ""
+        detail = ""
         if ancestor is not None:
-            told = f" after block #{ancestor.sequence_number} {ancestor.hash}"
+            detail = f" after block #{ancestor.sequence_number} {ancestor.hash}"
         super().__init__(
-            f"the destination is ahead of the source by {count} block(s){told}; "
+            f"the destination is ahead of the source by {count} block(s){detail}; "
             "use --force to replace it",
             blocks=count,
             ancestor=None if ancestor is None else str(ancestor.hash),
@@ -45,13 +45,13 @@ class Diverged(Conflict):
         destination: int | None = None,
         ancestor: HashedBlock | None = None,
     ) -> None:
-        told = ""
+        detail = ""
         if ancestor is not None:
-            told = f" after block #{ancestor.sequence_number} {ancestor.hash}"
+            detail = f" after block #{ancestor.sequence_number} {ancestor.hash}"
         if source is not None:
-            told += f": {source} block(s) only in the source, {destination} only here"
+            detail += f": {source} block(s) only in the source, {destination} only here"
         super().__init__(
-            f"source and destination diverged{told}; use --force to replace the destination",
+            f"source and destination diverged{detail}; use --force to replace the destination",
             uncommon_in_source=source,
             uncommon_in_destination=destination,
             ancestor=None if ancestor is None else str(ancestor.hash),

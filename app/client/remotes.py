@@ -76,7 +76,7 @@ class Remotes(msgspec.Struct, kw_only=True, omit_defaults=True):
     def copies(self) -> list[str]:
         """Places that have the dataset, as far as the folder knows."""
         known = [self.push, *self.pushed, self.pull]
-        return list(dict.fromkeys(place for place in known if place is not None))
+        return list(dict.fromkeys(target for target in known if target is not None))
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -113,10 +113,10 @@ class Repositories:
         if self.find(name) is not None:
             raise RepositoryExists(f"there is a repository {name!r} already", repository=name)
         base = node_base(url)
-        made = Repository(url=("odf+" + base) if url.lower().startswith("odf+") else base)
-        made = msgspec.structs.replace(made, token=token)
-        self._write({**self._known, name: made})
-        return made
+        repository = Repository(url=("odf+" + base) if url.lower().startswith("odf+") else base)
+        repository = msgspec.structs.replace(repository, token=token)
+        self._write({**self._known, name: repository})
+        return repository
 
     def remove(self, name: str) -> None:
         """Raises `RepositoryUnknown`."""
@@ -149,8 +149,8 @@ def note_remotes(
         _write(folder / REMOTES, after, mode=0o644)
 
 
-def _first(place: str, others: list[str]) -> list[str]:
-    return [place, *(one for one in others if one != place)][:MAX_PUSHED]
+def _first(target: str, others: list[str]) -> list[str]:
+    return [target, *(one for one in others if one != target)][:MAX_PUSHED]
 
 
 def _noted(location: Location) -> str:

@@ -55,7 +55,7 @@ def pull_simple(
             return Outcome(outcome="up-to-date", old_head=old, new_head=head)
         target.check(new, old=old, force=force)
         missing = _fetch_objects(source, target, new, limits=limits, progress=progress)
-        come = fetch_links(source, target, new, old=old, limits=limits, progress=progress)
+        fetched = fetch_links(source, target, new, old=old, limits=limits, progress=progress)
         target.move_head(expected=old, new=new)
     return Outcome(
         outcome="updated",
@@ -63,7 +63,7 @@ def pull_simple(
         new_head=head,
         blocks=len(new),
         objects=len(missing),
-        linked=come,
+        linked=fetched,
         bytes=sum(one.size for one in missing),
     )
 

@@ -109,7 +109,7 @@ class _Exchange:
             self._target, objects_of(new, self._limits), parallel=self._limits.parallel_smart
         )
         self._receive_objects(talk, missing)
-        come = fetch_links(
+        fetched = fetch_links(
             remote,
             self._target,
             new,
@@ -125,7 +125,7 @@ class _Exchange:
             new_head=new[-1].hash,
             blocks=len(new),
             objects=len(missing),
-            linked=come,
+            linked=fetched,
             bytes=sum(one.size for one in missing),
         )
 

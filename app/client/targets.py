@@ -39,7 +39,7 @@ class NotADataset(BadInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """A location, and the token known for it."""
 
     location: Location
@@ -48,7 +48,9 @@ class Place:
     """By the name of a repository."""
 
 
-def read_place(text: str, repositories: Repositories, *, limits: ClientLimits = LIMITS) -> Place:
+def read_address(
+    text: str, repositories: Repositories, *, limits: ClientLimits = LIMITS
+) -> Address:
     """Where to pull from.
 
     Raises:
@@ -61,20 +63,20 @@ def read_place(text: str, repositories: Repositories, *, limits: ClientLimits = 
     if not path:
         raise NotADataset(f"{text} is a repository; name a dataset of it: {text}/name")
     if not repository.is_smart:
-        return Place(
+        return Address(
             Location.parse(repository.base + _joined(path)), repository.token, is_named=True
         )
     return _smart(repository, _with_account(repository, path, limits))
 
 
-def write_place(
+def write_address(
     text: str | None,
     folder: Path,
     dataset: Callable[[], DatasetId],
     repositories: Repositories,
     *,
     limits: ClientLimits = LIMITS,
-) -> Place:
+) -> Address:
     """Where to push the dataset in `folder` to.
 
     Raises:
@@ -114,22 +116,22 @@ def _named(text: str, repositories: Repositories) -> tuple[Repository, list[str]
     return repository, [str(Name(part)) for part in rest]
 
 
-def _as_it_is(text: str, repositories: Repositories) -> Place:
+def _as_it_is(text: str, repositories: Repositories) -> Address:
     """A URL or folder, and the token of the repository of the same origin."""
     location = Location.parse(text)
     if location.transfer not in (Transfer.SMART, Transfer.SIMPLE):
-        return Place(location)
+        return Address(location)
     same = (
         one.token
         for one in repositories.all().values()
         if origin(one.base) == origin(location.base)
     )
-    return Place(location, next((token for token in same if token), None))
+    return Address(location, next((token for token in same if token), None))
 
 
-def _smart(repository: Repository, path: list[str]) -> Place:
+def _smart(repository: Repository, path: list[str]) -> Address:
     location = Location.parse("odf+" + repository.base + _joined(path))
-    return Place(location, repository.token, is_named=True)
+    return Address(location, repository.token, is_named=True)
 
 
 def _joined(path: list[str]) -> str:

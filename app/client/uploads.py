@@ -84,13 +84,13 @@ class Uploader:
             raise Overloaded(f"{origin(target.url)} still takes the upload that broke off")
         if answer.status_code in (400, 405, 501) and offset:
             return False
-        _check_taken(answer.status_code, needed, target.url)
+        _check_accepted(answer.status_code, needed, target.url)
         return True
 
     def _put(self, needed: NeededObject, target: TransferUrl) -> None:
         headers = [OCTETS, ("content-length", str(needed.size))]
         answer = self._send("PUT", target, headers, self._content(needed, 0))
-        _check_taken(answer.status_code, needed, target.url)
+        _check_accepted(answer.status_code, needed, target.url)
 
     def _send(
         self,
@@ -111,7 +111,7 @@ class Uploader:
 
     def _content(self, needed: NeededObject, offset: int) -> Iterator[bytes]:
         """The bytes from `offset` on; the last piece is held back until all of them hash right."""
-        digest, held, size = hashlib.sha3_256(), b"", 0
+        digest, last, size = hashlib.sha3_256(), b"", 0
         with self._folder.open_object(needed.kind, needed.hash) as stream:
             for chunk in chunks_of(stream):
                 if self._stop.is_set():
@@ -120,17 +120,17 @@ class Uploader:
                 size += len(chunk)
                 if size > needed.size:
                     raise ObjectSizeMismatch(needed, needed.size, at_least=True)
-                if held:
-                    yield held
-                    self._progress.object_bytes(len(held))
-                held = chunk[max(0, len(chunk) - (size - offset)) :] if size > offset else b""
+                if last:
+                    yield last
+                    self._progress.object_bytes(len(last))
+                last = chunk[max(0, len(chunk) - (size - offset)) :] if size > offset else b""
         actual = Multihash(SHA3_256, digest.digest())
         if actual != needed.hash:
             found = HashMismatch(needed.hash, actual)
             raise mismatch(found, needed.name, object=needed.name)
-        if held:
-            yield held
-            self._progress.object_bytes(len(held))
+        if last:
+            yield last
+            self._progress.object_bytes(len(last))
 
 
 def _offset(answer: httpx.Response) -> int | None:
@@ -140,7 +140,7 @@ def _offset(answer: httpx.Response) -> int | None:
     return int(text) if usable and len(text) < 18 else None
 
 
-def _check_taken(status: int, needed: NeededObject, url: str) -> None:
+def _check_accepted(status: int, needed: NeededObject, url: str) -> None:
     if 200 <= status < 300:
         return
     if status in RETRIED_STATUSES:

@@ -24,7 +24,7 @@ from .progress import UNWATCHED, Progress
 from .repositories import Repository
 
 
-class BlockOutOfPlace(Damaged):
+class BlockOutOfOrder(Damaged):
     """A block whose number does not fit the block after it."""
 
 
@@ -97,7 +97,7 @@ class ChainReader:
             return None
         previous = self.block(block.prev)
         if previous.sequence_number != block.sequence_number - 1:
-            raise BlockOutOfPlace(
+            raise BlockOutOfOrder(
                 f"block {block.hash} has number {block.sequence_number}, "
                 f"but the one before it has {previous.sequence_number}",
                 block=str(block.hash),

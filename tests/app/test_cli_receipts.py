@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.app.cli.datasets import say_looked_at
+from odf_node.app.cli.datasets import print_findings
 from odf_node.app.cli.ingest import media_type_of, receipt_text
 from odf_node.app.cli.refresh import refresh_text
 from odf_node.app.cli.schedules import run_line
@@ -40,7 +40,7 @@ def test_packed_files_are_what_is_in_them() -> None:
 
 def test_a_query_that_was_not_tried_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     unknown = {"outcome": "unknown", "reason": "nothing tells the columns"}
-    say_looked_at({"transform": unknown, "sources": {"default": {"outcome": "valid"}}})
+    print_findings({"transform": unknown, "sources": {"default": {"outcome": "valid"}}})
     assert capsys.readouterr().out == (
         "warning: the transform was not tried: nothing tells the columns\n"
     )

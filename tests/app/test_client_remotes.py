@@ -25,8 +25,8 @@ from odf_node.app.client.targets import (
     AmbiguousTarget,
     NotADataset,
     NoTarget,
-    read_place,
-    write_place,
+    read_address,
+    write_address,
 )
 from odf_node.app.client.urls import Location, UnsupportedUrl
 from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
@@ -62,7 +62,7 @@ def run(config: Path, *words: object, code: int = 0, **env: str):
 
 
 def target(text, folder, repositories, dataset=DATASET):
-    return str(write_place(text, folder, lambda: dataset, repositories).location)
+    return str(write_address(text, folder, lambda: dataset, repositories).location)
 
 
 # --- repositories ---------------------------------------------------------------------------
@@ -206,12 +206,12 @@ def test_a_push_that_must_not_create_finds_nothing(single, tmp_path):
 def test_a_pull_from_a_repository_speaks_as_it_was_registered(known, multi):
     known.add("smart", "odf+" + multi.url, multi.token("anna"))
     known.add("simple", multi.url)
-    smart, simple = (read_place(f"{name}/bar", known) for name in ("smart", "simple"))
+    smart, simple = (read_address(f"{name}/bar", known) for name in ("smart", "simple"))
     assert str(smart.location) == f"odf+{multi.url}/anna/bar/"
     assert str(simple.location) == f"{multi.url}/bar/"
-    assert str(read_place("simple/x/bar", known).location) == f"{multi.url}/x/bar/"
+    assert str(read_address("simple/x/bar", known).location) == f"{multi.url}/x/bar/"
     with pytest.raises(NotADataset):
-        read_place("smart", known)
+        read_address("smart", known)
 
 
 def test_a_folder_is_pulled_again_from_where_it_came(single, tmp_path):

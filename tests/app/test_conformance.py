@@ -11,15 +11,15 @@ from xml.etree import ElementTree
 import pytest
 import threaded_node as threads
 from click.testing import CliRunner
-from mimic import CHECKS, Need, bench_for
+from mimic import CHECKS, Need, node_for
 from static_files import static_files
 
 import odf_node.conformance
 from odf_node.app.cli import conformance as command
-from odf_node.conformance.bench import Bench, Deviation, check
 from odf_node.conformance.chains import ten_records
+from odf_node.conformance.node import Deviation, NodeUnderTest, check
 from odf_node.conformance.report import data_of, junit_of, page_of, text_of
-from odf_node.conformance.run import NoNodeThere, Outcome, Report, Status, bench_of, run_checks
+from odf_node.conformance.run import NoNodeThere, Outcome, Report, Status, node_of, run_checks
 
 FEW = [one for one in CHECKS if one.id in ("A01", "B03", "K01", "Z01", "J03 J05")]
 
@@ -32,7 +32,7 @@ def node(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bench(node):
-    return bench_for(node, "kamu")
+    return node_for(node, "kamu")
 
 
 def run(*words):
@@ -106,17 +106,17 @@ def test_a_token_is_needed_to_publish_and_has_to_be_known(bench):
 @pytest.mark.parametrize("url", ["ftp://host/", "http://", "/folder"])
 def test_an_address_of_another_kind_is_told(url):
     with pytest.raises(NoNodeThere):
-        bench_of(url, read_only=False)
+        node_of(url, read_only=False)
 
 
 def test_what_is_no_node_is_told(tmp_path):
     with static_files(tmp_path) as files, pytest.raises(NoNodeThere, match="like an ODF node"):
-        bench_of(files.url, read_only=True)
+        node_of(files.url, read_only=True)
 
 
 def test_a_read_only_run_needs_a_dataset(bench):
     with pytest.raises(NoNodeThere, match="public dataset"):
-        bench_of(bench.origin, read_only=True)
+        node_of(bench.origin, read_only=True)
 
 
 # --- reports
@@ -160,14 +160,16 @@ def test_text_and_json_say_the_same():
 
 
 def test_a_run_in_which_everything_was_left_out_is_no_success():
-    bench = Bench(origin="http://127.0.0.1:9", multi=False)
+    bench = NodeUnderTest(origin="http://127.0.0.1:9", multi=False)
     report = run_checks(bench, [one for one in CHECKS if Need.WRITING in one.needs])
     assert not report.ok
     assert len(report.of(Status.LEFT_OUT)) == len(report.outcomes)
 
 
 def test_a_node_that_is_gone_fails_its_checks_and_ends_the_run_in_order():
-    bench = Bench(origin="http://127.0.0.1:9", multi=False, dataset="http://127.0.0.1:9/foo/")
+    bench = NodeUnderTest(
+        origin="http://127.0.0.1:9", multi=False, dataset="http://127.0.0.1:9/foo/"
+    )
     bench.read_only = True
     report = run_checks(bench)
     assert report.of(Status.PASSED) == []
@@ -275,7 +277,7 @@ def hidden_is_forbidden(patch):
 def test_a_deviation_is_found(tmp_path, monkeypatch, deviation, scenario):
     deviation(monkeypatch)
     with threads.threaded_node(tmp_path, password_work=2) as node:
-        found = run_checks(bench_for(node, "kamu"), [one for one in CHECKS if one.id == scenario])
+        found = run_checks(node_for(node, "kamu"), [one for one in CHECKS if one.id == scenario])
     assert found.of(Status.FAILED), text_of(found)
 
 

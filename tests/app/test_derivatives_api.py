@@ -11,7 +11,7 @@ from service import serving
 
 from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.stores.ports.values import Visibility
-from tests.workers.derivatives import add_rows, bench_of, commit, read, root
+from tests.workers.derivatives import add_rows, commit, node_of, read, root
 
 PATIENCE_S = 60
 DAY = "2024-01-0{}T00:00:00Z"
@@ -25,7 +25,7 @@ class Working:
 
         self.worker = Worker(
             stores=service.node.stores,
-            context=bench_of(service.node.stores, scratch),
+            context=node_of(service.node.stores, scratch),
             name="here",
             lease=timedelta(seconds=30),
             longest_pause_s=0.05,

@@ -36,7 +36,7 @@ from odf_node.storage.datasets.verify.run import FolderSource, verify_chain
 from odf_node.storage.stores.objects.folder import FolderObjects
 from odf_node.workers.program.loop import Worker
 from tests.workers.datasets import created
-from tests.workers.derivatives import bench_of, derivative
+from tests.workers.derivatives import derivative, node_of
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "protocol", "storage", "workers")
@@ -81,7 +81,7 @@ class Flows:
         self.root = created(self.stores)
         self.worker = Worker(
             stores=self.stores,
-            context=bench_of(self.stores, _made(folder / "scratch")),
+            context=node_of(self.stores, _made(folder / "scratch")),
             name="flows",
             lease=timedelta(seconds=30),
             longest_pause_s=0.05,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from buckets import fresh_location, log_in
-from mimic import PROGRESS_S, Bench, Exchange, bench_for
+from mimic import PROGRESS_S, Exchange, NodeUnderTest, node_for
 from servers import S3Server
 from threaded_node import ThreadedNode, threaded_node
 
@@ -28,25 +28,25 @@ def single_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedNo
 
 
 @pytest.fixture(scope="session")
-def single(single_node: ThreadedNode) -> Bench:
+def single(single_node: ThreadedNode) -> NodeUnderTest:
     """A single-tenant node with local files."""
-    return bench_for(single_node, "kamu")
+    return node_for(single_node, "kamu")
 
 
 @pytest.fixture(scope="session")
-def multi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def multi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeUnderTest]:
     """A multi-tenant node with local files."""
     folder = tmp_path_factory.mktemp("multi")
     with threaded_node(
         folder, tenancy="multi", upload_progress_s=PROGRESS_S, password_work=2
     ) as node:
-        yield bench_for(node, "alice")
+        yield node_for(node, "alice")
 
 
 @pytest.fixture(scope="session")
 def bucket(
     s3_bucket_url: str, s3: S3Server, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Bench]:
+) -> Iterator[NodeUnderTest]:
     """A multi-tenant node whose objects are in a bucket."""
     where = fresh_location(s3_bucket_url)
     url = f"{s3_bucket_url}/{where.prefix}".rstrip("/")
@@ -54,7 +54,7 @@ def bucket(
     with pytest.MonkeyPatch.context() as patch:
         log_in(patch, s3)
         with threaded_node(folder, tenancy="multi", objects_url=url, password_work=2) as node:
-            yield bench_for(node, "alice")
+            yield node_for(node, "alice")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Waiting:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def waiting(single: Bench) -> Iterator[Waiting]:
+def waiting(single: NodeUnderTest) -> Iterator[Waiting]:
     """Opened before the first test of this folder, looked at by the last."""
     made, chain = single.publish(ten_records()), seeded()
     pulls = [single.mimic(made.url).exchange("pull") for _ in range(4)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from mimic import Bench, Chain, Cut, GaveUp, Mimic, Portion, Scissors, Why, object_name
+from mimic import Chain, Cut, GaveUp, Mimic, NodeUnderTest, Portion, Scissors, Why, object_name
 from servers import wait_until
 
 from odf_node.conformance.chains import evolved, hash_of, ten_records
@@ -126,7 +126,9 @@ def expect_whole(single_node, mimic: Mimic, chain: Chain) -> None:
     assert str(kept.head()) == chain.head
 
 
-def play(single: Bench, single_node, tally: Tally, url: str, chain: Chain, cut: Scissors) -> None:
+def play(
+    single: NodeUnderTest, single_node, tally: Tally, url: str, chain: Chain, cut: Scissors
+) -> None:
     """A push that is cut, a look, another push, another look."""
     mimic = single.mimic(url)
     before = mimic.head()

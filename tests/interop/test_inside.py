@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from mimic import Chain, GaveUp, Mimic, Why, at_bench, object_name
+from mimic import Chain, GaveUp, Mimic, Why, object_name, on_own_node
 from nodes import served
 from static_files import static_files
 from threaded_node import threaded_node
 
-from odf_node.conformance.bench import json_of
 from odf_node.conformance.chains import evolved, ten_records
 from odf_node.conformance.checks_accounts import prepared, sent
 from odf_node.conformance.checks_pull import pull_strategies, push_strategies
 from odf_node.conformance.checks_wire import with_push_source
 from odf_node.conformance.http import request
+from odf_node.conformance.node import json_of
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.objects.layout import dataset_path
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
@@ -58,7 +58,7 @@ def test_the_folder_of_a_dataset_is_a_repository_for_a_file_server(single, singl
 
 @scenario("K06")
 def test_a_node_without_anonymous_access_tells_ids_to_accounts_only(tmp_path):
-    with at_bench(tmp_path) as open_node:
+    with on_own_node(tmp_path) as open_node:
         made = open_node.publish(ten_records())
     path = f"/datasets/{made.chain.id}"
     with threaded_node(tmp_path, allow_anonymous=False) as node:
@@ -73,7 +73,7 @@ def test_a_node_without_anonymous_access_tells_ids_to_accounts_only(tmp_path):
 
 @scenario("M04")
 def test_a_file_above_the_limit_is_refused_announced_or_not(tmp_path):
-    with at_bench(tmp_path, max_upload_bytes=100) as bench:
+    with on_own_node(tmp_path, max_upload_bytes=100) as bench:
         announced = prepared(bench, "a.json", 500, "application/json", bench.token)
         assert (announced.status, json_of(announced)["message"]) == (400, "Content too large")
         plan = json_of(prepared(bench, "a.json", 100, "application/json", bench.token))

@@ -11,9 +11,9 @@ import pytest
 from mimic import Chain, Exchange, GaveUp, Published, object_name
 
 from odf_node.conformance import shapes
-from odf_node.conformance.bench import expect_identical
 from odf_node.conformance.chains import described, ten_records
 from odf_node.conformance.exchange import COMPLETE
+from odf_node.conformance.node import expect_identical
 from odf_node.conformance.planning import push_request
 from odf_node.conformance.scripted import blocks_message, objects_message
 from odf_node.conformance.websocket import Closed

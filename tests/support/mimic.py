@@ -1,4 +1,4 @@
-"""The strict client of `conformance`, as the tests use it: benches on nodes of the run."""
+"""The strict client of `conformance`, as the tests use it, on nodes of the run."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from threaded_node import ThreadedNode, threaded_node
 
 from odf_node.app.service.accounts.accounts import ensure_account, set_password
 from odf_node.app.service.auth.passwords import Cost
-from odf_node.conformance.bench import Bench, Check, Need, Published
 from odf_node.conformance.chains import Block, Chain, object_name
 from odf_node.conformance.exchange import Exchange
 from odf_node.conformance.mimic import Mimic
+from odf_node.conformance.node import Check, Need, NodeUnderTest, Published
 from odf_node.conformance.outcomes import GaveUp, Result, Why
-from odf_node.conformance.run import BROKEN, CHECKS, bench_of, run_one
+from odf_node.conformance.run import BROKEN, CHECKS, node_of, run_one
 from odf_node.conformance.wire import Cut, Portion, Scissors
 from odf_node.protocol.instant import Instant
 
 __all__ = [
     "BROKEN",
     "CHECKS",
-    "Bench",
     "Block",
     "Chain",
     "Check",
@@ -33,32 +32,33 @@ __all__ = [
     "GaveUp",
     "Mimic",
     "Need",
+    "NodeUnderTest",
     "Portion",
     "Published",
     "Result",
     "Scissors",
     "Why",
-    "at_bench",
-    "bench_for",
+    "node_for",
     "object_name",
+    "on_own_node",
     "run_one",
 ]
 
 LONG_AGO = Instant.parse("2020-01-01T00:00:00Z")
-PASSWORD = "the password of the bench"
+PASSWORD = "the password of the account"
 PROGRESS_S = 1.5
 """Seconds between progress requests of the nodes of these tests. Longer than their uploads take
 on a machine that has much to do: a client like the reference takes a progress request that
 crosses its `Complete` for the confirmation."""
 
 
-def bench_for(node: ThreadedNode, account: str) -> Bench:
+def node_for(node: ThreadedNode, account: str) -> NodeUnderTest:
     """Everything a check may need, on this node."""
     accounts = node.node.stores.accounts
     cost = Cost(node.node.settings.password_work)
     owner = ensure_account(accounts, account, os.urandom)
     set_password(accounts, owner, PASSWORD, os.urandom, node.node.clock(), cost)
-    return bench_of(
+    return node_of(
         node.url,
         read_only=False,
         token=node.token(account),
@@ -72,7 +72,7 @@ def bench_for(node: ThreadedNode, account: str) -> Bench:
 
 
 @contextmanager
-def at_bench(data: Path, account: str = "kamu", **settings: Any) -> Iterator[Bench]:
+def on_own_node(data: Path, account: str = "kamu", **settings: Any) -> Iterator[NodeUnderTest]:
     """A node of its own, and a bench on it."""
     with threaded_node(data, upload_progress_s=PROGRESS_S, **settings) as node:
-        yield bench_for(node, account)
+        yield node_for(node, account)

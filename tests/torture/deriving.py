@@ -17,7 +17,7 @@ import odf_node.workers.jobs.ingest.run
 from odf_node.storage.datasets.node.open_stores import open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.workers.program.loop import Worker
-from tests.workers.derivatives import bench_of
+from tests.workers.derivatives import node_of
 
 LEASE = timedelta(seconds=2)
 
@@ -29,7 +29,7 @@ def work(stores: Stores, scratch: Path) -> None:
     with mock.patch.object(odf_node.workers.jobs.ingest.run, "merged", appended):
         worker = Worker(
             stores=stores,
-            context=bench_of(stores, scratch),
+            context=node_of(stores, scratch),
             name=f"deriving-{time.time_ns()}",
             lease=LEASE,
             longest_pause_s=0.2,

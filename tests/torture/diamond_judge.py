@@ -166,10 +166,10 @@ def _bench(
     opened: dict[str, Any], stores: Stores, diamond: Diamond, stack: ExitStack
 ) -> Callable[[], Any]:
     if diamond.engine == "datafusion":
-        from tests.workers.derivatives import bench_of
+        from tests.workers.derivatives import node_of
 
         scratch = stack.enter_context(tempfile.TemporaryDirectory())
-        return lambda: bench_of(stores, Path(scratch))
+        return lambda: node_of(stores, Path(scratch))
     from odf_node.workers.program.wiring import on_the_spot
     from odf_node.workers.settings import WorkerSettings
 

@@ -61,7 +61,7 @@ from odf_node.storage.stores.ports.values import (
 from odf_node.workers.program.loop import Worker
 from tests.app.test_linked_objects import SCAN, SCAN_HASH, linking_chain
 from tests.workers.datasets import created, ingest_options
-from tests.workers.derivatives import bench_of, derivative
+from tests.workers.derivatives import derivative, node_of
 
 WHEN = "2024-01-01T00:00:00Z"
 QUERY = 'select event_time, id, text, n * 10 as n from "rows-1"'
@@ -510,7 +510,7 @@ def _work(here: Rotting, rehash_s: float, over: threading.Event) -> None:
     states = MergeStates(here.folder / "states", max_bytes=1 << 30, rehash_s=rehash_s)
     worker = Worker(
         stores=stores,
-        context=replace(bench_of(stores, scratch), ingest=ingest_options(states=states)),
+        context=replace(node_of(stores, scratch), ingest=ingest_options(states=states)),
         name="rotting",
         lease=timedelta(seconds=30),
         longest_pause_s=0.05,

@@ -140,7 +140,7 @@ def add_rows(
     commit(dataset, event, at=at)
 
 
-def bench_of(stores: Stores, scratch: Path, **options: Any) -> Any:
+def node_of(stores: Stores, scratch: Path, **options: Any) -> Any:
     """A bench on DataFusion alone."""
     from odf_node.workers.engines.datafusion.engine import DataFusionEngine
     from odf_node.workers.jobs.work.context import Engines, WorkerContext

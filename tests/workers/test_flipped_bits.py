@@ -42,7 +42,7 @@ from odf_node.storage.stores.ports.values import (
 )
 from odf_node.workers.program.loop import Worker
 from tests.workers.datasets import created, ingest_options, ndjson, submit
-from tests.workers.derivatives import bench_of, derivative
+from tests.workers.derivatives import derivative, node_of
 
 WHEN = "2024-01-01T00:00:00Z"
 QUERY = 'select event_time, id, n * 10 as n from "rows-1"'
@@ -55,7 +55,7 @@ class World:
         self.stores = open_stores(StoreSettings(data=folder / "node", durable=False))
         self.folder = folder
         self.states = MergeStates(folder / "states", max_bytes=1 << 30, rehash_s=0)
-        bench = replace(bench_of(self.stores, folder), ingest=ingest_options(states=self.states))
+        bench = replace(node_of(self.stores, folder), ingest=ingest_options(states=self.states))
         self.worker = Worker(
             stores=self.stores,
             context=bench,

@@ -18,7 +18,7 @@ from odf_node.storage.datasets.job_payloads.transform_job import CheckPayload
 from odf_node.workers.engines.datafusion.engine import DataFusionEngine
 from odf_node.workers.engines.port.port import InvalidQuery
 from odf_node.workers.engines.port.positions import blamed_on, place_of, said
-from tests.workers.derivatives import START, bench_of, root, transform
+from tests.workers.derivatives import START, node_of, root, transform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,14 +101,14 @@ def facts(*place: Any) -> dict[str, Any]:
 def test_datafusion_refuses_with_the_place(name: str, tmp_path: Path) -> None:
     queries, place = BOTH[name]
     stores = throwaway_stores()
-    bad = refused(bench_of(stores, tmp_path), stores, "datafusion", queries)
+    bad = refused(node_of(stores, tmp_path), stores, "datafusion", queries)
     assert bad.facts == facts(*place), bad.message
 
 
 def on_spark(stores: Any, scratch: Path, spark: SparkSession) -> Any:
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
-    bench = bench_of(stores, scratch)
+    bench = node_of(stores, scratch)
     return replace(bench, engines=replace(bench.engines, first=SparkEngine(spark)))
 
 

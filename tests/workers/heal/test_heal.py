@@ -23,7 +23,7 @@ from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_node.storage.stores.ports.values import JobStatus, ObjectKey, ObjectKind
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.program.loop import Worker
-from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
 
 QUERY = "select event_time, city, n * 10 as n from trips"
 
@@ -38,7 +38,7 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
 def worker_of(stores: Stores, scratch: Path) -> Worker:
     return Worker(
         stores=stores,
-        context=bench_of(stores, scratch),
+        context=node_of(stores, scratch),
         name="w",
         lease=timedelta(seconds=30),
         longest_pause_s=0.05,
@@ -56,7 +56,7 @@ def computed(stores: Stores, folder: Path) -> tuple[Dataset, Dataset]:
             stores,
             made,
             TransformPayload(),
-            bench_of(stores, folder),
+            node_of(stores, folder),
             now=moment(10 * (number + 1) + 5),
         )
     return trips, made

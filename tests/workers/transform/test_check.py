@@ -28,7 +28,7 @@ from odf_node.workers.engines.iteration.checkpoint import (
 )
 from odf_node.workers.jobs.transform.check import run_check
 from odf_node.workers.jobs.transform.run import run_transform
-from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root, transform
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, root, transform
 
 COPY = "select event_time, city, n from cities"
 MARK = Instant.parse("2024-01-01T00:00:00Z")
@@ -64,7 +64,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(stores: Stores, tmp_path: Path) -> Any:
-    plain = bench_of(stores, tmp_path)
+    plain = node_of(stores, tmp_path)
     engines = replaced(plain.engines, first=Keeping(plain.engines.first))
     return replaced(plain, engines=engines)
 

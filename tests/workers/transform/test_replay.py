@@ -26,10 +26,10 @@ from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.plan.transform import IterationLimits
 from tests.workers.derivatives import (
     add_rows,
-    bench_of,
     commit,
     derivative,
     moment,
+    node_of,
     root,
     transform,
 )
@@ -45,7 +45,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(stores: Stores, tmp_path: Path) -> Any:
-    return bench_of(stores, tmp_path, limits=IterationLimits(rows=2, bytes=1 << 30))
+    return node_of(stores, tmp_path, limits=IterationLimits(rows=2, bytes=1 << 30))
 
 
 def executions(dataset: Dataset) -> list[HashedBlock]:
@@ -127,7 +127,7 @@ def test_another_node_derives_the_same_rows_from_inputs_and_definition(
     again = derivative(elsewhere, "tens", [copy], COPY)
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    other = bench_of(elsewhere, folder, limits=IterationLimits(rows=2, bytes=1 << 30))
+    other = node_of(elsewhere, folder, limits=IterationLimits(rows=2, bytes=1 << 30))
     run_transform(elsewhere, again, TransformPayload(), other, now=moment(1000))
     ours, theirs = executions(tens), executions(again)
     assert [block.event for block in theirs] == [block.event for block in ours]

@@ -16,7 +16,7 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import JobStatus
 from odf_node.workers.plan.transform import IterationLimits
 from odf_node.workers.program.loop import Worker
-from tests.workers.derivatives import add_rows, bench_of, derivative, read, root
+from tests.workers.derivatives import add_rows, derivative, node_of, read, root
 
 COPY = "select op, event_time, city, n * 10 as n from cities"
 DAY = "2024-01-01T00:00:00Z"
@@ -38,7 +38,7 @@ def worker(stores: Stores, folder: Path, name: str = "one", **options: Any) -> W
     scratch.mkdir(exist_ok=True)
     return Worker(
         stores=stores,
-        context=bench_of(stores, scratch, **options),
+        context=node_of(stores, scratch, **options),
         name=name,
         lease=timedelta(milliseconds=200),
         longest_pause_s=0.01,

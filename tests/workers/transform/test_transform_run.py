@@ -26,11 +26,11 @@ from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.plan.transform import InvalidInputInterval, IterationLimits
 from tests.workers.derivatives import (
     add_rows,
-    bench_of,
     commit,
     created,
     derivative,
     moment,
+    node_of,
     read,
     root,
     transform,
@@ -46,7 +46,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(stores: Stores, tmp_path: Path) -> Any:
-    return bench_of(stores, tmp_path)
+    return node_of(stores, tmp_path)
 
 
 def run(
@@ -145,7 +145,7 @@ def test_a_large_backlog_is_taken_in_parts_with_the_same_rows(
         when = f"2024-01-0{n + 1}T00:00:00Z"
         add_rows(stores, cities, [(when, "A", n)] * 2, tmp_path, at=10 + n, watermark=when)
     tens = derivative(stores, "tens", [cities], COPY.format("cities"))
-    bench = bench_of(stores, tmp_path, limits=IterationLimits(rows=4, bytes=1 << 30))
+    bench = node_of(stores, tmp_path, limits=IterationLimits(rows=4, bytes=1 << 30))
     receipt = run(stores, tens, bench)
     assert (receipt.iterations, receipt.rows_added, receipt.has_more) == (3, 12, False)
     assert [row["n"] for row in read(stores, tens)] == [n * 10 for n in range(6) for _ in "ab"]
@@ -159,7 +159,7 @@ def test_a_job_that_takes_long_leaves_the_rest_to_another(stores: Stores, tmp_pa
         add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", n)], tmp_path, at=10 + n)
     tens = derivative(stores, "tens", [cities], COPY.format("cities"))
     limits = IterationLimits(rows=1, bytes=1 << 30)
-    bench = bench_of(stores, tmp_path, limits=limits, seconds=0.0)
+    bench = node_of(stores, tmp_path, limits=limits, seconds=0.0)
     found = [run(stores, tens, bench) for _ in range(3)]
     assert [(r.rows_added, r.has_more) for r in found] == [(1, True), (1, True), (1, False)]
 
@@ -174,9 +174,9 @@ def test_what_no_block_can_record_is_read_again_with_what_comes_next(
     many = derivative(
         stores, "many", [cities], "select event_time, city, n from cities where n >= 3"
     )
-    run(stores, many, bench_of(stores, tmp_path))
+    run(stores, many, node_of(stores, tmp_path))
     few = derivative(stores, "few", [cities], "select event_time, n from cities where n > 9")
-    bench = bench_of(stores, tmp_path, limits=IterationLimits(rows=1, bytes=1 << 30))
+    bench = node_of(stores, tmp_path, limits=IterationLimits(rows=1, bytes=1 << 30))
     run(stores, few, bench)
     receipt = run(stores, few, bench)
     assert receipt.outcome == "up-to-date"
@@ -245,7 +245,7 @@ def test_a_rewritten_input_stops_the_derivative_unless_it_may_begin_anew(
 def test_an_input_that_is_rewritten_again_meanwhile_makes_it_begin_anew_again(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = bench_of(stores, tmp_path, limits=IterationLimits(rows=1))
+    bench = node_of(stores, tmp_path, limits=IterationLimits(rows=1))
     cities = root(stores, "cities")
     tens = derivative(stores, "tens", [cities], COPY.format("cities"))
     before, real, moments = (
@@ -434,7 +434,7 @@ def test_a_long_chain_is_read_no_further_than_one_iteration_goes(
     limits = IterationLimits(rows=2, bytes=1 << 30)
     (chain,) = input_chains([(cities, "cities")], tens.state(), limits)
     assert (chain.complete, len(chain.blocks)) == (False, 6)
-    receipt = run(stores, tens, bench_of(stores, tmp_path, limits=limits))
+    receipt = run(stores, tens, node_of(stores, tmp_path, limits=limits))
     assert (receipt.iterations, receipt.rows_added) == (4, 8)
     assert [row["n"] for row in read(stores, tens)] == [n * 10 for n in range(8)]
 

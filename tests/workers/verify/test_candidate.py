@@ -20,7 +20,7 @@ from odf_node.storage.datasets.verify.note import read_note
 from odf_node.storage.stores.ports.errors import ObjectNotFound, RefConflict
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.jobs.verify.candidate import NotValidated, run_candidate
-from tests.workers.derivatives import add_rows, bench_of, commit, derivative, moment, root
+from tests.workers.derivatives import add_rows, commit, derivative, moment, node_of, root
 from tests.workers.verify.test_verification import another_number, forged
 
 COPY = "select event_time, city, n * 10 as n from cities"
@@ -34,7 +34,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(stores: Stores, tmp_path: Path) -> Any:
-    return bench_of(stores, tmp_path)
+    return node_of(stores, tmp_path)
 
 
 @pytest.fixture

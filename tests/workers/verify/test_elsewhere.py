@@ -34,7 +34,7 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_node.workers.jobs.transform.other_engines import CHANGES, STATE, WATERMARKS
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.jobs.verify.run import run_verification
-from tests.workers.derivatives import add_rows, bench_of, derivative, moment, read, root
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
 
 COPY = "select event_time, city, n * 10 as n from {}"
 NOON = "2024-01-01T12:00:00Z"
@@ -48,7 +48,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(stores: Stores, tmp_path: Path) -> Any:
-    return bench_of(stores, tmp_path)
+    return node_of(stores, tmp_path)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from odf_node.storage.datasets.rewrite.receipt import receipt_of
 from odf_node.storage.stores.ports.values import Failed, JobOutcome, JobSpec, Succeeded
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.program.loop import Worker
-from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def stores() -> Stores:
 def worker(stores: Stores, tmp_path: Path) -> Worker:
     return Worker(
         stores=stores,
-        context=bench_of(stores, tmp_path),
+        context=node_of(stores, tmp_path),
         name="here",
         lease=timedelta(seconds=30),
         longest_pause_s=0.04,

@@ -45,10 +45,10 @@ from odf_node.workers.runtime.progress import JobLost, JobProgress
 from odf_node.workers.slices.write import described, write_batches
 from tests.workers.derivatives import (
     add_rows,
-    bench_of,
     commit,
     derivative,
     moment,
+    node_of,
     read,
     root,
     transform,
@@ -65,7 +65,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(stores: Stores, tmp_path: Path) -> Any:
-    return bench_of(stores, tmp_path)
+    return node_of(stores, tmp_path)
 
 
 @pytest.fixture

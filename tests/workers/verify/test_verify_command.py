@@ -17,7 +17,7 @@ from odf_node.storage.datasets.verify.note import read_note
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.main import main
 from odf_node.workers.program.verify_command import inputs_of
-from tests.workers.derivatives import add_rows, bench_of, derivative, moment, root
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
 
 COPY = "select event_time, city, n * 10 as n from {}"
 
@@ -27,7 +27,7 @@ def made(folder: Path) -> None:
     stores = open_stores(StoreSettings(data=folder, durable=False))
     source = root(stores, "cities")
     add_rows(stores, source, [("2024-01-01T00:00:00Z", "a", 1)] * 3, folder, at=10)
-    bench = bench_of(stores, folder)
+    bench = node_of(stores, folder)
     tens = derivative(stores, "tens", [source], COPY.format("cities"))
     top = derivative(stores, "top", [tens, source], COPY.format("tens"))
     for number, dataset in enumerate((tens, top)):

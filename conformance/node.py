@@ -1,4 +1,4 @@
-"""What a check works on: a node, the tokens known, datasets made on the way, and `expect`."""
+"""The node under test, the tokens known, datasets made on the way, and `expect`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Check:
 
     id: str
     """One number or several, such as `D12 D13`."""
-    run: Callable[[Bench], None]
+    run: Callable[[NodeUnderTest], None]
     needs: tuple[Need, ...] = ()
     title: str = ""
 
@@ -52,7 +52,7 @@ class Check:
         return words[:1].upper() + words[1:]
 
 
-def check(id: str, run: Callable[[Bench], None], *needs: Need, title: str = "") -> Check:  # noqa: A002
+def check(id: str, run: Callable[[NodeUnderTest], None], *needs: Need, title: str = "") -> Check:  # noqa: A002
     return Check(id, run, needs, title)
 
 
@@ -65,7 +65,7 @@ class Published:
 
 
 @dataclass
-class Bench:
+class NodeUnderTest:
     """A node under test. `dataset` is a public dataset of it, if there is one already."""
 
     origin: str
@@ -205,10 +205,10 @@ def gives_up(why: Why, **facts: object) -> Iterator[None]:
     raise Deviation(f"the client succeeds, expected {why.value!r}")
 
 
-def expect_identical(bench: Bench, published: Published) -> None:
+def expect_identical(node: NodeUnderTest, published: Published) -> None:
     """The node serves exactly this chain and its objects, byte for byte."""
     served = Chain()
-    bench.mimic(published.url).simple_pull(served)
+    node.mimic(published.url).simple_pull(served)
     expect("head", served.head, published.chain.head)
     wanted = published.chain.upto(len(published.chain.blocks))
     expect_true("the blocks served differ", served.blocks == wanted.blocks)
