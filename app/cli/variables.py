@@ -97,7 +97,7 @@ def rotate(as_json: bool, **given: Any) -> None:
 
     node = open_node(load_settings(**given))
     try:
-        count = reseal(node)
+        count = reseal(node.stores.variables, node.secret_keys)
     finally:
         node.stores.close()
     if as_json:

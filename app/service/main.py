@@ -145,7 +145,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
         api.state.watchers = set()
         node.watch.start()
-        ticker = Ticker(node)
+        ticker = Ticker(node.scheduling, node.pruning, node.stores, tick_s=settings.schedule_tick_s)
         ticker.start()
         sweeping = asyncio.create_task(_sweep(node))
         mirrors = MirrorRunner(node)
@@ -214,17 +214,19 @@ async def _sweep(node: Node) -> None:
     """Clear away what an earlier run left, and now and then what is old; nothing depends on it."""
     await _try_to(node.uploads.sweep, node.stores.jobs)
     for number in itertools.count():
-        await _try_to(clear_away, node)
-        await _try_to(forget_old_deeds, node)
+        await _try_to(clear_away, node.file_uploads)
+        await _try_to(
+            forget_old_deeds, node.stores.audit, node.clock(), node.settings.audit_keep_days
+        )
         await _try_to(republish_recent, node.stores)
         if number % SWEEPS_A_DAY == 0:
             await _try_to(remove_abandoned, node.stores)
         await asyncio.sleep(SWEEP_PAUSE_S)
 
 
-async def _try_to(sweep: Callable[..., int], of: object) -> None:
+async def _try_to(sweep: Callable[..., int], *given: object) -> None:
     try:
-        await run_in_threadpool(sweep, of)
+        await run_in_threadpool(sweep, *given)
     except Exception:
         _log.exception("%s did not work", getattr(sweep, "__name__", sweep))
 

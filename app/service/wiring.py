@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -18,10 +17,12 @@ from odf_node.storage.datasets.node.naming import RESERVED, SINGLE_OWNER
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.clock import Clock, system_clock
+from odf_node.storage.runtime.randomness import Random
 from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
 from odf_node.storage.stores.publishing.sealing import SecretKeys, open_keys
 
 from .accounts.accounts import ensure_account
+from .accounts.login import Devices, Passwords, Sessions
 from .auth.callers import Callers
 from .auth.dataset_access import DatasetAccess
 from .auth.entry_cache import EntryMemory
@@ -32,16 +33,22 @@ from .auth.throttle import SharedThrottle, Throttle
 from .http.deps import part_of
 from .ingest.uploads import Uploads
 from .jobs.job_watch import JobWatch
+from .jobs.jobs import Jobs
 from .jobs.waiting import Waiting
 from .limits.pressure import Pressure
+from .lineage.lineage import Lineage
 from .observe.audit_writer import AuditWriter
 from .observe.counters import Counters
+from .observe.metrics import Metrics
 from .readers.pool import Readers
-from .settings import Settings, Tenancy
+from .schedules.clock import Pruning
+from .schedules.schedules import Scheduling
+from .settings import AnonymousReads, Settings, Tenancy
+from .uploads.uploaded_files import FileUploads
+from .variables.variables import NodeVariables
+from .verify.verify import Verifying
 
 _log = logging.getLogger("odf.node")
-Random = Callable[[int], bytes]
-"""Gives that many bytes nobody can guess."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +73,21 @@ class Node:
     counters: Counters
     audit_writer: AuditWriter
     readers: Readers
+    passwords: Passwords
+    sessions: Sessions
+    devices: Devices
+    file_uploads: FileUploads
+    jobs: Jobs
+    lineage: Lineage
+    metrics: Metrics
+    pruning: Pruning
+    scheduling: Scheduling
+    variables: NodeVariables
+    verifying: Verifying
     clock: Clock = system_clock
     random: Random = os.urandom
     mirror_bell: threading.Event = field(default_factory=threading.Event)
     """Rung when a mirror has something to do."""
-
-    @property
-    def password_cost(self) -> Cost:
-        """What guessing a new password is to cost."""
-        return Cost(self.settings.password_work)
 
     @property
     def parts(self) -> dict[type, object]:
@@ -101,18 +114,21 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     secrets = _session_secrets(settings, stores, keys)
     entries, roles = EntryMemory(stores.registry), RoleMemory()
     watch = JobWatch(stores.jobs, stores.wake_up, pause_s=settings.ingest_poll_s)
+    access = DatasetAccess(
+        stores.registry, entries, stores.reading, settings.tenancy, settings.anonymous_reads
+    )
+    throttle = _throttle(settings, stores, clock)
+    sessions = Sessions(secrets[0], settings.session_ttl_s, clock)
     return Node(
         settings=settings,
         stores=stores,
         uploads=Uploads(stores.objects),
-        access=DatasetAccess(
-            stores.registry, entries, stores.reading, settings.tenancy, settings.anonymous_reads
-        ),
+        access=access,
         callers=Callers(stores.reading, roles, secrets, clock),
         waiting=Waiting(watch, settings.ingest_wait_s),
         entries=entries,
         roles=roles,
-        throttle=_throttle(settings, stores, clock),
+        throttle=throttle,
         session_secrets=secrets,
         secret_keys=keys,
         watch=watch,
@@ -126,6 +142,49 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         counters=counters,
         audit_writer=AuditWriter(stores.audit, counters),
         readers=Readers(settings),
+        passwords=Passwords(stores.accounts, throttle, Cost(settings.password_work)),
+        sessions=sessions,
+        devices=Devices(
+            logins=stores.devices,
+            accounts=stores.accounts,
+            sessions=sessions,
+            throttle=throttle,
+            ttl_s=settings.device_login_ttl_s,
+            most=settings.max_device_logins,
+            most_per_address=settings.device_logins_per_address,
+            clock=clock,
+            random=os.urandom,
+        ),
+        file_uploads=FileUploads(
+            stores=stores,
+            data=settings.data,
+            max_bytes=settings.max_upload_bytes,
+            max_per_account=settings.max_uploads,
+            keep_s=settings.upload_keep_s,
+            clock=clock,
+            random=os.urandom,
+        ),
+        jobs=Jobs(stores.jobs, access),
+        lineage=Lineage(stores, stores.registry, access),
+        metrics=Metrics(counters, stores, settings.tenancy, clock),
+        pruning=Pruning(
+            jobs=stores.jobs,
+            damages=stores.damages,
+            devices=stores.devices,
+            job_keep_s=settings.job_keep_s,
+            rejected_rows_keep_s=settings.rejected_rows_keep_s,
+            clock=clock,
+        ),
+        scheduling=Scheduling(
+            schedules=stores.schedules,
+            registry=stores.registry,
+            mirrors=stores.mirrors,
+            everything_is_read=settings.anonymous_reads is AnonymousReads.ALL,
+            clock=clock,
+            random=os.urandom,
+        ),
+        variables=NodeVariables(stores.variables, keys, clock),
+        verifying=Verifying(stores.jobs, stores, access),
         clock=clock,
     )
 

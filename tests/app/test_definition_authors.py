@@ -254,7 +254,7 @@ def test_one_who_created_a_derivative_is_its_author_and_reads_as_themselves(node
 def account_secret(node):
     alice = node.node.stores.accounts.find_account("alice")
     body = VariableBody(value="canary-secret-77", secret=True)
-    set_variable(node.node, alice.id, "API_TOKEN", body)
+    set_variable(node.node.variables, alice.id, "API_TOKEN", body)
     return "${{ env.API_TOKEN }}"
 
 
@@ -294,7 +294,7 @@ def test_another_ones_source_gets_the_secrets_of_its_dataset_alone(node, account
     entry = kept(node, chain, "alice/shared", DatasetKind.Root)
     give(node, entry, "bob")
     body = VariableBody(value="its own", secret=True)
-    set_variable(node.node, str(entry.id), "API_TOKEN", body)
+    set_variable(node.node.variables, str(entry.id), "API_TOKEN", body)
     with node.http(node.token("bob")) as http:
         answer = http.post("/alice/shared/metadata", content=source_manifest(account_secret))
     assert answer.status_code == 200, answer.text

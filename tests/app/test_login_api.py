@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from service import seeded, serving, ten_rows
@@ -18,7 +19,7 @@ REJECTED = "Rejected credentials: invalid login or password"
 def with_password(service, name, password):
     node, accounts = service.node, service.node.stores.accounts
     account = accounts.find_account(name) or create_account(accounts, name, os.urandom)
-    set_password(accounts, account, password, os.urandom, node.clock(), node.password_cost)
+    set_password(accounts, account, password, os.urandom, node.clock(), node.passwords.cost)
     return account
 
 
@@ -119,11 +120,9 @@ def test_after_too_many_failures_even_the_right_password_has_to_wait(client):
 
 def test_a_session_of_two_days_ago_is_expired_and_a_strange_one_invalid(node, client):
     wasya = node.node.stores.accounts.find_account("wasya")
-    real, entry = node.node.clock, node.keep(ten_rows(), "wasya/data")
-    object.__setattr__(node.node, "clock", lambda: Instant(real().ns - 2 * 86_400 * NANOS))
-    old = begin_session(node.node, wasya).token
-    object.__setattr__(node.node, "clock", real)
-    fresh = begin_session(node.node, wasya).token
+    sessions, entry = node.node.sessions, node.keep(ten_rows(), "wasya/data")
+    ago = replace(sessions, clock=lambda: Instant(sessions.clock().ns - 2 * 86_400 * NANOS))
+    old, fresh = begin_session(ago, wasya).token, begin_session(sessions, wasya).token
     for token, text in (
         (old, "Authentication token expired"),
         (fresh[:-2] + "xx", "Authentication token invalid"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 import pytest
 from service import serving
@@ -12,6 +13,7 @@ from odf_node.app.service.accounts.accounts import create_account, set_password
 from odf_node.app.service.accounts.login import EARLIEST_POLL_S, await_device
 from odf_node.app.service.schedules.clock import prune
 from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.runtime.clock import system_clock
 
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
@@ -29,11 +31,11 @@ class Time:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     settings = {"tenancy": "multi", "password_work": 2, "device_login_ttl_s": 100}
-    with serving(tmp_path_factory.mktemp("device"), **settings) as service:
+    data = tmp_path_factory.mktemp("device")
+    with serving(data, clock=Time(system_clock), **settings) as service:
         node = service.node
-        object.__setattr__(node, "clock", Time(node.clock))
         anna = create_account(node.stores.accounts, "anna", os.urandom)
-        cost = node.password_cost
+        cost = node.passwords.cost
         now = node.clock()
         set_password(node.stores.accounts, anna, "anna's own", os.urandom, now, cost)
         yield service
@@ -155,8 +157,7 @@ def test_waiting_logins_are_bounded_in_sum(tmp_path):
         devices = service.node.stores.devices
         assert devices.count() == 2
         later = Instant(service.node.clock().ns + 101 * NANOS)
-        object.__setattr__(service.node, "clock", lambda: later)
-        prune(service.node)
+        prune(replace(service.node.pruning, clock=lambda: later))
         assert devices.count() == 0
 
 
@@ -169,7 +170,7 @@ def test_one_address_begins_only_so_many_logins(tmp_path):
             wrong = {"loginMethod": "password", "loginCredentialsJson": '{"login": "x"}'}
             assert http.post("/platform/login", json=wrong).status_code == 401
         assert service.node.stores.devices.count() == 3
-        elsewhere = await_device(service.node, "192.0.2.7")
+        elsewhere = await_device(service.node.devices, "192.0.2.7")
         assert service.node.stores.devices.count() == 4
         assert elsewhere
 

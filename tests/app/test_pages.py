@@ -33,7 +33,7 @@ def node(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("pages"), **settings) as service:
         node, accounts = service.node, service.node.stores.accounts
         anna = ensure_account(accounts, "anna", os.urandom)
-        set_password(accounts, anna, "pwd_of_anna", os.urandom, node.clock(), node.password_cost)
+        set_password(accounts, anna, "pwd_of_anna", os.urandom, node.clock(), node.passwords.cost)
         service.keep(ten_rows(), "anna/open")
         service.keep(ten_rows(), "anna/hidden", Visibility.PRIVATE)
         yield service

@@ -261,14 +261,14 @@ def test_a_file_is_gone_when_its_time_is_over_though_nobody_cleared_it_away(
 ):
     kept, waiting, real = uploaded(alice), prepare(alice).json(), node.node.clock
     entry = dataset()
-    object.__setattr__(node.node, "clock", lambda: Instant(real().ns + 86_401 * NANOS))
+    object.__setattr__(node.node.file_uploads, "clock", lambda: Instant(real().ns + 86_401 * NANOS))
     try:
         assert nobody.get(kept["uploadUrl"]).status_code == 404
         over = "Uploaded file not found on the server"
         assert message(ingest(alice, entry, kept["uploadToken"]), 404) == over
         assert send(alice, waiting, SIXTEEN).status_code == 404
     finally:
-        object.__setattr__(node.node, "clock", real)
+        object.__setattr__(node.node.file_uploads, "clock", real)
     assert nobody.get(kept["uploadUrl"]).status_code == 200
     assert state(node, entry).push_sources == {}
 
@@ -278,10 +278,10 @@ def test_files_are_cleared_away_once_they_are_old(node, alice, nobody):
     owner = node.node.stores.accounts.find_account("alice").id
     folder = DatasetRef.parse(owner).id
     assert node.node.stores.objects.list(folder)
-    assert clear_away(node.node) == 0
-    object.__setattr__(node.node, "clock", lambda: Instant(real().ns + 86_401 * NANOS))
-    assert clear_away(node.node) >= 2
-    object.__setattr__(node.node, "clock", real)
+    assert clear_away(node.node.file_uploads) == 0
+    object.__setattr__(node.node.file_uploads, "clock", lambda: Instant(real().ns + 86_401 * NANOS))
+    assert clear_away(node.node.file_uploads) >= 2
+    object.__setattr__(node.node.file_uploads, "clock", real)
     assert list(node.node.stores.objects.list(folder)) == []
     for prepared in kept:
         assert nobody.get(prepared["uploadUrl"]).status_code == 404

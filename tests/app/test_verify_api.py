@@ -153,7 +153,7 @@ def test_inputs_the_caller_may_not_read_are_left_out(
         }
         monkeypatch.setattr(usecase, "_inputs", lambda _node, one: list(graph.get(one, ())))
         anonymous = service.node.callers.identify(None)
-        found = usecase.visible_inputs(service.node, anonymous, made["top"])
+        found = usecase.visible_inputs(service.node.verifying, anonymous, made["top"])
         assert found == [made["behind"].id, made["shown"].id]
 
 

@@ -40,6 +40,7 @@ from odf_node.protocol.metadata.schema import (
     DataTypeTimestamp,
 )
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.runtime.clock import Clock, system_clock
 from odf_node.storage.stores.ports.values import (
     DatasetEntry,
     ObjectKey,
@@ -91,10 +92,10 @@ class Service:
 
 
 @contextmanager
-def serving(data: Path, **settings: Any) -> Iterator[Service]:
+def serving(data: Path, *, clock: Clock = system_clock, **settings: Any) -> Iterator[Service]:
     """Serve a node in `data` until the block ends."""
     given = {"port": 0, "workers": 0, "shutdown_s": 2, **settings}
-    node = open_node(Settings(data=data, **given))
+    node = open_node(Settings(data=data, **given), clock=clock)
     server = NodeServer(server_config(build_app(node), node.settings))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

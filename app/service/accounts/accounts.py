@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from odf_node.protocol.errors import NotFound
 from odf_node.protocol.identity import DatasetId, Name
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.keys import SEED_BYTES, key_pair
 from odf_node.storage.datasets.node.naming import refuse_reserved_account
+from odf_node.storage.runtime.randomness import Random
 from odf_node.storage.stores.ports import AccountStore
 from odf_node.storage.stores.ports.errors import AccountNameTaken
 from odf_node.storage.stores.ports.values import (
@@ -42,7 +43,7 @@ def find_account(accounts: AccountStore, name: str) -> Account:
 
 
 def create_account(
-    accounts: AccountStore, name: str, random: Callable[[int], bytes], *, is_admin: bool = False
+    accounts: AccountStore, name: str, random: Random, *, is_admin: bool = False
 ) -> Account:
     """A new account with a fresh identity.
 
@@ -58,7 +59,7 @@ def set_password(
     accounts: AccountStore,
     account: Account,
     password: str,
-    random: Callable[[int], bytes],
+    random: Random,
     now: Instant,
     cost: Cost,
 ) -> None:
@@ -68,7 +69,7 @@ def set_password(
 
 
 def ensure_account(
-    accounts: AccountStore, name: str, random: Callable[[int], bytes], *, is_admin: bool = False
+    accounts: AccountStore, name: str, random: Random, *, is_admin: bool = False
 ) -> Account:
     """The account of that name, made with a fresh identity if it is new.
 
@@ -91,7 +92,7 @@ def ensure_account(
 def create_token(
     accounts: AccountStore,
     account: Account,
-    random: Callable[[int], bytes],
+    random: Random,
     now: Instant,
     *,
     scopes: Iterable[Scope] = ALL_SCOPES,

@@ -10,11 +10,14 @@ import msgspec
 from odf_node.protocol.errors import BadInput, LimitExceeded, Refused
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.typed import decode_json
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.runtime.randomness import Random
+from odf_node.storage.stores.ports import AccountStore, DeviceLogins, Identities
 from odf_node.storage.stores.ports.values import Account, DeviceLogin
 
-from ..auth.passwords import MAX_PASSWORD_CHARS, SALT_BYTES, hash_password, verify_password
+from ..auth.passwords import MAX_PASSWORD_CHARS, SALT_BYTES, Cost, hash_password, verify_password
 from ..auth.sessions import Session
-from ..wiring import Node
+from ..auth.throttle import SharedThrottle, Throttle
 
 PASSWORD = "password"  # noqa: S105
 MAX_LOGIN_CHARS = 200
@@ -74,7 +77,42 @@ class Grant:
     expires_in_s: int
 
 
-def log_in(node: Node, method: str, credentials_json: str, address: str) -> Grant:
+@dataclass(frozen=True)
+class Passwords:
+    """What opens accounts, and what bounds guessing."""
+
+    accounts: AccountStore
+    throttle: Throttle | SharedThrottle
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """What sessions are signed by, and how long they last."""
+
+    secret: bytes = field(repr=False)
+    ttl_s: int
+    clock: Clock
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Command lines that wait for their users, and how many may."""
+
+    logins: DeviceLogins
+    accounts: Identities
+    sessions: Sessions
+    throttle: Throttle | SharedThrottle
+    ttl_s: int
+    most: int
+    most_per_address: int
+    clock: Clock
+    random: Random
+
+
+def log_in(
+    passwords: Passwords, sessions: Sessions, method: str, credentials_json: str, address: str
+) -> Grant:
     """A session for credentials.
 
     Raises:
@@ -88,60 +126,60 @@ def log_in(node: Node, method: str, credentials_json: str, address: str) -> Gran
         raise MalformedCredentials(
             'loginCredentialsJson is a text holding {"login":…,"password":…}'
         ) from None
-    return begin_session(node, check_password(node, given.login, given.password, address))
+    account = check_password(passwords, given.login, given.password, address)
+    return begin_session(sessions, account)
 
 
-def check_password(node: Node, login: str, password: str, address: str) -> Account:
+def check_password(passwords: Passwords, login: str, password: str, address: str) -> Account:
     """The account that the password opens; an absent one takes as long as a wrong guess.
 
     Raises:
         CredentialsRejected, TooManyAttempts.
     """
-    node.throttle.enter(login, address)
+    passwords.throttle.enter(login, address)
     if len(login) > MAX_LOGIN_CHARS or len(password) > MAX_PASSWORD_CHARS:
         raise CredentialsRejected
-    account = node.stores.accounts.find_account(login)
-    stored = node.stores.accounts.find_password(account.id) if account is not None else None
+    account = passwords.accounts.find_account(login)
+    stored = passwords.accounts.find_password(account.id) if account is not None else None
     if account is None or stored is None:
-        hash_password("nobody's", bytes(SALT_BYTES), node.password_cost)
+        hash_password("nobody's", bytes(SALT_BYTES), passwords.cost)
         raise CredentialsRejected
     if not verify_password(password, stored.text):
         raise CredentialsRejected
-    node.throttle.succeeded(login, address)
+    passwords.throttle.succeeded(login, address)
     return account
 
 
-def begin_session(node: Node, account: Account) -> Grant:
+def begin_session(sessions: Sessions, account: Account) -> Grant:
     """A new session of the account."""
-    lasts = node.settings.session_ttl_s
-    session = Session.begin(account.id, node.clock(), lasts)
-    return Grant(session.sign(node.session_secrets[0]), lasts)
+    session = Session.begin(account.id, sessions.clock(), sessions.ttl_s)
+    return Grant(session.sign(sessions.secret), sessions.ttl_s)
 
 
-def await_device(node: Node, address: str) -> str:
+def await_device(devices: Devices, address: str) -> str:
     """The code of a command line that waits for its user. Raises `TooManyDeviceLogins`."""
-    now, devices, settings = node.clock(), node.stores.devices, node.settings
-    wait = node.throttle.count({(f"device:{address}", ""): settings.device_logins_per_address})
+    now, logins = devices.clock(), devices.logins
+    wait = devices.throttle.count({(f"device:{address}", ""): devices.most_per_address})
     if wait is not None:
         raise TooManyDeviceLogins(wait)
-    devices.remove_expired(now)
-    if devices.count() >= settings.max_device_logins:
-        raise TooManyDeviceLogins(settings.device_login_ttl_s)
-    code = node.random(DEVICE_CODE_BYTES).hex()
-    expires = Instant(now.ns + node.settings.device_login_ttl_s * NANOS)
-    devices.put(DeviceLogin(code_hash=_hash(code), created_at=now, expires_at=expires))
+    logins.remove_expired(now)
+    if logins.count() >= devices.most:
+        raise TooManyDeviceLogins(devices.ttl_s)
+    code = devices.random(DEVICE_CODE_BYTES).hex()
+    expires = Instant(now.ns + devices.ttl_s * NANOS)
+    logins.put(DeviceLogin(code_hash=_hash(code), created_at=now, expires_at=expires))
     return code
 
 
-def poll_device(node: Node, code: str) -> Grant:
+def poll_device(devices: Devices, code: str) -> Grant:
     """The session of a command line, once its user approved it; given out once.
 
     Raises:
         DeviceGrantRefused: `authorization_pending`, `slow_down`, `access_denied`,
             `expired_token`, `invalid_grant`.
     """
-    now, devices, key = node.clock(), node.stores.devices, _hash(code)
-    login = devices.find(key)
+    now, logins, key = devices.clock(), devices.logins, _hash(code)
+    login = logins.find(key)
     if login is None:
         raise DeviceGrantRefused("invalid_grant")
     if login.expires_at <= now:
@@ -150,27 +188,27 @@ def poll_device(node: Node, code: str) -> Grant:
         raise DeviceGrantRefused("access_denied")
     if login.account is None:
         too_early = login.polled_at and now.ns < login.polled_at.ns + EARLIEST_POLL_S * NANOS
-        devices.polled(key, now)
+        logins.polled(key, now)
         raise DeviceGrantRefused("slow_down" if too_early else "authorization_pending")
-    taken = devices.take(key)
+    taken = logins.take(key)
     if taken is None or taken.account is None:
         raise DeviceGrantRefused("invalid_grant")
-    return begin_session(node, node.stores.accounts.account(taken.account))
+    return begin_session(devices.sessions, devices.accounts.account(taken.account))
 
 
-def is_awaited(node: Node, code: str) -> bool:
+def is_awaited(devices: Devices, code: str) -> bool:
     """Whether a command line waits under this code for its user to decide."""
-    login = node.stores.devices.find(_hash(code))
-    if login is None or login.expires_at <= node.clock():
+    login = devices.logins.find(_hash(code))
+    if login is None or login.expires_at <= devices.clock():
         return False
     return login.account is None and not login.is_denied
 
 
-def decide_device(node: Node, code: str, account: Account | None) -> bool:
+def decide_device(devices: Devices, code: str, account: Account | None) -> bool:
     """Let the command line in as this account, or (None) send it away. False: too late."""
-    if not is_awaited(node, code):
+    if not is_awaited(devices, code):
         return False
-    return node.stores.devices.decide(_hash(code), account.id if account else None)
+    return devices.logins.decide(_hash(code), account.id if account else None)
 
 
 def _hash(code: str) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
 from anyio import to_thread
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from odf_node.protocol.errors import BadInput
@@ -15,14 +16,16 @@ from odf_node.protocol.typed import decode_json
 from ..auth.throttle import TooManyAttempts
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body, small_form
-from ..http.deps import BaseDep
-from ..wiring import Node, NodeDep
+from ..http.deps import BaseDep, wired
 from . import login as usecase
-from .login import CredentialsRejected, DeviceGrantRefused
+from .login import CredentialsRejected, DeviceGrantRefused, Devices, Passwords, Sessions
 from .login_page import Page, page
 
 MAX_BODY_BYTES = 16 * 1024
 NO_STORE = {"cache-control": "no-store"}
+PasswordsDep = Annotated[Passwords, Depends(wired(Passwords))]
+SessionsDep = Annotated[Sessions, Depends(wired(Sessions))]
+DevicesDep = Annotated[Devices, Depends(wired(Devices))]
 
 router = APIRouter(tags=["login"])
 
@@ -39,7 +42,7 @@ class LoginBody(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @router.post("/platform/login", summary="A session token for credentials")
-async def login(request: Request, node: NodeDep) -> Response:
+async def login(request: Request, passwords: PasswordsDep, sessions: SessionsDep) -> Response:
     """`{"loginMethod":"password","loginCredentialsJson":"{\\"login\\":…,\\"password\\":…}"}`"""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
@@ -51,35 +54,40 @@ async def login(request: Request, node: NodeDep) -> Response:
     credentials = (given.login_method, given.login_credentials_json)
     limiter = request.app.state.passwords
     grant = await to_thread.run_sync(
-        usecase.log_in, node, *credentials, _address(request), limiter=limiter
+        usecase.log_in,
+        passwords,
+        sessions,
+        *credentials,
+        _address(request),
+        limiter=limiter,
     )
     return JsonAnswer({"accessToken": grant.token}, headers=NO_STORE)
 
 
 @router.post("/platform/token/device/authorization", summary="Begin the login of a device")
-async def authorize_device(request: Request, node: NodeDep, base: BaseDep) -> Response:
+async def authorize_device(request: Request, devices: DevicesDep, base: BaseDep) -> Response:
     """Device authorization request of RFC 8628, form-encoded."""
     if not (await small_form(request, MAX_BODY_BYTES)).get("client_id"):
         raise DeviceGrantRefused("invalid_request")
-    code = await to_thread.run_sync(usecase.await_device, node, _address(request))
+    code = await to_thread.run_sync(usecase.await_device, devices, _address(request))
     answer = {
         "device_code": code,
         "user_code": "",
         "verification_uri": f"{base}v/login",
         "verification_uri_complete": None,
-        "expires_in": node.settings.device_login_ttl_s,
+        "expires_in": devices.ttl_s,
         "interval": usecase.DEVICE_INTERVAL_S,
     }
     return JsonAnswer(answer, headers=NO_STORE)
 
 
 @router.post("/platform/token/device", summary="The token of a device, once approved")
-async def device_token(request: Request, node: NodeDep) -> Response:
+async def device_token(request: Request, devices: DevicesDep) -> Response:
     """Device access token request of RFC 8628; the error code is the `message`."""
     form = await small_form(request, MAX_BODY_BYTES)
     if form.get("grant_type") != usecase.DEVICE_GRANT:
         raise DeviceGrantRefused("unsupported_grant_type")
-    grant = await to_thread.run_sync(usecase.poll_device, node, form.get("device_code", ""))
+    grant = await to_thread.run_sync(usecase.poll_device, devices, form.get("device_code", ""))
     answer = {
         "access_token": grant.token,
         "token_type": "Bearer",
@@ -98,33 +106,36 @@ async def runtime_config(base: BaseDep) -> Response:
 
 @router.get("/v/login", summary="Page where a user lets a command line in")
 def login_page(
-    node: NodeDep, code: Annotated[str, Query(alias="deviceCode", max_length=200)] = ""
+    devices: DevicesDep, code: Annotated[str, Query(alias="deviceCode", max_length=200)] = ""
 ) -> Response:
-    return page(Page.FORM if usecase.is_awaited(node, code) else Page.OVER, code)
+    return page(Page.FORM if usecase.is_awaited(devices, code) else Page.OVER, code)
 
 
 @router.post("/v/login", summary="What the user decided on that page")
-async def decide(request: Request, node: NodeDep) -> Response:
+async def decide(request: Request, passwords: PasswordsDep, devices: DevicesDep) -> Response:
     form = await small_form(request, MAX_BODY_BYTES)
     limiter = request.app.state.passwords
-    return await to_thread.run_sync(_decided, node, form, _address(request), limiter=limiter)
+    work = partial(_decided, passwords, devices, form, _address(request))
+    return await to_thread.run_sync(work, limiter=limiter)
 
 
-def _decided(node: Node, form: dict[str, str], address: str) -> Response:
+def _decided(
+    passwords: Passwords, devices: Devices, form: dict[str, str], address: str
+) -> Response:
     code = form.get("deviceCode", "")[:200]
-    if not usecase.is_awaited(node, code):
+    if not usecase.is_awaited(devices, code):
         return page(Page.OVER, code)
     if form.get("decision") == "deny":
-        usecase.decide_device(node, code, None)
+        usecase.decide_device(devices, code, None)
         return page(Page.DENIED, code)
     try:
         given = (form.get("login", ""), form.get("password", ""))
-        account = usecase.check_password(node, *given, address)
+        account = usecase.check_password(passwords, *given, address)
     except CredentialsRejected as refused:
         return page(Page.FORM, code, problem=refused.message, status=401)
     except TooManyAttempts as refused:
         return page(Page.FORM, code, problem=refused.message, status=429)
-    done = usecase.decide_device(node, code, account)
+    done = usecase.decide_device(devices, code, account)
     return page(Page.APPROVED if done else Page.OVER, code)
 
 

@@ -6,15 +6,15 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from odf_node.protocol.errors import BadInput, NotFound, Refused
-from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.identity import DatasetId
 from odf_node.storage.stores.ports.values import DatasetEntry
 
-from ..auth.access import Action, Unauthenticated, grants, refuse_bad_token
+from ..auth.access import Unauthenticated, refuse_bad_token
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep
+from ..http.deps import AccessDep, ActorDep, SettingsDep, StoresDep
 from ..settings import Tenancy
-from ..wiring import Node, NodeDep
 from .accounts import find_account
 
 router = APIRouter(tags=["identity"])
@@ -32,8 +32,8 @@ class TokenRefused(Refused):
 
 
 @router.get("/info", summary="Tenancy of the node")
-async def info(node: NodeDep) -> Response:
-    return JsonAnswer({"isMultiTenant": node.settings.tenancy is Tenancy.MULTI})
+async def info(settings: SettingsDep) -> Response:
+    return JsonAnswer({"isMultiTenant": settings.tenancy is Tenancy.MULTI})
 
 
 @router.get("/accounts/me", summary="Account of the token")
@@ -44,11 +44,11 @@ async def me(actor: ActorDep) -> Response:
 
 
 @router.get("/accounts/{name}", summary="An account by its name")
-def account_by_name(name: str, node: NodeDep, actor: ActorDep) -> Response:
+def account_by_name(name: str, stores: StoresDep, actor: ActorDep) -> Response:
     """For those who have an account themselves."""
     if actor.account is None:
         raise Unauthenticated
-    found = find_account(node.stores.accounts, name)
+    found = find_account(stores.accounts, name)
     return JsonAnswer({"id": found.id, "accountName": found.name})
 
 
@@ -60,9 +60,14 @@ async def validate(actor: ActorDep) -> Response:
 
 
 @router.get("/datasets/{id}", summary="Name and owner of a dataset by its id")
-def dataset_by_id(id: str, node: NodeDep, actor: ActorDep) -> Response:  # noqa: A002
-    entry = find_by_id(node, actor, id)
-    owner = node.stores.accounts.find_account(str(entry.alias.account))
+def dataset_by_id(
+    id: str,  # noqa: A002
+    stores: StoresDep,
+    access: AccessDep,
+    actor: ActorDep,
+) -> Response:
+    entry = find_by_id(access, actor, id)
+    owner = stores.accounts.find_account(str(entry.alias.account))
     return JsonAnswer(
         {
             "id": str(entry.id),
@@ -75,13 +80,13 @@ def dataset_by_id(id: str, node: NodeDep, actor: ActorDep) -> Response:  # noqa:
     )
 
 
-def find_by_id(node: Node, actor: Actor, text: str) -> DatasetEntry:
+def find_by_id(access: DatasetAccess, actor: Actor, text: str) -> DatasetEntry:
     """Raises `DatasetIdUnknown`: no id, not here, or hidden from this actor; as `authorize`."""
     try:
-        entry = node.stores.registry.find(DatasetRef(id=DatasetId.parse(text)))
+        entry = access.visible(actor, DatasetId.parse(text))
     except BadInput:
         entry = None
-    if entry is None or Action.READ not in grants(actor, entry, node.settings.anonymous_reads):
+    if entry is None:
         raise DatasetIdUnknown
     refuse_bad_token(actor)
     return entry

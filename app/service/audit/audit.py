@@ -10,11 +10,11 @@ from odf_node.protocol.identity import DatasetId, MalformedDid
 from odf_node.protocol.instant import NANOS, Instant, MalformedInstant
 from odf_node.protocol.multihash import MalformedMultibase
 from odf_node.storage.runtime.context import trace_id
+from odf_node.storage.stores.ports import AuditLog
 from odf_node.storage.stores.ports.audit_values import AuditEntry, AuditFilter
 
 from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
-from ..wiring import Node
 
 DAY_S = 86_400
 
@@ -24,7 +24,7 @@ class UnreadableFilter(BadInput):
 
 
 def read_audit(
-    node: Node,
+    log: AuditLog,
     actor: Actor,
     wanted: Mapping[str, str | None],
     *,
@@ -40,7 +40,7 @@ def read_audit(
         raise Unauthenticated
     if not actor.account.is_admin:
         raise Unauthorized
-    return node.stores.audit.page(filter_of(wanted), before=before, limit=limit)
+    return log.page(filter_of(wanted), before=before, limit=limit)
 
 
 def filter_of(wanted: Mapping[str, str | None]) -> AuditFilter:
@@ -58,10 +58,9 @@ def filter_of(wanted: Mapping[str, str | None]) -> AuditFilter:
         raise UnreadableFilter(bad.message) from None
 
 
-def forget_old_deeds(node: Node) -> int:
-    """Forget what the settings let go; returns how many entries."""
-    keep_s = node.settings.audit_keep_days * DAY_S
-    return node.stores.audit.prune(before=Instant(node.clock().ns - keep_s * NANOS))
+def forget_old_deeds(log: AuditLog, now: Instant, keep_days: int) -> int:
+    """Forget what is older than that; returns how many entries."""
+    return log.prune(before=Instant(now.ns - keep_days * DAY_S * NANOS))
 
 
 def shown(audit_entry: AuditEntry) -> dict[str, Any]:

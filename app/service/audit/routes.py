@@ -9,8 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep
-from ..wiring import NodeDep
+from ..http.deps import ActorDep, StoresDep
 from .audit import read_audit, shown
 
 router = APIRouter(prefix="/system", tags=["system"])
@@ -18,7 +17,7 @@ router = APIRouter(prefix="/system", tags=["system"])
 
 @router.get("/audit", summary="Who did what, newest first; for administrators")
 async def audit(
-    node: NodeDep,
+    stores: StoresDep,
     actor: ActorDep,
     who: Annotated[str | None, Query(alias="actor")] = None,
     action: str | None = None,
@@ -31,7 +30,7 @@ async def audit(
     """A page of the audit log; `next` is the `before` of the page behind it."""
     wanted = {"actor": who, "action": action, "dataset": dataset, "since": since, "until": until}
     audit_entries = await run_in_threadpool(
-        read_audit, node, actor, wanted, before=before, limit=limit
+        read_audit, stores.audit, actor, wanted, before=before, limit=limit
     )
     following = audit_entries[-1].number if len(audit_entries) == limit else None
     return JsonAnswer(

@@ -269,8 +269,8 @@ def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
         "pushSources": sorted(state.push_sources),
         "pollingSource": state.polling_source is not None,
         "schema": None if schema is None else to_data(schema),
-        "validation": validation_of(node, entry.id, state.head),
-        "unverified": unverified_of(node, entry.id),
+        "validation": validation_of(node.stores.objects, entry.id, state.head),
+        "unverified": unverified_of(node.stores.objects, entry.id),
         "isMirror": node.stores.mirrors.find(entry.id) is not None,
     }
 

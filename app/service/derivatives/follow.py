@@ -27,7 +27,7 @@ from odf_node.storage.stores.ports.values import Failed, HeadMoved, Job
 
 from ..errors import status_of_failed
 from ..wiring import Node
-from .refresh_derivative import refuse_hidden_inputs, transform_spec
+from .refresh_derivative import refuse_hidden_inputs, shows_all, transform_spec
 
 _log = logging.getLogger("odf.follow")
 PAGE = 1000
@@ -167,7 +167,9 @@ def submit_due(node: Node) -> None:
         try:
             if _is_wanted(node, row):
                 refuse_hidden_inputs(node, node.stores.registry.get(DatasetRef(id=row.dataset)))
-                job = node.stores.jobs.submit(transform_spec(node, row.dataset))
+                job = node.stores.jobs.submit(
+                    transform_spec(row.dataset, everything_is_read=shows_all(node))
+                )
                 store.submitted(row.dataset, version=row.version, job=job)
         except NodeError as error:
             store.submitted(row.dataset, version=row.version, job=None)

@@ -24,17 +24,19 @@ def submit_transform(
         InputsNotHere: the author of its definition may not read all of its inputs.
     """
     refuse_hidden_inputs(node, entry)
-    job = node.stores.jobs.submit(transform_spec(node, entry.id, reset_on_diverged))
+    job = node.stores.jobs.submit(
+        transform_spec(entry.id, reset_on_diverged, everything_is_read=shows_all(node))
+    )
     node.stores.derivations.resume(entry.id, job=job)
     return job
 
 
 def transform_spec(
-    node: Node, dataset: DatasetId, reset_on_diverged: bool | None = None
+    dataset: DatasetId, reset_on_diverged: bool | None = None, *, everything_is_read: bool
 ) -> JobSpec:
     """The job that computes a derivative, with what the worker has to know of this node."""
     payload = TransformPayload(
-        reset_on_diverged=reset_on_diverged, everything_is_read=shows_all(node) or None
+        reset_on_diverged=reset_on_diverged, everything_is_read=everything_is_read or None
     )
     return job_of(dataset, payload)
 

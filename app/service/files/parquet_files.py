@@ -13,19 +13,26 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.metadata.events import AddData, ExecuteTransform
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.dataset import Dataset, Datasets
 from odf_node.storage.datasets.upkeep.walk import walk_back
+from odf_node.storage.stores.ports import BlockIndex
 from odf_node.storage.stores.ports.values import DatasetEntry
 
-from ..objects.objects import parse_hash
-from ..wiring import Node
+from ..http.hashes import parse_hash
 
 MAX_SCANNED = 10_000
 """Blocks looked at for one page, however few of them hold data."""
 
 
 def list_files(
-    node: Node, entry: DatasetEntry, base: str, *, at: str | None, before: str | None, limit: int
+    datasets: Datasets,
+    blocks: BlockIndex,
+    entry: DatasetEntry,
+    base: str,
+    *,
+    at: str | None,
+    before: str | None,
+    limit: int,
 ) -> dict[str, Any]:
     """Slices of the chain that ends in the block `at` (default: head), newest first.
 
@@ -35,12 +42,12 @@ def list_files(
     Raises:
         UnreadableHash: `at` or `before` is no hash. BlockNotFound: no block of this dataset.
     """
-    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    dataset = datasets.dataset(DatasetRef(id=entry.id))
     end = dataset.head() if at is None else dataset.block(parse_hash(at)).hash
     files: list[dict[str, Any]] = []
     following: Multihash | None = end if before is None else parse_hash(before)
-    blocks = () if following is None else walk_back(node.stores.blocks, dataset.id, following)
-    for scanned, block in enumerate(blocks, 1):
+    back = () if following is None else walk_back(blocks, dataset.id, following)
+    for scanned, block in enumerate(back, 1):
         following = block.prev
         data = _slice(block)
         if data is not None:

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
-from ..http.deps import BaseDep, ReadableDep
-from ..wiring import NodeDep
+from ..http.deps import BaseDep, ReadableDep, SettingsDep, StoresDep
 from .parquet_files import list_files
 
 MAX_HASH_CHARS = 256
@@ -21,7 +20,8 @@ Hash = Annotated[str | None, Query(max_length=MAX_HASH_CHARS)]
 
 def files(
     request: Request,
-    node: NodeDep,
+    stores: StoresDep,
+    settings: SettingsDep,
     entry: ReadableDep,
     base: BaseDep,
     at: Hash = None,
@@ -30,8 +30,10 @@ def files(
 ) -> Response:
     """Newest first, as of the block `at`; `next` is the `before` of the next page."""
     folder = base.rstrip("/") + request.url.path.removesuffix("files")
-    size = min(limit, node.settings.max_page)
-    return JsonAnswer(list_files(node, entry, folder, at=at, before=before, limit=size))
+    size = min(limit, settings.max_page)
+    return JsonAnswer(
+        list_files(stores, stores.blocks, entry, folder, at=at, before=before, limit=size)
+    )
 
 
 def add_file_routes(routes: APIRouter, prefix: str) -> None:

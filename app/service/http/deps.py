@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.access import Action
@@ -86,6 +87,7 @@ def base_at(settings: Settings, connection: HTTPConnection) -> str:
     return settings.public_url or str(connection.base_url)
 
 
+StoresDep = Annotated[Stores, Depends(wired(Stores))]
 SettingsDep = Annotated[Settings, Depends(wired(Settings))]
 AccessDep = Annotated[DatasetAccess, Depends(wired(DatasetAccess))]
 ActorDep = Annotated[Actor, Depends(asking)]

@@ -30,10 +30,10 @@ def post_uploaded(
     token = UploadToken.parse(text)
     if actor.account is None:
         raise Unauthenticated
-    expected_upload(node, actor.account, token)
-    file, size = arrived_file(node, token)
+    expected_upload(node.file_uploads, actor.account, token)
+    file, size = arrived_file(node.file_uploads, token)
     if size != token.content_length:
         raise LengthDiffers(size, token.content_length)
     media_type = media_type_of(token.content_type, token.file_name)
     asked = replace(request, creates_source=not request.dry_run)
-    return post(node, actor, entry, asked, Content(content_of(node, file), media_type))
+    return post(node, actor, entry, asked, Content(content_of(node.file_uploads, file), media_type))

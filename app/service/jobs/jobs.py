@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odf_node.protocol.errors import BadInput, NotFound
-from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.stores.ports import JobQueue
 from odf_node.storage.stores.ports.errors import JobNotFound
 from odf_node.storage.stores.ports.values import (
     DatasetEntry,
@@ -19,10 +19,10 @@ from odf_node.storage.stores.ports.values import (
     Succeeded,
 )
 
-from ..auth.access import Action, ActionForbidden, grants, refuse_bad_token
+from ..auth.access import Action, ActionForbidden, refuse_bad_token
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..errors import problem, status_of_failed
-from ..wiring import Node
 
 UNTOLD = "why it failed is told to those who may write to the dataset"
 
@@ -50,50 +50,56 @@ class Seen:
         return shown(self.job, in_full=self.in_full)
 
 
-def find_job(node: Node, actor: Actor, job_id: str, action: Action = Action.READ) -> Seen:
+@dataclass(frozen=True)
+class Jobs:
+    """The queue as it is seen from outside, and who may see what of it."""
+
+    queue: JobQueue
+    access: DatasetAccess
+
+
+def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ) -> Seen:
     """A job on a dataset the actor may do that with.
 
     Raises:
         JobNotFound: no such job, or none that the actor may see.
         ActionForbidden: one that may only be seen.
     """
-    job = node.stores.jobs.get(JobId(job_id))
-    entry = node.stores.registry.find(DatasetRef(id=job.spec.dataset)) if job.spec.dataset else None
-    allowed = (
-        grants(actor, entry, node.settings.anonymous_reads) if entry is not None else frozenset()
-    )
-    if Action.READ not in allowed:
+    job = jobs.queue.get(JobId(job_id))
+    entry = jobs.access.visible(actor, job.spec.dataset) if job.spec.dataset else None
+    if entry is None:
         raise JobNotFound(JobId(job_id))
     refuse_bad_token(actor)
+    allowed = jobs.access.grants(actor, entry)
     if action not in allowed:
         raise ActionForbidden
     return Seen(job, Action.WRITE in allowed)
 
 
-def cancel_job(node: Node, actor: Actor, job_id: str) -> Job:
+def cancel_job(jobs: Jobs, actor: Actor, job_id: str) -> Job:
     """A job that has not ended ends now, and whatever it does is not committed.
 
     Raises as `find_job`.
     """
-    job = find_job(node, actor, job_id, Action.WRITE).job
-    node.stores.jobs.cancel(job.id)
-    return node.stores.jobs.get(job.id)
+    job = find_job(jobs, actor, job_id, Action.WRITE).job
+    jobs.queue.cancel(job.id)
+    return jobs.queue.get(job.id)
 
 
-def rejected_rows(node: Node, actor: Actor, job_id: str) -> bytes:
+def rejected_rows(jobs: Jobs, actor: Actor, job_id: str) -> bytes:
     """The rows a batch was ingested without, as NDJSON. Who may post may see them.
 
     Raises as `find_job`, and `NoRejectedRows`.
     """
-    job = find_job(node, actor, job_id, Action.WRITE).job
-    rows = node.stores.jobs.rejected(job.id)
+    job = find_job(jobs, actor, job_id, Action.WRITE).job
+    rows = jobs.queue.rejected(job.id)
     if rows is None:
         raise NoRejectedRows(job.id)
     return gzip.decompress(rows)
 
 
 def list_jobs(
-    node: Node,
+    jobs: Jobs,
     actor: Actor,
     entry: DatasetEntry,
     *,
@@ -104,7 +110,7 @@ def list_jobs(
     limit: int,
 ) -> dict[str, Any]:
     """Jobs of a dataset, newest first; `next` is the `after` of the next page."""
-    found = node.stores.jobs.page(
+    found = jobs.queue.page(
         dataset=entry.id,
         statuses=statuses,
         kinds=kinds,
@@ -114,7 +120,7 @@ def list_jobs(
         newest_first=True,
     )
     more = str(found[-1].id) if len(found) == limit else None
-    in_full = Action.WRITE in grants(actor, entry, node.settings.anonymous_reads)
+    in_full = Action.WRITE in jobs.access.grants(actor, entry)
     return {"jobs": [shown(job, in_full=in_full) for job in found], "next": more}
 
 

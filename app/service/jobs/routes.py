@@ -8,17 +8,18 @@ from enum import Enum
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from odf_node.storage.stores.ports.values import Job
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, ReadableDep
-from ..wiring import Node, NodeDep
+from ..http.deps import ActorDep, ReadableDep, SettingsDep, wired
 from . import jobs as usecase
-from .job_watch import FINISHED
+from .job_watch import FINISHED, JobWatch
+from .jobs import Jobs
+from .waiting import WaitingDep
 
 DEFAULT_PAGE = 50
 KEEP_ALIVE_S = 15.0
@@ -27,37 +28,39 @@ EVENT_STREAM = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 router = APIRouter(tags=["jobs"])
+JobsDep = Annotated[Jobs, Depends(wired(Jobs))]
 Cursor = Annotated[str | None, Query(max_length=100)]
 
 
 @router.get("/jobs/{job}", summary="Status of a job, with its result or problem")
-def job_status(job: str, node: NodeDep, actor: ActorDep) -> Response:
-    return JsonAnswer(usecase.find_job(node, actor, job).shown())
+def job_status(job: str, jobs: JobsDep, actor: ActorDep) -> Response:
+    return JsonAnswer(usecase.find_job(jobs, actor, job).shown())
 
 
 @router.delete("/jobs/{job}", summary="Cancel a job that has not ended")
-def cancel(job: str, node: NodeDep, actor: ActorDep) -> Response:
+def cancel(job: str, jobs: JobsDep, actor: ActorDep) -> Response:
     """What it did so far is not committed. Of one that has ended nothing changes."""
-    return JsonAnswer(usecase.shown(usecase.cancel_job(node, actor, job)))
+    return JsonAnswer(usecase.shown(usecase.cancel_job(jobs, actor, job)))
 
 
 @router.get("/jobs/{job}/rejected", summary="Rows a batch was ingested without")
-def rejected_rows(job: str, node: NodeDep, actor: ActorDep) -> Response:
+def rejected_rows(job: str, jobs: JobsDep, actor: ActorDep) -> Response:
     """NDJSON: where each row stood, what is wrong with it, and its text."""
-    rows = usecase.rejected_rows(node, actor, job)
+    rows = usecase.rejected_rows(jobs, actor, job)
     return Response(rows, 200, {"cache-control": "no-store"}, NDJSON)
 
 
 @router.get("/jobs/{job}/events", summary="The job as it gets on, as server-sent events")
-async def job_events(job: str, node: NodeDep, actor: ActorDep) -> Response:
+async def job_events(job: str, jobs: JobsDep, waiting: WaitingDep, actor: ActorDep) -> Response:
     """Events `job` with the job as it then is; the last one, `ended`, ends the stream."""
-    found = await run_in_threadpool(usecase.find_job, node, actor, job)
+    found = await run_in_threadpool(usecase.find_job, jobs, actor, job)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_events(node, found), 200, headers, EVENT_STREAM)
+    return StreamingResponse(_events(waiting.watch, found), 200, headers, EVENT_STREAM)
 
 
 def jobs_of(
-    node: NodeDep,
+    jobs: JobsDep,
+    settings: SettingsDep,
     actor: ActorDep,
     entry: ReadableDep,
     status: Annotated[str | None, Query(max_length=200)] = None,
@@ -66,12 +69,12 @@ def jobs_of(
     limit: Annotated[int, Query(ge=1)] = DEFAULT_PAGE,
 ) -> Response:
     """Newest first; `status` and `kind` take several, separated by commas."""
-    size = min(limit, node.settings.max_page)
+    size = min(limit, settings.max_page)
     statuses = usecase.parse_statuses(status)
     kinds = [name.strip() for name in kind.split(",")] if kind else None
     return JsonAnswer(
         usecase.list_jobs(
-            node, actor, entry, statuses=statuses, kinds=kinds, after=after, limit=size
+            jobs, actor, entry, statuses=statuses, kinds=kinds, after=after, limit=size
         )
     )
 
@@ -82,8 +85,8 @@ def add_job_routes(routes: APIRouter, prefix: str) -> None:
     routes.get(prefix + "/jobs", summary="Jobs of a dataset, newest first", tags=tags)(jobs_of)
 
 
-async def _events(node: Node, seen: usecase.Seen) -> AsyncIterator[bytes]:
-    changes = node.watch.changes(seen.job.id)
+async def _events(watch: JobWatch, seen: usecase.Seen) -> AsyncIterator[bytes]:
+    changes = watch.changes(seen.job.id)
     following: asyncio.Future[Job] = asyncio.ensure_future(anext(changes))
     try:
         while True:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
+from fastapi import Depends
 from starlette.responses import Response
 
 from odf_node.protocol.errors import Conflict
 from odf_node.storage.stores.ports.values import Failed, Job, JobId, Succeeded
 
 from ..http.answers import JsonAnswer, error_answer, failed_answer
+from ..http.deps import wired
 from .job_watch import JobWatch
 
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,9})")
@@ -22,6 +25,9 @@ class Waiting:
 
     watch: JobWatch
     most_s: float
+
+
+WaitingDep = Annotated[Waiting, Depends(wired(Waiting))]
 
 
 class JobCancelled(Conflict):

@@ -14,13 +14,13 @@ from typing import Any
 from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.metadata.events import SetTransform
+from odf_node.storage.datasets.dataset.dataset import Datasets
+from odf_node.storage.stores.ports import DatasetInputs
 from odf_node.storage.stores.ports.errors import DatasetNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry
 
-from ..auth.access import Action, grants
 from ..auth.actors import Actor
-from ..datasets.datasets import shown_alias
-from ..wiring import Node
+from ..auth.dataset_access import DatasetAccess
 from .lineage_columns import column_origins
 
 MAX_DATASETS = 1000
@@ -54,12 +54,21 @@ class Graph:
     """There is more than is shown."""
 
 
-def lineage_of(node: Node, actor: Actor, entry: DatasetEntry, *, up: int, down: int) -> Graph:
+@dataclass(frozen=True)
+class Lineage:
+    """What the graph is made from."""
+
+    datasets: Datasets
+    inputs: DatasetInputs
+    access: DatasetAccess
+
+
+def lineage_of(lineage: Lineage, actor: Actor, entry: DatasetEntry, *, up: int, down: int) -> Graph:
     """The graph around a dataset, so many steps up to inputs and down to users."""
     graph = Graph(entry.id)
-    _see(node, actor, graph, entry.id)
-    _follow(node, actor, graph, up, lambda one: inputs_of(graph.known[one].state), upwards=True)
-    _follow(node, actor, graph, down, node.stores.registry.dependants, upwards=False)
+    _see(lineage, actor, graph, entry.id)
+    _follow(lineage, actor, graph, up, lambda one: inputs_of(graph.known[one].state), upwards=True)
+    _follow(lineage, actor, graph, down, lineage.inputs.dependants, upwards=False)
     return graph
 
 
@@ -68,7 +77,7 @@ def inputs_of(state: ChainState) -> list[DatasetId]:
 
 
 def _follow(
-    node: Node,
+    lineage: Lineage,
     actor: Actor,
     graph: Graph,
     depth: int,
@@ -85,7 +94,7 @@ def _follow(
             if left == 0 or len(graph.known) >= MAX_DATASETS:
                 graph.is_cut = True
                 break
-            is_known = _see(node, actor, graph, other, hidden_is_told=upwards)
+            is_known = _see(lineage, actor, graph, other, hidden_is_told=upwards)
             if not is_known and not upwards:
                 continue
             graph.edges[(other, one) if upwards else (one, other)] = None
@@ -95,16 +104,16 @@ def _follow(
 
 
 def _see(
-    node: Node, actor: Actor, graph: Graph, one: DatasetId, *, hidden_is_told: bool = True
+    lineage: Lineage, actor: Actor, graph: Graph, one: DatasetId, *, hidden_is_told: bool = True
 ) -> bool:
     """Whether the caller may read it; it is in the graph then."""
     if one in graph.known:
         return True
-    entry = node.stores.registry.find(DatasetRef(id=one))
+    entry = lineage.access.visible(actor, one)
     try:
-        if entry is not None and Action.READ in grants(actor, entry, node.settings.anonymous_reads):
-            state = node.stores.dataset(DatasetRef(id=one)).state()
-            graph.known[one] = GraphNode(entry, state, shown_alias(node, entry))
+        if entry is not None:
+            state = lineage.datasets.dataset(DatasetRef(id=one)).state()
+            graph.known[one] = GraphNode(entry, state, lineage.access.shown_alias(entry))
             return True
     except DatasetNotFound:  # forgotten meanwhile
         pass

@@ -5,22 +5,22 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, BaseDep, ReadableDep
-from ..wiring import NodeDep
-from .lineage import lineage_of, shown
+from ..http.deps import ActorDep, BaseDep, ReadableDep, wired
+from .lineage import Lineage, lineage_of, shown
 from .openlineage import events
 
 MAX_STEPS = 100
 DEFAULT_STEPS = 10
+LineageDep = Annotated[Lineage, Depends(wired(Lineage))]
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 
 
 def lineage(
-    node: NodeDep,
+    wired_lineage: LineageDep,
     actor: ActorDep,
     entry: ReadableDep,
     base: BaseDep,
@@ -30,7 +30,7 @@ def lineage(
     form: Annotated[Literal["graph", "openlineage"], Query(alias="format")] = "graph",
 ) -> Response:
     """A graph, or OpenLineage events; datasets the caller may not read are ids only."""
-    graph = lineage_of(node, actor, entry, up=upstream, down=downstream)
+    graph = lineage_of(wired_lineage, actor, entry, up=upstream, down=downstream)
     if form == "openlineage":
         return JsonAnswer({"events": events(graph, base.rstrip("/"))})
     return JsonAnswer(shown(graph, columns=columns))

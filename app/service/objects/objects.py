@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
+from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.integrity.healing import DAMAGED, begin_healing, heal_here
 from odf_node.storage.datasets.integrity.identity import Identity
 from odf_node.storage.datasets.integrity.opening import ensure_hashed
@@ -22,6 +22,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, Object
 from ..auth.access import Action, address, authorize, is_for_all
 from ..auth.actors import Actor
 from ..auth.mirror_rule import refuse_mirror
+from ..http.hashes import parse_hash
 from ..wiring import Node
 
 HEAD = "head"
@@ -37,10 +38,6 @@ is_usual_hash = _USUAL_HASH.fullmatch
 
 class UnknownReference(NotFound):
     """A named reference other than `head`."""
-
-
-class UnreadableHash(BadInput):
-    """An address that ends in no hash of ours; answered as text."""
 
 
 class LengthRequired(BadInput):
@@ -230,14 +227,3 @@ def announced_size(node: Node, length: str | None) -> int:
 def store_object(node: Node, key: ObjectKey, chunks: Iterable[bytes]) -> None:
     """Keep what hashes to the key; storing it again is harmless. Raises `HashMismatch`."""
     node.stores.objects.put(key, chunks)
-
-
-def parse_hash(text: str) -> Multihash:
-    """A SHA3-256 multihash. Raises `UnreadableHash`."""
-    try:
-        parsed = Multihash.parse(text)
-    except (MalformedHash, MalformedMultibase) as broken:
-        raise UnreadableHash(f"Invalid hash: {broken.message}") from None
-    if parsed.code != SHA3_256 or len(parsed.digest) != 32:
-        raise UnreadableHash("Invalid hash: objects are named by their SHA3-256")
-    return parsed

@@ -6,13 +6,16 @@ Built from plain numbers when it is asked for; the client library is imported by
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from odf_node.storage.datasets.node.gauges import Gauges, read_gauges
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.runtime.version import app_version
 
-from ..wiring import Node
+from ..settings import Tenancy
 from .counters import BUCKETS_S, Counters
 
 if TYPE_CHECKING:
@@ -21,20 +24,23 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class _Collector:
-    """What the client library asks for metrics."""
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """What is counted and measured; the client library collects it."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    counters: Counters
+    stores: Stores
+    tenancy: Tenancy
+    clock: Clock
 
     def collect(self) -> Iterator[Metric]:
-        yield from _of_process(self._node)
-        yield from _of_requests(self._node.counters)
-        gauges = read_gauges(self._node.stores.engine)
-        yield from _of_node(gauges, self._node.clock().ns / 1e9)
+        yield from _of_process(self.counters, self.tenancy, self.stores.free_bytes())
+        yield from _of_requests(self.counters)
+        gauges = read_gauges(self.stores.engine)
+        yield from _of_node(gauges, self.clock().ns / 1e9)
 
 
-def page(node: Node) -> bytes:
+def page(metrics: Metrics) -> bytes:
     """The page, in Prometheus' text format."""
     from prometheus_client import (
         CollectorRegistry,
@@ -48,20 +54,19 @@ def page(node: Node) -> bytes:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
-    registry.register(_Collector(node))
+    registry.register(metrics)
     return generate_latest(registry)
 
 
-def _of_process(node: Node) -> Iterator[Metric]:
+def _of_process(counters: Counters, tenancy: Tenancy, free: int | None) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
-    counters = node.counters
-    about = {"version": app_version(), "tenancy": node.settings.tenancy.value}
+    about = {"version": app_version(), "tenancy": tenancy.value}
     yield InfoMetricFamily("odf_node", "This node.", value=about)
     yield GaugeMetricFamily(
         "odf_requests_in_flight", "Requests being answered.", value=counters.in_flight
     )
-    if (free := node.stores.free_bytes()) is not None:
+    if free is not None:
         yield GaugeMetricFamily(
             "odf_free_bytes", "Space that is free for objects and database.", value=free
         )

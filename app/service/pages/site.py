@@ -197,8 +197,10 @@ def _token(node: Node, form: dict[str, str], address: str) -> str:
     """
     token = form.get("token", "").strip()
     if not token:
-        account = check_password(node, form.get("login", ""), form.get("password", ""), address)
-        return begin_session(node, account).token
+        account = check_password(
+            node.passwords, form.get("login", ""), form.get("password", ""), address
+        )
+        return begin_session(node.sessions, account).token
     if node.callers.identify(token).is_anonymous:
         raise AccessTokenRejected
     return token

@@ -96,7 +96,9 @@ def dataset(
         "columns": _columns(state.data_schema),
         "rows": _rows(node, entry, caller),
         "blocks": _blocks(node, entry),
-        "files": list_files(node, entry, f"{path}/", at=None, before=None, limit=FILES)["files"],
+        "files": list_files(
+            node.stores, node.stores.blocks, entry, f"{path}/", at=None, before=None, limit=FILES
+        )["files"],
         **_lineage(node, actor, entry),
     }
 
@@ -194,7 +196,7 @@ def _block(block: HashedBlock) -> dict[str, Any]:
 
 def _lineage(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
     """Inputs and users, each with the steps between; aliases only of what is visible."""
-    graph = lineage.lineage_of(node, actor, entry, up=STEPS, down=STEPS)
+    graph = lineage.lineage_of(node.lineage, actor, entry, up=STEPS, down=STEPS)
     names = {one: item.alias for one, item in graph.known.items()}
     edges = [{"input": names.get(one), "output": names.get(other)} for one, other in graph.edges]
     is_derivative = entry.kind is DatasetKind.Derivative

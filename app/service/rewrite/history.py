@@ -20,7 +20,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 from ..auth.actors import Actor
 from ..auth.mirror_rule import refuse_mirror
 from ..datasets.authors import InForce, check_definitions, take_definitions
-from ..objects.objects import parse_hash
+from ..http.hashes import parse_hash
 from ..wiring import Node
 
 _log = logging.getLogger("odf.node")

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 
 from odf_node.protocol.instant import NANOS, Instant
-from odf_node.storage.datasets.integrity.healing import retry_open_damages
+from odf_node.storage.datasets.integrity.healing import HealingStores, retry_open_damages
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.stores.ports import DamageLog, DeviceLogins, JobRecords
 
-from ..wiring import Node
-from .schedules import start_due
+from .schedules import Scheduling, start_due
 
 STOP_S = 5.0
 PRUNE_S = 3600.0
@@ -21,11 +23,26 @@ HEALED_KEPT_S = 90 * 86_400
 _log = logging.getLogger("odf.node")
 
 
+@dataclass(frozen=True)
+class Pruning:
+    """What grows with time, and how long it is kept."""
+
+    jobs: JobRecords
+    damages: DamageLog
+    devices: DeviceLogins
+    job_keep_s: int
+    rejected_rows_keep_s: int
+    clock: Clock
+
+
 class Ticker:
     """A thread that looks every `schedule_tick_s` seconds; every service process has one."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self, scheduling: Scheduling, pruning: Pruning, stores: HealingStores, *, tick_s: float
+    ) -> None:
+        self._scheduling, self._pruning, self._stores = scheduling, pruning, stores
+        self._tick_s = tick_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ticker", daemon=True)
 
@@ -38,16 +55,16 @@ class Ticker:
             self._thread.join(STOP_S)
 
     def _work(self) -> None:
-        tick_s = self._node.settings.schedule_tick_s
+        tick_s = self._tick_s
         left = look = 0.0
         while not self._stop.is_set():
             try:
-                start_due(self._node)
+                start_due(self._scheduling)
                 if look <= 0:
-                    retry_open_damages(self._node.stores)
+                    retry_open_damages(self._stores)
                     look = LOOK_S
                 if left <= 0:
-                    prune(self._node)
+                    prune(self._pruning)
                     left = PRUNE_S
             except Exception:  # a busy or restarting database: the next tick may get through
                 _log.exception("schedules were not looked at")
@@ -56,13 +73,13 @@ class Ticker:
             self._stop.wait(tick_s)
 
 
-def prune(node: Node) -> int:
+def prune(pruning: Pruning) -> int:
     """Forget jobs that ended long ago, request keys that have expired, old rejected rows, what was
     healed long ago, and command lines whose users never came."""
-    now, settings = node.clock().ns, node.settings
-    node.stores.damages.prune(before=Instant(now - HEALED_KEPT_S * NANOS))
-    node.stores.devices.remove_expired(Instant(now))
-    return node.stores.jobs.prune(
-        before=Instant(now - settings.job_keep_s * NANOS),
-        rejected_before=Instant(now - settings.rejected_rows_keep_s * NANOS),
+    now = pruning.clock().ns
+    pruning.damages.prune(before=Instant(now - HEALED_KEPT_S * NANOS))
+    pruning.devices.remove_expired(Instant(now))
+    return pruning.jobs.prune(
+        before=Instant(now - pruning.job_keep_s * NANOS),
+        rejected_before=Instant(now - pruning.rejected_rows_keep_s * NANOS),
     )

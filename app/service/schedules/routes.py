@@ -5,56 +5,62 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import ActorDep, ReadableDep, WritableDep
+from ..http.deps import ActorDep, ReadableDep, SettingsDep, StoresDep, WritableDep, wired
 from ..jobs.jobs import list_jobs, parse_statuses
-from ..wiring import NodeDep
+from ..jobs.routes import JobsDep
 from . import schedules as usecase
-from .schedules import read_body, shown
+from .schedules import Scheduling, read_body, shown
 
 MAX_BODY_BYTES = 8192
 DEFAULT_PAGE = 50
+SchedulingDep = Annotated[Scheduling, Depends(wired(Scheduling))]
 RUNS = ("poll", "mirror", "transform")
 """Kinds of jobs that bring a dataset up to date with where it comes from."""
 
 
-def schedules(node: NodeDep, entry: ReadableDep) -> Response:
+def schedules(stores: StoresDep, entry: ReadableDep) -> Response:
     """In the order they were made."""
-    found = node.stores.schedules.of_dataset(entry.id)
+    found = stores.schedules.of_dataset(entry.id)
     return JsonAnswer({"schedules": [shown(each) for each in found]})
 
 
-async def add(request: Request, node: NodeDep, actor: ActorDep, entry: WritableDep) -> Response:
+async def add(
+    request: Request, scheduling: SchedulingDep, actor: ActorDep, entry: WritableDep
+) -> Response:
     """`{"cron": "0 6 * * 1-5", "timeZone": "Europe/Berlin"}` or `{"everySeconds": 600}`"""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
-    made = await run_in_threadpool(usecase.add_schedule, node, actor, entry, body)
+    made = await run_in_threadpool(usecase.add_schedule, scheduling, actor, entry, body)
     return JsonAnswer(shown(made), 201)
 
 
-def show(schedule: str, node: NodeDep, entry: ReadableDep) -> Response:
-    return JsonAnswer(shown(usecase.find_schedule(node, entry, schedule)))
+def show(schedule: str, stores: StoresDep, entry: ReadableDep) -> Response:
+    return JsonAnswer(shown(usecase.find_schedule(stores.schedules, entry, schedule)))
 
 
-async def change(schedule: str, request: Request, node: NodeDep, entry: WritableDep) -> Response:
+async def change(
+    schedule: str, request: Request, scheduling: SchedulingDep, entry: WritableDep
+) -> Response:
     """What is not said has its default; `paused` stops it and lets it go on."""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     return JsonAnswer(
-        shown(await run_in_threadpool(usecase.change_schedule, node, entry, schedule, body))
+        shown(await run_in_threadpool(usecase.change_schedule, scheduling, entry, schedule, body))
     )
 
 
-def remove(schedule: str, node: NodeDep, entry: WritableDep) -> Response:
-    usecase.remove_schedule(node, entry, schedule)
+def remove(schedule: str, stores: StoresDep, entry: WritableDep) -> Response:
+    usecase.remove_schedule(stores.schedules, entry, schedule)
     return Response(status_code=204)
 
 
 def runs(
-    node: NodeDep,
+    jobs: JobsDep,
+    settings: SettingsDep,
     actor: ActorDep,
     entry: ReadableDep,
     schedule: Annotated[str | None, Query(max_length=100)] = None,
@@ -64,14 +70,14 @@ def runs(
 ) -> Response:
     """Refreshes of the dataset, newest first: by which schedule, when, what came of it."""
     page = list_jobs(
-        node,
+        jobs,
         actor,
         entry,
         statuses=parse_statuses(status),
         kinds=RUNS,
         schedule=schedule,
         after=after,
-        limit=min(limit, node.settings.max_page),
+        limit=min(limit, settings.max_page),
     )
     return JsonAnswer({"runs": page["jobs"], "next": page["next"]})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -16,11 +16,13 @@ from odf_node.protocol.typed import convert, decode_json
 from odf_node.storage.datasets.job_payloads import mirror_job, poll_job
 from odf_node.storage.datasets.job_payloads.mirror_job import MirrorPayload
 from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, job_of
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.runtime.randomness import Random
+from odf_node.storage.stores.ports import DatasetEntries, MirrorReads, Schedules
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec, Schedule
 
 from ..auth.actors import Actor
-from ..derivatives.refresh_derivative import transform_spec
-from ..wiring import Node
 from .cron import check_times, next_time
 
 REFRESH = "refresh"
@@ -63,12 +65,27 @@ def read_body(content: bytes) -> ScheduleBody:
         raise MalformedSchedule(f"the schedule cannot be read: {bad}") from None
 
 
-def add_schedule(node: Node, actor: Actor, entry: DatasetEntry, body: ScheduleBody) -> Schedule:
+@dataclass(frozen=True)
+class Scheduling:
+    """Schedules of datasets, and what the jobs they start are made from."""
+
+    schedules: Schedules
+    registry: DatasetEntries
+    mirrors: MirrorReads
+    everything_is_read: bool
+    """Whether derivatives may read all datasets of the node."""
+    clock: Clock
+    random: Random
+
+
+def add_schedule(
+    scheduling: Scheduling, actor: Actor, entry: DatasetEntry, body: ScheduleBody
+) -> Schedule:
     """Raises `InvalidSchedule`, `TooManySchedules`."""
-    if len(node.stores.schedules.of_dataset(entry.id)) >= MAX_SCHEDULES:
+    if len(scheduling.schedules.of_dataset(entry.id)) >= MAX_SCHEDULES:
         raise TooManySchedules(f"a dataset may have {MAX_SCHEDULES} schedules", limit=MAX_SCHEDULES)
     blank = Schedule(
-        id=node.random(12).hex(),
+        id=scheduling.random(12).hex(),
         dataset=entry.id,
         kind=REFRESH,
         payload={},
@@ -76,31 +93,33 @@ def add_schedule(node: Node, actor: Actor, entry: DatasetEntry, body: ScheduleBo
         every_s=None,
         time_zone="UTC",
         paused=False,
-        created_at=node.clock(),
+        created_at=scheduling.clock(),
         created_by=actor.account.id if actor.account is not None else None,
     )
-    return _put(node, blank, body)
+    return _put(scheduling, blank, body)
 
 
-def change_schedule(node: Node, entry: DatasetEntry, schedule: str, body: ScheduleBody) -> Schedule:
+def change_schedule(
+    scheduling: Scheduling, entry: DatasetEntry, schedule: str, body: ScheduleBody
+) -> Schedule:
     """Replace what it says. Raises `ScheduleNotFound`, `InvalidSchedule`."""
-    return _put(node, find_schedule(node, entry, schedule), body)
+    return _put(scheduling, find_schedule(scheduling.schedules, entry, schedule), body)
 
 
-def find_schedule(node: Node, entry: DatasetEntry, schedule: str) -> Schedule:
+def find_schedule(schedules: Schedules, entry: DatasetEntry, schedule: str) -> Schedule:
     """Raises `ScheduleNotFound`."""
-    found = node.stores.schedules.find(schedule)
+    found = schedules.find(schedule)
     if found is None or found.dataset != entry.id:
         raise ScheduleNotFound(f"the dataset has no schedule {schedule[:50]!r}")
     return found
 
 
-def remove_schedule(node: Node, entry: DatasetEntry, schedule: str) -> None:
+def remove_schedule(schedules: Schedules, entry: DatasetEntry, schedule: str) -> None:
     """Raises `ScheduleNotFound`. What it has begun goes on."""
-    node.stores.schedules.remove(find_schedule(node, entry, schedule).id)
+    schedules.remove(find_schedule(schedules, entry, schedule).id)
 
 
-def _put(node: Node, schedule: Schedule, body: ScheduleBody) -> Schedule:
+def _put(scheduling: Scheduling, schedule: Schedule, body: ScheduleBody) -> Schedule:
     check_times(body.cron, body.every_seconds, body.time_zone)
     options = PollPayload(
         exhaust_sources=body.exhaust_sources,
@@ -117,8 +136,8 @@ def _put(node: Node, schedule: Schedule, body: ScheduleBody) -> Schedule:
         next_at=None,
     )
     if not body.paused:
-        changed = replace(changed, next_at=next_time(changed, node.clock()))
-    node.stores.schedules.put(changed)
+        changed = replace(changed, next_at=next_time(changed, scheduling.clock()))
+    scheduling.schedules.put(changed)
     return changed
 
 
@@ -140,36 +159,39 @@ def shown(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def start_due(node: Node) -> int:
+def start_due(scheduling: Scheduling) -> int:
     """Queue what is due; returns how many this process queued. Each is queued once, even if other
     services look.
 
     What came due while nobody looked is made up for once, not as often as it was missed.
     """
-    now = node.clock()
+    now = scheduling.clock()
     started = 0
-    for schedule in node.stores.schedules.due(now, limit=DUE_AT_ONCE):
-        started += start_schedule(node, schedule, now) is not None
+    for schedule in scheduling.schedules.due(now, limit=DUE_AT_ONCE):
+        started += start_schedule(scheduling, schedule, now) is not None
     return started
 
 
-def start_schedule(node: Node, schedule: Schedule, now: Instant) -> JobId | None:
+def start_schedule(scheduling: Scheduling, schedule: Schedule, now: Instant) -> JobId | None:
     """Queue the work of a due schedule; None if somebody else did."""
-    entry = node.stores.registry.find(DatasetRef(id=schedule.dataset))
+    entry = scheduling.registry.find(DatasetRef(id=schedule.dataset))
     if entry is None:
         return None
     spec = replace(
-        spec_of(node, entry, schedule.payload), schedule=schedule.id, account=schedule.created_by
+        spec_of(scheduling, entry, schedule.payload),
+        schedule=schedule.id,
+        account=schedule.created_by,
     )
     following = next_time(schedule, now)
-    return node.stores.schedules.start(schedule, spec, now=now, next_at=following)
+    return scheduling.schedules.start(schedule, spec, now=now, next_at=following)
 
 
-def spec_of(node: Node, entry: DatasetEntry, payload: dict[str, Any]) -> JobSpec:
+def spec_of(scheduling: Scheduling, entry: DatasetEntry, payload: dict[str, Any]) -> JobSpec:
     """The refresh that suits the dataset; one that waits already is joined."""
-    if node.stores.mirrors.find(entry.id) is not None:
+    if scheduling.mirrors.find(entry.id) is not None:
         return mirror_job.spec_of(entry.id, MirrorPayload())
     if entry.kind is DatasetKind.Derivative:
-        return transform_spec(node, entry.id)
+        everything_is_read = scheduling.everything_is_read or None
+        return job_of(entry.id, TransformPayload(everything_is_read=everything_is_read))
     lock = str(entry.id)
     return JobSpec(poll_job.KIND, entry.id, payload, lock=lock, dedup_key=f"scheduled:{lock}")

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import platform
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_node.storage.runtime.version import app_version
+from odf_node.storage.stores.ports import DatasetEntries
 
 from ..http.answers import JsonAnswer
-from ..observe.metrics import CONTENT_TYPE, page
-from ..wiring import Node, NodeDep
+from ..http.deps import SettingsDep, StoresDep, wired
+from ..observe.metrics import CONTENT_TYPE, Metrics, page
 
+MetricsDep = Annotated[Metrics, Depends(wired(Metrics))]
 Probe = Literal["liveness", "readiness", "startup"]
 
 router = APIRouter(prefix="/system", tags=["system"])
 
 
 @router.get("/health", summary="Liveness, readiness and startup checks")
-async def health(node: NodeDep, type: Probe = "liveness") -> Response:  # noqa: A002
+async def health(
+    stores: StoresDep,
+    settings: SettingsDep,
+    type: Probe = "liveness",  # noqa: A002
+) -> Response:
     """Liveness is an answer at all; readiness and startup also need the database.
 
     A node that cannot store anything goes on serving what it has, so that it is ready, and says so.
@@ -29,13 +35,13 @@ async def health(node: NodeDep, type: Probe = "liveness") -> Response:  # noqa: 
     if type == "liveness":
         return JsonAnswer({"ok": True})
     try:
-        await run_in_threadpool(touch_database, node)
+        await run_in_threadpool(touch_database, stores.registry)
     except Exception as failure:  # whatever the driver raises: the answer is "not ready"
         return JsonAnswer({"ok": False, "reason": type_name(failure)}, 503)
-    trouble = await run_in_threadpool(node.stores.write_trouble)
+    trouble = await run_in_threadpool(stores.write_trouble)
     if trouble is not None:
         return JsonAnswer({"ok": True, "degraded": True, "writable": False, "reason": trouble})
-    free, least = node.stores.free_bytes(), node.settings.min_free_bytes
+    free, least = stores.free_bytes(), settings.min_free_bytes
     if free is not None and free < least:
         reason = f"the data folder has {free} bytes free, of {least} it should have"
         return JsonAnswer({"ok": True, "degraded": True, "writable": True, "reason": reason})
@@ -43,24 +49,24 @@ async def health(node: NodeDep, type: Probe = "liveness") -> Response:  # noqa: 
 
 
 @router.get("/info", summary="Build information")
-async def info(node: NodeDep) -> Response:
+async def info(settings: SettingsDep) -> Response:
     return JsonAnswer(
         {
             "appVersion": app_version(),
             "pythonVersion": platform.python_version(),
-            "tenancy": node.settings.tenancy.value,
+            "tenancy": settings.tenancy.value,
         }
     )
 
 
 @router.get("/metrics", summary="Counts and durations, for Prometheus")
-async def metrics(node: NodeDep) -> Response:
+async def metrics(measured: MetricsDep) -> Response:
     """In the text format of Prometheus; of this process, and of the node's queue."""
-    return Response(await run_in_threadpool(page, node), media_type=CONTENT_TYPE)
+    return Response(await run_in_threadpool(page, measured), media_type=CONTENT_TYPE)
 
 
-def touch_database(node: Node) -> None:
-    node.stores.registry.page(limit=1)
+def touch_database(registry: DatasetEntries) -> None:
+    registry.page(limit=1)
 
 
 def type_name(failure: Exception) -> str:

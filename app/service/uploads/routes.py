@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -18,16 +18,16 @@ from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
 from ..http.answers import JsonAnswer
 from ..http.bodies import Body, BodyTooLong
-from ..http.deps import ActorDep, BaseDep
+from ..http.deps import ActorDep, BaseDep, wired
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
 from ..ingest.formats import MEDIA_TYPES
 from ..limits.shares import caller_of
-from ..wiring import NodeDep
 from . import uploaded_files as usecase
-from .uploaded_files import ContentTooLarge
+from .uploaded_files import ContentTooLarge, FileUploads
 
 ADDRESS = "platform/file/upload"
 MAX_LENGTH = 2**53
+UploadsDep = Annotated[FileUploads, Depends(wired(FileUploads))]
 OCTETS = "application/octet-stream"
 
 router = APIRouter(prefix=f"/{ADDRESS}", tags=["uploads"])
@@ -35,7 +35,7 @@ router = APIRouter(prefix=f"/{ADDRESS}", tags=["uploads"])
 
 @router.post("/prepare", summary="Announce a file to be uploaded")
 def prepare(
-    node: NodeDep,
+    uploads: UploadsDep,
     actor: ActorDep,
     base: BaseDep,
     file_name: Annotated[str, Query(alias="fileName")],
@@ -46,7 +46,7 @@ def prepare(
 ) -> Response:
     """How and where to send it, and the token to ingest it with."""
     account = _uploader(actor)
-    token = str(usecase.prepare(node, account, file_name, content_length, content_type))
+    token = str(usecase.prepare(uploads, account, file_name, content_length, content_type))
     return JsonAnswer(
         {
             "uploadUrl": f"{base}{ADDRESS}/{token}",
@@ -60,18 +60,18 @@ def prepare(
 
 
 @router.post("/{token}", summary="Upload the announced file, as the part `file` of a form")
-async def upload(token: str, request: Request, node: NodeDep, actor: ActorDep) -> Response:
+async def upload(token: str, request: Request, uploads: UploadsDep, actor: ActorDep) -> Response:
     account = _uploader(actor)
     claimed = UploadToken.parse(token)
-    file = await run_in_threadpool(usecase.expected_upload, node, account, claimed)
-    limit = node.settings.max_upload_bytes
+    file = await run_in_threadpool(usecase.expected_upload, uploads, account, claimed)
+    limit = uploads.max_bytes
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > limit + OVERHEAD_BYTES:
         raise ContentTooLarge(limit)
     form = UploadForm(request.headers.get("content-type", ""))
     try:
         async with Body(request.receive, limit=limit + OVERHEAD_BYTES) as body:
-            work = partial(usecase.take_in, node, file, claimed, form.file(body.chunks()))
+            work = partial(usecase.take_in, uploads, file, claimed, form.file(body.chunks()))
             await request.app.state.bodies.run(caller_of(request.scope), work)
     except BodyTooLong:
         raise ContentTooLarge(limit) from None
@@ -79,15 +79,15 @@ async def upload(token: str, request: Request, node: NodeDep, actor: ActorDep) -
 
 
 @router.get("/{token}", summary="The uploaded file; knowing the token is the right to it")
-def download(token: str, node: NodeDep) -> Response:
-    file, size = usecase.arrived_file(node, UploadToken.parse(token))
+def download(token: str, uploads: UploadsDep) -> Response:
+    file, size = usecase.arrived_file(uploads, UploadToken.parse(token))
     kind = file.content_type if file.content_type in MEDIA_TYPES else OCTETS
     headers = {
         "content-length": str(size),
         "content-disposition": f"attachment; filename*=UTF-8''{quote(file.file_name, safe='')}",
         "x-content-type-options": "nosniff",
     }
-    return StreamingResponse(usecase.content_of(node, file), 200, headers, kind)
+    return StreamingResponse(usecase.content_of(uploads, file), 200, headers, kind)
 
 
 def _uploader(actor: Actor) -> Account:

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from odf_node.protocol.errors import BadInput, Conflict, LimitExceeded, NotFound
 from odf_node.protocol.identity import DID_ODF, DatasetId
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.integrity.healing import HealingStores
 from odf_node.storage.datasets.integrity.opening import open_hashed
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.runtime.randomness import Random
+from odf_node.storage.stores.ports import UploadedFiles
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import (
     Account,
@@ -28,7 +35,6 @@ from ..auth.access import Unauthorized
 from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
 from ..http.spool import READ_BYTES, spooled
-from ..wiring import Node
 
 MAX_FILE_NAME_CHARS = 255
 MAX_CONTENT_TYPE_CHARS = 200
@@ -81,34 +87,55 @@ class UploadIsOver(Conflict):
     """Another file under the token of one that is here."""
 
 
+class FileStores(HealingStores, Protocol):
+    """What uploads need of `storage.datasets.node.stores.Stores`."""
+
+    @property
+    def files(self) -> UploadedFiles: ...
+
+
+@dataclass(frozen=True)
+class FileUploads:
+    """Where uploaded files are kept, how large, how many and how long."""
+
+    stores: FileStores
+    data: Path
+    """The folder that bodies are spooled in."""
+    max_bytes: int
+    max_per_account: int
+    keep_s: int
+    clock: Clock
+    random: Random
+
+
 def prepare(
-    node: Node, account: Account, file_name: str, length: int, content_type: str | None
+    uploads: FileUploads, account: Account, file_name: str, length: int, content_type: str | None
 ) -> UploadToken:
     """Announce a file; the token to send it with.
 
     Raises:
         ContentTooLarge, InvalidFileName, TooManyUploads.
     """
-    if length > node.settings.max_upload_bytes:
-        raise ContentTooLarge(node.settings.max_upload_bytes)
+    if length > uploads.max_bytes:
+        raise ContentTooLarge(uploads.max_bytes)
     if not file_name.isprintable() or not 0 < len(file_name) <= MAX_FILE_NAME_CHARS:
         raise InvalidFileName(f"a file name has 1 to {MAX_FILE_NAME_CHARS} printable characters")
-    if node.stores.files.count(account.id) >= node.settings.max_uploads:
-        raise TooManyUploads(node.settings.max_uploads)
+    if uploads.stores.files.count(account.id) >= uploads.max_per_account:
+        raise TooManyUploads(uploads.max_per_account)
     token = UploadToken(
-        upload_id=uuid.UUID(bytes=node.random(16), version=4).hex,
+        upload_id=uuid.UUID(bytes=uploads.random(16), version=4).hex,
         file_name=file_name,
         owner_account_id=account.id.removeprefix(DID_ODF),
         content_length=length,
         content_type=content_type or None,
     )
-    node.stores.files.put(
+    uploads.stores.files.put(
         UploadedFile(
             id=token.upload_id,
             account=account.id,
             file_name=file_name,
             content_type=token.content_type,
-            created_at=node.clock(),
+            created_at=uploads.clock(),
         )
     )
     return token
@@ -119,7 +146,7 @@ def may_upload(actor: Actor) -> bool:
     return actor.may(Scope.WRITE) or actor.may(Scope.CREATE)
 
 
-def expected_upload(node: Node, account: Account, token: UploadToken) -> UploadedFile:
+def expected_upload(uploads: FileUploads, account: Account, token: UploadToken) -> UploadedFile:
     """The announced file that a token is for.
 
     Raises:
@@ -127,43 +154,45 @@ def expected_upload(node: Node, account: Account, token: UploadToken) -> Uploade
     """
     if token.owner_account_id != account.id.removeprefix(DID_ODF):
         raise Unauthorized
-    if token.content_length > node.settings.max_upload_bytes:
-        raise ContentTooLarge(node.settings.max_upload_bytes)
-    file = node.stores.files.find(token.upload_id)
-    if file is None or _is_over(node, file):
+    if token.content_length > uploads.max_bytes:
+        raise ContentTooLarge(uploads.max_bytes)
+    file = uploads.stores.files.find(token.upload_id)
+    if file is None or _is_over(uploads, file):
         raise UploadNotFound
     if file.account != account.id:
         raise Unauthorized
     return file
 
 
-def take_in(node: Node, file: UploadedFile, token: UploadToken, chunks: Iterable[bytes]) -> None:
+def take_in(
+    uploads: FileUploads, file: UploadedFile, token: UploadToken, chunks: Iterable[bytes]
+) -> None:
     """Keep the announced file; sending the same one again is harmless.
 
     Raises:
         ContentTooLarge, LengthDiffers, UploadIsOver, UploadNotFound.
     """
-    limited = _limited(chunks, node.settings.max_upload_bytes)
-    with spooled(node.settings.data, limited) as body:
+    limited = _limited(chunks, uploads.max_bytes)
+    with spooled(uploads.data, limited) as body:
         if body.size != token.content_length:
             raise LengthDiffers(body.size, token.content_length)
         key = _key(file.account, body.hash)
         for _ in range(PUT_ATTEMPTS):
-            node.stores.objects.put(key, body.chunks())
-            known = node.stores.files.arrived(file.id, body.hash, body.size)
+            uploads.stores.objects.put(key, body.chunks())
+            known = uploads.stores.files.arrived(file.id, body.hash, body.size)
             if known is None or known.hash != body.hash:
-                _drop(node, file.account, body.hash)
+                _drop(uploads, file.account, body.hash)
                 if known is None:
                     raise UploadNotFound
                 raise UploadIsOver("another file was uploaded with this token; prepare a new one")
-            if node.stores.objects.stat(key) is not None:
+            if uploads.stores.objects.stat(key) is not None:
                 return  # else it was cleared away as the content of an older upload
 
 
-def _drop(node: Node, account: AccountId, content: Multihash) -> None:
+def _drop(uploads: FileUploads, account: AccountId, content: Multihash) -> None:
     """Remove bytes that no file of the account has."""
-    if not node.stores.files.has_content(account, content):
-        node.stores.objects.delete(_key(account, content))
+    if not uploads.stores.files.has_content(account, content):
+        uploads.stores.objects.delete(_key(account, content))
 
 
 def _limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
@@ -175,53 +204,53 @@ def _limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
         yield chunk
 
 
-def arrived_file(node: Node, token: UploadToken) -> tuple[UploadedFile, int]:
+def arrived_file(uploads: FileUploads, token: UploadToken) -> tuple[UploadedFile, int]:
     """The file of a token, and its size; everybody who knows the token may have it.
 
     Raises:
         UploadNotFound.
     """
-    file = node.stores.files.find(token.upload_id)
-    if file is None or file.hash is None or file.size is None or _is_over(node, file):
+    file = uploads.stores.files.find(token.upload_id)
+    if file is None or file.hash is None or file.size is None or _is_over(uploads, file):
         raise UploadNotFound
     if file.account.removeprefix(DID_ODF) != token.owner_account_id:
         raise UploadNotFound
-    if node.stores.objects.stat(_key(file.account, file.hash)) is None:
+    if uploads.stores.objects.stat(_key(file.account, file.hash)) is None:
         raise UploadNotFound
     return file, file.size
 
 
-def content_of(node: Node, file: UploadedFile) -> Iterator[bytes]:
+def content_of(uploads: FileUploads, file: UploadedFile) -> Iterator[bytes]:
     """The bytes of a file that arrived. Raises `UploadNotFound`, once they are asked for."""
     if file.hash is None:
         raise UploadNotFound
     try:
-        stream = open_hashed(node.stores, _key(file.account, file.hash))
+        stream = open_hashed(uploads.stores, _key(file.account, file.hash))
     except ObjectNotFound:
         raise UploadNotFound from None
     with stream:
         yield from iter(lambda: stream.read(READ_BYTES), b"")
 
 
-def clear_away(node: Node) -> int:
+def clear_away(uploads: FileUploads) -> int:
     """Forget files that were kept long enough; returns how many."""
     gone = 0
-    while page := node.stores.files.oldest(before=_kept_since(node), limit=SWEEP_PAGE):
+    while page := uploads.stores.files.oldest(before=_kept_since(uploads), limit=SWEEP_PAGE):
         for file in page:
-            node.stores.files.remove(file.id)
+            uploads.stores.files.remove(file.id)
             if file.hash is not None:
-                _drop(node, file.account, file.hash)
+                _drop(uploads, file.account, file.hash)
         gone += len(page)
     return gone
 
 
-def _is_over(node: Node, file: UploadedFile) -> bool:
+def _is_over(uploads: FileUploads, file: UploadedFile) -> bool:
     """Kept for long enough, whether or not it was cleared away already."""
-    return file.created_at < _kept_since(node)
+    return file.created_at < _kept_since(uploads)
 
 
-def _kept_since(node: Node) -> Instant:
-    return Instant(node.clock().ns - node.settings.upload_keep_s * NANOS)
+def _kept_since(uploads: FileUploads) -> Instant:
+    return Instant(uploads.clock().ns - uploads.keep_s * NANOS)
 
 
 def _key(account: AccountId, content: Multihash) -> ObjectKey:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -14,49 +15,57 @@ from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import ActorDep, MaintainedDep
-from ..wiring import NodeDep
+from ..http.deps import ActorDep, MaintainedDep, StoresDep, wired
 from . import variables as usecase
-from .variables import read_body, shown
+from .variables import NodeVariables, read_body, shown
 
 MAX_BODY_BYTES = 256 * 1024
+VariablesDep = Annotated[NodeVariables, Depends(wired(NodeVariables))]
 
 router = APIRouter(prefix="/accounts/me/variables", tags=["variables"])
 
 
 @router.get("", summary="One's own variables; secrets without their values")
-def mine(node: NodeDep, actor: ActorDep) -> Response:
-    return JsonAnswer({"variables": usecase.list_variables(node, _owner(actor))})
+def mine(stores: StoresDep, actor: ActorDep) -> Response:
+    return JsonAnswer({"variables": usecase.list_variables(stores.variables, _owner(actor))})
 
 
 @router.put("/{name}", summary="Set one of one's own variables")
-async def set_mine(name: str, request: Request, node: NodeDep, actor: ActorDep) -> Response:
+async def set_mine(
+    name: str, request: Request, all_variables: VariablesDep, actor: ActorDep
+) -> Response:
     """`{"value": "…", "secret": true}`; for all datasets the account owns."""
     owner = _owner(actor)
     body = read_body(await small_body(request, MAX_BODY_BYTES))
-    return JsonAnswer(shown(await run_in_threadpool(usecase.set_variable, node, owner, name, body)))
+    return JsonAnswer(
+        shown(await run_in_threadpool(usecase.set_variable, all_variables, owner, name, body))
+    )
 
 
 @router.delete("/{name}", status_code=204, summary="Remove one of one's own variables")
-def remove_mine(name: str, node: NodeDep, actor: ActorDep) -> Response:
-    usecase.remove_variable(node, _owner(actor), name)
+def remove_mine(name: str, stores: StoresDep, actor: ActorDep) -> Response:
+    usecase.remove_variable(stores.variables, _owner(actor), name)
     return Response(status_code=204)
 
 
-def variables(node: NodeDep, entry: MaintainedDep) -> Response:
+def variables(stores: StoresDep, entry: MaintainedDep) -> Response:
     """Those of the dataset; secrets without their values."""
-    return JsonAnswer({"variables": usecase.list_variables(node, str(entry.id))})
+    return JsonAnswer({"variables": usecase.list_variables(stores.variables, str(entry.id))})
 
 
-async def set_one(name: str, request: Request, node: NodeDep, entry: MaintainedDep) -> Response:
+async def set_one(
+    name: str, request: Request, all_variables: VariablesDep, entry: MaintainedDep
+) -> Response:
     """`{"value": "…", "secret": true}`; goes before one of the account of the same name."""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     owner = str(entry.id)
-    return JsonAnswer(shown(await run_in_threadpool(usecase.set_variable, node, owner, name, body)))
+    return JsonAnswer(
+        shown(await run_in_threadpool(usecase.set_variable, all_variables, owner, name, body))
+    )
 
 
-def remove_one(name: str, node: NodeDep, entry: MaintainedDep) -> Response:
-    usecase.remove_variable(node, str(entry.id), name)
+def remove_one(name: str, stores: StoresDep, entry: MaintainedDep) -> Response:
+    usecase.remove_variable(stores.variables, str(entry.id), name)
     return Response(status_code=204)
 
 

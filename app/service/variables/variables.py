@@ -7,6 +7,7 @@ values go, so secrets of an account reach the datasets that it owns, and no othe
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,10 +15,10 @@ from msgspec import Struct
 
 from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_node.protocol.typed import decode_json
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.stores.ports import Variables
 from odf_node.storage.stores.ports.values import Variable
 from odf_node.storage.stores.publishing.sealing import SecretKeys
-
-from ..wiring import Node
 
 MAX_VARIABLES = 200
 MAX_VALUE_CHARS = 32 * 1024
@@ -54,31 +55,40 @@ def read_body(content: bytes) -> VariableBody:
     return body
 
 
-def set_variable(node: Node, owner: str, name: str, body: VariableBody) -> Variable:
+@dataclass(frozen=True)
+class NodeVariables:
+    """All variables of a node, and what seals its secrets."""
+
+    store: Variables
+    keys: SecretKeys
+    clock: Clock
+
+
+def set_variable(variables: NodeVariables, owner: str, name: str, body: VariableBody) -> Variable:
     """Add or replace it. Raises `MalformedVariable`, `TooManyVariables`."""
     if not _NAME.fullmatch(name):
         raise MalformedVariable("a name has 1 to 100 letters, digits, _ and -")
-    known = node.stores.variables.of_owner(owner)
+    known = variables.store.of_owner(owner)
     if name not in known and len(known) >= MAX_VARIABLES:
         raise TooManyVariables(f"there may be {MAX_VARIABLES} variables", limit=MAX_VARIABLES)
-    now = node.clock()
+    now = variables.clock()
     if body.secret:
-        variable = node.secret_keys.sealed(owner, name, body.value, at=now)
+        variable = variables.keys.sealed(owner, name, body.value, at=now)
     else:
         value = body.value.encode()
         variable = Variable(name=name, is_secret=False, value=value, updated_at=now)
-    node.stores.variables.put(owner, variable)
+    variables.store.put(owner, variable)
     return variable
 
 
-def list_variables(node: Node, owner: str) -> list[dict[str, Any]]:
+def list_variables(store: Variables, owner: str) -> list[dict[str, Any]]:
     """By name; values of what is no secret."""
-    return [shown(each) for each in node.stores.variables.of_owner(owner).values()]
+    return [shown(each) for each in store.of_owner(owner).values()]
 
 
-def remove_variable(node: Node, owner: str, name: str) -> None:
+def remove_variable(store: Variables, owner: str, name: str) -> None:
     """Raises `VariableNotFound`."""
-    if not node.stores.variables.remove(owner, name):
+    if not store.remove(owner, name):
         raise VariableNotFound(f"there is no variable {name[:100]!r}")
 
 
@@ -92,18 +102,17 @@ def shown(variable: Variable) -> dict[str, Any]:
     }
 
 
-def reseal(node: Node, keys: SecretKeys | None = None) -> int:
+def reseal(store: Variables, keys: SecretKeys) -> int:
     """Seal all secrets with the newest key; returns how many were not. Raises `SecretUnreadable`.
 
     After that the older keys may go.
     """
-    keys = keys or node.secret_keys
     changed = 0
-    for owner in node.stores.variables.owners():
-        for variable in node.stores.variables.of_owner(owner).values():
+    for owner in store.owners():
+        for variable in store.of_owner(owner).values():
             if variable.is_secret and variable.key_id != keys.newest:
                 text = keys.opened(owner, variable)
                 again = keys.sealed(owner, variable.name, text, at=variable.updated_at)
-                node.stores.variables.put(owner, again)
+                store.put(owner, again)
                 changed += 1
     return changed

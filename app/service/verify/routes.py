@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from ..http.deps import ActorDep, BaseDep, WritableDep
+from ..http.deps import ActorDep, BaseDep, WritableDep, wired
 from ..http.parameters import NO_BODY
-from ..jobs.waiting import job_answer
-from ..wiring import NodeDep
-from .verify import VerifyRequest, submit_verify
+from ..jobs.waiting import WaitingDep, job_answer
+from .verify import Verifying, VerifyRequest, submit_verify
 
+VerifyingDep = Annotated[Verifying, Depends(wired(Verifying))]
 Hash = Annotated[str | None, Query(max_length=200)]
 
 
@@ -28,7 +28,8 @@ def add_verify_routes(router: APIRouter, prefix: str) -> None:
 
 
 async def verify(
-    node: NodeDep,
+    verifying: VerifyingDep,
+    waiting: WaitingDep,
     actor: ActorDep,
     entry: WritableDep,
     base: BaseDep,
@@ -49,5 +50,5 @@ async def verify(
         after=after,
         upto=upto,
     )
-    job = await run_in_threadpool(submit_verify, node, actor, entry, request)
-    return await job_answer(node.waiting, job, base, prefer)
+    job = await run_in_threadpool(submit_verify, verifying, actor, entry, request)
+    return await job_answer(waiting, job, base, prefer)

@@ -10,13 +10,14 @@ from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.verify.note import read_note
 from odf_node.storage.datasets.verify.pending import read_unverified
+from odf_node.storage.stores.ports import DatasetNotes
 
-from ..wiring import Node
 
-
-def validation_of(node: Node, dataset: DatasetId, head: Multihash | None) -> dict[str, Any] | None:
+def validation_of(
+    objects: DatasetNotes, dataset: DatasetId, head: Multihash | None
+) -> dict[str, Any] | None:
     """Validated up to which block, by which engines, when; None if that never happened."""
-    note = read_note(node.stores.objects, dataset)
+    note = read_note(objects, dataset)
     if note is None:
         return None
     shown: dict[str, Any] = msgspec.to_builtins(note)
@@ -24,7 +25,7 @@ def validation_of(node: Node, dataset: DatasetId, head: Multihash | None) -> dic
     return {**shown, "isCurrent": note.block == str(head)}
 
 
-def unverified_of(node: Node, dataset: DatasetId) -> dict[str, Any] | None:
+def unverified_of(objects: DatasetNotes, dataset: DatasetId) -> dict[str, Any] | None:
     """Blocks whose rows count and were not hashed yet; None where there are none."""
-    note = read_unverified(node.stores.objects, dataset)
+    note = read_unverified(objects, dataset)
     return None if note is None else msgspec.to_builtins(note)

@@ -6,14 +6,16 @@ import json
 from dataclasses import dataclass
 
 from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.storage.datasets.dataset.dataset import Datasets
 from odf_node.storage.datasets.job_payloads import verify_job
 from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_node.storage.stores.ports import JobSubmissions
 from odf_node.storage.stores.ports.errors import DatasetNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 
 from ..auth.actors import Actor
-from ..objects.objects import parse_hash
-from ..wiring import Node
+from ..auth.dataset_access import DatasetAccess
+from ..http.hashes import parse_hash
 
 MAX_INPUTS = 1000
 """Datasets that are looked at below one, at most."""
@@ -32,13 +34,24 @@ class VerifyRequest:
     upto: str | None = None
 
 
-def submit_verify(node: Node, actor: Actor, entry: DatasetEntry, request: VerifyRequest) -> JobId:
+@dataclass(frozen=True)
+class Verifying:
+    """What it takes to have a dataset verified."""
+
+    jobs: JobSubmissions
+    datasets: Datasets
+    access: DatasetAccess
+
+
+def submit_verify(
+    verifying: Verifying, actor: Actor, entry: DatasetEntry, request: VerifyRequest
+) -> JobId:
     """Queue a verification. It takes no lock: it works on the head it finds.
 
     Raises:
         UnreadableHash: `after` or `upto`.
     """
-    inputs = visible_inputs(node, actor, entry) if request.recursive else []
+    inputs = visible_inputs(verifying, actor, entry) if request.recursive else []
     payload = VerifyPayload(
         objects=not request.metadata_only,
         rows=request.rows and not request.metadata_only,
@@ -50,17 +63,21 @@ def submit_verify(node: Node, actor: Actor, entry: DatasetEntry, request: Verify
     )
     asked = verify_job.to_json(payload)
     key = f"{verify_job.KIND}:{entry.id}:{json.dumps(asked, sort_keys=True)}"
-    return node.stores.jobs.submit(JobSpec(verify_job.KIND, entry.id, asked, dedup_key=key))
+    return verifying.jobs.submit(JobSpec(verify_job.KIND, entry.id, asked, dedup_key=key))
 
 
-def visible_inputs(node: Node, actor: Actor, entry: DatasetEntry) -> list[DatasetId]:
+def visible_inputs(verifying: Verifying, actor: Actor, entry: DatasetEntry) -> list[DatasetId]:
     """Everything the dataset is computed from that the actor may read, inputs before users."""
     found: dict[DatasetId, None] = {}
     seen = {entry.id}
 
     def visit(dataset: DatasetId) -> None:
-        for one in _inputs(node, dataset):
-            if one in seen or node.access.visible(actor, one) is None or len(seen) > MAX_INPUTS:
+        for one in _inputs(verifying.datasets, dataset):
+            if (
+                one in seen
+                or verifying.access.visible(actor, one) is None
+                or len(seen) > MAX_INPUTS
+            ):
                 continue
             seen.add(one)
             visit(one)
@@ -70,9 +87,9 @@ def visible_inputs(node: Node, actor: Actor, entry: DatasetEntry) -> list[Datase
     return list(found)
 
 
-def _inputs(node: Node, dataset: DatasetId) -> list[DatasetId]:
+def _inputs(datasets: Datasets, dataset: DatasetId) -> list[DatasetId]:
     try:
-        declared = node.stores.dataset(DatasetRef(id=dataset)).state().declared_inputs or ()
+        declared = datasets.dataset(DatasetRef(id=dataset)).state().declared_inputs or ()
     except DatasetNotFound:  # forgotten meanwhile
         return []
     return [one for one in declared if one is not None]

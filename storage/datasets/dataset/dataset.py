@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 from odf_node.protocol.chain.rules import fold_received as fold
 from odf_node.protocol.chain.state import EMPTY, ChainState
 from odf_node.protocol.errors import BadInput, Conflict
-from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import Seed
 from odf_node.protocol.multihash import Multihash
@@ -96,6 +96,13 @@ class DatasetStores(HealingStores, Protocol):
     @property
     def states(self) -> StateCache: ...
     def publish_head(self, dataset: DatasetId) -> None: ...
+
+
+class Datasets(Protocol):
+    """The datasets of a node: `storage.datasets.node.stores.Stores`."""
+
+    def dataset(self, ref: DatasetRef, /) -> Dataset:
+        """Raises `DatasetNotFound`."""
 
 
 class Gate(Protocol):
