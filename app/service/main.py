@@ -148,10 +148,13 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         ticker = Ticker(node.scheduling, node.pruning, node.stores, tick_s=settings.schedule_tick_s)
         ticker.start()
         sweeping = asyncio.create_task(_sweep(node))
-        mirrors = MirrorRunner(node)
+        mirrors = MirrorRunner(
+            node.mirrors, threads=settings.mirror_threads, poll_s=settings.mirror_poll_s
+        )
         mirrors.start()
-        follower = Follower(node)
-        follower.start()
+        follower = Follower(node.following)
+        if settings.follow_inputs:
+            follower.start()
         yield
         await run_in_threadpool(follower.stop)
         await run_in_threadpool(mirrors.stop)

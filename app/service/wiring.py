@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from odf_node.protocol.identity import DatasetAlias, Name
+from odf_node.protocol.transfer.bundle import BundleLimits
 from odf_node.storage.datasets.contents.slice_limits import GateLimits
 from odf_node.storage.datasets.gate.gate import SliceGate
 from odf_node.storage.datasets.node.naming import RESERVED, SINGLE_OWNER
@@ -30,6 +30,14 @@ from .auth.passwords import Cost
 from .auth.roles import RoleMemory
 from .auth.sessions import SECRET_BYTES, SECRET_NAME, signing_secrets
 from .auth.throttle import SharedThrottle, Throttle
+from .datasets.access import DatasetRoles
+from .datasets.datasets import Authoring
+from .datasets.definition import Checking
+from .definitions.authors import Defining
+from .derivatives.derivatives import Derivatives
+from .derivatives.follow import Following
+from .derivatives.refresh import Refreshing
+from .derivatives.refresh_derivative import Computing
 from .http.deps import part_of
 from .ingest.uploads import Uploads
 from .jobs.job_watch import JobWatch
@@ -37,13 +45,19 @@ from .jobs.jobs import Jobs
 from .jobs.waiting import Waiting
 from .limits.pressure import Pressure
 from .lineage.lineage import Lineage
+from .mirrors.mirrors import Mirrors, limits_of
 from .observe.audit_writer import AuditWriter
 from .observe.counters import Counters
 from .observe.metrics import Metrics
+from .read.tail import Tails
 from .readers.pool import Readers
+from .rewrite.history import Rewriting
 from .schedules.clock import Pruning
 from .schedules.schedules import Scheduling
-from .settings import AnonymousReads, Settings, Tenancy
+from .settings import Settings, Tenancy
+from .transfer.admission import Admission
+from .transfer.push import Pushing
+from .transfer.received import Receiving
 from .uploads.uploaded_files import FileUploads
 from .variables.variables import NodeVariables
 from .verify.verify import Verifying
@@ -73,7 +87,17 @@ class Node:
     counters: Counters
     audit_writer: AuditWriter
     readers: Readers
+    authoring: Authoring
+    checking: Checking
+    dataset_roles: DatasetRoles
+    derivatives: Derivatives
+    following: Following
+    mirrors: Mirrors
     passwords: Passwords
+    pushing: Pushing
+    refreshing: Refreshing
+    rewriting: Rewriting
+    tails: Tails
     sessions: Sessions
     devices: Devices
     file_uploads: FileUploads
@@ -86,8 +110,6 @@ class Node:
     verifying: Verifying
     clock: Clock = system_clock
     random: Random = os.urandom
-    mirror_bell: threading.Event = field(default_factory=threading.Event)
-    """Rung when a mirror has something to do."""
 
     @property
     def parts(self) -> dict[type, object]:
@@ -110,6 +132,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     if settings.tenancy is Tenancy.SINGLE:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
         _tell_of_reserved_names(stores)
+    gate = _gate(settings)
     counters, keys = Counters(), open_keys(settings.secrets_keys, settings.data)
     secrets = _session_secrets(settings, stores, keys)
     entries, roles = EntryMemory(stores.registry), RoleMemory()
@@ -118,6 +141,9 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         stores.registry, entries, stores.reading, settings.tenancy, settings.anonymous_reads
     )
     throttle = _throttle(settings, stores, clock)
+    defining = Defining(stores, access)
+    receiving = Receiving(stores, gate, clock)
+    mirrors = Mirrors(stores, receiving, keys, limits_of(settings), clock)
     sessions = Sessions(secrets[0], settings.session_ttl_s, clock)
     return Node(
         settings=settings,
@@ -138,10 +164,42 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
             account=settings.max_waiting_account,
             node=settings.max_waiting_node,
         ),
-        gate=_gate(settings),
+        gate=gate,
         counters=counters,
         audit_writer=AuditWriter(stores.audit, counters),
         readers=Readers(settings),
+        authoring=Authoring(stores, access, defining, clock, os.urandom),
+        checking=Checking(stores, stores.jobs, watch, settings.query_check_s),
+        dataset_roles=DatasetRoles(stores.accounts, stores.roles, roles),
+        derivatives=Derivatives(stores, access),
+        following=Following(
+            stores=stores,
+            everything_is_read=access.everything_is_read,
+            debounce_s=settings.follow_debounce_s,
+            poll_s=settings.follow_poll_s,
+            clock=clock,
+        ),
+        mirrors=mirrors,
+        pushing=Pushing(
+            stores=stores,
+            defining=defining,
+            receiving=receiving,
+            admission=Admission(
+                validates=settings.validate_pushed_derivatives,
+                jobs=stores.jobs,
+                objects=stores.objects,
+                gate=gate,
+                wait_s=settings.validation_wait_s,
+                poll_s=settings.ingest_poll_s,
+            ),
+            limits=BundleLimits(
+                max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
+            ),
+            clock=clock,
+        ),
+        refreshing=Refreshing(stores.jobs, mirrors, Computing(stores, access)),
+        rewriting=Rewriting(stores, defining, clock),
+        tails=Tails(stores, settings.max_tail_records, settings.max_tail_bytes),
         passwords=Passwords(stores.accounts, throttle, Cost(settings.password_work)),
         sessions=sessions,
         devices=Devices(
@@ -179,7 +237,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
             schedules=stores.schedules,
             registry=stores.registry,
             mirrors=stores.mirrors,
-            everything_is_read=settings.anonymous_reads is AnonymousReads.ALL,
+            everything_is_read=access.everything_is_read,
             clock=clock,
             random=os.urandom,
         ),

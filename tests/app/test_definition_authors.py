@@ -191,7 +191,7 @@ def test_rights_that_are_taken_away_are_gone_when_it_runs(node, secret, shown):
     give(node, secret, "bob", None)
     assert hidden(node, entry) == [str(secret.id)]
     with pytest.raises(InputsNotHere):
-        submit_transform(node.node, entry)
+        submit_transform(node.node.refreshing.computing, entry)
     chain.add(reading(shown), reading(secret))
     push(node, "/alice/lent", chain, node.token("alice"), start=2, head=str(chain.blocks[1].hash))
     assert hidden(node, entry) == []
@@ -241,7 +241,7 @@ def test_one_who_created_a_derivative_is_its_author_and_reads_as_themselves(node
     entry = node.node.stores.registry.get(DatasetRef(id=chain.id))
     assert hidden(node, entry) == [str(secret.id)]
     with pytest.raises(InputsNotHere):
-        submit_transform(node.node, entry)
+        submit_transform(node.node.refreshing.computing, entry)
     give(node, secret, "carol", Role.READER)
     assert hidden(node, entry) == []
     give(node, secret, "carol", None)

@@ -79,19 +79,19 @@ def finish(node, outcome):
 
 def settled(node, clock, outcome=DONE):
     """Everything that is due by now was done, with that outcome."""
-    follow(node)
+    follow(node.following)
     clock.pass_by(2)
-    follow(node)
+    follow(node.following)
     while waiting(node):
         finish(node, outcome)
-    follow(node)
+    follow(node.following)
 
 
 def test_a_new_derivative_is_due_after_a_moment(node, clock, tens):
-    follow(node)
+    follow(node.following)
     assert waiting(node) == []
     clock.pass_by(2)
-    follow(node)
+    follow(node.following)
     assert waiting(node) == [tens.id]
 
 
@@ -99,32 +99,32 @@ def test_many_moves_of_an_input_are_one_job(node, clock, cities, tens):
     settled(node, clock)
     for n in range(5):
         commit(cities, SetInfo(description=str(n)), at=100 + n)
-        follow(node)
+        follow(node.following)
     clock.pass_by(2)
-    follow(node)
+    follow(node.following)
     assert waiting(node) == [tens.id]
 
 
 def test_a_move_while_a_job_is_at_it_gets_a_job_of_its_own(node, clock, cities, tens):
-    follow(node)
+    follow(node.following)
     clock.pass_by(2)
-    follow(node)
+    follow(node.following)
     job = node.stores.jobs.claim("w", [KIND], lease=timedelta(seconds=30))
     commit(cities, SetInfo(description="more"), at=100)
-    follow(node)
+    follow(node.following)
     clock.pass_by(2)
-    follow(node)
+    follow(node.following)
     assert waiting(node) == []
     node.stores.jobs.finish(job.id, "w", DONE)
-    follow(node)
+    follow(node.following)
     assert waiting(node) == [tens.id]
 
 
 def test_what_was_noted_is_not_forgotten_by_the_next_service(node, clock, tmp_path, tens):
-    follow(node)
+    follow(node.following)
     other = open_node(node.settings, clock=clock)
     clock.pass_by(2)
-    follow(other)
+    follow(other.following)
     assert waiting(other) == [tens.id]
     other.stores.close()
 
@@ -136,12 +136,12 @@ def test_problems_that_may_pass_are_tried_again_ever_later(node, clock, tens):
         row = node.stores.derivations.find(tens.id)
         assert (row.attempts, row.paused) == (attempts, False)
         assert row.due_at == Instant(clock.now.ns + pause * 1_000_000_000)
-        follow(node)
+        follow(node.following)
         assert waiting(node) == []
         clock.pass_by(pause)
-        follow(node)
+        follow(node.following)
         finish(node, failed)
-        follow(node)
+        follow(node.following)
 
 
 def test_problems_that_stay_pause_until_a_refresh(node, clock, cities, tens):
@@ -151,7 +151,7 @@ def test_problems_that_stay_pause_until_a_refresh(node, clock, cities, tens):
     commit(cities, SetInfo(description="more"), at=100)
     settled(node, clock)
     assert node.stores.derivations.find(tens.id).paused
-    submit_transform(node, tens.entry)
+    submit_transform(node.refreshing.computing, tens.entry)
     settled(node, clock)
     row = node.stores.derivations.find(tens.id)
     assert (row.paused, row.problem) == (False, None)
@@ -160,9 +160,9 @@ def test_problems_that_stay_pause_until_a_refresh(node, clock, cities, tens):
 def test_another_transform_resumes(node, clock, cities, tens):
     settled(node, clock, Failed("InvalidQuery", "no such column"))
     commit(tens, transform([cities], "select event_time, n + 1 as n from cities"), at=100)
-    follow(node)
+    follow(node.following)
     clock.pass_by(2)
-    follow(node)
+    follow(node.following)
     assert waiting(node) == [tens.id]
 
 
@@ -171,9 +171,9 @@ def test_an_absent_input_is_waited_for(node, clock, tens, cities):
     row = node.stores.derivations.find(tens.id)
     assert (row.paused, row.due_at) == (False, None)
     commit(cities, SetInfo(description="here"), at=100)
-    follow(node)
+    follow(node.following)
     clock.pass_by(2)
-    follow(node)
+    follow(node.following)
     assert waiting(node) == [tens.id]
 
 
@@ -187,12 +187,12 @@ def test_rows_that_came_by_a_push_are_computed_elsewhere(node, clock, cities, te
     settled(node, clock)
     assert node.stores.derivations.find(tens.id).wanted is False
     assert node.stores.jobs.page() == []
-    submit_transform(node, tens.entry)
+    submit_transform(node.refreshing.computing, tens.entry)
     settled(node, clock)
     commit(cities, SetInfo(description="more"), at=100)
-    follow(node)
+    follow(node.following)
     clock.pass_by(2)
-    follow(node)
+    follow(node.following)
     assert waiting(node) == [tens.id]
 
 
@@ -204,7 +204,7 @@ def test_a_definition_that_was_pushed_is_computed_here(node, clock, tens):
 
 def test_the_graph_is_found_again_from_the_log(node, clock, cities, tens):
     node.stores.registry.set_inputs(tens.id, [])
-    follow(node)
+    follow(node.following)
     assert node.stores.registry.dependants(cities.id) == [tens.id]
 
 
@@ -249,14 +249,16 @@ def test_a_derivative_reads_only_what_its_owner_may_read(tmp_path, clock):
     thief = derivative(node.stores, "thief", [secret], "select event_time, n from secret")
     node.stores.rename_dataset(thief.id, DatasetAlias.parse("mallory/thief"))
     mallory = ensure_account(node.stores.accounts, "mallory", lambda n: b"m" * n)
-    follow(node)
+    follow(node.following)
     row = node.stores.derivations.find(thief.id)
     assert (row.problem.error, row.job) == ("InputsNotHere", None)
     with pytest.raises(InputsNotHere):
-        submit_transform(node, node.stores.registry.get(DatasetRef(id=thief.id)))
+        submit_transform(
+            node.refreshing.computing, node.stores.registry.get(DatasetRef(id=thief.id))
+        )
     assert node.stores.jobs.page() == []
     node.stores.roles.put(secret.id, mallory.id, Role.READER)
     node.roles.forget(mallory.id)
-    submit_transform(node, node.stores.registry.get(DatasetRef(id=thief.id)))
+    submit_transform(node.refreshing.computing, node.stores.registry.get(DatasetRef(id=thief.id)))
     assert waiting(node) == [thief.id]
     node.stores.close()

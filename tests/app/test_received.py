@@ -185,7 +185,7 @@ def test_force_opens_no_other_way(service: Service) -> None:
 def test_a_forged_slice_of_a_remote_does_not_reach_a_mirror(service: Service, kind: str) -> None:
     chain, reason = forged(kind)
     entry = service.keep(Chain(chain.id, blocks=chain.blocks[:3]), f"kamu/mirror-{kind[:4]}")
-    target = NodeTarget(service.node, entry)
+    target = NodeTarget(service.node.mirrors.receiving, entry)
     for (of, name), content in chain.objects.items():
         target.put(of, name, [content])
     with pytest.raises(DataDoesNotMatchMetadata) as wrong:

@@ -92,6 +92,11 @@ class DatasetAccess:
         """Everything the actor may do with the dataset."""
         return grants(actor, entry, self.reads)
 
+    @property
+    def everything_is_read(self) -> bool:
+        """Whether everybody may read all datasets of the node."""
+        return self.reads is AnonymousReads.ALL
+
     def new_alias(self, actor: Actor, name: DatasetAlias) -> DatasetAlias:
         """The full alias of a new dataset: the owner's account is filled in."""
         own = SINGLE_OWNER if self.tenancy is Tenancy.SINGLE else ""

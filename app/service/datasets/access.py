@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from odf_node.protocol.errors import BadInput
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports import AccountStore, Identities, RoleStore
 from odf_node.storage.stores.ports.errors import AccountNotFound
 from odf_node.storage.stores.ports.values import Account, AccountId, DatasetEntry, Role, Visibility
 
 from ..accounts.accounts import find_account
-from ..auth.access import Action, ActionForbidden, grants
+from ..auth.access import Action, ActionForbidden
 from ..auth.actors import Actor
-from ..wiring import Node
+from ..auth.dataset_access import DatasetAccess
+from ..auth.entry_cache import EntryMemory
+from ..auth.roles import RoleMemory
 
 
 class UnknownVisibility(BadInput):
@@ -44,10 +48,19 @@ def parse_role(text: str) -> Role:
         raise UnknownRole(f"a role is one of {known}, not {text[:50]!r}") from None
 
 
-def access_of(node: Node, entry: DatasetEntry) -> dict[str, Any]:
+@dataclass(frozen=True)
+class DatasetRoles:
+    """Roles of accounts at datasets, and what this process remembers of them."""
+
+    accounts: AccountStore
+    roles: RoleStore
+    remembered: RoleMemory
+
+
+def access_of(roles: DatasetRoles, entry: DatasetEntry) -> dict[str, Any]:
     """Visibility, owner, and every role that was given, by name of the account."""
-    roles = node.stores.roles.of_dataset(entry.id)
-    shown = [_shown(node, account, role) for account, role in roles.items()]
+    given = roles.roles.of_dataset(entry.id)
+    shown = [_shown(roles.accounts, account, role) for account, role in given.items()]
     return {
         "visibility": entry.visibility.value,
         "owner": str(entry.alias.account),
@@ -55,50 +68,54 @@ def access_of(node: Node, entry: DatasetEntry) -> dict[str, Any]:
     }
 
 
-def role_of(node: Node, actor: Actor, entry: DatasetEntry, name: str) -> dict[str, Any]:
+def role_of(
+    roles: DatasetRoles, access: DatasetAccess, actor: Actor, entry: DatasetEntry, name: str
+) -> dict[str, Any]:
     """The role of one account: one's own, or anybody's for those who give them.
 
     Raises:
         ActionForbidden, AccountUnknown.
     """
     own = actor.account is not None and actor.account.name.lower() == name.lower()
-    if not own and Action.MAINTAIN not in grants(actor, entry, node.settings.anonymous_reads):
+    if not own and Action.MAINTAIN not in access.grants(actor, entry):
         raise ActionForbidden
-    account = find_account(node.stores.accounts, name)
-    return _entry(account, node.stores.roles.of_dataset(entry.id).get(account.id))
+    account = find_account(roles.accounts, name)
+    return _entry(account, roles.roles.of_dataset(entry.id).get(account.id))
 
 
-def give_role(node: Node, entry: DatasetEntry, name: str, role: Role) -> dict[str, Any]:
+def give_role(roles: DatasetRoles, entry: DatasetEntry, name: str, role: Role) -> dict[str, Any]:
     """From now on the account has this role, whatever it had before.
 
     Raises:
         AccountUnknown, OwnerNeedsNoRole.
     """
-    account = find_account(node.stores.accounts, name)
+    account = find_account(roles.accounts, name)
     if entry.alias.account is not None and account.name.lower() == entry.alias.account.folded:
         raise OwnerNeedsNoRole(f"{account.name} owns the dataset and may do everything with it")
-    node.stores.roles.put(entry.id, account.id, role)
-    node.roles.forget(account.id)
+    roles.roles.put(entry.id, account.id, role)
+    roles.remembered.forget(account.id)
     return _entry(account, role)
 
 
-def take_role(node: Node, entry: DatasetEntry, name: str) -> None:
+def take_role(roles: DatasetRoles, entry: DatasetEntry, name: str) -> None:
     """From now on the account has no role. Raises `AccountUnknown`."""
-    account = find_account(node.stores.accounts, name)
-    node.stores.roles.remove(entry.id, account.id)
-    node.roles.forget(account.id)
+    account = find_account(roles.accounts, name)
+    roles.roles.remove(entry.id, account.id)
+    roles.remembered.forget(account.id)
 
 
-def change_visibility(node: Node, entry: DatasetEntry, visibility: Visibility) -> DatasetEntry:
+def change_visibility(
+    stores: Stores, entries: EntryMemory, entry: DatasetEntry, visibility: Visibility
+) -> DatasetEntry:
     """From now on everybody may read the dataset, or only those with a right to."""
-    node.stores.set_visibility(entry.id, visibility)
-    node.entries.forget(entry.alias)
+    stores.set_visibility(entry.id, visibility)
+    entries.forget(entry.alias)
     return replace(entry, visibility=visibility)
 
 
-def _shown(node: Node, account: AccountId, role: Role) -> dict[str, Any]:
+def _shown(accounts: Identities, account: AccountId, role: Role) -> dict[str, Any]:
     try:
-        return _entry(node.stores.accounts.account(account), role)
+        return _entry(accounts.account(account), role)
     except AccountNotFound:  # went in between
         return {"accountName": "", "accountId": account, "role": role.value}
 

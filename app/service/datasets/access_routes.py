@@ -3,64 +3,78 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from odf_node.protocol.errors import BadInput
-
 from ..http.answers import JsonAnswer
-from ..http.bodies import small_body
-from ..http.deps import ActorDep, BaseDep, MaintainedDep, ReadableDep
-from ..wiring import NodeDep
+from ..http.bodies import MalformedBody, small_body
+from ..http.deps import (
+    AccessDep,
+    ActorDep,
+    BaseDep,
+    MaintainedDep,
+    ReadableDep,
+    StoresDep,
+    wired,
+)
 from . import access as usecase
-from .access import parse_role, parse_visibility
+from .access import DatasetRoles, parse_role, parse_visibility
 from .datasets import summary
 from .rename_and_remove import rename_dataset
 
 MAX_BODY_BYTES = 4096
+RolesDep = Annotated[DatasetRoles, Depends(wired(DatasetRoles))]
 
 
-class MalformedBody(BadInput):
-    """A body that is not the JSON it has to be."""
-
-
-def access(node: NodeDep, entry: MaintainedDep) -> Response:
+def access(roles: RolesDep, entry: MaintainedDep) -> Response:
     """Visibility, owner, and the roles that were given."""
-    return JsonAnswer(usecase.access_of(node, entry))
+    return JsonAnswer(usecase.access_of(roles, entry))
 
 
-def role(name: str, node: NodeDep, actor: ActorDep, entry: ReadableDep) -> Response:
+def role(
+    name: str, roles: RolesDep, access: AccessDep, actor: ActorDep, entry: ReadableDep
+) -> Response:
     """One's own role, or for maintainers anybody's; null if there is none."""
-    return JsonAnswer(usecase.role_of(node, actor, entry, name))
+    return JsonAnswer(usecase.role_of(roles, access, actor, entry, name))
 
 
-async def give(name: str, request: Request, node: NodeDep, entry: MaintainedDep) -> Response:
+async def give(name: str, request: Request, roles: RolesDep, entry: MaintainedDep) -> Response:
     """`{"role": "Reader" | "Editor" | "Maintainer"}`; replaces the role there was."""
     asked = parse_role(await _text(request, "role"))
-    return JsonAnswer(await run_in_threadpool(usecase.give_role, node, entry, name, asked))
+    return JsonAnswer(await run_in_threadpool(usecase.give_role, roles, entry, name, asked))
 
 
-def take(name: str, node: NodeDep, entry: MaintainedDep) -> Response:
-    usecase.take_role(node, entry, name)
+def take(name: str, roles: RolesDep, entry: MaintainedDep) -> Response:
+    usecase.take_role(roles, entry, name)
     return Response(status_code=204)
 
 
-async def visibility(request: Request, node: NodeDep, entry: MaintainedDep) -> Response:
+async def visibility(
+    request: Request, stores: StoresDep, access: AccessDep, entry: MaintainedDep
+) -> Response:
     """`{"visibility": "Public" | "Private"}`"""
     asked = parse_visibility(await _text(request, "visibility"))
-    changed = await run_in_threadpool(usecase.change_visibility, node, entry, asked)
+    changed = await run_in_threadpool(
+        usecase.change_visibility, stores, access.entries, entry, asked
+    )
     return JsonAnswer({"visibility": changed.visibility.value})
 
 
-async def name(request: Request, node: NodeDep, entry: MaintainedDep, base: BaseDep) -> Response:
+async def name(
+    request: Request,
+    stores: StoresDep,
+    access: AccessDep,
+    entry: MaintainedDep,
+    base: BaseDep,
+) -> Response:
     """`{"name": "…"}`; the account it is in stays."""
     asked = await _text(request, "name")
-    renamed = await run_in_threadpool(rename_dataset, node, entry, asked)
-    return JsonAnswer(summary(node, renamed, base))
+    renamed = await run_in_threadpool(rename_dataset, stores, access.entries, entry, asked)
+    return JsonAnswer(summary(access, renamed, base))
 
 
 def add_access_routes(routes: APIRouter, prefix: str) -> None:

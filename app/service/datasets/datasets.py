@@ -11,7 +11,7 @@ from odf_node.protocol.chain.snapshot import normalize_event, prepare
 from odf_node.protocol.chain.state import EMPTY, ChainState, Vocab
 from odf_node.protocol.codec.manifests import load_event, load_snapshots, to_data
 from odf_node.protocol.errors import BadInput
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
+from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.keys import SEED_BYTES, key_pair
 from odf_node.protocol.metadata.block import HashedBlock
@@ -25,19 +25,27 @@ from odf_node.protocol.metadata.events import (
 )
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.source_rules import check_definition
-from odf_node.storage.datasets.node.dependencies import declared, refuse_cycle
-from odf_node.storage.datasets.node.naming import SINGLE_OWNER, refuse_reserved
-from odf_node.storage.datasets.node.stores import refuse_long
+from odf_node.storage.datasets.dataset.dataset import Datasets
+from odf_node.storage.datasets.node.dependencies import refuse_cycle, remember_declared
+from odf_node.storage.datasets.node.naming import refuse_reserved
+from odf_node.storage.datasets.node.stores import Stores, refuse_long
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.runtime.randomness import Random
 from odf_node.storage.stores.ports.definition_values import Author
 from odf_node.storage.stores.ports.errors import AliasTaken, RefConflict
 from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 
-from ..auth.access import Action, Unauthenticated, grants, may_create
+from ..auth.access import Unauthenticated, may_create
 from ..auth.actors import Actor
-from ..settings import Tenancy
+from ..auth.dataset_access import DatasetAccess
+from ..definitions.authors import (
+    Defining,
+    InForce,
+    check_definitions,
+    note_author,
+    take_definitions,
+)
 from ..verify.validation import unverified_of, validation_of
-from ..wiring import Node
-from .authors import InForce, check_definitions, note_author, take_definitions
 
 APPEND_ATTEMPTS = 5
 """How often an authored event is put on top of a head that somebody else moved."""
@@ -64,7 +72,20 @@ class Prepared:
     author: Author
 
 
-def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visibility) -> Prepared:
+@dataclass(frozen=True)
+class Authoring:
+    """What datasets and their authored events are made with."""
+
+    stores: Stores
+    access: DatasetAccess
+    defining: Defining
+    clock: Clock
+    random: Random
+
+
+def prepare_dataset(
+    authoring: Authoring, actor: Actor, manifest: bytes, visibility: Visibility
+) -> Prepared:
     """The dataset a `DatasetSnapshot` manifest describes; nothing is written.
 
     Raises:
@@ -77,66 +98,54 @@ def prepare_dataset(node: Node, actor: Actor, manifest: bytes, visibility: Visib
     if len(snapshots) != 1:
         raise OneSnapshotExpected(f"one DatasetSnapshot is expected, there are {len(snapshots)}")
     snapshot = snapshots[0]
-    alias = new_alias(node, actor, snapshot.name)
+    alias = authoring.access.new_alias(actor, snapshot.name)
     may_create(actor, alias)
     refuse_long(alias)
     refuse_reserved(alias)
-    dataset = key_pair(node.random(SEED_BYTES)).dataset_id
-    events = prepare(snapshot, dataset_id=dataset, resolve=visible_inputs(node, actor))
+    dataset = key_pair(authoring.random(SEED_BYTES)).dataset_id
+    events = prepare(snapshot, dataset_id=dataset, resolve=visible_inputs(authoring.access, actor))
     vocab = next((event for event in events if isinstance(event, SetVocab)), SetVocab())
     for event in events:
         check_definition(event, Vocab.of(vocab).event_time_column)
-    now = node.clock()
+    now = authoring.clock()
     blocks, state = author(EMPTY, events, system_time=now)
     entry = DatasetEntry(dataset, alias, snapshot.kind, visibility, now)
-    if node.stores.registry.find(DatasetRef(alias=alias)) is not None:
+    if authoring.stores.registry.find(DatasetRef(alias=alias)) is not None:
         raise AliasTaken(alias)
     by = Author(actor.account.id, actor.reach)
     return Prepared(entry=entry, events=events, blocks=blocks, state=state, author=by)
 
 
-def create_prepared(node: Node, prepared: Prepared) -> tuple[DatasetEntry, Multihash]:
+def create_prepared(stores: Stores, prepared: Prepared) -> tuple[DatasetEntry, Multihash]:
     """Create it: its entry and head. Raises `AliasTaken`."""
-    node.stores.create_dataset(prepared.entry, prepared.blocks)
-    note_author(node.stores, prepared.entry, InForce(), InForce.of(prepared.state), prepared.author)
-    remember_inputs(node, prepared.entry.id, prepared.state)
+    stores.create_dataset(prepared.entry, prepared.blocks)
+    note_author(stores, prepared.entry, InForce(), InForce.of(prepared.state), prepared.author)
+    remember_declared(stores.registry, prepared.entry.id, prepared.state)
     return prepared.entry, prepared.blocks[-1].hash
 
 
 def create_dataset(
-    node: Node, actor: Actor, manifest: bytes, visibility: Visibility
+    authoring: Authoring, actor: Actor, manifest: bytes, visibility: Visibility
 ) -> tuple[DatasetEntry, Multihash]:
     """Prepare and create. Raises as both."""
-    return create_prepared(node, prepare_dataset(node, actor, manifest, visibility))
+    return create_prepared(
+        authoring.stores, prepare_dataset(authoring, actor, manifest, visibility)
+    )
 
 
-def new_alias(node: Node, actor: Actor, name: DatasetAlias) -> DatasetAlias:
-    """The full alias of a new dataset: the owner's account is filled in."""
-    own = SINGLE_OWNER if node.settings.tenancy is Tenancy.SINGLE else ""
-    account = name.account or Name(own or (actor.account.name if actor.account else ""))
-    return DatasetAlias(name.name, account)
-
-
-def visible_inputs(node: Node, actor: Actor) -> Callable[[DatasetRef], DatasetId | None]:
+def visible_inputs(access: DatasetAccess, actor: Actor) -> Callable[[DatasetRef], DatasetId | None]:
     """How inputs are found: what the actor may not read does not exist for them."""
 
     def resolve(ref: DatasetRef) -> DatasetId | None:
         if ref.alias is not None:
-            ref = DatasetRef(alias=new_alias(node, actor, ref.alias))
-        entry = node.stores.registry.find(ref)
-        visible = entry and Action.READ in grants(actor, entry, node.settings.anonymous_reads)
-        return entry.id if entry and visible else None
+            ref = DatasetRef(alias=access.new_alias(actor, ref.alias))
+        entry = access.registry.find(ref)
+        return entry.id if entry and access.may_read(actor, entry) else None
 
     return resolve
 
 
-def remember_inputs(node: Node, dataset: DatasetId, state: ChainState) -> None:
-    """Keep the dependency graph of derivative datasets up to date."""
-    if inputs := declared(state):
-        node.stores.registry.set_inputs(dataset, inputs)
-
-
-def event_to_append(node: Node, actor: Actor, manifest: bytes) -> MetadataEvent:
+def event_to_append(access: DatasetAccess, actor: Actor, manifest: bytes) -> MetadataEvent:
     """The authored event of a manifest, as a chain holds it.
 
     Raises:
@@ -147,11 +156,11 @@ def event_to_append(node: Node, actor: Actor, manifest: bytes) -> MetadataEvent:
         raise EventNotAuthored(
             f"{type(event).__name__} cannot be sent as a manifest; post data or push a chain"
         )
-    return normalize_event(event, visible_inputs(node, actor))
+    return normalize_event(event, visible_inputs(access, actor))
 
 
 def append_event(
-    node: Node,
+    authoring: Authoring,
     actor: Actor,
     entry: DatasetEntry,
     event: MetadataEvent,
@@ -169,27 +178,27 @@ def append_event(
     """
     if isinstance(event, SetTransform):
         named = (item.dataset_ref.id for item in event.inputs)
-        refuse_cycle(node.stores, entry.id, [one for one in named if one is not None])
-    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+        refuse_cycle(authoring.stores, entry.id, [one for one in named if one is not None])
+    dataset = authoring.stores.dataset(DatasetRef(id=entry.id))
     for attempt in range(1, APPEND_ATTEMPTS + 1):
         head = dataset.head()
         if expected is not None and head != expected:
             raise RefConflict(expected, head)
         state = dataset.state(head)
         check_definition(event, state.vocab.event_time_column)
-        blocks, after = author(state, (event,), system_time=_not_before(node.clock(), state))
+        blocks, after = author(state, (event,), system_time=_not_before(authoring.clock(), state))
         definitions = (InForce.of(state), InForce.of(after))
-        check_definitions(node, actor, entry, *definitions)
+        check_definitions(authoring.defining, actor, entry, *definitions)
         if dry_run:
             return after
-        take_definitions(node, actor, entry, *definitions, said=(event,))
+        take_definitions(authoring.defining, actor, entry, *definitions, said=(event,))
         try:
             dataset.commit(blocks, expected=head)
         except RefConflict:
             if attempt == APPEND_ATTEMPTS:
                 raise
         else:
-            remember_inputs(node, entry.id, after)
+            remember_declared(authoring.stores.registry, entry.id, after)
             return after
     raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -199,15 +208,15 @@ def _not_before(now: Instant, state: ChainState) -> Instant:
 
 
 def list_datasets(
-    node: Node, actor: Actor, *, account: str | None, after: str | None, limit: int
+    access: DatasetAccess, actor: Actor, *, account: str | None, after: str | None, limit: int
 ) -> tuple[list[DatasetEntry], str | None]:
     """Visible datasets by alias, and where the next page begins (None at the end)."""
     found: list[DatasetEntry] = []
     for _ in range(MAX_LIST_LOOKS):
-        page = node.stores.registry.page(account=account, after=after, limit=limit)
+        page = access.registry.page(account=account, after=after, limit=limit)
         for entry in page:
             after = entry.alias.folded
-            if Action.READ in grants(actor, entry, node.settings.anonymous_reads):
+            if access.may_read(actor, entry):
                 found.append(entry)
                 if len(found) == limit:
                     return found, after
@@ -216,15 +225,9 @@ def list_datasets(
     return found, after
 
 
-def shown_alias(node: Node, entry: DatasetEntry) -> str:
-    """The alias as this node's clients write it."""
-    single = node.settings.tenancy is Tenancy.SINGLE
-    return str(entry.alias.name if single else entry.alias)
-
-
-def summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+def summary(access: DatasetAccess, entry: DatasetEntry, base: str) -> dict[str, Any]:
     """A dataset in a listing."""
-    alias = shown_alias(node, entry)
+    alias = access.shown_alias(entry)
     return {
         "id": str(entry.id),
         "alias": alias,
@@ -235,11 +238,13 @@ def summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
     }
 
 
-def detailed_summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+def detailed_summary(
+    datasets: Datasets, access: DatasetAccess, entry: DatasetEntry, base: str
+) -> dict[str, Any]:
     """A dataset in a listing, with what its chain counts."""
-    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    state = datasets.dataset(DatasetRef(id=entry.id)).state()
     return {
-        **summary(node, entry, base),
+        **summary(access, entry, base),
         "records": state.num_records,
         "dataSize": state.data_size,
         "blocks": state.num_blocks,
@@ -247,12 +252,14 @@ def detailed_summary(node: Node, entry: DatasetEntry, base: str) -> dict[str, An
     }
 
 
-def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
+def description(
+    stores: Stores, access: DatasetAccess, entry: DatasetEntry, base: str
+) -> dict[str, Any]:
     """A dataset as it stands: its summary and what its chain says."""
-    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    state = stores.dataset(DatasetRef(id=entry.id)).state()
     schema = state.data_schema
     return {
-        **summary(node, entry, base),
+        **summary(access, entry, base),
         "head": str(state.head),
         "blocks": state.num_blocks,
         "records": state.num_records,
@@ -269,9 +276,9 @@ def description(node: Node, entry: DatasetEntry, base: str) -> dict[str, Any]:
         "pushSources": sorted(state.push_sources),
         "pollingSource": state.polling_source is not None,
         "schema": None if schema is None else to_data(schema),
-        "validation": validation_of(node.stores.objects, entry.id, state.head),
-        "unverified": unverified_of(node.stores.objects, entry.id),
-        "isMirror": node.stores.mirrors.find(entry.id) is not None,
+        "validation": validation_of(stores.objects, entry.id, state.head),
+        "unverified": unverified_of(stores.objects, entry.id),
+        "isMirror": stores.mirrors.find(entry.id) is not None,
     }
 
 

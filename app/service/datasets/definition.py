@@ -25,17 +25,19 @@ from odf_node.protocol.metadata.events import (
     SetTransform,
     SetVocab,
 )
+from odf_node.storage.datasets.dataset.dataset import Datasets
 from odf_node.storage.datasets.job_payloads import transform_job
 from odf_node.storage.datasets.job_payloads.transform_job import (
     CheckPayload,
     CheckReceipt,
     CheckSourcePayload,
 )
+from odf_node.storage.stores.ports import JobSubmissions
 from odf_node.storage.stores.ports.values import Failed, JobSpec, Succeeded
 
 from ..derivatives.follow import is_passing
 from ..errors import status_of_failed
-from ..wiring import Node
+from ..jobs.job_watch import JobWatch
 
 UNSEEN = "no worker looked at the query in time"
 
@@ -61,8 +63,18 @@ class Looked:
         return transform_job.to_json(self.receipt)
 
 
+@dataclass(frozen=True)
+class Checking:
+    """What has workers look at queries, and how long it waits for them."""
+
+    datasets: Datasets
+    jobs: JobSubmissions
+    watch: JobWatch
+    patience_s: float
+
+
 async def looked_at(
-    node: Node, events: Sequence[MetadataEvent], state: ChainState | None = None
+    checking: Checking, events: Sequence[MetadataEvent], state: ChainState | None = None
 ) -> dict[str, Any]:
     """What is known of the queries among the events, as it is shown: `transform`, and `sources`
     by name. `state` is that of the dataset which gets the events, if it exists.
@@ -76,21 +88,24 @@ async def looked_at(
     shown: dict[str, Any] = {}
     for event in events:
         if isinstance(event, SetTransform):
-            spec = await run_in_threadpool(check_job, node, event, vocab, state)
-            shown["transform"] = (await look(node, spec)).shown()
+            spec = await run_in_threadpool(check_job, checking.datasets, event, vocab, state)
+            shown["transform"] = (await look(checking, spec)).shown()
         elif isinstance(event, SetPollingSource | AddPushSource) and event.preprocess is not None:
             name = event.source_name if isinstance(event, AddPushSource) else "polling"
-            looked = await look(node, source_job(event, vocab, state))
+            looked = await look(checking, source_job(event, vocab, state))
             shown.setdefault("sources", {})[name] = looked.shown()
     return shown
 
 
 def check_job(
-    node: Node, transform: SetTransform, vocab: SetVocab | None, state: ChainState | None = None
+    datasets: Datasets,
+    transform: SetTransform,
+    vocab: SetVocab | None,
+    state: ChainState | None = None,
 ) -> JobSpec | None:
     """The job that looks at a transform; None where an input tells no columns to look at it by."""
     for one in _ids(transform):
-        found = node.stores.dataset(DatasetRef(id=one)).state()
+        found = datasets.dataset(DatasetRef(id=one)).state()
         sources = (found.polling_source, *found.push_sources.values())
         if found.schema is None and not any(map(_declares, sources)):
             return None
@@ -127,7 +142,7 @@ def _declares(source: SetPollingSource | AddPushSource | None) -> bool:
     return read is not None and (read.schema is not None or read.ddl_schema is not None)
 
 
-async def look(node: Node, spec: JobSpec | None) -> Looked:
+async def look(checking: Checking, spec: JobSpec | None) -> Looked:
     """Have a worker look at a query.
 
     Raises:
@@ -135,10 +150,10 @@ async def look(node: Node, spec: JobSpec | None) -> Looked:
     """
     if spec is None:
         return Looked(reason="nothing tells the columns it reads yet")
-    job = await run_in_threadpool(node.stores.jobs.submit, spec)
-    ended = await node.watch.ended(job, node.settings.query_check_s)
+    job = await run_in_threadpool(checking.jobs.submit, spec)
+    ended = await checking.watch.ended(job, checking.patience_s)
     if ended is None:
-        await run_in_threadpool(node.stores.jobs.cancel, job)
+        await run_in_threadpool(checking.jobs.cancel, job)
         return Looked(reason=UNSEEN)
     match ended.outcome:
         case Succeeded(result=result):

@@ -8,12 +8,13 @@ from odf_node.protocol.errors import Conflict
 from odf_node.protocol.identity import DatasetAlias, DatasetRef, Name
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.naming import refuse_reserved
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.access import ActionForbidden, owns
 from ..auth.actors import Actor
-from ..wiring import Node
-from .datasets import shown_alias
+from ..auth.dataset_access import DatasetAccess
+from ..auth.entry_cache import EntryMemory
 
 _log = logging.getLogger("odf.node")
 
@@ -22,7 +23,9 @@ class StillRead(Conflict):
     """A dataset that is to go is the input of others."""
 
 
-def rename_dataset(node: Node, entry: DatasetEntry, name: str) -> DatasetEntry:
+def rename_dataset(
+    stores: Stores, entries: EntryMemory, entry: DatasetEntry, name: str
+) -> DatasetEntry:
     """From now on it is called so; its id, its blocks and who reads it stay as they are.
 
     Raises:
@@ -31,14 +34,19 @@ def rename_dataset(node: Node, entry: DatasetEntry, name: str) -> DatasetEntry:
     alias = DatasetAlias(Name(name), entry.alias.account)
     if alias.name != entry.alias.name:
         refuse_reserved(alias)
-    node.stores.rename_dataset(entry.id, alias)
-    node.entries.forget(entry.alias)
+    stores.rename_dataset(entry.id, alias)
+    entries.forget(entry.alias)
     _log.info("dataset renamed id=%s from=%s to=%s", entry.id, entry.alias, alias)
-    return node.stores.registry.get(DatasetRef(id=entry.id))
+    return stores.registry.get(DatasetRef(id=entry.id))
 
 
 def delete_dataset(
-    node: Node, actor: Actor, entry: DatasetEntry, *, expected: Multihash | None = None
+    stores: Stores,
+    access: DatasetAccess,
+    actor: Actor,
+    entry: DatasetEntry,
+    *,
+    expected: Multihash | None = None,
 ) -> None:
     """The dataset goes from this node: blocks, data, checkpoints, jobs, roles, its name.
 
@@ -51,12 +59,12 @@ def delete_dataset(
     """
     if not owns(actor, entry.alias) and not (actor.account and actor.account.is_admin):
         raise ActionForbidden
-    readers = node.stores.registry.dependants(entry.id)
+    readers = stores.registry.dependants(entry.id)
     if readers:
-        seen = [node.access.visible(actor, one) for one in readers]
-        names = sorted(shown_alias(node, one) for one in seen if one is not None)
+        seen = [access.visible(actor, one) for one in readers]
+        names = sorted(access.shown_alias(one) for one in seen if one is not None)
         shown = ", ".join(names) or f"{len(readers)} that you may not see"
         raise StillRead(f"derivatives read it: {shown}; delete those first", derivatives=names)
-    node.stores.forget_dataset(entry.id, expected=expected)
-    node.entries.forget(entry.alias)
+    stores.forget_dataset(entry.id, expected=expected)
+    access.entries.forget(entry.alias)
     _log.info("dataset deleted id=%s alias=%s", entry.id, entry.alias)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -18,43 +18,68 @@ from odf_node.storage.stores.ports.values import DatasetEntry, JobId, Visibility
 
 from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..derivatives.derivatives import derivation
+from ..derivatives.routes import DerivativesDep
 from ..http.answers import JsonAnswer, failed_answer
 from ..http.bodies import small_body
-from ..http.deps import ActorDep, BaseDep, MaintainedDep, OpenDep, ReadableDep
+from ..http.deps import (
+    AccessDep,
+    ActorDep,
+    BaseDep,
+    MaintainedDep,
+    OpenDep,
+    ReadableDep,
+    SettingsDep,
+    StoresDep,
+    wired,
+)
 from ..limits.shares import caller_of
-from ..mirrors import mirrors
-from ..mirrors.mirrors import MirrorAsked
+from ..mirrors.mirrors import MirrorAsked, Mirrors, mirror_asked
+from ..mirrors.routes import MirrorsDep
 from ..read.records import DataFormat
+from ..read.routes import ReadersDep
 from ..read.rows import Rows
-from ..read.tail import tail_task
+from ..read.tail import Tails, tail_task
 from ..readers.pool import ReadRefused
-from ..wiring import Node, NodeDep
 from . import datasets as usecase
 from . import definition
 from .access import parse_visibility
+from .datasets import Authoring
+from .definition import Checking
 from .metadata import Aspect, describe, parse_aspects
 from .rename_and_remove import delete_dataset
 from .schema_formats import SchemaFormat, parse_format, written
 
 DEFAULT_TAIL = 100
 MAX_ROWS = 2**53
+AuthoringDep = Annotated[Authoring, Depends(wired(Authoring))]
+CheckingDep = Annotated[Checking, Depends(wired(Checking))]
+TailsDep = Annotated[Tails, Depends(wired(Tails))]
 
 router = APIRouter(tags=["datasets"])
 
 
 def _follow(
-    node: Node, actor: Actor, asked: MirrorAsked, visibility: Visibility
+    mirrors: Mirrors,
+    access: DatasetAccess,
+    actor: Actor,
+    asked: MirrorAsked,
+    visibility: Visibility,
 ) -> tuple[DatasetEntry, JobId]:
     from ..mirrors.mirror_creation import create_mirror  # the client takes long to import
 
-    return create_mirror(node, actor, asked, visibility)
+    return create_mirror(mirrors, access, actor, asked, visibility)
 
 
 @router.post("/datasets", status_code=201, summary="Create a dataset from a DatasetSnapshot")
 async def create(
     request: Request,
-    node: NodeDep,
+    authoring: AuthoringDep,
+    checking: CheckingDep,
+    mirrors: MirrorsDep,
+    access: AccessDep,
+    settings: SettingsDep,
     actor: ActorDep,
     base: BaseDep,
     visibility: str = "private",
@@ -65,30 +90,32 @@ async def create(
     Queries of transforms and sources are looked at by a worker first; a dry run ends there.
     """
     asked = parse_visibility(visibility)
-    manifest = await small_body(request, node.settings.max_manifest_bytes)
-    mirror = await run_in_threadpool(mirrors.mirror_asked, manifest)
+    manifest = await small_body(request, settings.max_manifest_bytes)
+    mirror = await run_in_threadpool(mirror_asked, manifest)
     if mirror is not None:
-        entry, job = await run_in_threadpool(_follow, node, actor, mirror, asked)
-        shown = {**usecase.summary(node, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
+        entry, job = await run_in_threadpool(_follow, mirrors, access, actor, mirror, asked)
+        shown = {**usecase.summary(access, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
         return JsonAnswer(shown, 201, {"location": shown["url"]})
-    made = await run_in_threadpool(usecase.prepare_dataset, node, actor, manifest, asked)
+    made = await run_in_threadpool(usecase.prepare_dataset, authoring, actor, manifest, asked)
     try:
-        checked = await definition.looked_at(node, made.events)
+        checked = await definition.looked_at(checking, made.events)
     except definition.TransformRefused as refused:
         return failed_answer(refused.failed)
     if dry_run:
         events = [to_data(event) for event in made.events[1:]]
-        alias = usecase.shown_alias(node, made.entry)
+        alias = access.shown_alias(made.entry)
         plain = {"alias": alias, "kind": str(made.entry.kind), "dryRun": True, "events": events}
         return JsonAnswer({**plain, **checked})
-    entry, head = await run_in_threadpool(usecase.create_prepared, node, made)
-    shown = {**usecase.summary(node, entry, base), "head": str(head), **checked}
+    entry, head = await run_in_threadpool(usecase.create_prepared, authoring.stores, made)
+    shown = {**usecase.summary(access, entry, base), "head": str(head), **checked}
     return JsonAnswer(shown, 201, {"location": shown["url"]})
 
 
 @router.get("/datasets", summary="Visible datasets, by alias")
 def listing(
-    node: NodeDep,
+    stores: StoresDep,
+    access: AccessDep,
+    settings: SettingsDep,
     actor: ActorDep,
     base: BaseDep,
     account: Annotated[str | None, Query(max_length=200)] = None,
@@ -98,36 +125,46 @@ def listing(
 ) -> Response:
     """`next` is the `after` of the next page, null on the last."""
     refuse_bad_token(actor)
-    size = min(limit, node.settings.max_page)
-    entries, more = usecase.list_datasets(node, actor, account=account, after=after, limit=size)
-    shape = usecase.detailed_summary if details else usecase.summary
-    shown = [shape(node, entry, base) for entry in entries]
+    size = min(limit, settings.max_page)
+    entries, more = usecase.list_datasets(access, actor, account=account, after=after, limit=size)
+    shape = partial(usecase.detailed_summary, stores) if details else usecase.summary
+    shown = [shape(access, entry, base) for entry in entries]
     return JsonAnswer({"datasets": shown, "next": more})
 
 
-def info(node: NodeDep, actor: ActorDep, entry: ReadableDep, base: BaseDep) -> Response:
+def info(
+    stores: StoresDep,
+    access: AccessDep,
+    derivatives: DerivativesDep,
+    actor: ActorDep,
+    entry: ReadableDep,
+    base: BaseDep,
+) -> Response:
     """What the dataset is: identity, head, sizes, schema, sources, watermark."""
-    shown = usecase.description(node, entry, base)
-    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    content = {**shown, "derivation": derivation(node, actor, entry, state)}
+    shown = usecase.description(stores, access, entry, base)
+    state = stores.dataset(DatasetRef(id=entry.id)).state()
+    content = {**shown, "derivation": derivation(derivatives, actor, entry, state)}
     return JsonAnswer(content, headers={"vary": "accept"})
 
 
 def delete(
-    node: NodeDep,
+    stores: StoresDep,
+    access: AccessDep,
     actor: ActorDep,
     entry: MaintainedDep,
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
 ) -> Response:
     """ReadRefused while derivatives of this node read it. Copies elsewhere stay."""
     expected = None if expected_head is None else Multihash.parse(expected_head)
-    delete_dataset(node, actor, entry, expected=expected)
+    delete_dataset(stores, access, actor, entry, expected=expected)
     return Response(status_code=204)
 
 
 async def append(
     request: Request,
-    node: NodeDep,
+    authoring: AuthoringDep,
+    checking: CheckingDep,
+    settings: SettingsDep,
     actor: ActorDep,
     entry: OpenDep,
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
@@ -138,15 +175,15 @@ async def append(
     A query is looked at by a worker first; a dry run says what would be, and appends nothing.
     """
     expected = None if expected_head is None else Multihash.parse(expected_head)
-    manifest = await small_body(request, node.settings.max_manifest_bytes)
-    event = await run_in_threadpool(usecase.event_to_append, node, actor, manifest)
-    before = await run_in_threadpool(node.stores.dataset(DatasetRef(id=entry.id)).state)
+    manifest = await small_body(request, settings.max_manifest_bytes)
+    event = await run_in_threadpool(usecase.event_to_append, authoring.access, actor, manifest)
+    before = await run_in_threadpool(authoring.stores.dataset(DatasetRef(id=entry.id)).state)
     try:
-        checked = await definition.looked_at(node, [event], before)
+        checked = await definition.looked_at(checking, [event], before)
     except definition.TransformRefused as refused:
         return failed_answer(refused.failed)
     state = await run_in_threadpool(
-        usecase.append_event, node, actor, entry, event, expected=expected, dry_run=dry_run
+        usecase.append_event, authoring, actor, entry, event, expected=expected, dry_run=dry_run
     )
     if dry_run:
         return JsonAnswer({"dryRun": True, "event": to_data(event), **checked})
@@ -154,20 +191,21 @@ async def append(
 
 
 def metadata(
-    node: NodeDep,
+    stores: StoresDep,
     entry: ReadableDep,
     include: str = Aspect.SEED.value,
     schema_format: Annotated[str, Query(alias="schemaFormat")] = SchemaFormat.ARROW_JSON.value,
 ) -> Response:
     """Aspects of the metadata: attachments, info, license, refs, schema, seed, vocab."""
     aspects, form = parse_aspects(include), parse_format(schema_format, SchemaFormat)
-    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
+    state = stores.dataset(DatasetRef(id=entry.id)).state()
     return JsonAnswer({"output": describe(state, aspects, form)})
 
 
 async def tail(
     request: Request,
-    node: NodeDep,
+    tails: TailsDep,
+    readers: ReadersDep,
     entry: ReadableDep,
     skip: Annotated[int, Query(ge=0, le=MAX_ROWS)] = 0,
     limit: Annotated[int, Query(ge=0, le=MAX_ROWS)] = DEFAULT_TAIL,
@@ -177,7 +215,7 @@ async def tail(
     """The last records in offset order; `skip` counts from the end."""
     shape = parse_format(data_format, DataFormat)
     form = None if schema_format is None else parse_format(schema_format, SchemaFormat)
-    plan = partial(tail_task, node, entry, skip=skip, limit=limit, shape=shape)
+    plan = partial(tail_task, tails, entry, skip=skip, limit=limit, shape=shape)
     task, source, schema = await run_in_threadpool(plan)
     facts = {"dataFormat": shape.value}
     if form is not None and schema is not None:
@@ -185,7 +223,7 @@ async def tail(
     if not task.slices:
         return JsonAnswer({"data": [], **facts})
     try:
-        rows = await node.readers.answer(task, source, caller_of(request.scope))
+        rows = await readers.answer(task, source, caller_of(request.scope))
     except ReadRefused as refused:
         return failed_answer(refused.failed)
     before = b'{"data":'

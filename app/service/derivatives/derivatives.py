@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from odf_node.protocol.chain.state import ChainState
@@ -11,21 +12,30 @@ from odf_node.protocol.metadata.events import AddData, DatasetKind, ExecuteTrans
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.engines import read_note
 from odf_node.storage.datasets.node.dependencies import declared, depths, inputs_of
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports import JobRecords, MirrorReads
 from odf_node.storage.stores.ports.derivation_values import Derivation
 from odf_node.storage.stores.ports.errors import JobNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId
 
 from ..auth.actors import Actor
-from ..datasets.datasets import shown_alias
-from ..wiring import Node
+from ..auth.dataset_access import DatasetAccess
 
 ELSEWHERE = "its rows came by a push, so they are computed elsewhere; refresh it to go on here"
 MAX_COUNTED = 1000
 MIRROR = "it follows a dataset of another node"
 
 
+@dataclass(frozen=True)
+class Derivatives:
+    """Derivatives of a node, and who may see what of them."""
+
+    stores: Stores
+    access: DatasetAccess
+
+
 def derivation(
-    node: Node, actor: Actor, entry: DatasetEntry, state: ChainState
+    derivatives: Derivatives, actor: Actor, entry: DatasetEntry, state: ChainState
 ) -> dict[str, Any] | None:
     """How a derivative stands, as far as the actor may know; None for a root.
 
@@ -33,14 +43,15 @@ def derivation(
     """
     if entry.kind is not DatasetKind.Derivative:
         return None
-    row = node.stores.derivations.find(entry.id) or Derivation(dataset=entry.id)
-    behind, absent = _behind(node, actor, state)
+    stores = derivatives.stores
+    row = stores.derivations.find(entry.id) or Derivation(dataset=entry.id)
+    behind, absent = _behind(derivatives, actor, state)
     engine = None
     if state.sequence_number is not None and state.last_execution is not None:
-        engine = read_note(node.stores.objects, entry.id).at(state.sequence_number)
+        engine = read_note(stores.objects, entry.id).at(state.sequence_number)
     problem = row.problem
     return {
-        "status": _status(node, row, behind, state),
+        "status": _status(stores, row, behind, state),
         "behindBlocks": behind,
         "missingInputs": absent,
         "job": row.job,
@@ -49,7 +60,7 @@ def derivation(
         "problem": None
         if problem is None
         else {**problem.facts, "error": problem.error, "message": problem.message},
-        "reason": _reason(node, row),
+        "reason": _reason(stores.mirrors, row),
         "engine": None if engine is None else {"name": engine.engine, "version": engine.version},
     }
 
@@ -58,9 +69,9 @@ def _is_planned(row: Derivation) -> bool:
     return row.due_at is not None and not row.paused and row.wanted is not False
 
 
-def _status(node: Node, row: Derivation, behind: int, state: ChainState) -> str:
+def _status(stores: Stores, row: Derivation, behind: int, state: ChainState) -> str:
     if row.job is not None:
-        return _job_status(node, row.job)
+        return _job_status(stores.jobs, row.job)
     if row.paused:
         return "paused"
     if row.problem is not None and row.due_at is not None:
@@ -71,22 +82,22 @@ def _status(node: Node, row: Derivation, behind: int, state: ChainState) -> str:
     return "up-to-date" if behind == 0 and settled else "behind"
 
 
-def _job_status(node: Node, job: JobId) -> str:
+def _job_status(jobs: JobRecords, job: JobId) -> str:
     try:
-        found = node.stores.jobs.get(job)
+        found = jobs.get(job)
     except JobNotFound:
         return "waiting"
     return "running" if found.attempt and found.finished_at is None else "waiting"
 
 
-def _reason(node: Node, row: Derivation) -> str | None:
+def _reason(mirrors: MirrorReads, row: Derivation) -> str | None:
     """Why it is not computed by itself, if it is not."""
     if row.wanted is not False:
         return None
-    return ELSEWHERE if node.stores.mirrors.find(row.dataset) is None else MIRROR
+    return ELSEWHERE if mirrors.find(row.dataset) is None else MIRROR
 
 
-def _behind(node: Node, actor: Actor, state: ChainState) -> tuple[int, list[str]]:
+def _behind(derivatives: Derivatives, actor: Actor, state: ChainState) -> tuple[int, list[str]]:
     """Blocks of inputs that were not looked at yet, and inputs that are not here, or not shown."""
     last = state.last_execution
     consumed = {
@@ -95,31 +106,32 @@ def _behind(node: Node, actor: Actor, state: ChainState) -> tuple[int, list[str]
     }
     blocks, absent = 0, list[str]()
     for one in declared(state):
-        if node.access.visible(actor, one) is None:
+        if derivatives.access.visible(actor, one) is None:
             absent.append(str(one))
         else:
-            blocks += _new_blocks(node, one, consumed.get(one))
+            blocks += _new_blocks(derivatives.stores, one, consumed.get(one))
     return blocks, absent
 
 
-def _new_blocks(node: Node, dataset: DatasetId, consumed: Multihash | None) -> int:
+def _new_blocks(stores: Stores, dataset: DatasetId, consumed: Multihash | None) -> int:
     """Blocks of data behind the consumed one; `MAX_COUNTED` stands for as many and more."""
-    head = node.stores.refs.head(dataset)
+    head = stores.refs.head(dataset)
     if head == consumed:
         return 0
     count = 0
-    for block in node.stores.blocks.ancestors(dataset, head, limit=MAX_COUNTED):
+    for block in stores.blocks.ancestors(dataset, head, limit=MAX_COUNTED):
         if block.hash == consumed:
             break
         count += isinstance(block.event, AddData | ExecuteTransform)
     return count
 
 
-def dependencies(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
+def dependencies(derivatives: Derivatives, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
     """What a dataset reads and who reads it, near ones first; hidden datasets end the walk."""
+    stores, access = derivatives.stores, derivatives.access
 
     def visible(one: DatasetId) -> DatasetEntry | None:
-        return node.access.visible(actor, one)
+        return access.visible(actor, one)
 
     def seen(step: Callable[[DatasetId], Sequence[DatasetId]]) -> list[dict[str, Any]]:
         found = depths(entry.id, lambda one: [near for near in step(one) if visible(near)])
@@ -127,7 +139,7 @@ def dependencies(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any
         shown = [
             {
                 "id": str(one),
-                "alias": shown_alias(node, known),
+                "alias": access.shown_alias(known),
                 "kind": str(known.kind),
                 "depth": depth,
                 "direct": one in near,
@@ -137,17 +149,17 @@ def dependencies(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any
         ]
         return sorted(shown, key=lambda item: (item["depth"], item["alias"]))
 
-    transform = node.stores.dataset(DatasetRef(id=entry.id)).state().transform
+    transform = stores.dataset(DatasetRef(id=entry.id)).state().transform
     names = {item.dataset_ref.id: item.alias for item in (transform.inputs if transform else ())}
     return {
         "inputs": [
             {
                 "id": str(one),
                 "queryAlias": names.get(one),
-                "alias": shown_alias(node, known) if (known := visible(one)) else None,
+                "alias": access.shown_alias(known) if (known := visible(one)) else None,
             }
-            for one in inputs_of(node.stores, entry.id)
+            for one in inputs_of(stores, entry.id)
         ],
-        "upstream": seen(lambda one: inputs_of(node.stores, one)),
-        "downstream": seen(node.stores.registry.dependants),
+        "upstream": seen(lambda one: inputs_of(stores, one)),
+        "downstream": seen(stores.registry.dependants),
     }

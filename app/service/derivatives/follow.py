@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetId, DatasetRef
@@ -19,6 +20,8 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset, InvalidInterval
 from odf_node.storage.datasets.dataset.info import read_info
 from odf_node.storage.datasets.node.dependencies import InputsNotHere, remember_inputs
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.stores.jobs.older_outcomes import older_retryable
 from odf_node.storage.stores.objects.layout import HEAD
 from odf_node.storage.stores.ports.derivation_values import Derivation, Problem
@@ -26,8 +29,7 @@ from odf_node.storage.stores.ports.errors import BlockNotFound, DatasetNotFound,
 from odf_node.storage.stores.ports.values import Failed, HeadMoved, Job
 
 from ..errors import status_of_failed
-from ..wiring import Node
-from .refresh_derivative import refuse_hidden_inputs, shows_all, transform_spec
+from .refresh_derivative import refuse_hidden_inputs, transform_spec
 
 _log = logging.getLogger("odf.follow")
 PAGE = 1000
@@ -40,39 +42,48 @@ PASSING = frozenset({RefConflict.__name__, DatasetNotFound.__name__})
 """Errors of the stores that look permanent by their status, and are not."""
 
 
-def follow(node: Node) -> float:
+@dataclass(frozen=True)
+class Following:
+    """What following takes: the log of head moves, and how often it is looked at."""
+
+    stores: Stores
+    everything_is_read: bool
+    """Whether derivatives may read all datasets of the node."""
+    debounce_s: float
+    poll_s: float
+    clock: Clock
+
+
+def follow(following: Following) -> float:
     """One round: look at moves, at jobs that ended, at what is due. Seconds to the next round."""
-    moves = look_at_moves(node)
-    look_at_jobs(node)
-    submit_due(node)
+    moves = look_at_moves(following)
+    look_at_jobs(following)
+    submit_due(following)
     if len(moves) == PAGE:
         return 0.0
-    settings = node.settings
-    return (
-        min(settings.follow_debounce_s, settings.follow_poll_s) if moves else settings.follow_poll_s
-    )
+    return min(following.debounce_s, following.poll_s) if moves else following.poll_s
 
 
-def look_at_moves(node: Node) -> Sequence[HeadMoved]:
+def look_at_moves(following: Following) -> Sequence[HeadMoved]:
     """Go through a page of the log, and note what is due by it."""
-    store = node.stores.derivations
+    store = following.stores.derivations
     cursor = store.cursor()
-    moves = node.stores.refs.moves(after=cursor, limit=PAGE)
+    moves = following.stores.refs.moves(after=cursor, limit=PAGE)
     if not moves:
         return moves
-    when = _after(node.clock(), node.settings.follow_debounce_s)
+    when = _after(following.clock(), following.debounce_s)
     due, resumed = dict[DatasetId, Instant](), set[DatasetId]()
     spans = _spans(moves)
     moved = [last.dataset for _, last in spans]
-    entries = node.stores.registry.find_all(moved)
+    entries = following.stores.registry.find_all(moved)
     for first, last in spans:
         entry = entries.get(last.dataset)
         if entry is None or entry.kind is not DatasetKind.Derivative:
             continue
-        if _definition_changed(node, Dataset(entry, node.stores), first, last):
+        if _definition_changed(following.stores, Dataset(entry, following.stores), first, last):
             due[last.dataset] = when
             resumed.add(last.dataset)
-    for dependant in node.stores.registry.dependants_of_any(moved):
+    for dependant in following.stores.registry.dependants_of_any(moved):
         due[dependant] = when
     store.found_moves(expected=cursor, cursor=moves[-1].number, due=due, resumed=resumed)
     return moves
@@ -87,14 +98,16 @@ def _spans(moves: Sequence[HeadMoved]) -> list[tuple[HeadMoved, HeadMoved]]:
     return list(spans.values())
 
 
-def _definition_changed(node: Node, dataset: Dataset, first: HeadMoved, last: HeadMoved) -> bool:
+def _definition_changed(
+    stores: Stores, dataset: Dataset, first: HeadMoved, last: HeadMoved
+) -> bool:
     """Whether a derivative has another transform than before; its inputs are remembered then.
 
     One dataset that cannot be read does not keep the others from being followed.
     """
     try:
         if changed := _has_new_transform(dataset, first.old, last.new):
-            remember_inputs(node.stores, last.dataset)
+            remember_inputs(stores, last.dataset)
     except DatasetNotFound:  # forgotten meanwhile
         return False
     except NodeError:
@@ -111,38 +124,38 @@ def _has_new_transform(dataset: Dataset, old: Multihash | None, new: Multihash) 
         return True
 
 
-def look_at_jobs(node: Node) -> None:
+def look_at_jobs(following: Following) -> None:
     """Take note of what became of the jobs that were submitted."""
-    rows = node.stores.derivations.at_work()
-    found = node.stores.jobs.get_all([row.job for row in rows if row.job is not None])
+    rows = following.stores.derivations.at_work()
+    found = following.stores.jobs.get_all([row.job for row in rows if row.job is not None])
     for row in rows:
         if row.job is None:
             continue
         job = found.get(row.job)
         if job is None or job.finished_at is not None:
-            _ended(node, row, job)
+            _ended(following, row, job)
 
 
-def _ended(node: Node, row: Derivation, job: Job | None) -> None:
-    store = node.stores.derivations
+def _ended(following: Following, row: Derivation, job: Job | None) -> None:
+    store = following.stores.derivations
     if job is None:  # forgotten meanwhile, so nobody knows
-        store.ended(row.dataset, job=row.job, retry_at=node.clock())
+        store.ended(row.dataset, job=row.job, retry_at=following.clock())
     elif isinstance(failed := job.outcome, Failed):
-        _failed(node, row, failed)
+        _failed(following, row, failed)
     else:
         store.ended(row.dataset, job=row.job)
 
 
-def _failed(node: Node, row: Derivation, failed: Failed) -> None:
+def _failed(following: Following, row: Derivation, failed: Failed) -> None:
     """Try again later, wait for an input, or pause."""
     paused, retry_at = False, None
     if is_passing(failed):
         pause = min(LONGEST_PAUSE_S, 2 ** min(row.attempts, ATTEMPTS_COUNTED))
-        retry_at = _after(node.clock(), pause)
+        retry_at = _after(following.clock(), pause)
     else:
         paused = failed.error not in WAITS_FOR_INPUT
     problem = Problem(failed.error, failed.message, failed.facts)
-    node.stores.derivations.ended(
+    following.stores.derivations.ended(
         row.dataset, job=row.job, problem=problem, paused=paused, retry_at=retry_at
     )
 
@@ -160,41 +173,43 @@ def is_passing(failed: Failed) -> bool:
     return status >= 500 or status == 404 or failed.error in PASSING
 
 
-def submit_due(node: Node) -> None:
+def submit_due(following: Following) -> None:
     """Submit jobs for what is due by now."""
-    store = node.stores.derivations
-    for row in store.due(now=node.clock()):
+    store = following.stores.derivations
+    everything_is_read = following.everything_is_read
+    for row in store.due(now=following.clock()):
         try:
-            if _is_wanted(node, row):
-                refuse_hidden_inputs(node, node.stores.registry.get(DatasetRef(id=row.dataset)))
-                job = node.stores.jobs.submit(
-                    transform_spec(row.dataset, everything_is_read=shows_all(node))
+            if _is_wanted(following.stores, row):
+                entry = following.stores.registry.get(DatasetRef(id=row.dataset))
+                refuse_hidden_inputs(following.stores, entry, everything_is_read=everything_is_read)
+                job = following.stores.jobs.submit(
+                    transform_spec(row.dataset, everything_is_read=everything_is_read)
                 )
                 store.submitted(row.dataset, version=row.version, job=job)
         except NodeError as error:
             store.submitted(row.dataset, version=row.version, job=None)
-            _failed(node, row, Failed.of(error))
+            _failed(following, row, Failed.of(error))
 
 
-def _is_wanted(node: Node, row: Derivation) -> bool:
+def _is_wanted(stores: Stores, row: Derivation) -> bool:
     """Whether a derivative follows by itself; decided when it is due for the first time.
 
     One whose rows came by a push is computed elsewhere: were it computed here as well, the
     next push would find another history. Mirrors take nothing but what they follow.
     """
-    store = node.stores.derivations
+    store = stores.derivations
     if row.wanted is not None:
         return row.wanted
-    entry = node.stores.registry.find(DatasetRef(id=row.dataset))
+    entry = stores.registry.find(DatasetRef(id=row.dataset))
     if entry is None:
         return False
-    state = node.stores.dataset(DatasetRef(id=row.dataset)).state()
+    state = stores.dataset(DatasetRef(id=row.dataset)).state()
     if state.transform is None:  # it becomes due again by its definition
         store.submitted(row.dataset, version=row.version, job=None)
         return False
-    info = read_info(node.stores.objects, row.dataset)
+    info = read_info(stores.objects, row.dataset)
     pushed = info is not None and info.pushed and state.last_execution is not None
-    wanted = not pushed and node.stores.mirrors.find(row.dataset) is None
+    wanted = not pushed and stores.mirrors.find(row.dataset) is None
     store.decide(row.dataset, wanted=wanted)
     return wanted
 

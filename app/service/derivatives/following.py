@@ -8,8 +8,7 @@ import time
 
 from odf_node.storage.stores.wakeups.port import Topic
 
-from ..wiring import Node
-from .follow import follow
+from .follow import Following, follow
 
 STOP_S = 5.0
 SHORTEST_PAUSE_S, LONGEST_REST_S = 0.05, 0.5
@@ -22,30 +21,29 @@ _log = logging.getLogger("odf.follow")
 class Follower:
     """Looks whenever a job has ended, and now and then by itself: pushes wake nobody."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, following: Following) -> None:
+        self._following = following
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="follow", daemon=True)
 
     def start(self) -> None:
-        if self._node.settings.follow_inputs:
-            self._thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
         self._stop.set()
         if self._thread.is_alive():
-            self._node.stores.wake_up.send(Topic.ENDED)
+            self._following.stores.wake_up.send(Topic.ENDED)
             self._thread.join(STOP_S)
 
     def _work(self) -> None:
-        with self._node.stores.wake_up.listen(Topic.ENDED) as wake_up:
+        with self._following.stores.wake_up.listen(Topic.ENDED) as wake_up:
             while not self._stop.is_set():
                 began = time.monotonic()
                 try:
-                    pause_s = follow(self._node)
+                    pause_s = follow(self._following)
                 except Exception:  # a busy or restarting database: the next look may get through
                     _log.exception("derivatives were not looked after")
-                    pause_s = self._node.settings.follow_poll_s
+                    pause_s = self._following.poll_s
                 rest_s = min(LONGEST_REST_S, RESTS * (time.monotonic() - began))
                 wake_up.wait(pause_s)
                 self._stop.wait(max(SHORTEST_PAUSE_S, rest_s))

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.storage.datasets.job_payloads import poll_job
 from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
+from odf_node.storage.stores.ports import JobSubmissions
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 
 from ..ingest.ingest import parsed_event_time
-from ..mirrors.mirrors import NotAMirror, submit_pull
-from ..wiring import Node
-from .refresh_derivative import submit_transform
+from ..mirrors.mirrors import Mirrors, NotAMirror, submit_pull
+from .refresh_derivative import Computing, submit_transform
+
+
+@dataclass(frozen=True)
+class Refreshing:
+    """What brings datasets up to date with where they come from."""
+
+    jobs: JobSubmissions
+    mirrors: Mirrors
+    computing: Computing
 
 
 def submit_refresh(
-    node: Node,
+    refreshing: Refreshing,
     entry: DatasetEntry,
     payload: PollPayload,
     *,
@@ -31,16 +41,14 @@ def submit_refresh(
         NotAMirror: forced, and it follows nothing.
         InvalidEventTime: the fallback event time is no instant.
     """
-    if node.stores.mirrors.find(entry.id) is not None:
-        return submit_pull(node, entry, force=force)
+    if refreshing.mirrors.stores.mirrors.find(entry.id) is not None:
+        return submit_pull(refreshing.mirrors, entry, force=force)
     if force:
         raise NotAMirror("only a mirror can be forced to follow: this dataset is none")
     if entry.kind is DatasetKind.Derivative:
-        return submit_transform(node, entry, reset_on_diverged=reset_on_diverged)
+        return submit_transform(refreshing.computing, entry, reset_on_diverged=reset_on_diverged)
     when = parsed_event_time(payload.source_event_time)
     asked = poll_job.to_json(replace(payload, source_event_time=when))
     lock = str(entry.id)
     key = f"{poll_job.KIND}:{lock}:{json.dumps(asked, sort_keys=True)}"
-    return node.stores.jobs.submit(
-        JobSpec(poll_job.KIND, entry.id, asked, lock=lock, dedup_key=key)
-    )
+    return refreshing.jobs.submit(JobSpec(poll_job.KIND, entry.id, asked, lock=lock, dedup_key=key))

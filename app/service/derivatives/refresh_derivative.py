@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, job_of
 from odf_node.storage.datasets.node.dependencies import InputsNotHere, upstream
 from odf_node.storage.datasets.node.rights import hidden_inputs
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 
-from ..auth.access import Action, grants
+from ..auth.access import Action
 from ..auth.actors import Actor
-from ..settings import AnonymousReads
-from ..wiring import Node
+from ..auth.dataset_access import DatasetAccess
+
+
+@dataclass(frozen=True)
+class Computing:
+    """What it takes to have derivatives computed."""
+
+    stores: Stores
+    access: DatasetAccess
 
 
 def submit_transform(
-    node: Node, entry: DatasetEntry, *, reset_on_diverged: bool | None = None
+    computing: Computing, entry: DatasetEntry, *, reset_on_diverged: bool | None = None
 ) -> JobId:
     """Queue a transform; the derivative follows its inputs from now on, if it was paused.
 
     Raises:
         InputsNotHere: the author of its definition may not read all of its inputs.
     """
-    refuse_hidden_inputs(node, entry)
-    job = node.stores.jobs.submit(
-        transform_spec(entry.id, reset_on_diverged, everything_is_read=shows_all(node))
-    )
-    node.stores.derivations.resume(entry.id, job=job)
+    stores, everything_is_read = computing.stores, computing.access.everything_is_read
+    refuse_hidden_inputs(stores, entry, everything_is_read=everything_is_read)
+    spec = transform_spec(entry.id, reset_on_diverged, everything_is_read=everything_is_read)
+    job = stores.jobs.submit(spec)
+    stores.derivations.resume(entry.id, job=job)
     return job
 
 
@@ -41,11 +51,7 @@ def transform_spec(
     return job_of(dataset, payload)
 
 
-def shows_all(node: Node) -> bool:
-    return node.settings.anonymous_reads is AnonymousReads.ALL
-
-
-def refuse_hidden_inputs(node: Node, entry: DatasetEntry) -> None:
+def refuse_hidden_inputs(stores: Stores, entry: DatasetEntry, *, everything_is_read: bool) -> None:
     """A derivative reads what the author of its definition may read, not what its owner may.
 
     Otherwise a chain that is pushed could name any dataset whose id is known. What is hidden
@@ -54,29 +60,32 @@ def refuse_hidden_inputs(node: Node, entry: DatasetEntry) -> None:
     Raises:
         InputsNotHere
     """
-    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    hidden = hidden_inputs(node.stores, entry, state, everything_is_read=shows_all(node))
+    state = stores.dataset(DatasetRef(id=entry.id)).state()
+    hidden = hidden_inputs(stores, entry, state, everything_is_read=everything_is_read)
     if hidden:
         raise InputsNotHere(hidden)
 
 
-def upstream_levels(node: Node, actor: Actor, entry: DatasetEntry) -> list[list[DatasetEntry]]:
+def upstream_levels(
+    computing: Computing, actor: Actor, entry: DatasetEntry
+) -> list[list[DatasetEntry]]:
     """What there is to refresh before a dataset, in levels that do not depend on each other.
 
     Of what it depends on: polled roots, mirrors and derivatives that the actor may write to;
     the farthest first.
     """
     levels = dict[int, list[DatasetEntry]]()
-    for one, depth in upstream(node.stores, entry.id).items():
-        found = node.stores.registry.find(DatasetRef(id=one))
-        if found is None or Action.WRITE not in grants(actor, found, node.settings.anonymous_reads):
+    stores, access = computing.stores, computing.access
+    for one, depth in upstream(stores, entry.id).items():
+        found = stores.registry.find(DatasetRef(id=one))
+        if found is None or Action.WRITE not in access.grants(actor, found):
             continue
-        if found.id != entry.id and _has_something_to_do(node, found):
+        if found.id != entry.id and _has_something_to_do(stores, found):
             levels.setdefault(depth, []).append(found)
     return [levels[depth] for depth in sorted(levels, reverse=True)]
 
 
-def _has_something_to_do(node: Node, entry: DatasetEntry) -> bool:
-    if entry.kind is DatasetKind.Derivative or node.stores.mirrors.find(entry.id) is not None:
+def _has_something_to_do(stores: Stores, entry: DatasetEntry) -> bool:
+    if entry.kind is DatasetKind.Derivative or stores.mirrors.find(entry.id) is not None:
         return True
-    return node.stores.dataset(DatasetRef(id=entry.id)).state().polling_source is not None
+    return stores.dataset(DatasetRef(id=entry.id)).state().polling_source is not None

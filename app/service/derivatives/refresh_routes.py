@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -13,12 +14,13 @@ from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
 from odf_node.storage.stores.ports.values import DatasetEntry, Succeeded
 
 from ..auth.actors import Actor
-from ..http.deps import ActorDep, BaseDep, WritableDep
+from ..http.deps import ActorDep, BaseDep, WritableDep, wired
 from ..http.parameters import NO_BODY
-from ..jobs.waiting import accepted, job_answer, patience_of, receipt_answer
-from ..wiring import Node, NodeDep
-from .refresh import submit_refresh
+from ..jobs.waiting import Waiting, WaitingDep, accepted, job_answer, patience_of, receipt_answer
+from .refresh import Refreshing, submit_refresh
 from .refresh_derivative import upstream_levels
+
+RefreshingDep = Annotated[Refreshing, Depends(wired(Refreshing))]
 
 
 def add_refresh(router: APIRouter, prefix: str) -> None:
@@ -32,7 +34,8 @@ def add_refresh(router: APIRouter, prefix: str) -> None:
 
 
 async def refresh(
-    node: NodeDep,
+    refreshing: RefreshingDep,
+    waiting: WaitingDep,
     actor: ActorDep,
     entry: WritableDep,
     base: BaseDep,
@@ -57,24 +60,30 @@ async def refresh(
         max_vanish_percent=max_vanish_percent,
     )
     if recursive:
-        stopped = await _refresh_upstream(node, actor, entry, base, prefer)
+        stopped = await _refresh_upstream(refreshing, waiting, actor, entry, base, prefer)
         if stopped is not None:
             return stopped
     job = await run_in_threadpool(
-        submit_refresh, node, entry, payload, force=force, reset_on_diverged=reset_on_diverged
+        submit_refresh, refreshing, entry, payload, force=force, reset_on_diverged=reset_on_diverged
     )
-    return await job_answer(node.waiting, job, base, prefer)
+    return await job_answer(waiting, job, base, prefer)
 
 
 async def _refresh_upstream(
-    node: Node, actor: Actor, entry: DatasetEntry, base: str, prefer: str
+    refreshing: Refreshing,
+    waiting: Waiting,
+    actor: Actor,
+    entry: DatasetEntry,
+    base: str,
+    prefer: str,
 ) -> Response | None:
     """What ends the refresh before its time: a failure, or patience that is over."""
-    deadline = time.monotonic() + patience_of(prefer, node.settings.ingest_wait_s)
-    for level in await run_in_threadpool(upstream_levels, node, actor, entry):
-        jobs = [await run_in_threadpool(submit_refresh, node, one, PollPayload()) for one in level]
+    deadline = time.monotonic() + patience_of(prefer, waiting.most_s)
+    for level in await run_in_threadpool(upstream_levels, refreshing.computing, actor, entry):
+        submitted = partial(submit_refresh, refreshing, payload=PollPayload())
+        jobs = [await run_in_threadpool(submitted, one) for one in level]
         for job in jobs:
-            ended = await node.watch.ended(job, max(0.0, deadline - time.monotonic()))
+            ended = await waiting.watch.ended(job, max(0.0, deadline - time.monotonic()))
             if ended is None:
                 return accepted(job, base)
             if not isinstance(ended.outcome, Succeeded):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, ReadableDep
-from ..wiring import NodeDep
+from ..http.deps import ActorDep, ReadableDep, wired
+from .derivatives import Derivatives
 from .derivatives import dependencies as dependencies_of
+
+DerivativesDep = Annotated[Derivatives, Depends(wired(Derivatives))]
 
 
 def add_derivative_routes(routes: APIRouter, prefix: str) -> None:
@@ -18,6 +22,6 @@ def add_derivative_routes(routes: APIRouter, prefix: str) -> None:
     )(dependencies)
 
 
-def dependencies(node: NodeDep, actor: ActorDep, entry: ReadableDep) -> Response:
+def dependencies(derivatives: DerivativesDep, actor: ActorDep, entry: ReadableDep) -> Response:
     """Datasets this caller may not see are left out, and what lies behind them."""
-    return JsonAnswer(dependencies_of(node, actor, entry))
+    return JsonAnswer(dependencies_of(derivatives, actor, entry))

@@ -76,6 +76,10 @@ async def small_form(request: Request, limit: int) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
+class MalformedBody(BadInput):
+    """A body that is not the JSON it has to be."""
+
+
 class Paced:
     """What is received of one request, as long as its body keeps moving.
 

@@ -12,14 +12,17 @@ from odf_node.storage.stores.ports.values import DatasetEntry, JobId, Visibility
 
 from ..auth.access import Unauthenticated, may_create
 from ..auth.actors import Actor
-from ..datasets.datasets import new_alias
-from ..wiring import Node
+from ..auth.dataset_access import DatasetAccess
 from .mirror_pull import first_look
-from .mirrors import MirrorAsked, keep_remote, submit_pull
+from .mirrors import MirrorAsked, Mirrors, keep_remote, submit_pull
 
 
 def create_mirror(
-    node: Node, actor: Actor, asked: MirrorAsked, visibility: Visibility
+    mirrors: Mirrors,
+    access: DatasetAccess,
+    actor: Actor,
+    asked: MirrorAsked,
+    visibility: Visibility,
 ) -> tuple[DatasetEntry, JobId]:
     """A dataset of one Seed, and the job that fills it.
 
@@ -29,19 +32,20 @@ def create_mirror(
     """
     if actor.account is None:
         raise Unauthenticated
-    alias = new_alias(node, actor, asked.name)
+    alias = access.new_alias(actor, asked.name)
     may_create(actor, alias)
     refuse_reserved(alias)
-    if node.stores.registry.find(DatasetRef(alias=alias)) is not None:
+    stores = mirrors.stores
+    if stores.registry.find(DatasetRef(alias=alias)) is not None:
         raise AliasTaken(alias)
-    block, seed = first_look(node, asked)
-    if node.stores.registry.find(DatasetRef(id=seed.dataset_id)) is not None:
+    block, seed = first_look(asked, mirrors.limits)
+    if stores.registry.find(DatasetRef(id=seed.dataset_id)) is not None:
         raise DatasetIdTaken(seed.dataset_id)
-    entry = DatasetEntry(seed.dataset_id, alias, seed.dataset_kind, visibility, node.clock())
-    node.stores.create_dataset(entry, [block])
+    entry = DatasetEntry(seed.dataset_id, alias, seed.dataset_kind, visibility, mirrors.clock())
+    stores.create_dataset(entry, [block])
     try:
-        keep_remote(node, entry, asked.remote, asked.token)
+        keep_remote(mirrors, entry, asked.remote, asked.token)
     except BaseException:
-        node.stores.forget_dataset(entry.id)
+        stores.forget_dataset(entry.id)
         raise
-    return entry, submit_pull(node, entry)
+    return entry, submit_pull(mirrors, entry)

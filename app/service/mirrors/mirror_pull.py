@@ -20,17 +20,17 @@ from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, Variab
 
 from ...client.first_block import first_block
 from ...client.http import DatasetMissing
+from ...client.limits import ClientLimits
 from ...client.progress import UNWATCHED, Progress
 from ...client.receive import DestinationAhead, Diverged
 from ...client.sync import opened, pull_into
 from ...client.urls import Location
-from ..wiring import Node
 from .mirror_target import NodeTarget
 from .mirrors import (
     TOKEN,
     MirrorAsked,
+    Mirrors,
     RemoteUnusable,
-    limits_of,
     mirror_of,
     owner_of_token,
     parse_remote,
@@ -40,14 +40,14 @@ REMOTE = "remote"
 PIECE_BYTES = 1 << 20
 
 
-def first_look(node: Node, asked: MirrorAsked) -> tuple[HashedBlock, Seed]:
+def first_look(asked: MirrorAsked, limits: ClientLimits) -> tuple[HashedBlock, Seed]:
     """The Seed of what is to be mirrored. Raises `RemoteUnusable` and what a pull raises."""
     with _told_as_ours():
-        return first_block(asked.remote, asked.token, limits=limits_of(node))
+        return first_block(asked.remote, asked.token, limits=limits)
 
 
 def pull_mirror(
-    node: Node,
+    mirrors: Mirrors,
     entry: DatasetEntry,
     *,
     force: bool = False,
@@ -59,23 +59,23 @@ def pull_mirror(
         NotAMirror, Diverged, DestinationAhead, SeedOverwrite, RemoteUnusable, TransferFailed,
         and what else a pull finds wrong with the remote.
     """
-    mirror = mirror_of(node, entry)
+    mirror = mirror_of(mirrors.stores.mirrors, entry)
     try:
         with _told_as_ours():
             outcome = pull_into(
                 parse_remote(mirror.remote),
-                NodeTarget(node, entry),
-                token=_opened(node, mirror),
+                NodeTarget(mirrors.receiving, entry),
+                token=_opened(mirrors, mirror),
                 force=force,
-                limits=limits_of(node),
+                limits=mirrors.limits,
                 progress=progress,
             )
     except NodeError as error:
         diverged = isinstance(error, Diverged | DestinationAhead)
         state = MirrorState.DIVERGED if diverged else MirrorState.FAILED
-        _note(node, entry, state, type(error).__name__, error.message)
+        _note(mirrors, entry, state, type(error).__name__, error.message)
         raise
-    _note(node, entry, MirrorState.CURRENT)
+    _note(mirrors, entry, MirrorState.CURRENT)
     return MirrorReceipt(
         outcome=outcome.outcome,
         prev_head=str(outcome.old_head),
@@ -86,45 +86,46 @@ def pull_mirror(
     )
 
 
-def fetch_object(node: Node, key: ObjectKey) -> HealReceipt:
+def fetch_object(mirrors: Mirrors, key: ObjectKey) -> HealReceipt:
     """An object of a mirror that is not whole here, from the remote; hashed as it comes.
 
     Raises:
         NotAMirror, RemoteUnusable, TransferFailed, HashMismatch, …: as a pull.
     """
-    mirror = mirror_of(node, node.stores.registry.get(DatasetRef(id=key.dataset)))
-    remote, token = Location.parse(mirror.remote), _opened(node, mirror)
+    entry = mirrors.stores.registry.get(DatasetRef(id=key.dataset))
+    mirror = mirror_of(mirrors.stores.mirrors, entry)
+    remote, token = Location.parse(mirror.remote), _opened(mirrors, mirror)
     with (
         _told_as_ours(),
-        opened(remote, token, limits=limits_of(node)) as repository,
+        opened(remote, token, limits=mirrors.limits) as repository,
         repository.open_object(key.kind, key.hash) as stream,
     ):
-        node.stores.objects.put(key, iter(lambda: stream.read(PIECE_BYTES), b""))
-    note_healed(node.stores, key, REMOTE)
+        mirrors.stores.objects.put(key, iter(lambda: stream.read(PIECE_BYTES), b""))
+    note_healed(mirrors.stores, key, REMOTE)
     return HealReceipt(kind=key.kind.value, hash=str(key.hash), healed_from=REMOTE)
 
 
-def _opened(node: Node, mirror: Mirror) -> str | None:
+def _opened(mirrors: Mirrors, mirror: Mirror) -> str | None:
     """The token; it opens only for the dataset and the remote it was given for."""
     if mirror.sealed_token is None:
         return None
     key_id, _, sealed = mirror.sealed_token.partition(b":")
     secret = Variable(
-        name=TOKEN, is_secret=True, value=sealed, updated_at=node.clock(), key_id=key_id.decode()
+        name=TOKEN, is_secret=True, value=sealed, updated_at=mirrors.clock(), key_id=key_id.decode()
     )
     owner = owner_of_token(mirror.dataset, Location.parse(mirror.remote))
-    return node.secret_keys.opened(owner, secret)
+    return mirrors.keys.opened(owner, secret)
 
 
 def _note(
-    node: Node,
+    mirrors: Mirrors,
     entry: DatasetEntry,
     state: MirrorState,
     error: str | None = None,
     message: str | None = None,
 ) -> None:
-    status = MirrorStatus(state=state, checked_at=node.clock(), error=error, message=message)
-    node.stores.mirrors.note(entry.id, status)
+    status = MirrorStatus(state=state, checked_at=mirrors.clock(), error=error, message=message)
+    mirrors.stores.mirrors.note(entry.id, status)
 
 
 @contextmanager

@@ -11,21 +11,20 @@ from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import Seed
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.dependencies import remember_declared
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
 from ...client.receive import SeedOverwrite, begins_anew
-from ..datasets.authors import InForce, note_author
-from ..datasets.datasets import remember_inputs
-from ..transfer.received import commit_received
-from ..wiring import Node
+from ..definitions.authors import InForce, note_author
+from ..transfer.received import Receiving, commit_received
 
 
 class NodeTarget:
     """`Target` of the client: one dataset of this node. Its lock is that of the job."""
 
-    def __init__(self, node: Node, entry: DatasetEntry) -> None:
-        self._node, self._entry = node, entry
-        self._dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    def __init__(self, receiving: Receiving, entry: DatasetEntry) -> None:
+        self._receiving, self._stores, self._entry = receiving, receiving.stores, entry
+        self._dataset = self._stores.dataset(DatasetRef(id=entry.id))
 
     @property
     def name(self) -> str:
@@ -45,11 +44,11 @@ class NodeTarget:
 
     def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
         """What lies in the stores was hashed when it came; it is kept young for the commit."""
-        found = self._node.stores.objects.renew(ObjectKey(self._entry.id, kind, object_hash))
+        found = self._stores.objects.renew(ObjectKey(self._entry.id, kind, object_hash))
         return found is not None and found.size == size
 
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
-        return self._node.stores.objects.put(ObjectKey(self._entry.id, kind, object_hash), chunks)
+        return self._stores.objects.put(ObjectKey(self._entry.id, kind, object_hash), chunks)
 
     def check(
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
@@ -67,10 +66,10 @@ class NodeTarget:
         head = expected or self.head()
         before, first = InForce.of(self._dataset.state(head)), new[0]
         base = InForce() if first.prev is None else InForce.of(self._dataset.state(first.prev))
-        note_author(self._node.stores, self._entry, before, base.after(new))
-        commit_received(self._node, self._dataset, new, expected=head, force=begins_anew(new))
+        note_author(self._stores, self._entry, before, base.after(new))
+        commit_received(self._receiving, self._dataset, new, expected=head, force=begins_anew(new))
         state = self._dataset.state(new[-1].hash)
-        remember_inputs(self._node, self._entry.id, state)
+        remember_declared(self._stores.registry, self._entry.id, state)
 
     def locked(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -15,11 +15,12 @@ from datetime import timedelta
 from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.datasets.job_payloads import heal_job, mirror_job
+from odf_node.storage.stores.ports import JobClaims
 from odf_node.storage.stores.ports.errors import LeaseLost
 from odf_node.storage.stores.ports.values import Failed, Job, JobOutcome, Succeeded
 
 from ..errors import INTERNAL, INTERNAL_MESSAGE
-from ..wiring import Node
+from .mirrors import Mirrors
 
 LEASE = timedelta(seconds=60)
 BEAT_S = 15.0
@@ -38,13 +39,13 @@ class Stopping(Exception):
 class MirrorRunner:
     """Threads that pull the mirrors of one node, until they are told to stop."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, mirrors: Mirrors, *, threads: int, poll_s: float) -> None:
+        self._mirrors, self._poll_s = mirrors, poll_s
         self._stop = threading.Event()
         self._name = f"mirror-{secrets.token_hex(4)}"
         self._threads = [
             threading.Thread(target=self._work, args=(n,), name=f"mirror-{n}", daemon=True)
-            for n in range(1, node.settings.mirror_threads + 1)
+            for n in range(1, threads + 1)
         ]
 
     def start(self) -> None:
@@ -54,32 +55,32 @@ class MirrorRunner:
     def stop(self) -> None:
         """A pull that runs is given up at its next step."""
         self._stop.set()
-        self._node.mirror_bell.set()
+        self._mirrors.wake_up.set()
         for thread in self._threads:
             thread.join(timeout=5)
 
     def _work(self, number: int) -> None:
-        worker, wake_up = f"{self._name}-{number}", self._node.mirror_bell
+        worker, wake_up = f"{self._name}-{number}", self._mirrors.wake_up
         while not self._stop.is_set():
             try:
                 wake_up.clear()
-                job = self._node.stores.jobs.claim(worker, KINDS, lease=LEASE)
+                job = self._mirrors.stores.jobs.claim(worker, KINDS, lease=LEASE)
                 if job is not None:
                     self._run(job, worker)
                     continue
             except Exception:  # a busy or restarting database: look again
                 _log.exception("no mirror could be looked for")
-            wake_up.wait(self._node.settings.mirror_poll_s)
+            wake_up.wait(self._poll_s)
 
     def _run(self, job: Job, worker: str) -> None:
-        progress = _Beating(self._node, job, worker, self._stop)
+        progress = _Beating(self._mirrors.stores.jobs, job, worker, self._stop)
         try:
             with progress:
                 outcome = self._outcome(job, progress)
         except Stopping:
             return  # its lease runs out
         try:
-            self._node.stores.jobs.finish(job.id, worker, outcome)
+            self._mirrors.stores.jobs.finish(job.id, worker, outcome)
         except LeaseLost:
             _log.warning("a pull of %s was taken over or cancelled", job.spec.dataset)
             return
@@ -96,10 +97,10 @@ class MirrorRunner:
                 payload = mirror_job.payload_of(job.spec.payload)
             except ValueError as bad:
                 raise MalformedMirrorJob(f"a mirror job cannot be read: {bad}") from None
-            entry = self._node.stores.registry.get(DatasetRef(id=job.spec.dataset))
+            entry = self._mirrors.stores.registry.get(DatasetRef(id=job.spec.dataset))
             from .mirror_pull import pull_mirror  # the client takes long to import
 
-            receipt = pull_mirror(self._node, entry, force=payload.force, progress=progress)
+            receipt = pull_mirror(self._mirrors, entry, force=payload.force, progress=progress)
             return Succeeded(mirror_job.to_json(receipt))
         except Stopping:
             raise
@@ -117,14 +118,14 @@ class MirrorRunner:
             key = heal_job.key_of(job.spec)
         except ValueError as bad:
             raise MalformedMirrorJob(f"a healing job cannot be read: {bad}") from None
-        return fetch_object(self._node, key)
+        return fetch_object(self._mirrors, key)
 
 
 class _Beating:
     """Extends the lease of a job meanwhile, and ends its pull once that is lost or we stop."""
 
-    def __init__(self, node: Node, job: Job, worker: str, stop: threading.Event) -> None:
-        self._jobs, self._job, self._worker, self._stop = node.stores.jobs, job, worker, stop
+    def __init__(self, jobs: JobClaims, job: Job, worker: str, stop: threading.Event) -> None:
+        self._jobs, self._job, self._worker, self._stop = jobs, job, worker, stop
         self._lost, self._done = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._beat, name="mirror-lease", daemon=True)
 

@@ -7,6 +7,7 @@ sealed; it goes to the origin of the remote and nowhere else.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +16,17 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetAlias, DatasetId
 from odf_node.storage.datasets.job_payloads import mirror_job
 from odf_node.storage.datasets.job_payloads.mirror_job import MirrorPayload
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.stores.ports import MirrorReads, MirrorStore
 from odf_node.storage.stores.ports.mirror_values import Mirror
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId
+from odf_node.storage.stores.publishing.sealing import SecretKeys
 
 from ...client.limits import ClientLimits
 from ...client.urls import Location, Transfer
-from ..wiring import Node
+from ..settings import Settings
+from ..transfer.received import Receiving
 
 KIND = "DatasetMirror"
 TOKEN = "token"  # noqa: S105 - the name of a secret, not one
@@ -44,6 +50,19 @@ class MirrorAsked:
     name: DatasetAlias
     remote: Location
     token: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Mirrors:
+    """The mirrors of a node: their remotes, sealed tokens, and what pulls them."""
+
+    stores: Stores
+    receiving: Receiving
+    keys: SecretKeys
+    limits: ClientLimits
+    clock: Clock
+    wake_up: threading.Event = field(default_factory=threading.Event)
+    """Set when a mirror has something to do."""
 
 
 def mirror_asked(manifest: bytes) -> MirrorAsked | None:
@@ -83,30 +102,32 @@ def parse_remote(text: str) -> Location:
     return location
 
 
-def change_remote(node: Node, entry: DatasetEntry, remote: Location, token: str | None) -> None:
+def change_remote(
+    mirrors: Mirrors, entry: DatasetEntry, remote: Location, token: str | None
+) -> None:
     """Follow another address, or with another token. Raises `NotAMirror`."""
-    mirror_of(node, entry)
-    keep_remote(node, entry, remote, token)
+    mirror_of(mirrors.stores.mirrors, entry)
+    keep_remote(mirrors, entry, remote, token)
 
 
-def detach(node: Node, entry: DatasetEntry) -> None:
+def detach(mirrors: MirrorStore, entry: DatasetEntry) -> None:
     """From now on the dataset is one like others. Raises `NotAMirror`."""
-    mirror_of(node, entry)
-    node.stores.mirrors.remove(entry.id)
+    mirror_of(mirrors, entry)
+    mirrors.remove(entry.id)
 
 
-def mirror_of(node: Node, entry: DatasetEntry) -> Mirror:
+def mirror_of(mirrors: MirrorReads, entry: DatasetEntry) -> Mirror:
     """What the dataset follows. Raises `NotAMirror`."""
-    found = node.stores.mirrors.find(entry.id)
+    found = mirrors.find(entry.id)
     if found is None:
         raise NotAMirror("the dataset is no mirror: it follows nothing")
     return found
 
 
-def submit_pull(node: Node, entry: DatasetEntry, *, force: bool = False) -> JobId:
+def submit_pull(mirrors: Mirrors, entry: DatasetEntry, *, force: bool = False) -> JobId:
     """Queue a pull behind other work on the dataset; one that waits already is joined."""
-    job = node.stores.jobs.submit(mirror_job.spec_of(entry.id, MirrorPayload(force=force)))
-    node.mirror_bell.set()
+    job = mirrors.stores.jobs.submit(mirror_job.spec_of(entry.id, MirrorPayload(force=force)))
+    mirrors.wake_up.set()
     return job
 
 
@@ -123,9 +144,8 @@ def shown(mirror: Mirror) -> dict[str, Any]:
     }
 
 
-def limits_of(node: Node) -> ClientLimits:
+def limits_of(settings: Settings) -> ClientLimits:
     """What this node takes from a remote, and where it goes for it."""
-    settings = node.settings
     return ClientLimits(
         blocks=settings.max_batch_blocks,
         metadata_bytes=settings.max_batch_bytes,
@@ -134,15 +154,15 @@ def limits_of(node: Node) -> ClientLimits:
     )
 
 
-def keep_remote(node: Node, entry: DatasetEntry, remote: Location, token: str | None) -> None:
+def keep_remote(mirrors: Mirrors, entry: DatasetEntry, remote: Location, token: str | None) -> None:
     """From now on the dataset follows that address; the token is sealed."""
     sealed = None
     if token:
         owner = owner_of_token(entry.id, remote)
-        secret = node.secret_keys.sealed(owner, TOKEN, token, at=node.clock())
+        secret = mirrors.keys.sealed(owner, TOKEN, token, at=mirrors.clock())
         sealed = f"{secret.key_id}:".encode() + secret.value
     kept = Mirror(dataset=entry.id, remote=str(remote), sealed_token=sealed)
-    node.stores.mirrors.put(kept)
+    mirrors.stores.mirrors.put(kept)
 
 
 def owner_of_token(dataset: DatasetId, remote: Location) -> str:

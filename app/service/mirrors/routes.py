@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_node.protocol.typed import decode_json
 
-from ..datasets.access_routes import MalformedBody
 from ..http.answers import JsonAnswer
-from ..http.bodies import small_body
-from ..http.deps import MaintainedDep
-from ..wiring import NodeDep
+from ..http.bodies import MalformedBody, small_body
+from ..http.deps import MaintainedDep, StoresDep, wired
 from . import mirrors as usecase
+from .mirrors import Mirrors
 
 MAX_BODY_BYTES = 16_384
+MirrorsDep = Annotated[Mirrors, Depends(wired(Mirrors))]
 
 
 class RemoteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,12 +29,12 @@ class RemoteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     token: str | None = None
 
 
-def mirror(node: NodeDep, entry: MaintainedDep) -> Response:
+def mirror(stores: StoresDep, entry: MaintainedDep) -> Response:
     """Remote, and how the last pull went. Tokens are never shown."""
-    return JsonAnswer(usecase.shown(usecase.mirror_of(node, entry)))
+    return JsonAnswer(usecase.shown(usecase.mirror_of(stores.mirrors, entry)))
 
 
-async def follow(request: Request, node: NodeDep, entry: MaintainedDep) -> Response:
+async def follow(request: Request, mirrors: MirrorsDep, entry: MaintainedDep) -> Response:
     """`{"remote": "odf+https://…", "token": "…"}`: from now on, that is followed."""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
@@ -41,13 +42,13 @@ async def follow(request: Request, node: NodeDep, entry: MaintainedDep) -> Respo
     except (msgspec.DecodeError, UnicodeError):
         raise MalformedBody('the body has to be JSON: {"remote": "…", "token": "…"}') from None
     remote = usecase.parse_remote(asked.remote)
-    await run_in_threadpool(usecase.change_remote, node, entry, remote, asked.token)
-    return JsonAnswer(usecase.shown(usecase.mirror_of(node, entry)))
+    await run_in_threadpool(usecase.change_remote, mirrors, entry, remote, asked.token)
+    return JsonAnswer(usecase.shown(usecase.mirror_of(mirrors.stores.mirrors, entry)))
 
 
-def detach(node: NodeDep, entry: MaintainedDep) -> Response:
+def detach(stores: StoresDep, entry: MaintainedDep) -> Response:
     """The dataset stays as it is, and can be written to again."""
-    usecase.detach(node, entry)
+    usecase.detach(stores.mirrors, entry)
     return Response(status_code=204)
 
 

@@ -65,10 +65,10 @@ def root_of(node: Node) -> str:
 
 def home(node: Node, actor: Actor, base: str, after: str | None) -> dict[str, Any]:
     """The datasets this visitor may see, by alias, one page of them."""
-    entries, more = list_datasets(node, actor, account=None, after=after, limit=DATASETS)
+    entries, more = list_datasets(node.access, actor, account=None, after=after, limit=DATASETS)
     return {
         "base": base,
-        "datasets": [description(node, entry, base) for entry in entries],
+        "datasets": [description(node.stores, node.access, entry, base) for entry in entries],
         "after": after,
         "more": more,
     }
@@ -78,7 +78,7 @@ def dataset(
     node: Node, actor: Actor, entry: DatasetEntry, base: str, caller: str
 ) -> dict[str, Any]:
     """One dataset: what it says of itself, its newest rows, blocks, files, and its lineage."""
-    shown = description(node, entry, base)
+    shown = description(node.stores, node.access, entry, base)
     state = node.stores.dataset(DatasetRef(id=entry.id)).state()
     path = f"{root_of(node)}/{shown['alias']}"
     allowed = grants(actor, entry, node.settings.anonymous_reads)
@@ -88,7 +88,7 @@ def dataset(
         "dataset": shown,
         "at": path,
         "smart": f"odf+{shown['url']}",
-        "derivation": derivation(node, actor, entry, state),
+        "derivation": derivation(node.derivatives, actor, entry, state),
         "transform": _queries(state.transform),
         "attachments": [_document(item.path, item.content) for item in attachments],
         "license_url": _web_link(state.license.website_url if state.license else None),
@@ -161,7 +161,9 @@ def type_text(kind: dict[str, Any]) -> str:
 
 def _rows(node: Node, entry: DatasetEntry, caller: str) -> dict[str, Any]:
     """The newest rows, newest first; `problem` instead when they cannot be read."""
-    asked = partial(last_rows, node, entry, caller, limit=ROWS, max_bytes=ROWS_BYTES)
+    asked = partial(
+        last_rows, node.tails, node.readers, entry, caller, limit=ROWS, max_bytes=ROWS_BYTES
+    )
     try:
         columns = from_thread.run(asked)
     except NodeError as error:

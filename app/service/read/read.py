@@ -22,11 +22,10 @@ from ..readers.tasks import ReadTask, SliceRef, schema_data
 from .read_formats import Format, encoded
 
 if TYPE_CHECKING:
+    from odf_node.storage.datasets.dataset.dataset import Datasets
     from odf_node.storage.datasets.read.read import Asked
     from odf_node.storage.datasets.read.view import View
     from odf_node.storage.stores.ports.values import DatasetEntry
-
-    from ..wiring import Node
 
 
 class InvalidTime(BadInput):
@@ -127,14 +126,14 @@ class Reading:
 
 
 def read_task(
-    node: Node, entry: DatasetEntry, request: ReadRequest
+    datasets: Datasets, entry: DatasetEntry, request: ReadRequest, *, max_bytes: int
 ) -> tuple[ReadTask, DatasetSource]:
     """What a reader is to do to read a dataset of this node, and where its objects come from.
 
     Raises:
         InvalidTime. BlockNotFound: AS AT a block that is not one of the dataset.
     """
-    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    dataset = datasets.dataset(DatasetRef(id=entry.id))
     outline = outline_of(dataset, request.block())
     vocab = {
         name: getattr(outline.vocab, name)
@@ -148,6 +147,6 @@ def read_task(
         slices=[SliceRef.of(data, recorded) for data, recorded in outline.slices],
         key=outline.key,
         request=asdict(request),
-        max_bytes=node.settings.max_read_bytes,
+        max_bytes=max_bytes,
     )
     return task, DatasetSource(dataset)

@@ -5,27 +5,29 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ..http.answers import failed_answer
-from ..http.deps import ReadableDep
+from ..http.deps import ReadableDep, SettingsDep, StoresDep, wired
 from ..limits.shares import caller_of
-from ..readers.pool import ReadRefused
-from ..wiring import NodeDep
+from ..readers.pool import Readers, ReadRefused
 from .read import ReadRequest, read_task
 from .read_formats import MEDIA_TYPES, Format
 from .rows import Rows
 
 MAX_ROWS = 2**53
+ReadersDep = Annotated[Readers, Depends(wired(Readers))]
 HEAD = "odf-block"
 """Header with the block as of which rows were read."""
 
 
 async def read(
     request: Request,
-    node: NodeDep,
+    stores: StoresDep,
+    settings: SettingsDep,
+    readers: ReadersDep,
     entry: ReadableDep,
     as_at: Annotated[str | None, Query(alias="asAt", max_length=200)] = None,
     as_of: Annotated[str | None, Query(alias="asOf", max_length=100)] = None,
@@ -45,9 +47,11 @@ async def read(
         limit=limit,
         form=form,
     )
-    task, source = await run_in_threadpool(read_task, node, entry, asked)
+    task, source = await run_in_threadpool(
+        read_task, stores, entry, asked, max_bytes=settings.max_read_bytes
+    )
     try:
-        found = await node.readers.answer(task, source, caller_of(request.scope))
+        found = await readers.answer(task, source, caller_of(request.scope))
     except ReadRefused as refused:
         return failed_answer(refused.failed)
     media_type = MEDIA_TYPES[asked.format()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,11 +14,12 @@ from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.metadata.events import AddData, ExecuteTransform
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.typed import decode_json
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.verify.source import DatasetSource
 from odf_node.storage.stores.ports.values import DatasetEntry
 
+from ..readers.pool import Readers
 from ..readers.tasks import SliceRef, TailTask
-from ..wiring import Node
 from .records import DataFormat
 
 BLOCKS_A_LOOK = 100
@@ -27,8 +29,17 @@ class TooManyRecords(LimitExceeded):
     """More records asked for than one request may read."""
 
 
+@dataclass(frozen=True)
+class Tails:
+    """Last records: where they are read from, and how many at most."""
+
+    stores: Stores
+    max_records: int
+    max_bytes: int
+
+
 def tail_task(
-    node: Node,
+    tails: Tails,
     entry: DatasetEntry,
     *,
     skip: int,
@@ -42,28 +53,28 @@ def tail_task(
     Raises:
         TooManyRecords: `skip + limit` above the node's limit.
     """
-    most = node.settings.max_tail_records
+    most = tails.max_records
     if skip + limit > most:
         raise TooManyRecords(
             f"skip and limit may add up to {most}; page through offsets instead",
             limit=most,
             setting="ODF_NODE_MAX_TAIL_RECORDS",
         )
-    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    dataset = tails.stores.dataset(DatasetRef(id=entry.id))
     schema = dataset.state(dataset.head()).data_schema
-    slices = _newest_slices(node, entry, skip + limit)
+    slices = _newest_slices(tails.stores, entry, skip + limit)
     task = TailTask(
         slices=[SliceRef.of(piece) for piece in reversed(slices)],
         skip=skip,
         limit=limit,
         shape=shape.value,
-        max_bytes=node.settings.max_tail_bytes if max_bytes is None else max_bytes,
+        max_bytes=tails.max_bytes if max_bytes is None else max_bytes,
     )
     return task, DatasetSource(dataset), schema
 
 
 async def last_rows(
-    node: Node, entry: DatasetEntry, caller: str, *, limit: int, max_bytes: int
+    tails: Tails, readers: Readers, entry: DatasetEntry, caller: str, *, limit: int, max_bytes: int
 ) -> dict[str, list[Any]]:
     """The last records as JSON values, column by column.
 
@@ -71,23 +82,23 @@ async def last_rows(
         What `Readers.answer` raises.
     """
     plan = partial(
-        tail_task, node, entry, skip=0, limit=limit, shape=DataFormat.SOA, max_bytes=max_bytes
+        tail_task, tails, entry, skip=0, limit=limit, shape=DataFormat.SOA, max_bytes=max_bytes
     )
     task, source, _ = await to_thread.run_sync(plan)
     if not task.slices:
         return {}
-    answer = await node.readers.answer(task, source, caller)
+    answer = await readers.answer(task, source, caller)
     text = b"".join([piece async for piece in answer])
     return decode_json(text, dict[str, list[Any]])
 
 
-def _newest_slices(node: Node, entry: DatasetEntry, wanted: int) -> list[DataSlice]:
+def _newest_slices(stores: Stores, entry: DatasetEntry, wanted: int) -> list[DataSlice]:
     """Slices from the newest on, until they hold that many records."""
     found: list[DataSlice] = []
-    start = node.stores.refs.head(entry.id)
+    start = stores.refs.head(entry.id)
     have = 0
     while have < wanted:
-        blocks = node.stores.blocks.ancestors(entry.id, start, limit=BLOCKS_A_LOOK)
+        blocks = stores.blocks.ancestors(entry.id, start, limit=BLOCKS_A_LOOK)
         for block in blocks:
             event = block.event
             if isinstance(event, AddData | ExecuteTransform) and event.new_data is not None:

@@ -12,16 +12,17 @@ from odf_node.protocol.instant import MalformedInstant, day_or_instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.job_payloads import compact_job
 from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.rewrite import compact, reset, watermark
 from odf_node.storage.datasets.rewrite.compaction import SliceLimits
 from odf_node.storage.datasets.rewrite.receipt import HistoryReceipt
+from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 
 from ..auth.actors import Actor
 from ..auth.mirror_rule import refuse_mirror
-from ..datasets.authors import InForce, check_definitions, take_definitions
+from ..definitions.authors import Defining, InForce, check_definitions, take_definitions
 from ..http.hashes import parse_hash
-from ..wiring import Node
 
 _log = logging.getLogger("odf.node")
 
@@ -47,8 +48,17 @@ class CompactRequest:
         )
 
 
+@dataclass(frozen=True)
+class Rewriting:
+    """What it takes to change the history of a dataset."""
+
+    stores: Stores
+    defining: Defining
+    clock: Clock
+
+
 def compact_dataset(
-    node: Node, actor: Actor, entry: DatasetEntry, request: CompactRequest
+    rewriting: Rewriting, actor: Actor, entry: DatasetEntry, request: CompactRequest
 ) -> HistoryReceipt | JobId:
     """Done at once if no rows are to be merged, else a job for a worker.
 
@@ -56,11 +66,11 @@ def compact_dataset(
         InvalidDatasetKind: hard compaction of a derivative. IsRemote: a mirror.
         NotUnderstood. RefConflict: others kept moving the head.
     """
-    refuse_mirror(node.stores.mirrors, entry)
+    refuse_mirror(rewriting.stores.mirrors, entry)
     if request.keep_metadata_only:
-        done = compact.keep_metadata_only(node.stores, entry, dry_run=request.dry_run)
+        done = compact.keep_metadata_only(rewriting.stores, entry, dry_run=request.dry_run)
         return _logged("keep metadata only", actor, entry, done)
-    dataset = node.stores.dataset(DatasetRef(id=entry.id))
+    dataset = rewriting.stores.dataset(DatasetRef(id=entry.id))
     plan = compact.plan_hard(dataset, request.limits)
     if plan.is_empty or request.dry_run:
         return compact.described(dataset, plan, head=None, dry_run=request.dry_run)
@@ -71,7 +81,7 @@ def compact_dataset(
     )
     asked = compact_job.to_json(payload)
     key = f"{compact_job.KIND}:{entry.id}:{json.dumps(asked, sort_keys=True)}"
-    job = node.stores.jobs.submit(
+    job = rewriting.stores.jobs.submit(
         JobSpec(compact_job.KIND, entry.id, asked, lock=str(entry.id), dedup_key=key)
     )
     _log.info("compaction asked for dataset=%s by=%s job=%s", entry.id, _name(actor), job)
@@ -79,7 +89,7 @@ def compact_dataset(
 
 
 def reset_dataset(
-    node: Node,
+    rewriting: Rewriting,
     actor: Actor,
     entry: DatasetEntry,
     *,
@@ -93,15 +103,15 @@ def reset_dataset(
         UnreadableHash. OldHeadMismatch. BlockNotFound. NotAnAncestor. RefConflict. IsRemote.
         DefinitionReadsHidden, AccountSecretsRefused: what was in force then.
     """
-    refuse_mirror(node.stores.mirrors, entry)
+    refuse_mirror(rewriting.stores.mirrors, entry)
     target = _hash(block)
     if target is not None:  # the Seed defines nothing
-        dataset = node.stores.dataset(DatasetRef(id=entry.id))
+        dataset = rewriting.stores.dataset(DatasetRef(id=entry.id))
         before, after = InForce.of(dataset.state()), InForce.of(dataset.state(target))
         take = check_definitions if dry_run else take_definitions
-        take(node, actor, entry, before, after)
+        take(rewriting.defining, actor, entry, before, after)
     done = reset.reset(
-        node.stores,
+        rewriting.stores,
         entry,
         target=target,
         old_head=_hash(old_head),
@@ -111,15 +121,17 @@ def reset_dataset(
 
 
 def set_watermark(
-    node: Node, actor: Actor, entry: DatasetEntry, text: str, *, dry_run: bool
+    rewriting: Rewriting, actor: Actor, entry: DatasetEntry, text: str, *, dry_run: bool
 ) -> HistoryReceipt:
     """Raises `InvalidWatermark`, `IsDerivative`, `IsRemote`, `RefConflict`."""
     try:
         when = day_or_instant(text)
     except MalformedInstant as broken:
         raise InvalidWatermark(f"watermark: {broken.message}") from None
-    refuse_mirror(node.stores.mirrors, entry)
-    done = watermark.set_watermark(node.stores, entry, when, now=node.clock(), dry_run=dry_run)
+    refuse_mirror(rewriting.stores.mirrors, entry)
+    done = watermark.set_watermark(
+        rewriting.stores, entry, when, now=rewriting.clock(), dry_run=dry_run
+    )
     return _logged("set watermark", actor, entry, done)
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_node.storage.datasets.rewrite.receipt import HistoryReceipt, to_json
 
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, BaseDep, MaintainedDep, WritableDep
+from ..http.deps import ActorDep, BaseDep, MaintainedDep, WritableDep, wired
 from ..http.parameters import NO_BODY
-from ..jobs.waiting import job_answer
-from ..wiring import NodeDep
+from ..jobs.waiting import WaitingDep, job_answer
 from . import history
-from .history import CompactRequest
+from .history import CompactRequest, Rewriting
 
 MOST = 2**63 - 1
+RewritingDep = Annotated[Rewriting, Depends(wired(Rewriting))]
 
 
 def add_history_routes(router: APIRouter, prefix: str) -> None:
@@ -32,7 +32,8 @@ def add_history_routes(router: APIRouter, prefix: str) -> None:
 
 
 async def compact(
-    node: NodeDep,
+    rewriting: RewritingDep,
+    waiting: WaitingDep,
     actor: ActorDep,
     entry: MaintainedDep,
     base: BaseDep,
@@ -49,14 +50,14 @@ async def compact(
         keep_metadata_only=keep_metadata_only,
         dry_run=dry_run,
     )
-    done = await run_in_threadpool(history.compact_dataset, node, actor, entry, request)
+    done = await run_in_threadpool(history.compact_dataset, rewriting, actor, entry, request)
     if isinstance(done, HistoryReceipt):
         return JsonAnswer(to_json(done))
-    return await job_answer(node.waiting, done, base, prefer)
+    return await job_answer(waiting, done, base, prefer)
 
 
 def reset(
-    node: NodeDep,
+    rewriting: RewritingDep,
     actor: ActorDep,
     entry: MaintainedDep,
     block: Annotated[str | None, Query(max_length=200)] = None,
@@ -65,18 +66,18 @@ def reset(
 ) -> Response:
     """Without a block everything but the Seed goes."""
     done = history.reset_dataset(
-        node, actor, entry, block=block, old_head=old_head, dry_run=dry_run
+        rewriting, actor, entry, block=block, old_head=old_head, dry_run=dry_run
     )
     return JsonAnswer(to_json(done))
 
 
 def set_watermark(
-    node: NodeDep,
+    rewriting: RewritingDep,
     actor: ActorDep,
     entry: WritableDep,
     watermark: Annotated[str, Query(max_length=100)],
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
     """A value that is not later than the present one changes nothing."""
-    done = history.set_watermark(node, actor, entry, watermark, dry_run=dry_run)
+    done = history.set_watermark(rewriting, actor, entry, watermark, dry_run=dry_run)
     return JsonAnswer(to_json(done))

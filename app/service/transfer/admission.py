@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from odf_node.protocol.errors import Conflict
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import DatasetKind, ExecuteTransform
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset, put_blocks
+from odf_node.storage.datasets.gate.gate import SliceGate
 from odf_node.storage.datasets.job_payloads import verify_job
 from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_node.storage.stores.ports import JobQueue, Objects
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import Failed, Job, JobId, JobSpec, Succeeded
 
 from ..jobs.job_watch import FINISHED
-from ..wiring import Node
 
 MAX_REASON_CHARS = 55
 """A Close frame holds 123 bytes, with the message around it."""
@@ -36,17 +38,29 @@ class PushBeingValidated(Conflict):
     """The pushed blocks are kept, and get in when a worker has validated them."""
 
 
-def needs_validation(node: Node, dataset: Dataset, blocks: Sequence[HashedBlock]) -> bool:
+@dataclass(frozen=True)
+class Admission:
+    """Whether pushed executions are validated before they count, and by what."""
+
+    validates: bool
+    jobs: JobQueue
+    objects: Objects
+    gate: SliceGate
+    wait_s: float
+    poll_s: float
+
+
+def needs_validation(admission: Admission, dataset: Dataset, blocks: Sequence[HashedBlock]) -> bool:
     """Whether the node wants these blocks made again before they count."""
     return (
-        node.settings.validate_pushed_derivatives
+        admission.validates
         and dataset.entry.kind is DatasetKind.Derivative
         and any(isinstance(block.event, ExecuteTransform) for block in blocks)
     )
 
 
 def commit_validated(
-    node: Node,
+    admission: Admission,
     dataset: Dataset,
     blocks: Sequence[HashedBlock],
     *,
@@ -59,11 +73,11 @@ def commit_validated(
         PushNotValidated: it did not, and why. PushBeingValidated: it is still at work.
         ObjectMissing, SizeMismatch, DataDoesNotMatchMetadata, …: as in a commit.
     """
-    dataset.judge(blocks, None if force else expected, gate=node.gate)
-    put_blocks(node.stores.objects, dataset.id, blocks)
+    dataset.judge(blocks, None if force else expected, gate=admission.gate)
+    put_blocks(admission.objects, dataset.id, blocks)
     head = blocks[-1].hash
     payload = VerifyPayload(candidate=str(head), expected=str(expected), force=force)
-    job = node.stores.jobs.submit(
+    job = admission.jobs.submit(
         JobSpec(
             verify_job.KIND,
             dataset.id,
@@ -72,7 +86,7 @@ def commit_validated(
             dedup_key=f"{verify_job.KIND}:{dataset.id}:{head}:{expected}:{force}",
         )
     )
-    match _ended(node, job).outcome:
+    match _ended(admission, job).outcome:
         case Succeeded():
             return
         case Failed() as failed:
@@ -92,10 +106,10 @@ def _reason(failed: Failed) -> str:
     return f"not validated: block {facts['sequence_number']}: {facts['kind']}"
 
 
-def _ended(node: Node, job: JobId) -> Job:
-    deadline = time.monotonic() + node.settings.validation_wait_s
-    while (found := node.stores.jobs.get(job)).status not in FINISHED:
+def _ended(admission: Admission, job: JobId) -> Job:
+    deadline = time.monotonic() + admission.wait_s
+    while (found := admission.jobs.get(job)).status not in FINISHED:
         if time.monotonic() >= deadline:
             raise PushBeingValidated("still being validated: push again later", job=job)
-        time.sleep(node.settings.ingest_poll_s)
+        time.sleep(admission.poll_s)
     return found

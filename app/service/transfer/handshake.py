@@ -92,13 +92,13 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
         timedelta(seconds=node.settings.transfer_url_ttl_s),
     )
     if not path.is_push and entry is not None:
-        return PullExchange(node, entry, links, encoding=encoding(scope))
+        return PullExchange(node.stores, entry, links, encoding=encoding(scope))
     if entry is None:
         may_create(actor, alias)
         refuse_reserved(alias)
     else:
         refuse_mirror(node.stores.mirrors, entry)
-    return PushExchange(node, alias, entry, links, actor=actor, encoding=encoding(scope))
+    return PushExchange(node.pushing, alias, entry, links, actor=actor, encoding=encoding(scope))
 
 
 def encoding(scope: Scope) -> str:

@@ -36,11 +36,10 @@ from odf_node.protocol.transfer.phases import PHASES, PullState, State
 from odf_node.protocol.transfer.plan import transfer_plan
 from odf_node.storage.datasets.contents.named_objects import named_objects
 from odf_node.storage.datasets.dataset import dataset as storage_dataset
-from odf_node.storage.datasets.dataset.dataset import BlockNotFound, Dataset
+from odf_node.storage.datasets.dataset.dataset import BlockNotFound, Dataset, Datasets
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind
 
-from ..wiring import Node
 from .links import Links
 
 INITIAL = TransferPhase(pull=PullPhase.InitialRequest)
@@ -69,10 +68,15 @@ class PullExchange:
     start: State = PullState.START
 
     def __init__(
-        self, node: Node, entry: DatasetEntry, links: Links, *, encoding: str = BATCH_ENCODING
+        self,
+        datasets: Datasets,
+        entry: DatasetEntry,
+        links: Links,
+        *,
+        encoding: str = BATCH_ENCODING,
     ) -> None:
         self._links, self._encoding = links, encoding
-        self._dataset: Dataset = node.stores.dataset(DatasetRef(id=entry.id))
+        self._dataset: Dataset = datasets.dataset(DatasetRef(id=entry.id))
         self._path: list[Multihash] = []
         self._upto: Multihash | None = None
         self._named: set[tuple[ObjectKind, Multihash]] | None = None

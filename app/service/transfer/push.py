@@ -6,6 +6,8 @@ out in a Close frame, as `failure` says; only a head that moved is an ordinary a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from odf_node.protocol.chain.rules import fold_received as fold
 from odf_node.protocol.chain.state import EMPTY, ChainState
 from odf_node.protocol.errors import BadInput
@@ -42,25 +44,32 @@ from odf_node.protocol.transfer.phases import PHASES, PushState, State
 from odf_node.storage.datasets.contents.named_objects import named_objects
 from odf_node.storage.datasets.dataset.dataset import Dataset, SeedBlockOverwriteRestricted
 from odf_node.storage.datasets.gate.gate import DataDoesNotMatchMetadata
-from odf_node.storage.datasets.node.dependencies import refuse_cycle
+from odf_node.storage.datasets.node.dependencies import refuse_cycle, remember_declared
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.runtime.garbage_collection import without_garbage_collection
 from odf_node.storage.stores.ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 from ..auth.actors import Actor
 from ..auth.mirror_rule import refuse_mirror
-from ..datasets.authors import (
+from ..definitions.authors import (
     AccountSecretsRefused,
+    Defining,
     DefinitionReadsHidden,
     InForce,
     check_definitions,
     take_definitions,
 )
-from ..datasets.datasets import remember_inputs
-from ..wiring import Node
-from .admission import PushBeingValidated, PushNotValidated, commit_validated, needs_validation
+from .admission import (
+    Admission,
+    PushBeingValidated,
+    PushNotValidated,
+    commit_validated,
+    needs_validation,
+)
 from .links import Links
-from .received import commit_received
+from .received import Receiving, commit_received
 
 _DEFINITIONS_REFUSED: dict[type[Exception], str] = {
     DefinitionReadsHidden: "it reads datasets not shown to you",
@@ -77,6 +86,18 @@ class FirstBlockIsNoSeed(BadInput):
     """A push that would create a dataset does not begin with its Seed."""
 
 
+@dataclass(frozen=True)
+class Pushing:
+    """What pushes are taken by, and how large their batches may be."""
+
+    stores: Stores
+    defining: Defining
+    receiving: Receiving
+    admission: Admission
+    limits: BundleLimits
+    clock: Clock
+
+
 class PushExchange:
     """The server's side of a push: what to answer to each message."""
 
@@ -84,7 +105,7 @@ class PushExchange:
 
     def __init__(
         self,
-        node: Node,
+        pushing: Pushing,
         alias: DatasetAlias,
         entry: DatasetEntry | None,
         links: Links,
@@ -92,7 +113,8 @@ class PushExchange:
         actor: Actor,
         encoding: str = BATCH_ENCODING,
     ) -> None:
-        self._node, self._alias, self._links = node, alias, links
+        self._pushing, self._alias, self._links = pushing, alias, links
+        self._stores = pushing.stores
         self._actor = actor
         self._encoding = encoding
         self._entry = entry
@@ -143,7 +165,7 @@ class PushExchange:
             fold(self._blocks, self._forced_base())
         elif self._expected is not None:
             self._dataset().check(self._blocks, expected=self._expected)
-        check_definitions(self._node, self._actor, self._entry, *self._definitions())
+        check_definitions(self._pushing.defining, self._actor, self._entry, *self._definitions())
 
     def failure(self, state: State, error: Exception) -> Reply:
         """What the Close frame says of an error."""
@@ -184,34 +206,31 @@ class PushExchange:
     def _found(self) -> DatasetEntry | None:
         """What the address leads to by now: that for which rights were checked, or what the
         caller's own account has got since. Raises `DatasetNotFound`, `IsRemote`."""
-        found = self._node.stores.registry.find(DatasetRef(alias=self._alias))
+        found = self._stores.registry.find(DatasetRef(alias=self._alias))
         if self._granted is not None and (found is None or found.id != self._granted):
             raise DatasetNotFound(DatasetRef(alias=self._alias))
         if found is not None:
-            refuse_mirror(self._node.stores.mirrors, found)
+            refuse_mirror(self._stores.mirrors, found)
         return found
 
     def _head(self) -> Multihash | None:
         if self._entry is None:
             return None
         try:
-            return self._node.stores.refs.head(self._entry.id)
+            return self._stores.refs.head(self._entry.id)
         except DatasetNotFound:
             return None
 
     def _take(self, batch: MetadataBlocksBatch) -> None:
         """Unpack; a forced batch that begins with a Seed must begin with the same one."""
-        request, settings = self._asked(), self._node.settings
+        request = self._asked()
         if batch.num_blocks != request.transfer_plan.num_blocks:
             raise PlanBroken(
                 f"{batch.num_blocks} blocks where the plan announced "
                 f"{request.transfer_plan.num_blocks}"
             )
-        limits = BundleLimits(
-            max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
-        )
         with without_garbage_collection():
-            self._blocks = unpack(batch, limits=limits, encoding=self._encoding)
+            self._blocks = unpack(batch, limits=self._pushing.limits, encoding=self._encoding)
         self._unsettled = bool(self._blocks)
         if self._blocks and self._entry is not None and request.force_update_if_diverged:
             seed = self._blocks[0].event
@@ -231,7 +250,7 @@ class PushExchange:
         return InForce.of(dataset.state()), base.after(self._blocks)
 
     def _dataset(self) -> Dataset:
-        return self._node.stores.dataset(DatasetRef(id=self._dataset_id()))
+        return self._stores.dataset(DatasetRef(id=self._dataset_id()))
 
     def _create(self, first: HashedBlock) -> None:
         """The dataset exists from its Seed on; its blocks may follow the rules or not at all."""
@@ -244,10 +263,10 @@ class PushExchange:
             alias=self._alias,
             kind=first.event.dataset_kind,
             visibility=Visibility.PUBLIC if public else Visibility.PRIVATE,
-            created_at=self._node.clock(),
+            created_at=self._pushing.clock(),
         )
-        self._node.stores.create_dataset(entry, [first], pushed=True)
-        self._node.stores.states.put(entry.id, self._blocks[-1].hash, state)
+        self._stores.create_dataset(entry, [first], pushed=True)
+        self._stores.states.put(entry.id, self._blocks[-1].hash, state)
         self._entry, self._expected = entry, first.hash
         self._blocks = self._blocks[1:]
 
@@ -259,21 +278,27 @@ class PushExchange:
         force = self._asked().force_update_if_diverged
         sliced = {one.hash for block in self._blocks for one in named_objects(block.event)}
         for name in self._offered - sliced:
-            self._node.stores.objects.settle(ObjectKey(dataset.id, ObjectKind.DATA, name))
+            self._stores.objects.settle(ObjectKey(dataset.id, ObjectKind.DATA, name))
         for block in self._blocks:
             if isinstance(event := block.event, SetTransform):
                 named = (item.dataset_ref.id for item in event.inputs)
-                refuse_cycle(self._node.stores, dataset.id, [one for one in named if one])
+                refuse_cycle(self._stores, dataset.id, [one for one in named if one])
         said = [block.event for block in self._blocks]
         before, after = self._definitions()
-        take_definitions(self._node, self._actor, dataset.entry, before, after, said=said)
-        if needs_validation(self._node, dataset, self._blocks):
+        take_definitions(
+            self._pushing.defining, self._actor, dataset.entry, before, after, said=said
+        )
+        pushing, expected = self._pushing, self._expected
+        if needs_validation(pushing.admission, dataset, self._blocks):
             commit_validated(
-                self._node, dataset, self._blocks, expected=self._expected, force=force
+                pushing.admission, dataset, self._blocks, expected=expected, force=force
             )
         else:
-            commit_received(self._node, dataset, self._blocks, expected=self._expected, force=force)
-        remember_inputs(self._node, dataset.id, dataset.state(self._blocks[-1].hash))
+            commit_received(
+                pushing.receiving, dataset, self._blocks, expected=expected, force=force
+            )
+        state = dataset.state(self._blocks[-1].hash)
+        remember_declared(self._stores.registry, dataset.id, state)
 
     def _dataset_id(self) -> DatasetId:
         if self._entry is None:

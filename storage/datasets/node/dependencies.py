@@ -12,6 +12,7 @@ from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.errors import BadInput, Conflict
 from odf_node.protocol.identity import DatasetId, DatasetRef
 
+from ...stores.ports import DatasetInputs
 from .stores import Stores
 
 
@@ -41,6 +42,12 @@ def declared(state: ChainState) -> list[DatasetId]:
 def remember_inputs(stores: Stores, dataset: DatasetId) -> None:
     """Have the registry say what the chain says. Raises `DatasetNotFound`."""
     stores.registry.set_inputs(dataset, inputs_of(stores, dataset))
+
+
+def remember_declared(registry: DatasetInputs, dataset: DatasetId, state: ChainState) -> None:
+    """Have the registry say which inputs the state declares, if any."""
+    if inputs := declared(state):
+        registry.set_inputs(dataset, inputs)
 
 
 def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:

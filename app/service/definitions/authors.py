@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from odf_node.protocol.chain.state import ChainState
@@ -31,7 +32,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry, Reach
 
 from ..auth.access import owns
 from ..auth.actors import Actor
-from ..wiring import Node
+from ..auth.dataset_access import DatasetAccess
 
 _TEMPLATE = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 _VARIABLE = re.compile(r"\benv\.([A-Za-z0-9_-]+)")
@@ -91,8 +92,16 @@ class InForce(NamedTuple):
                 yield now
 
 
+@dataclass(frozen=True)
+class Defining:
+    """What decides who may define what."""
+
+    stores: Stores
+    access: DatasetAccess
+
+
 def check_definitions(
-    node: Node, actor: Actor, entry: DatasetEntry, before: InForce, after: InForce
+    defining: Defining, actor: Actor, entry: DatasetEntry, before: InForce, after: InForce
 ) -> None:
     """Whether the actor may bring these definitions into force.
 
@@ -103,13 +112,13 @@ def check_definitions(
         return
     for definition in after.new(before):
         if isinstance(definition, SetTransform):
-            _check_inputs(node, actor, definition)
+            _check_inputs(defining.access, actor, definition)
         else:
-            _check_variables(node, entry, definition)
+            _check_variables(defining.stores, entry, definition)
 
 
 def take_definitions(
-    node: Node,
+    defining: Defining,
     actor: Actor,
     entry: DatasetEntry,
     before: InForce,
@@ -121,11 +130,11 @@ def take_definitions(
 
     `said` are the events the actor sends.
     """
-    check_definitions(node, actor, entry, before, after)
+    check_definitions(defining, actor, entry, before, after)
     account = None if actor.account is None else actor.account.id
     author = Author(account, actor.reach)
     again = said if _acts_for_owner(actor, entry) else ()
-    note_author(node.stores, entry, before, after, author, again=again)
+    note_author(defining.stores, entry, before, after, author, again=again)
 
 
 def note_author(
@@ -156,17 +165,17 @@ def _acts_for_owner(actor: Actor, entry: DatasetEntry) -> bool:
     return owns(actor, entry.alias) or (actor.account.is_admin and actor.reach is Reach.NODE)
 
 
-def _check_inputs(node: Node, actor: Actor, transform: SetTransform) -> None:
+def _check_inputs(access: DatasetAccess, actor: Actor, transform: SetTransform) -> None:
     named = [item.dataset_ref for item in transform.inputs]
-    hidden = [ref.id for ref in named if ref.id and node.access.visible(actor, ref.id) is None]
+    hidden = [ref.id for ref in named if ref.id and access.visible(actor, ref.id) is None]
     if hidden:
         raise DefinitionReadsHidden(hidden)
 
 
-def _check_variables(node: Node, entry: DatasetEntry, source: SetPollingSource) -> None:
-    account = owner_of(node.stores, entry).account
-    theirs = {} if account is None else node.stores.variables.of_owner(account)
-    own = node.stores.variables.of_owner(str(entry.id))
+def _check_variables(stores: Stores, entry: DatasetEntry, source: SetPollingSource) -> None:
+    account = owner_of(stores, entry).account
+    theirs = {} if account is None else stores.variables.of_owner(account)
+    own = stores.variables.of_owner(str(entry.id))
     used = variables_in(source) & (theirs.keys() - own.keys())
     if used:
         raise AccountSecretsRefused(used)

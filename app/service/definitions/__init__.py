@@ -1,0 +1,1 @@
+"""Who may bring definitions of datasets into force."""
