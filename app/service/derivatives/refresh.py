@@ -13,7 +13,7 @@ from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
 from odf_node.storage.stores.ports import JobSubmissions
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 
-from ..ingest.ingest import parsed_event_time
+from ..http.event_time import parsed_event_time
 from ..mirrors.mirrors import Mirrors, NotAMirror, submit_pull
 from .refresh_derivative import Computing, submit_transform
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import NANOS, Instant, MalformedInstant
+from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
@@ -24,19 +24,17 @@ from odf_node.storage.stores.ports.values import (
 )
 
 from ..auth.actors import Actor
+from ..http.event_time import parsed_event_time
+from ..http.media_types import MEDIA_TYPES, UnsupportedMediaType
 from ..http.request_keys import request_key
 from ..http.spool import spooled
 from ..wiring import Node
-from .formats import MEDIA_TYPES, UnsupportedMediaType, add_auto_source, takes_first_source
+from .auto_source import add_auto_source, takes_first_source
 
 INLINE_BYTES = 64 * 1024
 """Bodies up to this travel in their job: an object of their own costs more."""
 UNTOLD = frozenset({"application/x-www-form-urlencoded", "application/octet-stream"})
 """What clients say that were not told what they send: the source's own format counts."""
-
-
-class InvalidEventTime(BadInput):
-    """The `odf-event-time` header is no RFC 3339 instant."""
 
 
 class NothingSetAside(BadInput):
@@ -171,7 +169,9 @@ def resolve_source(node: Node, entry: DatasetEntry, request: IngestRequest) -> I
     """
     state = Dataset(entry, node.stores).state()
     if request.creates_source and request.source_name is None and takes_first_source(state):
-        return replace(request, source_name=add_auto_source(node, entry, request.media_type))
+        return replace(
+            request, source_name=add_auto_source(node.stores, node.clock, entry, request.media_type)
+        )
     check_source(state, request.source_name)
     return request
 
@@ -212,16 +212,6 @@ def _media_type(given: str | None) -> str | None:
     if plain not in MEDIA_TYPES:
         raise UnsupportedMediaType(plain[:100])
     return plain
-
-
-def parsed_event_time(given: str | None) -> str | None:
-    """The `odf-event-time` header in canonical form. Raises `InvalidEventTime`."""
-    if given is None:
-        return None
-    try:
-        return str(Instant.parse(given.strip()))
-    except MalformedInstant as broken:
-        raise InvalidEventTime(f"odf-event-time: {broken.message}") from None
 
 
 def check_source(state: ChainState, name: str | None) -> None:

@@ -9,9 +9,9 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 from ..auth.access import Unauthenticated
 from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
+from ..http.media_types import media_type_of
 from ..uploads.uploaded_files import LengthDiffers, arrived_file, content_of, expected_upload
 from ..wiring import Node
-from .formats import media_type_of
 from .ingest import Content, IngestRequest, Posted, post
 
 

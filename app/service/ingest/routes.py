@@ -20,12 +20,12 @@ from ..auth.upload_tokens import MAX_CHARS
 from ..http.bodies import LIMIT, Body, BodyTooLong, small_body
 from ..http.deps import ActorDep, BaseDep, OpenDep
 from ..http.encodings import decoded
+from ..http.media_types import media_type_of
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
 from ..http.request_keys import parse_key
 from ..jobs.waiting import accepted, patience_of, receipt_answer
 from ..limits.shares import caller_of
 from ..wiring import Node, NodeDep
-from .formats import media_type_of
 from .ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
 from .ingest_files import post_uploaded
 

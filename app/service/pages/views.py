@@ -26,7 +26,7 @@ from ..auth.actors import Actor
 from ..datasets.datasets import description, list_datasets
 from ..derivatives.derivatives import derivation
 from ..files.parquet_files import list_files
-from ..ingest.formats import extension_of
+from ..http.media_types import extension_of
 from ..lineage import lineage
 from ..read.tail import last_rows
 from ..settings import AnonymousReads

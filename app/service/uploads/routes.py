@@ -19,8 +19,8 @@ from ..auth.upload_tokens import UploadToken
 from ..http.answers import JsonAnswer
 from ..http.bodies import Body, BodyTooLong
 from ..http.deps import ActorDep, BaseDep, wired
+from ..http.media_types import MEDIA_TYPES
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
-from ..ingest.formats import MEDIA_TYPES
 from ..limits.shares import caller_of
 from . import uploaded_files as usecase
 from .uploaded_files import ContentTooLarge, FileUploads
