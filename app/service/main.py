@@ -120,7 +120,7 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
     prefix, first_words = PREFIX[node.settings.tenancy], _first_words()
     posts = QuickPosts(Transfers(api, node), api, node, prefix, first_words)
     gate = Gate(ObjectPaths(posts, node, at_hand), node.callers, node.settings)
-    pages = Pages(gate, node, prefix, first_words)
+    pages = Pages(gate, node.parts, prefix, first_words)
     guarded = CORSMiddleware(
         pages,
         allow_origins=["*"],

@@ -49,6 +49,7 @@ from .mirrors.mirrors import Mirrors, limits_of
 from .observe.audit_writer import AuditWriter
 from .observe.counters import Counters
 from .observe.metrics import Metrics
+from .pages.views import Views
 from .read.tail import Tails
 from .readers.pool import Readers
 from .rewrite.history import Rewriting
@@ -108,6 +109,7 @@ class Node:
     scheduling: Scheduling
     variables: NodeVariables
     verifying: Verifying
+    views: Views
     clock: Clock = system_clock
     random: Random = os.urandom
 
@@ -144,6 +146,9 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     defining = Defining(stores, access)
     receiving = Receiving(stores, gate, clock)
     mirrors = Mirrors(stores, receiving, keys, limits_of(settings), clock)
+    derivatives = Derivatives(stores, access)
+    lineage, readers = Lineage(stores, stores.registry, access), Readers(settings)
+    tails = Tails(stores, settings.max_tail_records, settings.max_tail_bytes)
     sessions = Sessions(secrets[0], settings.session_ttl_s, clock)
     return Node(
         settings=settings,
@@ -167,11 +172,11 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         gate=gate,
         counters=counters,
         audit_writer=AuditWriter(stores.audit, counters),
-        readers=Readers(settings),
+        readers=readers,
         authoring=Authoring(stores, access, defining, clock, os.urandom),
         checking=Checking(stores, stores.jobs, watch, settings.query_check_s),
         dataset_roles=DatasetRoles(stores.accounts, stores.roles, roles),
-        derivatives=Derivatives(stores, access),
+        derivatives=derivatives,
         following=Following(
             stores=stores,
             everything_is_read=access.everything_is_read,
@@ -199,7 +204,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         ),
         refreshing=Refreshing(stores.jobs, mirrors, Computing(stores, access)),
         rewriting=Rewriting(stores, defining, clock),
-        tails=Tails(stores, settings.max_tail_records, settings.max_tail_bytes),
+        tails=tails,
         passwords=Passwords(stores.accounts, throttle, Cost(settings.password_work)),
         sessions=sessions,
         devices=Devices(
@@ -223,7 +228,7 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
             random=os.urandom,
         ),
         jobs=Jobs(stores.jobs, access),
-        lineage=Lineage(stores, stores.registry, access),
+        lineage=lineage,
         metrics=Metrics(counters, stores, settings.tenancy, clock),
         pruning=Pruning(
             jobs=stores.jobs,
@@ -242,6 +247,15 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
             random=os.urandom,
         ),
         variables=NodeVariables(stores.variables, keys, clock),
+        views=Views(
+            stores=stores,
+            access=access,
+            derivatives=derivatives,
+            lineage=lineage,
+            tails=tails,
+            readers=readers,
+            public_url=settings.public_url,
+        ),
         verifying=Verifying(stores.jobs, stores, access),
         clock=clock,
     )

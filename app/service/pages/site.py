@@ -20,18 +20,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from odf_node.protocol.errors import NodeError, Refused
 
-from ..accounts.login import MAX_LOGIN_CHARS, begin_session, check_password
+from ..accounts.login import MAX_LOGIN_CHARS, Passwords, Sessions, begin_session, check_password
 from ..auth.access import Action, AnonymousRestricted
 from ..auth.actors import ANONYMOUS, Actor
+from ..auth.callers import Callers
 from ..errors import status_of
 from ..http.bodies import small_form
 from ..http.contract import contract
 from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
-from ..wiring import Node
+from ..settings import Settings
 from . import views
 from .reference import reference
 from .render import page, static
+from .views import Views
 from .visitors import local_path, refuse_foreign, sign_in, sign_out, visitor
 
 MAX_FORM_BYTES = 16 * 1024
@@ -56,10 +58,12 @@ class Pages:
     API's own paths, which are no datasets.
     """
 
-    def __init__(self, inner: ASGIApp, node: Node, prefix: str, words: frozenset[str]) -> None:
+    def __init__(
+        self, inner: ASGIApp, parts: dict[type, object], prefix: str, words: frozenset[str]
+    ) -> None:
         self._inner, self._prefix, self._words = inner, prefix, words
         self._segments = prefix.count("/")
-        self._site = site(node, prefix)
+        self._site = site(parts, prefix)
         self._routes = {
             route.path: route for route in self._site.routes if isinstance(route, Route)
         }
@@ -89,70 +93,69 @@ def prefers_html(scope: Scope) -> bool:
     return b"text/html" in accepted and b"json" not in accepted
 
 
-def site(node: Node, dataset: str) -> Starlette:
+def site(parts: dict[type, object], dataset: str) -> Starlette:
     """The application that answers for all pages."""
     made = Starlette(
         routes=[
-            Route("/", _shown(node, _home)),
-            Route("/docs", _shown(node, _reference)),
+            Route("/", _shown(_home)),
+            Route("/docs", _shown(_reference)),
             *(Route(path, _static, methods=["GET"]) for path in STATIC),
-            Route("/v/sign-in", _shown(node, _form), methods=["GET"]),
+            Route("/v/sign-in", _shown(_form), methods=["GET"]),
             Route("/v/sign-in", _sign_in, methods=["POST"]),
             Route("/v/sign-out", _sign_out, methods=["POST"]),
-            Route(dataset, _shown(node, _dataset)),
-            Route(dataset + "/", _shown(node, _dataset)),
+            Route(dataset, _shown(_dataset)),
+            Route(dataset + "/", _shown(_dataset)),
         ]
     )
-    made.state.parts = node.parts
+    made.state.parts = parts
     made.state.passwords = CapacityLimiter(MAX_PASSWORDS)
     return made
 
 
-def _shown(
-    node: Node, view: Callable[[Node, Actor, Request], Response]
-) -> Callable[[Request], Response]:
+def _shown(view: Callable[[Views, Actor, Request], Response]) -> Callable[[Request], Response]:
     """A page that a thread makes for the account of the cookie; errors are pages as well."""
 
     def made(request: Request) -> Response:
-        actor = ANONYMOUS
+        shown, actor = part_of(request, Views), ANONYMOUS
         try:
             if view is not _form:
-                actor = visitor(node, request)
-            return view(node, actor, request)
+                is_open = part_of(request, Settings).allow_anonymous
+                actor = visitor(part_of(request, Callers), request, allow_anonymous=is_open)
+            return view(shown, actor, request)
         except AnonymousRestricted:
-            return _redirect(node, f"/v/sign-in?next={quote(request.url.path)}")
+            return _redirect(shown, f"/v/sign-in?next={quote(request.url.path)}")
         except NodeError as error:
-            return _problem(node, actor, request, error)
+            return _problem(shown, actor, request, error)
 
     return made
 
 
-def _home(node: Node, actor: Actor, request: Request) -> Response:
+def _home(shown: Views, actor: Actor, request: Request) -> Response:
     after = request.query_params.get("after")
-    content = views.home(node, actor, base_of(request), after and after[:400])
-    return page("home", {**views.frame(node, actor, "/"), **content})
+    content = views.home(shown, actor, base_of(request), after and after[:400])
+    return page("home", {**views.frame(shown, actor, "/"), **content})
 
 
-def _reference(node: Node, actor: Actor, _: Request) -> Response:
-    content = reference(contract(node.settings.tenancy))
-    return page("reference", {**views.frame(node, actor, "/docs"), **content})
+def _reference(shown: Views, actor: Actor, _: Request) -> Response:
+    content = reference(contract(shown.access.tenancy))
+    return page("reference", {**views.frame(shown, actor, "/docs"), **content})
 
 
-def _dataset(node: Node, actor: Actor, request: Request) -> Response:
+def _dataset(shown: Views, actor: Actor, request: Request) -> Response:
     given = request.path_params
-    entry = node.access.resolve(actor, given.get("account"), given["dataset"], Action.READ)
+    entry = shown.access.resolve(actor, given.get("account"), given["dataset"], Action.READ)
     caller = caller_of(request.scope)
-    content = views.dataset(node, actor, entry, base_of(request), caller)
-    return page("dataset", {**views.frame(node, actor, request.url.path), **content})
+    content = views.dataset(shown, actor, entry, base_of(request), caller)
+    return page("dataset", {**views.frame(shown, actor, request.url.path), **content})
 
 
-def _form(node: Node, actor: Actor, request: Request) -> Response:
+def _form(shown: Views, actor: Actor, request: Request) -> Response:
     target = local_path(request.query_params.get("next", "/"))
-    return _form_page(node, actor, target)
+    return _form_page(shown, actor, target)
 
 
 def _form_page(
-    node: Node,
+    shown: Views,
     actor: Actor,
     target: str,
     problem: str | None = None,
@@ -160,36 +163,36 @@ def _form_page(
     login: str = "",
     status: int = 200,
 ) -> Response:
-    around = views.frame(node, actor, "/v/sign-in")
+    around = views.frame(shown, actor, "/v/sign-in")
     content = {**around, "next": target, "problem": problem, "login": login}
     return page("sign_in", content, status)
 
 
 async def _sign_in(request: Request) -> Response:
-    node = part_of(request, Node)
+    shown = part_of(request, Views)
     try:
-        refuse_foreign(node, request)
+        refuse_foreign(request, shown.public_url)
         form = await small_form(request, MAX_FORM_BYTES)
     except NodeError as error:
-        return _problem(node, ANONYMOUS, request, error)
+        return _problem(shown, ANONYMOUS, request, error)
     limiter = request.app.state.passwords
-    return await to_thread.run_sync(_signed_in, node, form, request, limiter=limiter)
+    return await to_thread.run_sync(_signed_in, shown, form, request, limiter=limiter)
 
 
-def _signed_in(node: Node, form: dict[str, str], request: Request) -> Response:
+def _signed_in(shown: Views, form: dict[str, str], request: Request) -> Response:
     target = local_path(form.get("next", "/"))
     try:
-        token = _token(node, form, request.client.host if request.client else "")
+        token = _token(form, request)
     except NodeError as error:
         login = form.get("login", "")[:MAX_LOGIN_CHARS]
         status = int(status_of(error))
-        return _form_page(node, ANONYMOUS, target, error.message, login=login, status=status)
-    answer = _redirect(node, target)
-    sign_in(answer, token, node.settings.session_ttl_s, base_of(request))
+        return _form_page(shown, ANONYMOUS, target, error.message, login=login, status=status)
+    answer = _redirect(shown, target)
+    sign_in(answer, token, part_of(request, Sessions).ttl_s, base_of(request))
     return answer
 
 
-def _token(node: Node, form: dict[str, str], address: str) -> str:
+def _token(form: dict[str, str], request: Request) -> str:
     """The access token that was given, or a session for account and password.
 
     Raises:
@@ -197,22 +200,23 @@ def _token(node: Node, form: dict[str, str], address: str) -> str:
     """
     token = form.get("token", "").strip()
     if not token:
+        address = request.client.host if request.client else ""
         account = check_password(
-            node.passwords, form.get("login", ""), form.get("password", ""), address
+            part_of(request, Passwords), form.get("login", ""), form.get("password", ""), address
         )
-        return begin_session(node.sessions, account).token
-    if node.callers.identify(token).is_anonymous:
+        return begin_session(part_of(request, Sessions), account).token
+    if part_of(request, Callers).identify(token).is_anonymous:
         raise AccessTokenRejected
     return token
 
 
 async def _sign_out(request: Request) -> Response:
-    node = part_of(request, Node)
+    shown = part_of(request, Views)
     try:
-        refuse_foreign(node, request)
+        refuse_foreign(request, shown.public_url)
     except NodeError as error:
-        return _problem(node, ANONYMOUS, request, error)
-    answer = _redirect(node, "/")
+        return _problem(shown, ANONYMOUS, request, error)
+    answer = _redirect(shown, "/")
     sign_out(answer, base_of(request))
     return answer
 
@@ -222,14 +226,14 @@ async def _static(request: Request) -> Response:
     return static(path.rpartition("/")[2], STATIC[path])
 
 
-def _problem(node: Node, actor: Actor, request: Request, error: NodeError) -> Response:
+def _problem(shown: Views, actor: Actor, request: Request, error: NodeError) -> Response:
     status = int(status_of(error))
     content = {"status": status, "message": error.message}
     path = request.url.path
-    return page("problem", {**views.frame(node, actor, path), **content}, status)
+    return page("problem", {**views.frame(shown, actor, path), **content}, status)
 
 
-def _redirect(node: Node, path: str) -> Response:
+def _redirect(shown: Views, path: str) -> Response:
     return RedirectResponse(
-        views.root_of(node) + path, SEE_OTHER, headers={"cache-control": "no-store"}
+        views.root_of(shown) + path, SEE_OTHER, headers={"cache-control": "no-store"}
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,20 +18,22 @@ from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.version import app_version
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ...client.event_lines import event_detail, event_name
-from ..auth.access import Action, grants
+from ..auth.access import Action
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..datasets.datasets import description, list_datasets
-from ..derivatives.derivatives import derivation
+from ..derivatives.derivatives import Derivatives, derivation
 from ..files.parquet_files import list_files
 from ..http.media_types import extension_of
 from ..lineage import lineage
-from ..read.tail import last_rows
-from ..settings import AnonymousReads
-from ..wiring import Node
+from ..lineage.lineage import Lineage
+from ..read.tail import Tails, last_rows
+from ..readers.pool import Readers
 from .markdown import markdown
 
 DATASETS = 50
@@ -47,59 +50,72 @@ MARKDOWN = (".md", ".markdown")
 DEFAULT_SOURCE = "default"
 
 
-def frame(node: Node, actor: Actor, path: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Views:
+    """What pages are made from."""
+
+    stores: Stores
+    access: DatasetAccess
+    derivatives: Derivatives
+    lineage: Lineage
+    tails: Tails
+    readers: Readers
+    public_url: str | None
+
+
+def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
     """What every page shows around its content."""
     return {
         "version": app_version(),
         "account": None if actor.account is None else str(actor.account.name),
-        "shows_all": node.settings.anonymous_reads is AnonymousReads.ALL,
+        "shows_all": views.access.everything_is_read,
         "path": path,
-        "root": root_of(node),
+        "root": root_of(views),
     }
 
 
-def root_of(node: Node) -> str:
+def root_of(views: Views) -> str:
     """What a proxy puts before the paths of this node: `/odf`, mostly nothing."""
-    return urlsplit(node.settings.public_url or "").path.rstrip("/")
+    return urlsplit(views.public_url or "").path.rstrip("/")
 
 
-def home(node: Node, actor: Actor, base: str, after: str | None) -> dict[str, Any]:
+def home(views: Views, actor: Actor, base: str, after: str | None) -> dict[str, Any]:
     """The datasets this visitor may see, by alias, one page of them."""
-    entries, more = list_datasets(node.access, actor, account=None, after=after, limit=DATASETS)
+    entries, more = list_datasets(views.access, actor, account=None, after=after, limit=DATASETS)
     return {
         "base": base,
-        "datasets": [description(node.stores, node.access, entry, base) for entry in entries],
+        "datasets": [description(views.stores, views.access, entry, base) for entry in entries],
         "after": after,
         "more": more,
     }
 
 
 def dataset(
-    node: Node, actor: Actor, entry: DatasetEntry, base: str, caller: str
+    views: Views, actor: Actor, entry: DatasetEntry, base: str, caller: str
 ) -> dict[str, Any]:
     """One dataset: what it says of itself, its newest rows, blocks, files, and its lineage."""
-    shown = description(node.stores, node.access, entry, base)
-    state = node.stores.dataset(DatasetRef(id=entry.id)).state()
-    path = f"{root_of(node)}/{shown['alias']}"
-    allowed = grants(actor, entry, node.settings.anonymous_reads)
+    shown = description(views.stores, views.access, entry, base)
+    state = views.stores.dataset(DatasetRef(id=entry.id)).state()
+    path = f"{root_of(views)}/{shown['alias']}"
+    allowed = views.access.grants(actor, entry)
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
         "base": base,
         "dataset": shown,
         "at": path,
         "smart": f"odf+{shown['url']}",
-        "derivation": derivation(node.derivatives, actor, entry, state),
+        "derivation": derivation(views.derivatives, actor, entry, state),
         "transform": _queries(state.transform),
         "attachments": [_document(item.path, item.content) for item in attachments],
         "license_url": _web_link(state.license.website_url if state.license else None),
         "posting": _posting(state) if Action.WRITE in allowed else None,
         "columns": _columns(state.data_schema),
-        "rows": _rows(node, entry, caller),
-        "blocks": _blocks(node, entry),
+        "rows": _rows(views, entry, caller),
+        "blocks": _blocks(views.stores, entry),
         "files": list_files(
-            node.stores, node.stores.blocks, entry, f"{path}/", at=None, before=None, limit=FILES
+            views.stores, views.stores.blocks, entry, f"{path}/", at=None, before=None, limit=FILES
         )["files"],
-        **_lineage(node, actor, entry),
+        **_lineage(views, actor, entry),
     }
 
 
@@ -159,10 +175,10 @@ def type_text(kind: dict[str, Any]) -> str:
     return f"{name} of {type_text(inner)}" if inner else f"{name} ({told})" if told else name
 
 
-def _rows(node: Node, entry: DatasetEntry, caller: str) -> dict[str, Any]:
+def _rows(views: Views, entry: DatasetEntry, caller: str) -> dict[str, Any]:
     """The newest rows, newest first; `problem` instead when they cannot be read."""
     asked = partial(
-        last_rows, node.tails, node.readers, entry, caller, limit=ROWS, max_bytes=ROWS_BYTES
+        last_rows, views.tails, views.readers, entry, caller, limit=ROWS, max_bytes=ROWS_BYTES
     )
     try:
         columns = from_thread.run(asked)
@@ -181,9 +197,9 @@ def _cell(value: Any) -> str | None:
     return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
 
 
-def _blocks(node: Node, entry: DatasetEntry) -> list[dict[str, Any]]:
-    head = node.stores.refs.head(entry.id)
-    return [_block(one) for one in node.stores.blocks.ancestors(entry.id, head, limit=BLOCKS)]
+def _blocks(stores: Stores, entry: DatasetEntry) -> list[dict[str, Any]]:
+    head = stores.refs.head(entry.id)
+    return [_block(one) for one in stores.blocks.ancestors(entry.id, head, limit=BLOCKS)]
 
 
 def _block(block: HashedBlock) -> dict[str, Any]:
@@ -196,9 +212,9 @@ def _block(block: HashedBlock) -> dict[str, Any]:
     }
 
 
-def _lineage(node: Node, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
+def _lineage(views: Views, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
     """Inputs and users, each with the steps between; aliases only of what is visible."""
-    graph = lineage.lineage_of(node.lineage, actor, entry, up=STEPS, down=STEPS)
+    graph = lineage.lineage_of(views.lineage, actor, entry, up=STEPS, down=STEPS)
     names = {one: item.alias for one, item in graph.known.items()}
     edges = [{"input": names.get(one), "output": names.get(other)} for one, other in graph.edges]
     is_derivative = entry.kind is DatasetKind.Derivative

@@ -15,7 +15,7 @@ from odf_node.protocol.errors import Refused
 
 from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor
-from ..wiring import Node
+from ..auth.callers import Callers
 
 COOKIE = "odf_session"
 
@@ -27,18 +27,18 @@ class ForeignForm(Refused):
         super().__init__("this form comes from another site; open the page here and try again")
 
 
-def visitor(node: Node, request: Request) -> Actor:
+def visitor(callers: Callers, request: Request, *, allow_anonymous: bool) -> Actor:
     """Who looks at a page. Raises `AnonymousRestricted`."""
-    actor = _signed_in(node, request.cookies.get(COOKIE))
-    admit(actor, allow_anonymous=node.settings.allow_anonymous)
+    actor = _signed_in(callers, request.cookies.get(COOKIE))
+    admit(actor, allow_anonymous=allow_anonymous)
     request.scope.setdefault("state", {})["actor"] = actor
     return actor
 
 
-def _signed_in(node: Node, token: str | None) -> Actor:
+def _signed_in(callers: Callers, token: str | None) -> Actor:
     if token is None:
         return ANONYMOUS
-    actor = node.callers.identify(token)
+    actor = callers.identify(token)
     return ANONYMOUS if actor.is_anonymous else actor
 
 
@@ -60,14 +60,14 @@ def sign_out(answer: Response, base: str) -> None:
     answer.delete_cookie(COOKIE, path=urlsplit(base).path, httponly=True, samesite="strict")
 
 
-def refuse_foreign(node: Node, request: Request) -> None:
+def refuse_foreign(request: Request, public_url: str | None) -> None:
     """Browsers say where a form comes from. Raises `ForeignForm`."""
     origin = request.headers.get("origin")
     if origin is None:
         return
     site = urlsplit(origin).netloc
     # a proxy may name the node another way than browsers do
-    own = (request.headers.get("host"), urlsplit(node.settings.public_url or "").netloc)
+    own = (request.headers.get("host"), urlsplit(public_url or "").netloc)
     if not site or site not in own:
         raise ForeignForm
 
