@@ -118,7 +118,9 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
     api = build_api(node, on_stop=on_stop)
     at_hand = AtHand(node)
     prefix, first_words = PREFIX[node.settings.tenancy], _first_words()
-    posts = QuickPosts(Transfers(api, node), api, node, prefix, first_words)
+    posts = QuickPosts(
+        Transfers(api, node.handshake, node.settings), api, node, prefix, first_words
+    )
     gate = Gate(ObjectPaths(posts, node, at_hand), node.callers, node.settings)
     pages = Pages(gate, node.parts, prefix, first_words)
     guarded = CORSMiddleware(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from odf_node.protocol.identity import DatasetAlias, Name
 from odf_node.protocol.transfer.bundle import BundleLimits
 from odf_node.storage.datasets.contents.slice_limits import GateLimits
 from odf_node.storage.datasets.gate.gate import SliceGate
-from odf_node.storage.datasets.node.naming import RESERVED, SINGLE_OWNER
+from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.clock import Clock, system_clock
@@ -33,6 +33,7 @@ from .auth.throttle import SharedThrottle, Throttle
 from .datasets.access import DatasetRoles
 from .datasets.datasets import Authoring
 from .datasets.definition import Checking
+from .datasets.rename_and_remove import warn_of_reserved_names
 from .definitions.authors import Defining
 from .derivatives.derivatives import Derivatives
 from .derivatives.follow import Following
@@ -57,6 +58,7 @@ from .schedules.clock import Pruning
 from .schedules.schedules import Scheduling
 from .settings import Settings, Tenancy
 from .transfer.admission import Admission
+from .transfer.handshake import Handshake
 from .transfer.push import Pushing
 from .transfer.received import Receiving
 from .uploads.uploaded_files import FileUploads
@@ -68,55 +70,291 @@ _log = logging.getLogger("odf.node")
 
 @dataclass(frozen=True)
 class Node:
-    """What every use case works on."""
+    """An opened node: its settings and stores, and the parts that are wired from them.
+
+    A part is made when it is asked for, once. Use cases get parts and ports, never the node.
+    """
 
     settings: Settings
     stores: Stores
-    uploads: Uploads
-    access: DatasetAccess
-    callers: Callers
-    waiting: Waiting
-    entries: EntryMemory
-    roles: RoleMemory
-    throttle: Throttle | SharedThrottle
     session_secrets: tuple[bytes, ...] = field(repr=False)
     """The first signs, all are taken."""
     secret_keys: SecretKeys = field(repr=False)
-    watch: JobWatch
-    pressure: Pressure
-    gate: SliceGate
-    counters: Counters
-    audit_writer: AuditWriter
-    readers: Readers
-    authoring: Authoring
-    checking: Checking
-    dataset_roles: DatasetRoles
-    derivatives: Derivatives
-    following: Following
-    mirrors: Mirrors
-    passwords: Passwords
-    pushing: Pushing
-    refreshing: Refreshing
-    rewriting: Rewriting
-    tails: Tails
-    sessions: Sessions
-    devices: Devices
-    file_uploads: FileUploads
-    jobs: Jobs
-    lineage: Lineage
-    metrics: Metrics
-    pruning: Pruning
-    scheduling: Scheduling
-    variables: NodeVariables
-    verifying: Verifying
-    views: Views
     clock: Clock = system_clock
     random: Random = os.urandom
 
     @property
     def parts(self) -> dict[type, object]:
         """By class: handlers ask for the ones they need."""
-        return {type(part): part for part in (self, *vars(self).values())}
+        wired = [name for name, one in vars(Node).items() if isinstance(one, cached_property)]
+        parts = (self, self.settings, self.stores, *(getattr(self, name) for name in wired))
+        return {type(part): part for part in parts}
+
+    # who asks, and what they may do
+
+    @cached_property
+    def entries(self) -> EntryMemory:
+        return EntryMemory(self.stores.registry)
+
+    @cached_property
+    def roles(self) -> RoleMemory:
+        return RoleMemory()
+
+    @cached_property
+    def callers(self) -> Callers:
+        return Callers(self.stores.reading, self.roles, self.session_secrets, self.clock)
+
+    @cached_property
+    def access(self) -> DatasetAccess:
+        return DatasetAccess(
+            registry=self.stores.registry,
+            entries=self.entries,
+            reading=self.stores.reading,
+            tenancy=self.settings.tenancy,
+            reads=self.settings.anonymous_reads,
+        )
+
+    @cached_property
+    def throttle(self) -> Throttle | SharedThrottle:
+        """Services on one PostgreSQL count together; on SQLite there is one service."""
+        attempts, window_s = self.settings.login_attempts, self.settings.login_window_s
+        if _is_shared(self.stores):
+            return SharedThrottle(SqlAttempts(self.stores.engine), attempts, window_s, self.clock)
+        return Throttle(attempts, window_s)
+
+    @cached_property
+    def passwords(self) -> Passwords:
+        return Passwords(self.stores.accounts, self.throttle, Cost(self.settings.password_work))
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        return Sessions(self.session_secrets[0], self.settings.session_ttl_s, self.clock)
+
+    @cached_property
+    def devices(self) -> Devices:
+        return Devices(
+            logins=self.stores.devices,
+            accounts=self.stores.accounts,
+            sessions=self.sessions,
+            throttle=self.throttle,
+            ttl_s=self.settings.device_login_ttl_s,
+            most=self.settings.max_device_logins,
+            most_per_address=self.settings.device_logins_per_address,
+            clock=self.clock,
+            random=self.random,
+        )
+
+    # what is counted and limited
+
+    @cached_property
+    def counters(self) -> Counters:
+        return Counters()
+
+    @cached_property
+    def audit_writer(self) -> AuditWriter:
+        return AuditWriter(self.stores.audit, self.counters)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        return Metrics(self.counters, self.stores, self.settings.tenancy, self.clock)
+
+    @cached_property
+    def pressure(self) -> Pressure:
+        return Pressure(
+            self.stores.jobs,
+            dataset=self.settings.max_waiting_dataset,
+            account=self.settings.max_waiting_account,
+            node=self.settings.max_waiting_node,
+        )
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        return Pruning(
+            jobs=self.stores.jobs,
+            damages=self.stores.damages,
+            devices=self.stores.devices,
+            job_keep_s=self.settings.job_keep_s,
+            rejected_rows_keep_s=self.settings.rejected_rows_keep_s,
+            clock=self.clock,
+        )
+
+    # jobs
+
+    @cached_property
+    def watch(self) -> JobWatch:
+        return JobWatch(self.stores.jobs, self.stores.wake_up, pause_s=self.settings.ingest_poll_s)
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        return Waiting(self.watch, self.settings.ingest_wait_s)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        return Jobs(self.stores.jobs, self.access)
+
+    @cached_property
+    def verifying(self) -> Verifying:
+        return Verifying(self.stores.jobs, self.stores, self.access)
+
+    @cached_property
+    def scheduling(self) -> Scheduling:
+        return Scheduling(
+            schedules=self.stores.schedules,
+            registry=self.stores.registry,
+            mirrors=self.stores.mirrors,
+            everything_is_read=self.access.everything_is_read,
+            clock=self.clock,
+            random=self.random,
+        )
+
+    # datasets: made, defined, changed
+
+    @cached_property
+    def defining(self) -> Defining:
+        return Defining(self.stores, self.access)
+
+    @cached_property
+    def dataset_roles(self) -> DatasetRoles:
+        return DatasetRoles(self.stores.accounts, self.stores.roles, self.roles)
+
+    @cached_property
+    def variables(self) -> NodeVariables:
+        return NodeVariables(self.stores.variables, self.secret_keys, self.clock)
+
+    @cached_property
+    def authoring(self) -> Authoring:
+        return Authoring(self.stores, self.access, self.defining, self.clock, self.random)
+
+    @cached_property
+    def checking(self) -> Checking:
+        return Checking(self.stores, self.stores.jobs, self.watch, self.settings.query_check_s)
+
+    @cached_property
+    def rewriting(self) -> Rewriting:
+        return Rewriting(self.stores, self.defining, self.clock)
+
+    # datasets: filled
+
+    @cached_property
+    def uploads(self) -> Uploads:
+        return Uploads(self.stores.objects)
+
+    @cached_property
+    def file_uploads(self) -> FileUploads:
+        return FileUploads(
+            stores=self.stores,
+            data=self.settings.data,
+            max_bytes=self.settings.max_upload_bytes,
+            max_per_account=self.settings.max_uploads,
+            keep_s=self.settings.upload_keep_s,
+            clock=self.clock,
+            random=self.random,
+        )
+
+    @cached_property
+    def following(self) -> Following:
+        return Following(
+            stores=self.stores,
+            everything_is_read=self.access.everything_is_read,
+            debounce_s=self.settings.follow_debounce_s,
+            poll_s=self.settings.follow_poll_s,
+            clock=self.clock,
+        )
+
+    @cached_property
+    def refreshing(self) -> Refreshing:
+        return Refreshing(self.stores.jobs, self.mirrors, Computing(self.stores, self.access))
+
+    @cached_property
+    def mirrors(self) -> Mirrors:
+        return Mirrors(
+            stores=self.stores,
+            receiving=self.receiving,
+            keys=self.secret_keys,
+            limits=limits_of(self.settings),
+            clock=self.clock,
+        )
+
+    @cached_property
+    def gate(self) -> SliceGate:
+        return SliceGate(
+            GateLimits(
+                memory=self.settings.slice_memory_bytes,
+                seconds=self.settings.slice_check_s,
+                ratio=self.settings.max_slice_ratio,
+                hashed_at_once=self.settings.rows_hashed_at_once_bytes,
+            )
+        )
+
+    @cached_property
+    def receiving(self) -> Receiving:
+        return Receiving(self.stores, self.gate, self.clock)
+
+    @cached_property
+    def admission(self) -> Admission:
+        return Admission(
+            validates=self.settings.validate_pushed_derivatives,
+            jobs=self.stores.jobs,
+            objects=self.stores.objects,
+            gate=self.gate,
+            wait_s=self.settings.validation_wait_s,
+            poll_s=self.settings.ingest_poll_s,
+        )
+
+    @cached_property
+    def pushing(self) -> Pushing:
+        return Pushing(
+            stores=self.stores,
+            defining=self.defining,
+            receiving=self.receiving,
+            admission=self.admission,
+            limits=BundleLimits(
+                max_blocks=self.settings.max_batch_blocks,
+                max_inflated=self.settings.max_batch_bytes,
+            ),
+            clock=self.clock,
+        )
+
+    @cached_property
+    def handshake(self) -> Handshake:
+        return Handshake(
+            stores=self.stores,
+            access=self.access,
+            pushing=self.pushing,
+            public_url=self.settings.public_url,
+            port=self.settings.port,
+            url_ttl_s=self.settings.transfer_url_ttl_s,
+        )
+
+    # datasets: read
+
+    @cached_property
+    def readers(self) -> Readers:
+        return Readers(self.settings)
+
+    @cached_property
+    def tails(self) -> Tails:
+        return Tails(self.stores, self.settings.max_tail_records, self.settings.max_tail_bytes)
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        return Lineage(self.stores, self.stores.registry, self.access)
+
+    @cached_property
+    def derivatives(self) -> Derivatives:
+        return Derivatives(self.stores, self.access)
+
+    @cached_property
+    def views(self) -> Views:
+        return Views(
+            stores=self.stores,
+            access=self.access,
+            derivatives=self.derivatives,
+            lineage=self.lineage,
+            tails=self.tails,
+            readers=self.readers,
+            public_url=self.settings.public_url,
+        )
 
 
 def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
@@ -133,154 +371,9 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     )
     if settings.tenancy is Tenancy.SINGLE:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
-        _tell_of_reserved_names(stores)
-    gate = _gate(settings)
-    counters, keys = Counters(), open_keys(settings.secrets_keys, settings.data)
-    secrets = _session_secrets(settings, stores, keys)
-    entries, roles = EntryMemory(stores.registry), RoleMemory()
-    watch = JobWatch(stores.jobs, stores.wake_up, pause_s=settings.ingest_poll_s)
-    access = DatasetAccess(
-        stores.registry, entries, stores.reading, settings.tenancy, settings.anonymous_reads
-    )
-    throttle = _throttle(settings, stores, clock)
-    defining = Defining(stores, access)
-    receiving = Receiving(stores, gate, clock)
-    mirrors = Mirrors(stores, receiving, keys, limits_of(settings), clock)
-    derivatives = Derivatives(stores, access)
-    lineage, readers = Lineage(stores, stores.registry, access), Readers(settings)
-    tails = Tails(stores, settings.max_tail_records, settings.max_tail_bytes)
-    sessions = Sessions(secrets[0], settings.session_ttl_s, clock)
-    return Node(
-        settings=settings,
-        stores=stores,
-        uploads=Uploads(stores.objects),
-        access=access,
-        callers=Callers(stores.reading, roles, secrets, clock),
-        waiting=Waiting(watch, settings.ingest_wait_s),
-        entries=entries,
-        roles=roles,
-        throttle=throttle,
-        session_secrets=secrets,
-        secret_keys=keys,
-        watch=watch,
-        pressure=Pressure(
-            stores.jobs,
-            dataset=settings.max_waiting_dataset,
-            account=settings.max_waiting_account,
-            node=settings.max_waiting_node,
-        ),
-        gate=gate,
-        counters=counters,
-        audit_writer=AuditWriter(stores.audit, counters),
-        readers=readers,
-        authoring=Authoring(stores, access, defining, clock, os.urandom),
-        checking=Checking(stores, stores.jobs, watch, settings.query_check_s),
-        dataset_roles=DatasetRoles(stores.accounts, stores.roles, roles),
-        derivatives=derivatives,
-        following=Following(
-            stores=stores,
-            everything_is_read=access.everything_is_read,
-            debounce_s=settings.follow_debounce_s,
-            poll_s=settings.follow_poll_s,
-            clock=clock,
-        ),
-        mirrors=mirrors,
-        pushing=Pushing(
-            stores=stores,
-            defining=defining,
-            receiving=receiving,
-            admission=Admission(
-                validates=settings.validate_pushed_derivatives,
-                jobs=stores.jobs,
-                objects=stores.objects,
-                gate=gate,
-                wait_s=settings.validation_wait_s,
-                poll_s=settings.ingest_poll_s,
-            ),
-            limits=BundleLimits(
-                max_blocks=settings.max_batch_blocks, max_inflated=settings.max_batch_bytes
-            ),
-            clock=clock,
-        ),
-        refreshing=Refreshing(stores.jobs, mirrors, Computing(stores, access)),
-        rewriting=Rewriting(stores, defining, clock),
-        tails=tails,
-        passwords=Passwords(stores.accounts, throttle, Cost(settings.password_work)),
-        sessions=sessions,
-        devices=Devices(
-            logins=stores.devices,
-            accounts=stores.accounts,
-            sessions=sessions,
-            throttle=throttle,
-            ttl_s=settings.device_login_ttl_s,
-            most=settings.max_device_logins,
-            most_per_address=settings.device_logins_per_address,
-            clock=clock,
-            random=os.urandom,
-        ),
-        file_uploads=FileUploads(
-            stores=stores,
-            data=settings.data,
-            max_bytes=settings.max_upload_bytes,
-            max_per_account=settings.max_uploads,
-            keep_s=settings.upload_keep_s,
-            clock=clock,
-            random=os.urandom,
-        ),
-        jobs=Jobs(stores.jobs, access),
-        lineage=lineage,
-        metrics=Metrics(counters, stores, settings.tenancy, clock),
-        pruning=Pruning(
-            jobs=stores.jobs,
-            damages=stores.damages,
-            devices=stores.devices,
-            job_keep_s=settings.job_keep_s,
-            rejected_rows_keep_s=settings.rejected_rows_keep_s,
-            clock=clock,
-        ),
-        scheduling=Scheduling(
-            schedules=stores.schedules,
-            registry=stores.registry,
-            mirrors=stores.mirrors,
-            everything_is_read=access.everything_is_read,
-            clock=clock,
-            random=os.urandom,
-        ),
-        variables=NodeVariables(stores.variables, keys, clock),
-        views=Views(
-            stores=stores,
-            access=access,
-            derivatives=derivatives,
-            lineage=lineage,
-            tails=tails,
-            readers=readers,
-            public_url=settings.public_url,
-        ),
-        verifying=Verifying(stores.jobs, stores, access),
-        clock=clock,
-    )
-
-
-def _gate(settings: Settings) -> SliceGate:
-    return SliceGate(
-        GateLimits(
-            memory=settings.slice_memory_bytes,
-            seconds=settings.slice_check_s,
-            ratio=settings.max_slice_ratio,
-            hashed_at_once=settings.rows_hashed_at_once_bytes,
-        )
-    )
-
-
-def _tell_of_reserved_names(stores: Stores) -> None:
-    """Datasets from before their names were the node's."""
-    named = [DatasetAlias(Name(word), Name(SINGLE_OWNER)) for word in sorted(RESERVED)]
-    for entry in stores.registry.find_named(named).values():
-        _log.warning(
-            "the name of the dataset %s is reserved, some of its addresses are the node's own: "
-            "odf-node dataset rename",
-            entry.alias.name,
-        )
+        warn_of_reserved_names(stores.registry)
+    keys = open_keys(settings.secrets_keys, settings.data)
+    return Node(settings, stores, _session_secrets(settings, stores, keys), keys, clock)
 
 
 def _session_secrets(settings: Settings, stores: Stores, keys: SecretKeys) -> tuple[bytes, ...]:
@@ -297,14 +390,6 @@ def _session_secrets(settings: Settings, stores: Stores, keys: SecretKeys) -> tu
 
 def _is_shared(stores: Stores) -> bool:
     return stores.engine.dialect.name == "postgresql"
-
-
-def _throttle(settings: Settings, stores: Stores, clock: Clock) -> Throttle | SharedThrottle:
-    """Services on one PostgreSQL count together; on SQLite there is one service."""
-    if _is_shared(stores):
-        counted = SqlAttempts(stores.engine)
-        return SharedThrottle(counted, settings.login_attempts, settings.login_window_s, clock)
-    return Throttle(settings.login_attempts, settings.login_window_s)
 
 
 async def _node(request: Request) -> Node:

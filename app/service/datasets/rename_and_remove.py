@@ -7,8 +7,9 @@ import logging
 from odf_node.protocol.errors import Conflict
 from odf_node.protocol.identity import DatasetAlias, DatasetRef, Name
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.naming import refuse_reserved
+from odf_node.storage.datasets.node.naming import RESERVED, SINGLE_OWNER, refuse_reserved
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports import DatasetEntries
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.access import ActionForbidden, owns
@@ -68,3 +69,14 @@ def delete_dataset(
     stores.forget_dataset(entry.id, expected=expected)
     access.entries.forget(entry.alias)
     _log.info("dataset deleted id=%s alias=%s", entry.id, entry.alias)
+
+
+def warn_of_reserved_names(registry: DatasetEntries) -> None:
+    """Of datasets of the single owner from before their names were the node's."""
+    named = [DatasetAlias(Name(word), Name(SINGLE_OWNER)) for word in sorted(RESERVED)]
+    for entry in registry.find_named(named).values():
+        _log.warning(
+            "the name of the dataset %s is reserved, some of its addresses are the node's own: "
+            "odf-node dataset rename",
+            entry.alias.name,
+        )

@@ -21,15 +21,16 @@ from odf_node.protocol.transfer.messages import (
     VERSION_HEADER,
 )
 from odf_node.storage.datasets.node.naming import refuse_reserved
+from odf_node.storage.datasets.node.stores import Stores
 
 from ..auth.access import Action, Unauthenticated, may_create
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..auth.mirror_rule import refuse_mirror
 from ..settings import Tenancy
-from ..wiring import Node
 from .links import Links
 from .pull import PullExchange
-from .push import PushExchange
+from .push import PushExchange, Pushing
 
 SUBPROTOCOL = "odf/smart-transfer-protocol/v1"
 """Named by the specification, sent by nobody; echoed if somebody does."""
@@ -71,7 +72,19 @@ class TransferPath:
         return cls(account, parts[-2], parts[-1] == "push", folder)
 
 
-def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchange:
+@dataclass(frozen=True)
+class Handshake:
+    """What exchanges are begun with, and how their clients reach this node."""
+
+    stores: Stores
+    access: DatasetAccess
+    pushing: Pushing
+    public_url: str | None
+    port: int
+    url_ttl_s: int
+
+
+def shake(handshake: Handshake, actor: Actor, path: TransferPath, scope: Scope) -> Exchange:
     """The exchange, once nothing speaks against it.
 
     Raises:
@@ -79,26 +92,30 @@ def shake(node: Node, actor: Actor, path: TransferPath, scope: Scope) -> Exchang
         VersionMissing, Unauthenticated, IncompatibleVersion, Unauthorized, ReservedName, IsRemote.
     """
     action = Action.WRITE if path.is_push else Action.READ
-    alias, entry = node.access.find(actor, path.account, path.dataset, action, creates=path.is_push)
+    alias, entry = handshake.access.find(
+        actor, path.account, path.dataset, action, creates=path.is_push
+    )
     version = _version(scope)
     if path.is_push and actor.is_anonymous:
         raise Unauthenticated
     if version != PROTOCOL_VERSION:
         raise IncompatibleVersion
     links = Links(
-        node.stores.objects,
-        _base_url(node, scope) + path.folder,
+        handshake.stores.objects,
+        _base_url(handshake, scope) + path.folder,
         actor.bearer,
-        timedelta(seconds=node.settings.transfer_url_ttl_s),
+        timedelta(seconds=handshake.url_ttl_s),
     )
     if not path.is_push and entry is not None:
-        return PullExchange(node.stores, entry, links, encoding=encoding(scope))
+        return PullExchange(handshake.stores, entry, links, encoding=encoding(scope))
     if entry is None:
         may_create(actor, alias)
         refuse_reserved(alias)
     else:
-        refuse_mirror(node.stores.mirrors, entry)
-    return PushExchange(node.pushing, alias, entry, links, actor=actor, encoding=encoding(scope))
+        refuse_mirror(handshake.stores.mirrors, entry)
+    return PushExchange(
+        handshake.pushing, alias, entry, links, actor=actor, encoding=encoding(scope)
+    )
 
 
 def encoding(scope: Scope) -> str:
@@ -114,13 +131,13 @@ def _version(scope: Scope) -> int:
     return int(text)
 
 
-def _base_url(node: Node, scope: Scope) -> str:
+def _base_url(handshake: Handshake, scope: Scope) -> str:
     """Origin clients reach this node at, no slash at the end: the setting, else their Host."""
-    if node.settings.public_url is not None:
-        return node.settings.public_url.rstrip("/")
+    if handshake.public_url is not None:
+        return handshake.public_url.rstrip("/")
     host = _header(scope, b"host") or ""
     if _HOST.fullmatch(host) is None:
-        host, port = scope.get("server") or ("127.0.0.1", node.settings.port)
+        host, port = scope.get("server") or ("127.0.0.1", handshake.port)
         host = f"{host}:{port}"
     return f"{'https' if scope.get('scheme') == 'wss' else 'http'}://{host}"
 

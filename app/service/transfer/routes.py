@@ -14,8 +14,7 @@ from starlette.responses import Response
 from odf_node.protocol.errors import BadInput
 
 from ..auth.access import Action
-from ..http.deps import ActorDep, ReadableDep
-from ..wiring import NodeDep
+from ..http.deps import AccessDep, ActorDep, ReadableDep
 
 
 class UpgradeRequired(BadInput):
@@ -39,9 +38,9 @@ def pull(entry: ReadableDep) -> Response:  # noqa: ARG001
     raise UpgradeRequired
 
 
-def push(request: Request, node: NodeDep, actor: ActorDep) -> Response:
+def push(request: Request, access: AccessDep, actor: ActorDep) -> Response:
     path = request.path_params
-    node.access.find(actor, path.get("account"), path["dataset"], Action.WRITE, creates=True)
+    access.find(actor, path.get("account"), path["dataset"], Action.WRITE, creates=True)
     raise UpgradeRequired
 
 

@@ -17,9 +17,17 @@ from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.answers import JsonAnswer, error_answer, not_found_answer
 from ..limits.shares import Slots, Turns, caller_of
-from ..wiring import Node
+from ..settings import Settings
 from .conversation import Conversation
-from .handshake import SUBPROTOCOL, Exchange, IncompatibleVersion, TransferPath, encoding, shake
+from .handshake import (
+    SUBPROTOCOL,
+    Exchange,
+    Handshake,
+    IncompatibleVersion,
+    TransferPath,
+    encoding,
+    shake,
+)
 
 MAX_THREADS = 16
 """Steps of all transfers that run at once; a large batch takes some 200 MB while it is read."""
@@ -32,14 +40,13 @@ PLAIN = (Unauthenticated, Unauthorized, IncompatibleVersion)
 class Transfers:
     """ASGI application: answers WebSocket upgrades, leaves the rest to `inner`."""
 
-    def __init__(self, inner: ASGIApp, node: Node) -> None:
-        self.inner, self.node = inner, node
+    def __init__(self, inner: ASGIApp, handshake: Handshake, settings: Settings) -> None:
+        self.inner, self.handshake, self.settings = inner, handshake, settings
         self.threads = Turns("steps of transfers", most=MAX_THREADS, each=CALLER_THREADS)
-        limits = node.settings
         self.open = Slots(
             "smart transfers",
-            most=limits.max_transfers,
-            each=limits.max_transfers_caller,
+            most=settings.max_transfers,
+            each=settings.max_transfers_caller,
             settings=("ODF_NODE_MAX_TRANSFERS", "ODF_NODE_MAX_TRANSFERS_CALLER"),
         )
 
@@ -68,16 +75,16 @@ class Transfers:
                 }
             )
             run = partial(self.threads.run, caller)
-            await Conversation(exchange, receive, send, self.node.settings, run).hold()
+            await Conversation(exchange, receive, send, self.settings, run).hold()
         finally:
             self.open.give_back(caller)
 
     async def _shake(self, scope: Scope) -> Exchange | Response:
-        path = TransferPath.of(scope["path"], self.node.settings.tenancy)
+        path = TransferPath.of(scope["path"], self.settings.tenancy)
         if path is None:
             return not_found_answer()
         actor: Actor = scope["state"]["actor"]
-        return await to_thread.run_sync(shake, self.node, actor, path, scope)
+        return await to_thread.run_sync(shake, self.handshake, actor, path, scope)
 
 
 def _refusal(error: NodeError) -> Response:
