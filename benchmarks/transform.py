@@ -1,6 +1,6 @@
 """Transform: what derivatives cost, each part next to its limit in the same run.
 
-    python benchmarks/transform.py [--part iteration|state|verify ...]
+    python benchmarks/transform.py [--part iteration|steps|state|verify ...]
 
 **iteration**: one iteration of few new rows behind many old ones, from job to commit. Twice: new
 rows that are appended, and a changelog of them, half of which corrects or takes back. The limit,
@@ -11,7 +11,8 @@ made again, as a verification does; the aim is the time of the iterations themse
 is that of this process and of Spark's. The very first iteration of a worker is told too, after its
 warm-up; WARM_UP=0 leaves that out.
 
-**state**: windows over a million keys, `transform_state.py`. **verify**: a dataset of 1 GiB next to
+**steps**: runs of few rows through windows, rankings and joins, `transform_steps.py`. **state**:
+windows over a million keys, `transform_state.py`. **verify**: a dataset of 1 GiB next to
 SHA3-256, `verify.py`. Each is a process of its own.
 """
 
@@ -55,7 +56,12 @@ from odf_node.workers.program.warmup import warm_up
 from odf_node.workers.slices.write import described, write_batches
 from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment, root
 
-PARTS = {"iteration": None, "state": "transform_state.py", "verify": "verify.py"}
+PARTS = {
+    "iteration": None,
+    "steps": "transform_steps.py",
+    "state": "transform_state.py",
+    "verify": "verify.py",
+}
 SLICE_ROWS = 1_000_000
 REPLAYS = 5
 WARM_UP = os.environ.get("WARM_UP") != "0"

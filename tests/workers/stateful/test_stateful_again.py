@@ -1,11 +1,8 @@
-"""What a run leaves for the next: the checkpoint, also of an older node, and what is computed."""
+"""What a run leaves for the next: the checkpoint, also that of an older node."""
 
 from __future__ import annotations
 
-import sys
 import tarfile
-from collections.abc import Iterator
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,44 +76,15 @@ def sections(checkpoint: Path) -> dict[str, Any]:
     return found
 
 
-def test_what_is_computed_is_said_once_and_bound_to_the_rows_and_watermarks_of_later_runs(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_runs_of_one_plan_take_their_own_rows_and_watermarks(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    from odf_node.workers.engines.stateful.plan import Plan
-
-    run = sys.modules[Plan.__module__.replace(".plan", ".run")]
-    said: list[str] = []
-    original = run.told
-
-    def told(*arguments: Any, **options: Any) -> Any:
-        said.append("told")
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(run, "told", told)
     query = (
         "select window(event_time, '1 hour').start as event_time, k, count(*) as n "
         "from x group by window(event_time, '1 hour'), k"
     )
     play = Play(spark, tmp_path, query, {"x": {"k": pa.string()}})
-    # The first run knows no watermark before, the second finds nothing kept of its window.
     assert play.step({"x": [(A, t(1), "a")]}, {"x": t(2)}) == [(A, t(1), "a", 1)]
-    runs = list(hours(play, 3, 6))
-    assert runs == [[(A, t(hour), "a", 2), (A, t(hour), "b", 1)] for hour in range(3, 6)]
-    assert len(said) == 2
-
-
-def hours(play: Play, start: int, end: int) -> Iterator[list[Row]]:
-    for hour in range(start, end):
-        at: datetime = t(hour)
-        rows = [(A, at, key) for key in "aab"]
-        yield play.step({"x": rows}, {"x": t(hour + 1)})
-
-
-def test_a_plan_over_rows_that_no_run_could_bind_is_no_plan(spark: SparkSession) -> None:
-    from odf_node.workers.engines.spark.catalyst import Catalyst
-    from odf_node.workers.engines.stateful.prepared import Prepared
-
-    prepared = Prepared(Catalyst(spark))
-    with pytest.raises(RuntimeError, match="a leaf of its own: Range"):
-        prepared.form("numbers", lambda: spark.range(3).toDF("n"))
-    assert not prepared.is_open
+    for hour in range(3, 6):
+        told = play.step({"x": [(A, t(hour), key) for key in "aab"]}, {"x": t(hour + 1)})
+        assert told == [(A, t(hour), "a", 2), (A, t(hour), "b", 1)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SEEDS = range(int(os.environ.get("STATEFUL_SEEDS", "1")))
-"""`STATEFUL_SEEDS=20` plays more histories, and all queries both ways."""
+"""`STATEFUL_SEEDS=20` plays more histories, and all queries in one task and in several."""
 KEYS, CHUNKS, HOURS = 30, 3, 48
 HOUR = timedelta(hours=1)
 NAN = float("nan")
@@ -275,13 +275,13 @@ def test_any_cut_folds_to_the_batch_query_over_what_is_left(
         assert play.result.dropped.unmatched == 0
 
 
-BOTH_WAYS = tuple(CASES) if len(SEEDS) > 1 else ("first three",)
-"""Windows and joins of few rows and of many are compared elsewhere as well."""
+IN_SEVERAL_TASKS = tuple(CASES) if len(SEEDS) > 1 else ("first three",)
+"""Windows and joins in one task and in several are compared elsewhere as well."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", BOTH_WAYS)
-def test_few_rows_in_memory_and_many_in_files_say_and_keep_the_same(
+@pytest.mark.parametrize("name", IN_SEVERAL_TASKS)
+def test_runs_in_one_task_and_in_several_emit_and_keep_the_same(
     name: str, seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
     query = CASES[name][0].replace("30 days", "2 hours")  # some changes come too late
@@ -292,23 +292,23 @@ def test_few_rows_in_memory_and_many_in_files_say_and_keep_the_same(
         folder.mkdir()
         columns = dict.fromkeys(aliases, COLUMNS)
         plays.append(Play(spark, folder, query, columns, partitions=partitions))
-    few, *many = plays
+    one, *several = plays
     late = 0
     # At the end the watermarks leave all that is kept behind.
     nothing = Chunk({alias: [] for alias in aliases}, {})
     chunks = [*cut(history(seed, aliases), [2]), nothing]
     for chunk, hour in zip(chunks, (24, 48, 2_400), strict=True):
         rows, marks = _typed(chunk), dict.fromkeys(aliases, t(hour))
-        told = repr(few.step(rows, marks))  # of which NaN is equal to itself
-        assert few.state is not None
-        for play in many:
+        told = repr(one.step(rows, marks))  # of which NaN is equal to itself
+        assert one.state is not None
+        for play in several:
             assert repr(play.step(rows, marks)) == told
-            assert play.result == few.result
+            assert play.result == one.result
             assert play.state is not None
-            assert play.state.read_bytes() == few.state.read_bytes()
-        late += few.result.dropped.late + few.result.dropped.late_changes
+            assert play.state.read_bytes() == one.state.read_bytes()
+        late += one.result.dropped.late + one.result.dropped.late_changes
     assert late or not any(chunks[1].rows.values())
-    assert few.all
+    assert one.all
 
 
 def _plain(value: Any) -> Any:

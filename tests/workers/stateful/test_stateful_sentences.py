@@ -170,14 +170,14 @@ def test_results_and_state_do_not_depend_on_partitions(spark: SparkSession, tmp_
 def test_large_runs_are_computed_in_many_tasks_and_say_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.engines.stateful import held
+    from odf_node.workers.engines.stateful import context
 
     query = DAILY.replace("1 day", "6 hours").replace("sum(amount)", "max(amount)")
     rows = [(A, t(n % 20), "abc"[n % 3], n % 7) for n in range(40)]
     told, states = [], []
     for limits in ({}, {"FEW_ROWS": -1}, {"SMALL_ROWS": -1}):
         for name, limit in limits.items():
-            monkeypatch.setattr(held, name, limit)
+            monkeypatch.setattr(context, name, limit)
         folder = tmp_path / "-".join(["few", *limits])
         folder.mkdir()
         play = Play(spark, folder, query, {"sales": SALES})

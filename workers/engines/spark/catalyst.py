@@ -138,11 +138,6 @@ class Catalyst:
             session.createDataFrame(rows, session.parseDataType(schema.json())), self.session
         )
 
-    def is_empty(self, frame: DataFrame) -> bool:
-        """Whether Spark sees from the plan alone that there are no rows."""
-        plan = frame._jdf.queryExecution().optimizedPlan()
-        return kind(plan) == "LocalRelation" and bool(plan.data().isEmpty())
-
     def frame(self, plan: Node) -> DataFrame:
         dataset = self.class_of("org.apache.spark.sql.classic", "Dataset")
         return DataFrame(dataset.ofRows(self.session._jsparkSession, plan), self.session)

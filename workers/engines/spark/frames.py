@@ -83,10 +83,14 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 
 def read_parquet(session: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:
     """Rows of the files, columns by name; a column a file lacks is null in its rows."""
+    return read_files(session, paths, spark_schema(schema))
+
+
+def read_files(session: SparkSession, paths: Sequence[Path], schema: T.StructType) -> DataFrame:
+    """The same, of columns in Spark's types."""
     if paths and (url := exchange_of()) is not None:
-        return read_remotely(session, url, paths, spark_schema(schema))
-    reader = session.read.schema(spark_schema(schema))
-    return reader.parquet(*[str(path) for path in shown(paths)])
+        return read_remotely(session, url, paths, schema)
+    return session.read.schema(schema).parquet(*[str(path) for path in shown(paths)])
 
 
 def sorted_batches(
@@ -113,12 +117,13 @@ def written_batches(frame: DataFrame, scratch: Path) -> Iterator[pa.RecordBatch]
         part.unlink()
 
 
-def written_files(frame: DataFrame, scratch: Path) -> list[Path]:
-    """The frame's rows as one file per partition, in the order of the partitions.
+def written_files(frame: DataFrame, scratch: Path, name: str = "sorted") -> list[Path]:
+    """The frame's rows as one file per partition, in the order of the partitions; in a folder
+    `name` of `scratch`, without what was there.
 
     Snappy: what Spark writes as lz4 in several blocks, Arrow cannot read.
     """
-    folder = scratch / "sorted"
+    folder = scratch / name
     shutil.rmtree(folder, ignore_errors=True)
     if (url := exchange_of()) is not None:
         return write_remotely(frame, url, folder)

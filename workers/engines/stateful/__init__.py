@@ -5,8 +5,8 @@ Reading a query, once and without rows: `plan.py` begins; `recognise.py` is the 
 `times.py` and `clock.py` know what watermarks promise.
 
 Running it, over new rows: `run.py` begins; `step.py` takes one operator on, by `fold.py` and
-`results.py`; `held.py` says where rows lie meanwhile, `prepared.py` keeps what is computed of them
-for later runs; `emit.py` tells the changes; `state.py` is the checkpoint.
+`results.py`; `context.py` is what operators share, and the files between two computations of
+Spark; `emit.py` makes the output; `state.py` is the checkpoint.
 """
 
 from .plan import Plan, stateful_plan

@@ -25,7 +25,6 @@ from .clock import Clock, InputClock, Least
 from .operators import Operator
 from .pieces import Part
 from .port import SESSION_SETTINGS, StatefulInput
-from .prepared import Prepared
 from .recognise import query_over
 from .text import as_of_joins, lateness_of
 
@@ -35,7 +34,6 @@ class Plan:
     """A query that keeps state, bound to the session it was analysed in; for one run at a time."""
 
     catalyst: Catalyst
-    prepared: Prepared
     inputs: tuple[StatefulInput, ...]
     schemas: dict[str, T.StructType]
     vocab: Vocab
@@ -101,7 +99,6 @@ def _planned(
     shown = [each for each in output if expr_id(each) not in part.operation]
     return Plan(
         catalyst=catalyst,
-        prepared=Prepared(catalyst),
         inputs=tuple(inputs),
         schemas=schemas,
         vocab=vocab,

@@ -14,29 +14,33 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ...slices.columns import col
 from .fold import BUCKET, COUNT, THERE
-from .held import Marks
-from .operators import AsOfJoin, IntervalJoin, Operator, Ranking, Window
+from .operators import AsOfJoin, IntervalJoin, Moment, Operator, Ranking, Window
 from .pieces import AT, GROUP, SEQ
 
 PLACE = "odf place"
 
 
-def result(operator: Operator, rows: list[DataFrame], moment: Marks) -> DataFrame:
-    """The result over the kept rows of each side, as far as it is due at a moment."""
+def result(
+    operator: Operator, rows: list[DataFrame], moment: Moment, since: int | None
+) -> DataFrame:
+    """The result over the kept rows of each side, as far as it is due at a moment.
+
+    Left rows of joins before `since` are left out.
+    """
     match operator:
         case Window():
             return _window(operator, rows[0], moment)
         case Ranking():
             return _ranking(operator, rows[0])
         case IntervalJoin():
-            return _interval(operator, rows[0], rows[1], moment)
+            return _interval(operator, rows[0], rows[1], moment, since)
         case AsOfJoin():
-            return _as_of(operator, rows[0], rows[1], moment)
+            return _as_of(operator, rows[0], rows[1], moment, since)
         case _:
             assert_never(operator)
 
 
-def stays(operator: Operator, side: int, rows: DataFrame, new: Marks) -> Column:
+def stays(operator: Operator, side: int, rows: DataFrame, new: Moment) -> Column:
     """SQL: whether a row can still matter, as far as more than its time decides."""
     match operator:
         case Ranking() if not operator.by_time:
@@ -55,11 +59,11 @@ def stays(operator: Operator, side: int, rows: DataFrame, new: Marks) -> Column:
     return (col(AT) >= horizon) | (F.row_number().over(old) <= limit)
 
 
-def _before(at: Column | None) -> Column:
+def _before(at: int | None) -> Column:
     return F.lit(False) if at is None else col(AT) < at
 
 
-def _window(operator: Window, rows: DataFrame, moment: Marks) -> DataFrame:
+def _window(operator: Window, rows: DataFrame, moment: Moment) -> DataFrame:
     due = rows.where(_before(moment.promise(operator.sides[0].clock)))
     keys = [col(name) for name in operator.keys]
     if operator.from_sums:
@@ -88,23 +92,25 @@ def _ranking(operator: Ranking, rows: DataFrame) -> DataFrame:
 
 
 def _interval(
-    operator: IntervalJoin, left: DataFrame, right: DataFrame, moment: Marks
+    operator: IntervalJoin, left: DataFrame, right: DataFrame, moment: Moment, since: int | None
 ) -> DataFrame:
-    left = _from(left, moment.since())
-    right = _from(right, moment.since(operator.lower))
+    left = _from(left, since)
+    right = _from(right, None if since is None else since + operator.lower)
     apart = col("r.at") - col("l.at")
     near = (apart >= operator.lower) & (apart <= operator.upper)
     pairs = _paired(operator, left, right, near)
     if operator.outer:
-        seen = moment.promise(operator.sides[1].clock, -operator.upper)
-        alone = F.lit(False) if seen is None else col("l.at") < seen
+        seen = moment.promise(operator.sides[1].clock)
+        alone = F.lit(False) if seen is None else col("l.at") < seen - operator.upper
         pairs = pairs.where(col("r.at").isNotNull() | alone)
     return _both_sides(operator, pairs)
 
 
-def _as_of(operator: AsOfJoin, left: DataFrame, right: DataFrame, moment: Marks) -> DataFrame:
+def _as_of(
+    operator: AsOfJoin, left: DataFrame, right: DataFrame, moment: Moment, since: int | None
+) -> DataFrame:
     both = moment.promise(operator.both)
-    due = _from(left, moment.since())
+    due = _from(left, since)
     due = due.where(F.lit(False) if both is None else col(AT) <= both)
     copies = Over.partitionBy(*[col(name) for name in left.columns]).orderBy(F.lit(0))
     due = due.withColumn("odf copy", F.row_number().over(copies))
@@ -117,7 +123,7 @@ def _as_of(operator: AsOfJoin, left: DataFrame, right: DataFrame, moment: Marks)
     return _both_sides(operator, pairs.withColumn(PLACE, place).where(col(PLACE) == 1))
 
 
-def _from(rows: DataFrame, at: Column | None) -> DataFrame:
+def _from(rows: DataFrame, at: int | None) -> DataFrame:
     """Those that may say something else than before."""
     return rows if at is None else rows.where(col(AT) >= at)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,22 +17,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 
 from ...slices.columns import Operation, col
 from ..port.port import InvalidQuery
 from ..spark import exchange
 from ..spark.errors import reason
-from ..spark.frames import read_parquet
 from .clock import Moments, back
+from .context import Context
 from .emit import ORDER, arrow_schema, told, write
-from .held import Build, Shared
 from .operators import Moment
 from .pieces import GROUP, SEQ, SIGN, framed
 from .plan import Plan
 from .port import NewRows, Result
 from .state import open_state, write_state
-from .step import advance
+from .step import Made, advance
 
 NANOS = 1_000
 
@@ -76,88 +75,74 @@ class _Run:
         scratch: Path,
         partitions: int | None,
     ) -> None:
-        self._plan, self._scratch = plan, scratch
+        self._plan = plan
         self._new = {given.alias: given for given in new_rows}
         kept = open_state(state, plan.fingerprint, scratch / "old")
         before = {given.alias: kept.watermarks.get(given.alias) for given in plan.inputs}
         after = {alias: _newer(at, self._new.get(alias)) for alias, at in before.items()}
         self._watermarks = after
-        self._made: list[Build] = []
-        self._shared = Shared(
+        self._made: list[Made] = []
+        self._context = Context(
             catalyst=plan.catalyst,
-            prepared=plan.prepared,
-            changes=self,
             state=kept,
             scratch=scratch,
             prev=self._moment(before),
             new=self._moment(after),
-            rows=sum(_row_count(given) for given in new_rows),
-            partitions=partitions,
+            asked_partitions=partitions,
         )
-        self._inputs = {
-            alias: self._shared.given(f"input {alias}", schema, partial(self._read, alias))
-            for alias, schema in plan.schemas.items()
-        }
-        # Where nothing is promised, other things are computed.
-        self._shared.decided(tuple(at is None for at in (*before.values(), *after.values())))
+        self._context.expect(sum(_row_count(given) for given in new_rows))
 
     def finish(self, new_state: Path, output: Path) -> Result:
-        plan, shared = self._plan, self._shared
+        plan, context = self._plan, self._context
         for place, operator in enumerate(plan.operators):
-            self._made.append(advance(shared, place, operator))
-        names = [name for name, _ in plan.columns]
-        operation = plan.vocab.operation_type_column
-        found, batches = shared.ordered(self._told, ORDER)
-        schema = arrow_schema(T.StructType([found[name] for name in (operation, *names)]))
-        count = write(batches, schema, output)
-        write_state(new_state, plan.fingerprint, self._watermarks, shared.sections)
-        return Result(
-            rows=count,
-            schema=schema,
-            watermark=_instant(plan.watermark.at(self._watermarks)),
-            dropped=shared.dropped,
-            state_rows=shared.state_rows,
-        )
-
-    def _told(self) -> DataFrame:
-        plan = self._plan
-        return told(
+            self._made.append(advance(context, self, place, operator))
+        frame = told(
             framed(plan.catalyst, plan.part, self, plan.columns),
             [name for name, _ in plan.columns],
             operation=plan.vocab.operation_type_column,
             event_time=plan.vocab.event_time_column,
-            only_come=self._shared.only_come and not plan.part.passes,
+            only_come=all(made.only_come for made in self._made) and not plan.part.passes,
+        )
+        result = context.compute_in_order(frame, "result", ORDER)
+        names = [plan.vocab.operation_type_column, *[name for name, _ in plan.columns]]
+        schema = arrow_schema(T.StructType([result.schema[name] for name in names]))
+        count = write(result.batches(names), schema, output)
+        write_state(new_state, plan.fingerprint, self._watermarks, context.sections)
+        return Result(
+            rows=count,
+            schema=schema,
+            watermark=_instant(plan.watermark.at(self._watermarks)),
+            dropped=context.dropped,
+            state_rows=context.state_rows,
         )
 
     def input(self, alias: str) -> DataFrame:
-        schema = self._plan.schemas[alias]
-        vocab = next(each.vocab for each in self._plan.inputs if each.alias == alias)
-        frame = self._inputs[alias].frame()
-        code, offset = col(vocab.operation_type_column), col(vocab.offset_column).cast("bigint")
+        known = next(each for each in self._plan.inputs if each.alias == alias)
+        frame = self._rows(alias, known.vocab)
+        code = col(known.vocab.operation_type_column)
+        offset = col(known.vocab.offset_column).cast("bigint")
         undoing = code.isin(int(Operation.RETRACT), int(Operation.CORRECT_FROM))
         # Both rows of a correction belong together wherever rows are passed on as they came.
         pair = F.when(code == int(Operation.CORRECT_TO), offset - 1).otherwise(offset)
         return frame.select(
-            *[col(name) for name in schema.names],
+            "*",
             F.when(undoing, -1).otherwise(1).alias(SIGN),
             offset.alias(SEQ),
             F.xxhash64(pair).alias(GROUP),
         )
 
     def made(self, operator: int) -> DataFrame:
-        return self._made[operator]()
+        return self._made[operator].changes
 
-    def _read(self, alias: str) -> DataFrame:
-        given, shared = self._new.get(alias), self._shared
-        if given is None or given.interval is None or not given.paths:
-            return shared.catalyst.empty(self._plan.schemas[alias])
-        known = next(each for each in self._plan.inputs if each.alias == alias)
-        frame = read_parquet(shared.catalyst.session, given.paths, known.schema)
-        offset = col(known.vocab.offset_column)
+    def _rows(self, alias: str, vocab: Vocab) -> DataFrame:
+        given, schema = self._new.get(alias), self._plan.schemas[alias]
+        if given is None or given.interval is None:
+            return self._context.read((), schema)
+        frame = self._context.read(given.paths, schema)
+        offset = col(vocab.offset_column)
         frame = frame.where(offset.between(given.interval.start, given.interval.end))
-        if shared.cut() == 1:
-            return frame.coalesce(1)
-        return frame if shared.partitions is None else frame.repartition(shared.partitions)
+        many = self._context.asked_partitions
+        return frame if many is None else frame.repartition(many)
 
     def _moment(self, watermarks: Moments) -> Moment:
         return Moment(watermarks=watermarks, horizons=back(watermarks, self._plan.lateness))

@@ -3,16 +3,14 @@
 The result over the rows kept before is compared with the result over those kept after, for the
 buckets that new rows or the watermarks touch. What was emitted is thereby never stored.
 
-Per side Spark computes twice: the changes, and the rows after them. Both are held, counted and
-merged into the state by Arrow, and read by what comes next; plans stay short, and nothing is
-computed twice.
+Per side Spark computes twice: the changes, and the rows after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from ...slices.columns import col
+from .context import Computed, Context
 from .emit import arrow_schema
 from .fold import (
     BUCKET,
@@ -35,9 +34,8 @@ from .fold import (
     folded_rows,
     merely_added,
 )
-from .held import Build, Held, Rows, Shared
 from .operators import Operator, Side, Window, keeps, since, wakes
-from .pieces import AT, GROUP, SEQ, SIGN
+from .pieces import AT, GROUP, SEQ, SIGN, Changes
 from .results import result, stays
 from .state import Buckets, extract, waking, write_section
 
@@ -45,59 +43,69 @@ _TIMELY, _STAYS = "odf timely", "odf stays"
 _FLAGS = (THERE, UNMATCHED, _STAYS)
 
 
-def advance(shared: Shared, place: int, operator: Operator) -> Build:
-    """Takes the run's changes into the state; the changes of the result."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Changes of the result of an operator."""
+
+    changes: DataFrame
+    only_come: bool
+    """Nothing was kept of what the operator touched, so nothing of its result goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """Changes of one side that are not late."""
+
+    rows: DataFrame
+    touched: Buckets
+    retracts: bool
+    """Whether any takes a row back."""
+    first: int | None
+    """The time of the first."""
+
+
+def advance(context: Context, changes: Changes, place: int, operator: Operator) -> Made:
+    """Take the changes of a run into the state of an operator."""
     names = [f"{place}-{at}.parquet" for at in range(len(operator.sides))]
-    incoming, retracting, buckets = [], [], []
-    first: list[int | None] = []
+    new = [_new(context, changes, operator, place, at) for at in range(len(operator.sides))]
+    buckets = [each.touched for each in new]
     for at, name in enumerate(names):
-        held = shared.hold(partial(_incoming, shared, operator, place, at), f"new-{name}")
-        touched, goes, start = _count(shared, held)
-        first.append(start)
-        incoming.append(held.where(_TIMELY))
-        retracting.append(goes)
-        bounds = wakes(operator, at, shared.prev, shared.new)
-        buckets += [touched, waking(shared.state.path(name), bounds)]
+        bounds = wakes(operator, at, context.prev, context.new)
+        buckets.append(waking(context.state.path(name), bounds))
     touched = np.unique(np.concatenate(buckets))
-    shared.since[place] = since(operator, first, shared.prev, shared.new)
+    start = since(operator, [each.first for each in new], context.prev, context.new)
     before, after, kept = [], [], 0
     for at, name in enumerate(names):
-        shaped = partial(_shaped, operator, operator.sides[at], incoming[at])
-        old, count = _old(shared, name, touched, shared.schema(shaped, f"shaped-{name}"))
-        kept += count
-        added = not retracting[at] and not isinstance(operator, Window)
-        counts = not count and _is_summed(operator)
-        shared.decided((added, counts))
-        rows = partial(_left, operator, at, old, shaped, added=added, counts=counts)
+        shaped = _shaped(operator, operator.sides[at], new[at].rows)
+        old, count = _old(context, name, touched, shaped.schema)
+        rows = _left(operator, at, old, shaped, retracts=new[at].retracts, fresh=not count)
         before.append(old)
-        after.append(_keep(shared, operator, place, at, rows, touched))
-    shared.decided((bool(kept), shared.since[place] is None))
-    shared.only_come = shared.only_come and not kept
-
-    def changes() -> DataFrame:
-        come = result(operator, [rows.frame() for rows in after], shared.now(place))
-        if kept:
-            went = result(operator, [rows.frame() for rows in before], shared.before(place))
-            found = difference(went, come)
-        else:
-            found = all_come(come)
-        return found.withColumn(SEQ, F.lit(None).cast("bigint"))
-
-    return changes
+        after.append(_keep(context, operator, at, name, rows, touched))
+        kept += count
+    found = result(operator, after, context.new, start)
+    if kept:
+        found = difference(result(operator, before, context.prev, start), found)
+    else:
+        found = all_come(found)
+    return Made(found.withColumn(SEQ, F.lit(None).cast("bigint")), only_come=not kept)
 
 
-def _incoming(shared: Shared, operator: Operator, place: int, at: int) -> DataFrame:
+def _new(context: Context, changes: Changes, operator: Operator, place: int, at: int) -> _New:
     side = operator.sides[at]
-    frame = side.rows(shared.changes)
+    frame = side.rows(changes)
     keys = [_hashable(frame, name) for name in side.bucket]
-    bound = shared.before(place).horizon(side.clock)
+    bound = context.prev.horizon(side.clock)
     # Rows without a time belong nowhere.
     timely = col(AT).isNotNull() if bound is None else F.coalesce(col(AT) >= bound, F.lit(False))
-    return frame.select(
+    frame = frame.select(
         *[col(name) for name in frame.schema.names if name != GROUP],
         timely.alias(_TIMELY),
         F.xxhash64(F.lit(place), *keys).alias(BUCKET),
     )
+    computed = context.compute(frame, f"new-{place}-{at}")
+    touched, retracts, first = _count(context, computed)
+    rows = context.read(computed.files, computed.schema).where(col(_TIMELY)).drop(_TIMELY)
+    return _New(rows, touched, retracts, first)
 
 
 def _hashable(frame: DataFrame, name: str) -> Column:
@@ -106,28 +114,27 @@ def _hashable(frame: DataFrame, name: str) -> Column:
     return col(name) + F.lit(0.0) if floating else col(name)
 
 
-def _count(shared: Shared, held: Held) -> tuple[Buckets, bool, int | None]:
+def _count(context: Context, changes: Computed) -> tuple[Buckets, bool, int | None]:
     """Buckets that changes touch, whether any takes back, the time of the first; late ones are
     counted and left out."""
-    found, goes, first = [np.empty(0, np.int64)], False, []
-    for batch in held.batches([BUCKET, AT, _TIMELY, SIGN]):
+    found, retracts, first = [np.empty(0, np.int64)], False, []
+    for batch in changes.batches([BUCKET, AT, _TIMELY, SIGN]):
         is_late = ~batch.column(_TIMELY).to_numpy(zero_copy_only=False).astype(np.bool_)
         back = batch.column(SIGN).to_numpy() < 0
-        goes = goes or bool((back & ~is_late).any())
-        shared.dropped = replace(
-            shared.dropped,
-            late=shared.dropped.late + int((is_late & ~back).sum()),
-            late_changes=shared.dropped.late_changes + int((is_late & back).sum()),
+        retracts = retracts or bool((back & ~is_late).any())
+        context.dropped = replace(
+            context.dropped,
+            late=context.dropped.late + int((is_late & ~back).sum()),
+            late_changes=context.dropped.late_changes + int((is_late & back).sum()),
         )
         found.append(np.unique(batch.column(BUCKET).to_numpy()[~is_late]))
         if not is_late.all():
             first.append(pc.min(batch.column(AT).filter(pa.array(~is_late))).as_py())
-    return np.unique(np.concatenate(found)), goes, min(first, default=None)
+    return np.unique(np.concatenate(found)), retracts, min(first, default=None)
 
 
-def _shaped(operator: Operator, side: Side, rows: Rows) -> DataFrame:
+def _shaped(operator: Operator, side: Side, changes: DataFrame) -> DataFrame:
     """Changes in the form they are kept in."""
-    changes = rows.frame()
     if not isinstance(operator, Window):
         return changes.select(*[col(name) for name in (BUCKET, AT, SEQ, *side.columns, SIGN)])
     by = [col(BUCKET), col(AT)]
@@ -150,22 +157,19 @@ def _shaped(operator: Operator, side: Side, rows: Rows) -> DataFrame:
 
 
 def _left(
-    operator: Operator, at: int, old: Rows, shaped: Build, *, added: bool, counts: bool
+    operator: Operator, at: int, old: DataFrame, new: DataFrame, *, retracts: bool, fresh: bool
 ) -> DataFrame:
-    """Rows left when changes are folded onto what is kept: `added` ones take nothing back,
-    `counts` are there of new rows alone."""
-    side = operator.sides[at]
-    if added:
-        return merely_added(old.frame(), shaped())
-    if counts:
-        return counted(shaped())
+    """Rows left when changes are folded onto those kept: some `retracts`, or the old are none."""
     if not isinstance(operator, Window):
-        return folded_rows(old.frame(), shaped(), side.matched)
+        if not retracts:
+            return merely_added(old, new)
+        return folded_rows(old, new, operator.sides[at].matched)
     if not _is_summed(operator):
-        return folded_counts(old.frame(), shaped(), side.columns, ())
-    new = shaped()
+        return folded_counts(old, new, operator.sides[at].columns, ())
+    if fresh:
+        return counted(new)
     sums = [name for name in new.schema.names if name not in (BUCKET, AT, COUNT, *operator.keys)]
-    return folded_counts(old.frame(), new, operator.keys, sums)
+    return folded_counts(old, new, operator.keys, sums)
 
 
 def _is_summed(operator: Operator) -> bool:
@@ -173,64 +177,53 @@ def _is_summed(operator: Operator) -> bool:
     return isinstance(operator, Window) and operator.from_sums
 
 
-def _old(shared: Shared, name: str, touched: Buckets, like: T.StructType) -> tuple[Rows, int]:
+def _old(
+    context: Context, name: str, touched: Buckets, like: T.StructType
+) -> tuple[DataFrame, int]:
     """Kept rows of the touched buckets, and how many."""
     schema = T.StructType([f for f in like.fields if f.name != SIGN])
-    section, part, count = shared.state.path(name), shared.scratch / f"before-{name}", 0
+    section, part, count = context.state.path(name), context.scratch / f"before-{name}", 0
     if section is not None and len(touched):
         count = extract(section, touched, part)
-        shared.rows = max(shared.rows, count)
-    return shared.lying(part.name, schema, part if count else None), count
+        context.expect(count)
+    return context.read([part] if count else [], schema), count
 
 
 def _keep(
-    shared: Shared, operator: Operator, place: int, at: int, rows: Build, touched: Buckets
-) -> Rows:
-    """Takes the touched rows into the state as far as they matter; those that are there now."""
-    name = f"{place}-{at}.parquet"
-
-    def marked() -> DataFrame:
-        frame = rows()
-        stay = col(THERE) & stays(operator, at, frame, shared.now(place))
-        columns = [BUCKET, AT, *[n for n in frame.schema.names if n not in (BUCKET, AT, *_FLAGS)]]
-        named = [col(name) for name in (*columns, THERE, UNMATCHED)]
-        return frame.select(*named, stay.alias(_STAYS))
-
-    bound = keeps(operator, at, shared.new)
+    context: Context, operator: Operator, at: int, name: str, rows: DataFrame, touched: Buckets
+) -> DataFrame:
+    """Take the touched rows into the state as far as they matter; those that are there now."""
+    stay = col(THERE) & stays(operator, at, rows, context.new)
+    columns = [BUCKET, AT, *[n for n in rows.schema.names if n not in (BUCKET, AT, *_FLAGS)]]
+    named = [col(each) for each in (*columns, THERE, UNMATCHED)]
+    rows = rows.select(*named, stay.alias(_STAYS))
+    bound = keeps(operator, at, context.new)
+    files: list[Path] = []
     fresh: Iterator[pa.RecordBatch] = iter(())
     if len(touched):
-        held = shared.hold(marked, f"after-{name}", _data)
-        schema = T.StructType([f for f in held.schema.fields if f.name not in _FLAGS])
-        fresh = _staying(shared, held, schema.names, bound)
-        there = held.where(THERE, UNMATCHED, _STAYS)
-    else:
-        found = shared.schema(marked, f"after-{name}")
-        schema = T.StructType([f for f in found.fields if f.name not in _FLAGS])
-        there = shared.lying(f"after-{name}", schema, None)
-    section = shared.scratch / "state" / name
+        computed = context.compute_by_bucket(rows, f"after-{name}", columns)
+        files, fresh = computed.files, _staying(context, computed, columns, bound)
+    there = context.read(files, rows.schema).where(col(THERE)).select(*map(col, columns))
+    section = context.scratch / "state" / name
     section.parent.mkdir(exist_ok=True)
-    shared.state_rows += write_section(
+    context.state_rows += write_section(
         section,
-        arrow_schema(schema),
+        arrow_schema(there.schema),
         fresh,
-        old=shared.state.path(name),
+        old=context.state.path(name),
         replaced=touched,
         keep=bound,
     )
-    shared.sections.append(section)
+    context.sections.append(section)
     return there
 
 
-def _data(columns: Sequence[str]) -> list[str]:
-    return [name for name in columns if name not in _FLAGS]
-
-
 def _staying(
-    shared: Shared, held: Held, columns: Sequence[str], bound: int | None
+    context: Context, rows: Computed, columns: Sequence[str], bound: int | None
 ) -> Iterator[pa.RecordBatch]:
-    for batch in held.batches():
+    for batch in rows.batches():
         unmatched = int(batch.column(UNMATCHED).to_numpy().sum())
-        shared.dropped = replace(shared.dropped, unmatched=shared.dropped.unmatched + unmatched)
+        context.dropped = replace(context.dropped, unmatched=context.dropped.unmatched + unmatched)
         mask = batch.column(_STAYS).to_numpy(zero_copy_only=False).astype(np.bool_)
         if bound is not None:
             mask &= batch.column(AT).to_numpy() >= bound
