@@ -45,7 +45,7 @@ from .jobs.job_watch import JobWatch
 from .jobs.jobs import Jobs
 from .jobs.waiting import Waiting
 from .limits.pressure import Pressure
-from .lineage.lineage import Lineage
+from .lineage.lineage import LineageSources
 from .mirrors.mirrors import Mirrors, limits_of
 from .observe.audit_writer import AuditWriter
 from .observe.counters import Counters
@@ -337,8 +337,8 @@ class Node:
         return Tails(self.stores, self.settings.max_tail_records, self.settings.max_tail_bytes)
 
     @cached_property
-    def lineage(self) -> Lineage:
-        return Lineage(self.stores, self.stores.registry, self.access)
+    def lineage(self) -> LineageSources:
+        return LineageSources(self.stores, self.stores.registry, self.access)
 
     @cached_property
     def derivatives(self) -> Derivatives:

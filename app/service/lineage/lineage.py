@@ -55,7 +55,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Lineage:
+class LineageSources:
     """What the graph is made from."""
 
     datasets: Datasets
@@ -63,12 +63,14 @@ class Lineage:
     access: DatasetAccess
 
 
-def lineage_of(lineage: Lineage, actor: Actor, entry: DatasetEntry, *, up: int, down: int) -> Graph:
+def lineage_of(
+    sources: LineageSources, actor: Actor, entry: DatasetEntry, *, up: int, down: int
+) -> Graph:
     """The graph around a dataset, so many steps up to inputs and down to users."""
     graph = Graph(entry.id)
-    _see(lineage, actor, graph, entry.id)
-    _follow(lineage, actor, graph, up, lambda one: inputs_of(graph.known[one].state), upwards=True)
-    _follow(lineage, actor, graph, down, lineage.inputs.dependants, upwards=False)
+    _see(sources, actor, graph, entry.id)
+    _follow(sources, actor, graph, up, lambda one: inputs_of(graph.known[one].state), upwards=True)
+    _follow(sources, actor, graph, down, sources.inputs.dependants, upwards=False)
     return graph
 
 
@@ -77,7 +79,7 @@ def inputs_of(state: ChainState) -> list[DatasetId]:
 
 
 def _follow(
-    lineage: Lineage,
+    sources: LineageSources,
     actor: Actor,
     graph: Graph,
     depth: int,
@@ -94,7 +96,7 @@ def _follow(
             if left == 0 or len(graph.known) >= MAX_DATASETS:
                 graph.is_cut = True
                 break
-            is_known = _see(lineage, actor, graph, other, hidden_is_told=upwards)
+            is_known = _see(sources, actor, graph, other, hidden_is_told=upwards)
             if not is_known and not upwards:
                 continue
             graph.edges[(other, one) if upwards else (one, other)] = None
@@ -104,16 +106,21 @@ def _follow(
 
 
 def _see(
-    lineage: Lineage, actor: Actor, graph: Graph, one: DatasetId, *, hidden_is_told: bool = True
+    sources: LineageSources,
+    actor: Actor,
+    graph: Graph,
+    one: DatasetId,
+    *,
+    hidden_is_told: bool = True,
 ) -> bool:
     """Whether the caller may read it; it is in the graph then."""
     if one in graph.known:
         return True
-    entry = lineage.access.visible(actor, one)
+    entry = sources.access.visible(actor, one)
     try:
         if entry is not None:
-            state = lineage.datasets.dataset(DatasetRef(id=one)).state()
-            graph.known[one] = GraphNode(entry, state, lineage.access.shown_alias(entry))
+            state = sources.datasets.dataset(DatasetRef(id=one)).state()
+            graph.known[one] = GraphNode(entry, state, sources.access.shown_alias(entry))
             return True
     except DatasetNotFound:  # forgotten meanwhile
         pass

@@ -10,17 +10,17 @@ from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
 from ..http.deps import ActorDep, BaseDep, ReadableDep, wired
-from .lineage import Lineage, lineage_of, shown
+from .lineage import LineageSources, lineage_of, shown
 from .openlineage import events
 
 MAX_STEPS = 100
 DEFAULT_STEPS = 10
-LineageDep = Annotated[Lineage, Depends(wired(Lineage))]
+SourcesDep = Annotated[LineageSources, Depends(wired(LineageSources))]
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 
 
 def lineage(
-    wired_lineage: LineageDep,
+    sources: SourcesDep,
     actor: ActorDep,
     entry: ReadableDep,
     base: BaseDep,
@@ -30,7 +30,7 @@ def lineage(
     form: Annotated[Literal["graph", "openlineage"], Query(alias="format")] = "graph",
 ) -> Response:
     """A graph, or OpenLineage events; datasets the caller may not read are ids only."""
-    graph = lineage_of(wired_lineage, actor, entry, up=upstream, down=downstream)
+    graph = lineage_of(sources, actor, entry, up=upstream, down=downstream)
     if form == "openlineage":
         return JsonAnswer({"events": events(graph, base.rstrip("/"))})
     return JsonAnswer(shown(graph, columns=columns))

@@ -31,7 +31,7 @@ from ..derivatives.derivatives import Derivatives, derivation
 from ..files.parquet_files import list_files
 from ..http.media_types import extension_of
 from ..lineage import lineage
-from ..lineage.lineage import Lineage
+from ..lineage.lineage import LineageSources
 from ..read.tail import Tails, last_rows
 from ..readers.pool import Readers
 from .markdown import markdown
@@ -57,7 +57,7 @@ class Views:
     stores: Stores
     access: DatasetAccess
     derivatives: Derivatives
-    lineage: Lineage
+    lineage: LineageSources
     tails: Tails
     readers: Readers
     public_url: str | None

@@ -32,13 +32,13 @@ def mine(stores: StoresDep, actor: ActorDep) -> Response:
 
 @router.put("/{name}", summary="Set one of one's own variables")
 async def set_mine(
-    name: str, request: Request, all_variables: VariablesDep, actor: ActorDep
+    name: str, request: Request, variables: VariablesDep, actor: ActorDep
 ) -> Response:
     """`{"value": "…", "secret": true}`; for all datasets the account owns."""
     owner = _owner(actor)
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     return JsonAnswer(
-        shown(await run_in_threadpool(usecase.set_variable, all_variables, owner, name, body))
+        shown(await run_in_threadpool(usecase.set_variable, variables, owner, name, body))
     )
 
 
@@ -54,13 +54,13 @@ def variables(stores: StoresDep, entry: MaintainedDep) -> Response:
 
 
 async def set_one(
-    name: str, request: Request, all_variables: VariablesDep, entry: MaintainedDep
+    name: str, request: Request, variables: VariablesDep, entry: MaintainedDep
 ) -> Response:
     """`{"value": "…", "secret": true}`; goes before one of the account of the same name."""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     owner = str(entry.id)
     return JsonAnswer(
-        shown(await run_in_threadpool(usecase.set_variable, all_variables, owner, name, body))
+        shown(await run_in_threadpool(usecase.set_variable, variables, owner, name, body))
     )
 
 
