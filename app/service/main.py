@@ -51,6 +51,8 @@ from .limits.shares import Turns
 from .lineage.routes import add_lineage_routes
 from .mirrors.mirroring import MirrorRunner
 from .mirrors.routes import add_mirror_routes
+from .objects.object_path import KINDS, REFS, route_of_objects
+from .objects.object_uploads import Uploads
 from .objects.objects import AtHand
 from .objects.quick_reads import QuickReads
 from .objects.routes import ObjectPaths
@@ -116,12 +118,14 @@ class MethodNotServed(BadInput):
 def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
     """The whole service on an opened node. `on_stop` runs when the server ends."""
     api = build_api(node, on_stop=on_stop)
-    at_hand = AtHand(node)
+    at_hand = AtHand(node.stores, node.access)
     prefix, first_words = PREFIX[node.settings.tenancy], _first_words()
     posts = QuickPosts(
         Transfers(api, node.handshake, node.settings), api, node, prefix, first_words
     )
-    gate = Gate(ObjectPaths(posts, node, at_hand), node.callers, node.settings)
+    uploads = Uploads(node.stores, node.access, node.begun_uploads, node.settings)
+    objects = ObjectPaths(posts, node.stores, node.access, at_hand, uploads)
+    gate = Gate(objects, node.callers, node.settings)
     pages = Pages(gate, node.parts, prefix, first_words)
     guarded = CORSMiddleware(
         pages,
@@ -130,8 +134,23 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
         allow_headers=["*"],
         expose_headers=CORS_EXPOSED,
     )
-    watched = Watched(PlainPaths(guarded), node, node.counters, node.audit_writer)
-    return watched if node.settings.access_log else QuickReads(watched, node, at_hand)
+    tenancy, tells_all = node.settings.tenancy, node.settings.access_log
+    watched = Watched(
+        PlainPaths(guarded),
+        node.counters,
+        node.audit_writer,
+        node.clock,
+        tenancy=tenancy,
+        tells_all=tells_all,
+    )
+    if tells_all:
+        return watched
+    count = {
+        folder: node.counters.answered("GET", route_of_objects(folder), 200).add
+        for folder in (REFS, *KINDS)
+    }
+    is_open = node.settings.allow_anonymous
+    return QuickReads(watched, at_hand, count, tenancy=tenancy, is_open=is_open)
 
 
 def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastAPI:

@@ -6,9 +6,6 @@ import logging
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated
-
-from fastapi import Depends, Request
 
 from odf_node.protocol.transfer.bundle import BundleLimits
 from odf_node.storage.datasets.contents.slice_limits import GateLimits
@@ -39,7 +36,6 @@ from .derivatives.derivatives import Derivatives
 from .derivatives.follow import Following
 from .derivatives.refresh import Refreshing
 from .derivatives.refresh_derivative import Computing
-from .http.deps import part_of
 from .ingest.uploads import Uploads
 from .jobs.job_watch import JobWatch
 from .jobs.jobs import Jobs
@@ -47,6 +43,7 @@ from .jobs.waiting import Waiting
 from .limits.pressure import Pressure
 from .lineage.lineage import LineageSources
 from .mirrors.mirrors import Mirrors, limits_of
+from .objects.begun_uploads import BegunUploads
 from .observe.audit_writer import AuditWriter
 from .observe.counters import Counters
 from .observe.metrics import Metrics
@@ -240,6 +237,15 @@ class Node:
         return Uploads(self.stores.objects)
 
     @cached_property
+    def begun_uploads(self) -> BegunUploads:
+        return BegunUploads(
+            objects=self.stores.objects,
+            of_dataset=self.settings.max_begun_uploads,
+            of_account=self.settings.max_begun_uploads_account,
+            bytes_of_account=self.settings.max_begun_bytes_account,
+        )
+
+    @cached_property
     def file_uploads(self) -> FileUploads:
         return FileUploads(
             stores=self.stores,
@@ -390,10 +396,3 @@ def _session_secrets(settings: Settings, stores: Stores, keys: SecretKeys) -> tu
 
 def _is_shared(stores: Stores) -> bool:
     return stores.engine.dialect.name == "postgresql"
-
-
-async def _node(request: Request) -> Node:
-    return part_of(request, Node)
-
-
-NodeDep = Annotated[Node, Depends(_node)]

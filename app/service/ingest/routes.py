@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, cast
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -18,19 +18,20 @@ from odf_node.storage.stores.ports.values import DatasetEntry, Job
 from ..auth.actors import Actor
 from ..auth.upload_tokens import MAX_CHARS
 from ..http.bodies import LIMIT, Body, BodyTooLong, small_body
-from ..http.deps import ActorDep, BaseDep, OpenDep
+from ..http.deps import ActorDep, BaseDep, OpenDep, wired
 from ..http.encodings import decoded
 from ..http.media_types import media_type_of
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
 from ..http.request_keys import parse_key
 from ..jobs.waiting import accepted, patience_of, receipt_answer
 from ..limits.shares import caller_of
-from ..wiring import Node, NodeDep
+from ..wiring import Node
 from .ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
 from .ingest_files import post_uploaded
 
 FORM = "multipart/form-data"
 REPLAYED = "idempotent-replayed"
+NodeDep = Annotated[Node, Depends(wired(Node))]
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from odf_node.protocol.errors import BadInput, LimitExceeded
-from odf_node.storage.stores.ports import PartialUploads
+from odf_node.storage.stores.ports import ObjectStore, PartialUploads
 from odf_node.storage.stores.ports.errors import OffsetMismatch
 from odf_node.storage.stores.ports.values import AccountId, ObjectKey
 
 from ..auth.actors import Actor
-from ..wiring import Node
 
 RETRY_S = 3600
 
@@ -30,14 +30,24 @@ class TooManyBegun(LimitExceeded):
         super().__init__(message, limit=limit, setting=setting, retry_after_s=RETRY_S)
 
 
-def received(node: Node, key: ObjectKey) -> int | None:
+@dataclass(frozen=True)
+class BegunUploads:
+    """Where uploads go on, and how many may be here in part."""
+
+    objects: ObjectStore
+    of_dataset: int
+    of_account: int
+    bytes_of_account: int
+
+
+def received(objects: ObjectStore, key: ObjectKey) -> int | None:
     """Bytes of an upload that broke off; None where uploads do not go on."""
-    partial = node.stores.objects.partial
+    partial = objects.partial
     return None if partial is None else partial.received(key)
 
 
 def append_object(
-    node: Node,
+    begun: BegunUploads,
     actor: Actor,
     key: ObjectKey,
     offset: int,
@@ -54,28 +64,33 @@ def append_object(
         TooManyBegun: it would be one more that is here in part. It is not begun then.
         UploadsInOneGo, UploadBusy, OffsetMismatch, HashMismatch.
     """
-    partial = node.stores.objects.partial
+    partial = begun.objects.partial
     if partial is None:
         raise UploadsInOneGo("this node takes objects in one go: use PUT")
     here = partial.received(key)
     if offset != here:
         raise OffsetMismatch(offset, here)
     try:
-        _claim(node, partial, actor, key, total, is_new=here == 0)
+        _claim(begun, partial, actor, key, total, is_new=here == 0)
     except TooManyBegun:
         if size < total:
             raise
-        return node.stores.objects.put(key, chunks).size
+        return begun.objects.put(key, chunks).size
     return partial.append(key, offset, chunks, total=total)
 
 
 def _claim(
-    node: Node, partial: PartialUploads, actor: Actor, key: ObjectKey, total: int, *, is_new: bool
+    begun: BegunUploads,
+    partial: PartialUploads,
+    actor: Actor,
+    key: ObjectKey,
+    total: int,
+    *,
+    is_new: bool,
 ) -> None:
     """Begin an upload, or go on with one. Raises `TooManyBegun`."""
-    settings = node.settings
-    of_dataset, of_account = settings.max_begun_uploads, settings.max_begun_uploads_account
-    most_bytes = settings.max_begun_bytes_account
+    of_dataset, of_account = begun.of_dataset, begun.of_account
+    most_bytes = begun.bytes_of_account
 
     def judge(number: int, announced: int) -> None:
         if is_new and partial.begun(key) >= of_dataset:

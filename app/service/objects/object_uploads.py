@@ -18,17 +18,20 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from odf_node.protocol.errors import BadInput
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ..auth.access import ActionForbidden, IsRemote
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..http.answers import error_answer
 from ..http.bodies import Body
 from ..limits.shares import Turns, caller_of
-from ..wiring import Node
+from ..settings import Settings
 from . import begun_uploads
 from . import objects as usecase
+from .begun_uploads import BegunUploads
 from .object_path import KINDS, ObjectPath
 
 UPLOADS = frozenset({"PUT", "PATCH"})
@@ -44,29 +47,35 @@ class UnreadableOffset(BadInput):
 class Uploads:
     """Takes objects, so many at a time."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        settings = node.settings
+    def __init__(
+        self, stores: Stores, access: DatasetAccess, begun: BegunUploads, settings: Settings
+    ) -> None:
+        self._objects, self._begun, self._most_bytes = (
+            stores.objects,
+            begun,
+            settings.max_object_bytes,
+        )
+        self._target = partial(usecase.upload_target, access, stores.mirrors)
         self._turns = Turns("bodies", most=settings.max_bodies, each=settings.max_bodies_caller)
 
     async def take(self, path: ObjectPath, scope: Scope, receive: Receive) -> Response:
         """A whole object, or the next part of one; the answer to either."""
-        node, place = self._node, (path.account, path.dataset, KINDS[path.folder], path.name)
+        place = (path.account, path.dataset, KINDS[path.folder], path.name)
         actor: Actor = scope["state"]["actor"]
-        key = await to_thread.run_sync(usecase.upload_target, node, actor, *place)
-        size = usecase.announced_size(node, _header(scope, "content-length"))
+        key = await to_thread.run_sync(self._target, actor, *place)
+        size = usecase.announced_size(_header(scope, "content-length"), self._most_bytes)
         async with Body(receive, limit=size) as body:
             if scope["method"] == "PUT":
-                work = partial(usecase.store_object, node, key, body.chunks())
+                work = partial(self._objects.put, key, body.chunks())
                 await self._turns.run(caller_of(scope), work)
                 return Response(b"")
             offset, total = _number(scope, OFFSET), _number(scope, LENGTH)
-            usecase.announced_size(node, str(total))
+            usecase.announced_size(str(total), self._most_bytes)
             if offset + size > total:
                 raise UnreadableOffset(f"{size} bytes from {offset} on are more than {total}")
             append = partial(
                 begun_uploads.append_object,
-                node,
+                self._begun,
                 actor,
                 key,
                 offset,
@@ -89,10 +98,10 @@ class Uploads:
         """404, and for those who may go on with its upload, where."""
         answer = error_answer(missing)
         try:
-            key = usecase.upload_target(self._node, actor, account, dataset, kind, text)
+            key = self._target(actor, account, dataset, kind, text)
         except (ActionForbidden, IsRemote):
             return answer
-        here = begun_uploads.received(self._node, key)
+        here = begun_uploads.received(self._objects, key)
         if here is not None:
             answer.headers[OFFSET] = str(here)
             answer.headers["cache-control"] = "no-store"

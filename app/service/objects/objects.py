@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
 
 from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_node.protocol.identity import DatasetAlias
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.integrity.healing import DAMAGED, begin_healing, heal_here
+from odf_node.storage.datasets.integrity.healing import (
+    DAMAGED,
+    HealingStores,
+    begin_healing,
+    heal_here,
+)
 from odf_node.storage.datasets.integrity.identity import Identity
 from odf_node.storage.datasets.integrity.opening import ensure_hashed
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.index.sqlite_heads import SqliteHeads
 from odf_node.storage.stores.objects.layout import DATASETS, KIND_FOLDERS, dataset_folder
+from odf_node.storage.stores.ports import Heads, MirrorReads
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 from ..auth.access import Action, address, authorize, is_for_all
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..auth.mirror_rule import refuse_mirror
 from ..http.hashes import parse_hash
-from ..wiring import Node
 
 HEAD = "head"
 HASHED_AT_ONCE_BYTES = 1024
@@ -84,13 +91,12 @@ class AtHand:
     thread of the event loop only.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._entries, self._tenancy = node.entries, node.settings.tenancy
-        self._reads = node.settings.anonymous_reads
-        local = node.stores.objects.local_paths
+    def __init__(self, stores: Stores, access: DatasetAccess) -> None:
+        self._entries, self._tenancy, self._reads = access.entries, access.tenancy, access.reads
+        local = stores.objects.local_paths
         self._root = None if local is None else str(local.root)
-        self._heads = SqliteHeads.of(node.stores.engine)
-        self.hashed = node.stores.hashed
+        self._heads = SqliteHeads.of(stores.engine)
+        self.hashed = stores.hashed
         self._places: dict[tuple[str | None, str], Place] = {}
 
     def for_all(self, account: str | None, dataset: str) -> Place | None:
@@ -145,67 +151,86 @@ class AtHand:
             self._heads.close()
 
 
-def read_ref(node: Node, actor: Actor, account: str | None, dataset: str, ref: str) -> Multihash:
-    """Where a reference points. Raises `UnknownReference` and what `Node.resolve` raises."""
-    entry = node.access.resolve(actor, account, dataset, Action.READ)
+def read_ref(
+    access: DatasetAccess,
+    heads: Heads,
+    actor: Actor,
+    account: str | None,
+    dataset: str,
+    ref: str,
+) -> Multihash:
+    """Where a reference points. Raises `UnknownReference` and as `DatasetAccess.resolve`."""
+    entry = access.resolve(actor, account, dataset, Action.READ)
     if ref != HEAD:
         raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)
-    return node.stores.refs.head(entry.id)
+    return heads.head(entry.id)
 
 
 def find_object(
-    node: Node, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
+    access: DatasetAccess,
+    stores: HealingStores,
+    actor: Actor,
+    account: str | None,
+    dataset: str,
+    kind: ObjectKind,
+    text: str,
 ) -> StoredObject:
     """An object by the hash in its address, which may be written in any multibase.
 
     Raises:
-        UnreadableHash, ObjectNotFound, and what `Node.resolve` raises.
+        UnreadableHash, ObjectNotFound, and what `DatasetAccess.resolve` raises.
     """
-    entry = node.access.resolve(actor, account, dataset, Action.READ)
+    entry = access.resolve(actor, account, dataset, Action.READ)
     key = ObjectKey(entry.id, kind, parse_hash(text))
-    info = node.stores.objects.stat(key)
-    if info is None and kind is ObjectKind.BLOCK and node.stores.blocks.find(entry.id, key.hash):
-        ensure_hashed(node.stores, key)  # the index has the block, which heals the store
-        info = node.stores.objects.stat(key)
+    info = stores.objects.stat(key)
+    if info is None and kind is ObjectKind.BLOCK and stores.blocks.find(entry.id, key.hash):
+        ensure_hashed(stores, key)  # the index has the block, which heals the store
+        info = stores.objects.stat(key)
     if info is None:
         raise ObjectNotFound(kind, key.hash)
     return StoredObject(
         key,
         info.size,
         entry.visibility is Visibility.PUBLIC,
-        lambda offset: node.stores.objects.open(key, offset=offset),
+        lambda offset: stores.objects.open(key, offset=offset),
     )
 
 
-def made_sure(node: Node, found: StoredObject) -> StoredObject:
+def made_sure(stores: HealingStores, found: StoredObject) -> StoredObject:
     """An object parts of which are about to be shown, hashed, and healed if need be.
 
     Raises as `ensure_hashed`.
     """
-    ensure_hashed(node.stores, found.key, named=False)
-    info = node.stores.objects.stat(found.key)
+    ensure_hashed(stores, found.key, named=False)
+    info = stores.objects.stat(found.key)
     if info is None:
         raise ObjectNotFound(found.key.kind, found.key.hash)
     return replace(found, size=info.size)
 
 
-def found_damaged(node: Node, key: ObjectKey) -> None:
+def found_damaged(stores: HealingStores, key: ObjectKey) -> None:
     """Bytes that were shown proved to be others: put aside, tell, and heal what can be healed."""
-    heal_here(node.stores, key, DAMAGED)
+    heal_here(stores, key, DAMAGED)
     if key.kind is not ObjectKind.UPLOAD:
-        begin_healing(node.stores, key)
+        begin_healing(stores, key)
 
 
 def upload_target(
-    node: Node, actor: Actor, account: str | None, dataset: str, kind: ObjectKind, text: str
+    access: DatasetAccess,
+    mirrors: MirrorReads,
+    actor: Actor,
+    account: str | None,
+    dataset: str,
+    kind: ObjectKind,
+    text: str,
 ) -> ObjectKey:
     """Where an upload goes, once the actor may write there."""
-    entry: DatasetEntry = node.access.resolve(actor, account, dataset, Action.WRITE)
-    refuse_mirror(node.stores.mirrors, entry)
+    entry: DatasetEntry = access.resolve(actor, account, dataset, Action.WRITE)
+    refuse_mirror(mirrors, entry)
     return ObjectKey(entry.id, kind, parse_hash(text))
 
 
-def announced_size(node: Node, length: str | None) -> int:
+def announced_size(length: str | None, limit: int) -> int:
     """The size an upload announces.
 
     Raises:
@@ -213,7 +238,7 @@ def announced_size(node: Node, length: str | None) -> int:
     """
     if length is None or not length.isascii() or not length.isdigit():
         raise LengthRequired("an upload needs a Content-Length header")
-    size, limit = int(length), node.settings.max_object_bytes
+    size = int(length)
     if size > limit:
         raise ObjectTooLarge(
             f"the object has {size} bytes, this node takes {limit}",
@@ -222,8 +247,3 @@ def announced_size(node: Node, length: str | None) -> int:
             setting="ODF_NODE_MAX_OBJECT_BYTES",
         )
     return size
-
-
-def store_object(node: Node, key: ObjectKey, chunks: Iterable[bytes]) -> None:
-    """Keep what hashes to the key; storing it again is harmless. Raises `HashMismatch`."""
-    node.stores.objects.put(key, chunks)

@@ -7,12 +7,14 @@ have given the same answer: this way only saves the time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..http.plain_paths import is_plain
-from ..wiring import Node
+from ..settings import Tenancy
 from .object_answer import Headers, whole_headers
-from .object_path import KINDS, REFS, ObjectPath, route_of_objects
+from .object_path import KINDS, REFS, ObjectPath
 from .objects import HEAD, AtHand, Place, is_usual_hash
 from .routes import ref_headers
 from .source import read_small
@@ -31,21 +33,24 @@ Found = tuple[str, Headers, bytes]
 class QuickReads:
     """ASGI application: answers what it can at once, leaves the rest to `inner`."""
 
-    def __init__(self, inner: ASGIApp, node: Node, at_hand: AtHand) -> None:
-        self.inner, self.at_hand = inner, at_hand
-        self.tenancy = node.settings.tenancy
-        self.is_open = node.settings.allow_anonymous
-        self.counters = {
-            folder: node.counters.answered("GET", route_of_objects(folder), 200)
-            for folder in (REFS, *KINDS)
-        }
+    def __init__(
+        self,
+        inner: ASGIApp,
+        at_hand: AtHand,
+        count: Mapping[str, Callable[[int], None]],
+        *,
+        tenancy: Tenancy,
+        is_open: bool,
+    ) -> None:
+        self.inner, self.at_hand, self.count = inner, at_hand, count
+        self.tenancy, self.is_open = tenancy, is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.is_open and scope["type"] == "http" and scope["method"] == "GET":
             found = self._find(scope)
             if found is not None:
                 folder, headers, body = found
-                self.counters[folder].add(len(body))
+                self.count[folder](len(body))
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 await send({"type": "http.response.body", "body": body})
                 return

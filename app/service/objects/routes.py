@@ -15,13 +15,14 @@ from anyio import CapacityLimiter, to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..http.answers import HEADERS_ONLY, TRANSFER
 from ..http.ranges import Span
-from ..wiring import Node
 from . import objects as usecase
 from .hashed_source import BytesDiffer, HashedSource
 from .object_answer import Headers, ObjectAnswer, answer_for
@@ -43,16 +44,23 @@ _REF_HEADERS: Headers = [
 class ObjectPaths:
     """ASGI application: answers object paths itself, leaves the rest to `inner`."""
 
-    def __init__(self, inner: ASGIApp, node: Node, at_hand: AtHand) -> None:
-        self.inner, self.node, self.at_hand = inner, node, at_hand
-        self.uploads = Uploads(node)
+    def __init__(
+        self,
+        inner: ASGIApp,
+        stores: Stores,
+        access: DatasetAccess,
+        at_hand: AtHand,
+        uploads: Uploads,
+    ) -> None:
+        self.inner, self.stores, self.access = inner, stores, access
+        self.at_hand, self.uploads = at_hand, uploads
         self._limiter: CapacityLimiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope.get("method")
         path = None
         if scope["type"] == "http" and method in METHODS:
-            path = ObjectPath.of(scope["path"], self.node.settings.tenancy)
+            path = ObjectPath.of(scope["path"], self.access.tenancy)
         if path is None or (method in UPLOADS and path.folder not in UPLOAD_FOLDERS):
             await self._leave(scope, receive, send)
             return
@@ -82,7 +90,13 @@ class ObjectPaths:
             head = self.at_hand.head(self.at_hand.place(actor, path.account, path.dataset))
         if head is None:
             head = await to_thread.run_sync(
-                usecase.read_ref, self.node, actor, path.account, path.dataset, path.name
+                usecase.read_ref,
+                self.access,
+                self.stores.refs,
+                actor,
+                path.account,
+                path.dataset,
+                path.name,
             )
         body = str(head).encode()
         await _send_whole(
@@ -143,13 +157,13 @@ class ObjectPaths:
         except BytesDiffer:
             if not source.gave:
                 return False
-            await to_thread.run_sync(usecase.found_damaged, self.node, key)
+            await to_thread.run_sync(usecase.found_damaged, self.stores, key)
             raise
         return True
 
     async def _read_slowly(self, place: _Place, scope: Scope, send: Send) -> None:
         try:
-            found = await to_thread.run_sync(usecase.find_object, self.node, *place)
+            found = await to_thread.run_sync(usecase.find_object, self.access, self.stores, *place)
         except ObjectNotFound as missing:
             if scope["method"] != "HEAD" or place[3] is ObjectKind.BLOCK:
                 raise
@@ -161,7 +175,7 @@ class ObjectPaths:
             return
         if _is_whole(shown, scope) or _shows_bytes(shown, scope):
             found = await to_thread.run_sync(
-                usecase.made_sure, self.node, found, limiter=self._hashing()
+                usecase.made_sure, self.stores, found, limiter=self._hashing()
             )
             shown = _answer(place[3], str(found.key.hash), found.size, scope, public=found.public)
         source = StreamSource(found.open)

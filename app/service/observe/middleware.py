@@ -16,6 +16,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from odf_node.protocol.identity import DatasetId
+from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.runtime.context import (
     add_facts,
     current_facts,
@@ -31,8 +32,8 @@ from odf_node.storage.stores.ports.audit_values import AuditEntry
 from ..auth.actors import Actor
 from ..objects.object_path import ObjectPath, route_of_objects
 from ..objects.quick_reads import NOSNIFF
+from ..settings import Tenancy
 from ..uploads.routes import ADDRESS
-from ..wiring import Node
 from .audit_writer import AuditWriter
 from .counters import Counters
 
@@ -55,15 +56,17 @@ class Watched:
     """ASGI middleware: tells operators what happens behind it."""
 
     def __init__(
-        self, inner: ASGIApp, node: Node, counters: Counters, audit_writer: AuditWriter
+        self,
+        inner: ASGIApp,
+        counters: Counters,
+        audit_writer: AuditWriter,
+        clock: Clock,
+        *,
+        tenancy: Tenancy,
+        tells_all: bool,
     ) -> None:
-        self.inner, self.node, self.counters, self.audit_writer = (
-            inner,
-            node,
-            counters,
-            audit_writer,
-        )
-        self.tells_all = node.settings.access_log
+        self.inner, self.counters, self.audit_writer = inner, counters, audit_writer
+        self.clock, self.tenancy, self.tells_all = clock, tenancy, tells_all
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -88,7 +91,7 @@ class Watched:
                 self._tell(scope, method, watch)
 
     def _tell(self, scope: Scope, method: str, watch: _Watch) -> None:
-        route, seconds = route_of(scope, self.node), time.perf_counter() - watch.began
+        route, seconds = route_of(scope, self.tenancy), time.perf_counter() - watch.began
         add_facts(actor=_name(scope.get("state", {}).get("actor")))
         self.counters.answered(method, route, watch.status).add(watch.body_bytes)
         if scope["type"] == "http":
@@ -127,7 +130,7 @@ class Watched:
         client = scope.get("client")
         more: dict[str, Any] = {key: value for key, value in facts.items() if key not in _KNOWN}
         return AuditEntry(
-            at=self.node.clock(),
+            at=self.clock(),
             actor=_name(actor) or "nobody",
             account=str(actor.account.id) if actor is not None and actor.account else None,
             action=action,
@@ -186,7 +189,7 @@ class _Watch:
         return headers
 
 
-def route_of(scope: Scope, node: Node) -> str:
+def route_of(scope: Scope, tenancy: Tenancy) -> str:
     """The pattern of the address, or `other`."""
     route = getattr(scope.get("route"), "path", None)
     if route is not None:
@@ -194,7 +197,7 @@ def route_of(scope: Scope, node: Node) -> str:
     if scope["type"] == "websocket":
         last = scope["path"].rpartition("/")[2]
         return f"/{{dataset}}/{last}" if last in ("pull", "push") else NOWHERE
-    path = ObjectPath.of(scope["path"], node.settings.tenancy)
+    path = ObjectPath.of(scope["path"], tenancy)
     return NOWHERE if path is None else route_of_objects(path.folder)
 
 
