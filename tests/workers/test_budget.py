@@ -24,7 +24,7 @@ from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import Failed, JobId, JobSpec, JobStatus, Succeeded
-from odf_node.workers.jobs.ingest import group
+from odf_node.workers.jobs.ingest import claim
 from odf_node.workers.jobs.work.budget import Budget, bounded, memory_taken
 from odf_node.workers.program.handlers import JobContext
 from odf_node.workers.program.loop import Worker
@@ -183,8 +183,8 @@ def test_what_a_process_cannot_interrupt_ends_with_it_and_others_go_on(
 def test_a_group_that_had_its_turn_gives_the_rest_back(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group, "TURN_S", 0.0)
-    monkeypatch.setattr(group, "TOGETHER_S", 0.0)
+    monkeypatch.setattr(claim, "TURN_S", 0.0)
+    monkeypatch.setattr(claim, "ROUND_S", 0.0)
     dataset = created(stores, read=ReadStepNdJson(ddl_schema=("n BIGINT",)))
     body = b'{"n": 1}\n'
     payload = IngestPayload(upload=str(Multihash.of(body)), dry_run=True)
@@ -193,7 +193,7 @@ def test_a_group_that_had_its_turn_gives_the_rest_back(
     )
     jobs = [stores.jobs.submit(spec) for _ in range(3)]
     worker = worker_of(stores, tmp_path, Budget())
-    worker.run(worker._claim()[0])
+    worker.run(worker._claim())
     told = [stores.jobs.get(job) for job in jobs]
     assert [job.status for job in told] == [
         JobStatus.SUCCEEDED,

@@ -83,17 +83,17 @@ def head_moves(stores: Stores) -> int:
 @pytest.fixture
 def before_put(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """Have something happen once, between the plan of a group and its commit."""
-    from odf_node.workers.jobs.ingest import group
+    from odf_node.workers.jobs.ingest import claim
 
     def arrange(happens: Callable[[], None]) -> None:
-        put, left = group.put_slices, [happens]
+        commit_all, left = claim.commit_all, [happens]
 
-        def patched(*given: Any) -> None:
+        def patched(*given: Any) -> Any:
             if left:
                 left.pop()()
-            put(*given)
+            return commit_all(*given)
 
-        monkeypatch.setattr(group, "put_slices", patched)
+        monkeypatch.setattr(claim, "commit_all", patched)
 
     return arrange
 
@@ -283,7 +283,7 @@ def test_a_worker_that_ends_right_after_the_commit_has_ended_its_jobs(
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(stores), "publish_head", killed)
+    monkeypatch.setattr(type(stores), "publish_heads", killed)
     with pytest.raises(KeyboardInterrupt):
         worker.work(once=True)
     assert offsets(stores, jobs) == [(0, 0), (1, 1)]
@@ -300,7 +300,7 @@ def test_a_late_worker_commits_nothing(
     before_put(
         lambda: stores.jobs.claim("other", [ingest_job.KIND], lease=timedelta(seconds=9)) and None
     )
-    worker.run(group)
+    worker.run([group])
     assert dataset.state().num_records == 0
     assert stores.jobs.get(job).worker == "other"
 

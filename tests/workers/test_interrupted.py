@@ -25,7 +25,6 @@ from throwaway import throwaway_stores
 import odf_node.workers.jobs.ingest.run
 import odf_node.workers.program.loop
 from odf_node.protocol.identity import DatasetId, DatasetRef
-from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.objects.layout import EXCHANGE
@@ -33,7 +32,7 @@ from odf_node.storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
 from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
 from odf_node.workers.engines.spark.exchange import write_remotely
-from odf_node.workers.jobs.ingest import group
+from odf_node.workers.jobs.ingest import claim
 from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
 from tests.workers.executors import Executors, no_plans
@@ -81,7 +80,7 @@ def rows_of(stores: Stores, dataset: DatasetId) -> int:
 def test_a_job_whose_store_is_away_begins_again_and_its_rows_are_there_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, put, made = throwaway_stores(), group.put_slices, entry("kamu/away")
+    stores, put, made = throwaway_stores(), claim.put_slices, entry("kamu/away")
     begin(stores, made)
     away = iter([True, True])
 
@@ -90,7 +89,7 @@ def test_a_job_whose_store_is_away_begins_again_and_its_rows_are_there_once(
             raise StoreUnavailable("put_object", "away")
         put(*arguments)
 
-    monkeypatch.setattr(group, "put_slices", sometimes)
+    monkeypatch.setattr(claim, "put_slices", sometimes)
     worker = worker_of(stores, tmp_path)
     worker.work(once=True)
     assert {job.status for job in jobs_of(stores, made.id)} == {JobStatus.RUNNING}
@@ -107,7 +106,7 @@ def test_a_store_that_stays_away_is_an_outcome_in_the_end(
     def never(*_: Any) -> None:
         raise StoreUnavailable("put_object", "away")
 
-    monkeypatch.setattr(group, "put_slices", never)
+    monkeypatch.setattr(claim, "put_slices", never)
     worker = worker_of(stores, tmp_path)
     assert ended(stores, made.id, worker) == {(JobStatus.FAILED, MAX_ATTEMPTS)}
     for job in jobs_of(stores, made.id):
@@ -194,18 +193,19 @@ def test_a_job_whose_database_is_killed_at_its_commit_gives_its_rows_once(
     stores = open_stores(StoreSettings(data=tmp_path / "data", database_url=server.url))
     made = entry(f"kamu/{moment}")
     begin(stores, made)
-    commit, kills = Dataset.commit, iter([True])
+    commit_all, kills = claim.commit_all, iter([True])
 
-    def killed(self: Dataset, *arguments: Any, **options: Any) -> None:
+    def killed(*arguments: Any) -> Any:
         is_last = next(kills, False)
         if is_last and moment == "before":
             server.kill()
-        commit(self, *arguments, **options)
+        refused = commit_all(*arguments)
         if is_last:
             server.kill()
             raise DatabaseUnavailable  # the answer never came
+        return refused
 
-    monkeypatch.setattr(Dataset, "commit", killed)
+    monkeypatch.setattr(claim, "commit_all", killed)
     worker = worker_of(stores, tmp_path)
     worker.work(once=True)
     server.start()

@@ -160,19 +160,19 @@ def test_a_dry_run_shows_what_would_be_rejected(stores: Stores, worker: Worker) 
 def test_a_job_that_was_cancelled_meanwhile_keeps_nothing(
     stores: Stores, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.jobs.ingest import group
+    from odf_node.workers.jobs.ingest import claim
 
     dataset = numbers(stores)
     jobs = [post(stores, dataset, f'{{"n": {n}}}', "x") for n in (1, 2)]
-    put, cancelled = group.put_slices, []
+    commit_all, cancelled = claim.commit_all, []
 
-    def cancelling(*given: Any) -> None:
+    def cancelling(*given: Any) -> Any:
         if not cancelled:
             cancelled.append(jobs[0])
             stores.jobs.cancel(jobs[0])
-        put(*given)
+        return commit_all(*given)
 
-    monkeypatch.setattr(group, "put_slices", cancelling)
+    monkeypatch.setattr(claim, "commit_all", cancelling)
     worker.work(once=True)
     assert kept(stores, jobs[0]) == []
     assert (receipt(stores, jobs[1]).offset_start, len(kept(stores, jobs[1]))) == (0, 1)

@@ -137,7 +137,7 @@ def test_a_job_rests_when_there_is_another_spark_so_that_its_start_does_not_coun
     monkeypatch.setattr(hungry.stores.jobs, "extend", rest)
     hungry.worker.renew_spark.side_effect = lambda: did.append("another Spark")
     (job,) = hungry.stores.jobs.claim_groups("here", [transform_job.KIND], lease=LEASE)[0]
-    hungry.worker.run([job])
+    hungry.worker.run([[job]])
     assert did == ["another Spark", "rest"]
 
 

@@ -57,6 +57,11 @@ class IngestPlan:
     source_event_time: Instant
 
     @property
+    def next_offset(self) -> int:
+        """Of the first row that is added."""
+        return 0 if self.prev_offset is None else self.prev_offset + 1
+
+    @property
     def coerces(self) -> bool:
         """Whether clashing columns are renamed and the event time is converted by default."""
         return self.preprocess is None and self.read.schema is None

@@ -17,7 +17,6 @@ from datetime import timedelta
 from py4j.protocol import Py4JNetworkError
 
 from odf_node.protocol.errors import NodeError, NodeFault, Unavailable
-from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.events import SetPollingSource
 from odf_node.protocol.multihash import HashMismatch, Multihash
 from odf_node.storage.datasets.job_payloads import ingest_job
@@ -30,7 +29,6 @@ from odf_node.storage.stores.ports.values import (
     Failed,
     Job,
     JobEnd,
-    JobId,
     JobOutcome,
     Succeeded,
 )
@@ -38,8 +36,8 @@ from odf_node.storage.stores.wakeups.port import Topic
 
 from ..engines.spark import exchange, jvm
 from ..engines.spark import visible_files as shown
-from ..jobs.ingest.group import Batch, IngestGroup
-from ..jobs.ingest.several import run_several
+from ..jobs.ingest.claim import PostRun
+from ..jobs.ingest.post import Post
 from ..jobs.work.budget import Budget, Watching
 from ..jobs.work.context import WorkerContext
 from ..jobs.work.lease import held
@@ -48,11 +46,11 @@ from ..runtime.progress import JobProgress
 from .handlers import HANDLERS, JobContext, payload_of
 
 KINDS = (ingest_job.KIND, *HANDLERS)
-TOGETHER = {ingest_job.KIND: 128}
-"""Jobs of one dataset that are run together, by kind."""
+GROUP_SIZES = {ingest_job.KIND: 128}
+"""Jobs of one dataset that are claimed at once, by kind."""
 DATASETS_AT_ONCE = 16
-"""Datasets whose small posts are taken together. The service answers those while the worker is
-at others that wait; were all of them taken at once, each would wait for the other's part."""
+"""Datasets whose small posts are claimed at once. The service answers those while the worker is
+at others that wait; were all of them claimed at once, each would wait for the other's part."""
 MAX_ATTEMPTS, MAX_DEATHS = 5, 3
 """Unless a setting says so: a job that as often met a part of the node that was away, or that took
 down so many workers or Sparks, is given up."""
@@ -119,11 +117,8 @@ class Worker:
         """Run jobs until asked to stop; with `once`, until none is left."""
         with self.stores.wake_up.listen(Topic.WORK) as wake_up:
             while not self.stop.is_set():
-                groups = self._claim()
-                if len(groups) > 1:
-                    self.run_several(groups)
-                elif groups:
-                    self.run(groups[0])
+                if groups := self._claim():
+                    self.run(groups)
                 elif once:
                     return
                 else:
@@ -135,60 +130,20 @@ class Worker:
     def _claim(self) -> Sequence[Sequence[Job]]:
         try:
             return self.stores.jobs.claim_groups(
-                self.name, KINDS, lease=self.lease, group_sizes=TOGETHER, groups=DATASETS_AT_ONCE
+                self.name, KINDS, lease=self.lease, group_sizes=GROUP_SIZES, groups=DATASETS_AT_ONCE
             )
         except Exception:  # a busy or restarting database: ask again
             LOGGER.exception("claim failed")
             self.stop.wait(1.0)
             return ()
 
-    def run_several(self, groups: Sequence[Sequence[Job]]) -> None:
-        """Run small claimed jobs of several datasets together, what cannot be one by one."""
-        self.stores.hashed.clear()
-        every = [job for group in groups for job in group]
-        try:
-            with self._held(every) as meters:
-                ended = self._run_together(groups, meters)
-                for job_progress in meters.values():
-                    job_progress.rest()
-                for group in groups:
-                    if left := [job for job in group if job.id not in ended]:
-                        self.run(left)
-        except EngineGone as gone:
-            self._go_on_without(every, gone)
-
-    def _run_together(
-        self, groups: Sequence[Sequence[Job]], meters: Mapping[str, JobProgress]
-    ) -> set[JobId]:
-        """The jobs that came to their end together; whatever keeps others from it comes up again
-        when they are run."""
-        began = time.monotonic()
-        every = {job.id: job for group in groups for job in group}
-        ended: set[JobId] = set()
-        try:
-            batches = [[self._batch(job, meters) for job in group] for group in groups]
-            ends = run_several(
-                self.stores, self.context, batches, worker=self.name, failure=self._failure
-            )
-            for end in ends:
-                ended.add(end.job)
-                self._log(every[end.job], end.outcome, time.monotonic() - began)
-        except EngineGone:
-            raise
-        except Exception as error:
-            LOGGER.warning(line("not run together", jobs=len(every), message=str(error)))
-        return ended
-
-    def run(self, group: Sequence[Job]) -> None:
-        """Run claimed jobs of one dataset and report their outcome. Raises `EngineGone` only."""
-        first = group[0]
+    def run(self, groups: Sequence[Sequence[Job]]) -> None:
+        """Run claimed jobs, a group for each dataset, and report their outcome. Raises
+        `EngineGone` only."""
         self.stores.hashed.clear()  # rot shows in no time of a file: each job hashes for itself
-        with (
-            span(f"job {first.spec.kind}", "consumer", first.spec.trace) as trace,
-            part_of(trace or first.spec.trace, dataset=str(first.spec.dataset), job=first.id),
-        ):
+        with part_of(groups[0][0].spec.trace):
             try:
-                self._run(group)
+                self._run(groups)
             finally:
                 self._clear()
                 if jvm.was_ended():  # its query did not end; the next one is of somebody else
@@ -202,13 +157,14 @@ class Worker:
         except NodeError:
             LOGGER.exception("files for executors stay behind")
 
-    def _run(self, group: Sequence[Job]) -> None:
+    def _run(self, groups: Sequence[Sequence[Job]]) -> None:
+        jobs = [job for group in groups for job in group]
         try:
-            self._run_held(group)
+            self._run_held(groups, jobs)
         except (Interrupted, Unavailable) as trouble:
-            self._put_off(group, trouble)
+            self._put_off(jobs, trouble)
         except EngineGone as gone:
-            self._go_on_without(group, gone)
+            self._go_on_without(jobs, gone)
 
     def _go_on_without(self, group: Sequence[Job], gone: EngineGone) -> None:
         """Start another Spark, then have the jobs rest, so that others that need it come first;
@@ -242,17 +198,17 @@ class Worker:
         except ConnectionError as error:
             raise EngineGone(str(error)) from error
 
-    def _run_held(self, group: Sequence[Job]) -> None:
+    def _run_held(self, groups: Sequence[Sequence[Job]], jobs: Sequence[Job]) -> None:
         began = time.monotonic()
-        with self._held(group) as meters:
+        claimed = {job.id: job for job in jobs}
+        with self._held(jobs) as meters:
             ends: Iterable[JobEnd]
-            if group[0].spec.kind == ingest_job.KIND:
-                ends = self._ingest(group, meters)
+            if jobs[0].spec.kind == ingest_job.KIND:
+                ends = self._ingest(groups, meters)
             else:
-                ends = (self._single(job, meters[job.id]) for job in group)
+                ends = (self._single(job, meters[job.id]) for job in jobs)
             for end in ends:
-                job = next(job for job in group if job.id == end.job)
-                self._log(job, end.outcome, time.monotonic() - began)
+                self._log(claimed[end.job], end.outcome, time.monotonic() - began)
 
     def _held(self, group: Sequence[Job]) -> AbstractContextManager[dict[str, JobProgress]]:
         return held(
@@ -284,9 +240,13 @@ class Worker:
                     self.stores.jobs.put_back(job.id, self.name, pause=timedelta(seconds=pause))
 
     def _single(self, job: Job, job_progress: JobProgress) -> JobEnd:
-        end = JobEnd(job.id, self.name, self._outcome(job, job_progress))
-        self._finish(end)
-        return end
+        with (
+            span(f"job {job.spec.kind}", "consumer", job.spec.trace) as trace,
+            part_of(trace or job.spec.trace, dataset=str(job.spec.dataset), job=job.id),
+        ):
+            end = JobEnd(job.id, self.name, self._outcome(job, job_progress))
+            self._finish(end)
+            return end
 
     def _outcome(self, job: Job, job_progress: JobProgress) -> JobOutcome:
         try:
@@ -301,47 +261,47 @@ class Worker:
         except Exception as error:
             return self._failure(job, error)
 
-    def _ingest(self, group: Sequence[Job], meters: Mapping[str, JobProgress]) -> Iterator[JobEnd]:
-        """Pushed batches of one dataset."""
-        batches = []
-        for job in group:
-            try:
-                batches.append(self._batch(job, meters))
-            except NodeError as error:
-                end = JobEnd(job.id, self.name, self._failure(job, error))
-                self._finish(end)
-                yield end
-        if not batches:
-            return
+    def _ingest(
+        self, groups: Sequence[Sequence[Job]], meters: Mapping[str, JobProgress]
+    ) -> Iterator[JobEnd]:
+        """Posts, a group for each dataset."""
+        posts: list[list[Post]] = []
+        for group in groups:
+            posts.append([])
+            for job in group:
+                try:
+                    posts[-1].append(self._post(job, meters))
+                except NodeError as error:
+                    end = JobEnd(job.id, self.name, self._failure(job, error))
+                    self._finish(end)
+                    yield end
+        run = PostRun(
+            self.stores,
+            self.context,
+            worker=self.name,
+            failure=self._failure,
+            give_back=self._give_back,
+            is_over=self.stop.is_set,
+        )
         try:
-            dataset = self.stores.dataset(DatasetRef.parse(str(batches[0].job.spec.dataset)))
-            ingest = IngestGroup(
-                dataset,
-                self.context,
-                worker=self.name,
-                finish=self._finish,
-                failure=self._failure,
-                give_back=self._give_back,
-                is_over=self.stop.is_set,
-            )
-            yield from ingest.run(batches)
+            yield from run.run(posts)
         except (EngineGone, Interrupted):
             raise
-        except Exception as error:  # not of one batch: the dataset is gone, or the node fails
-            for batch in batches:
-                outcome = self._failure(batch.job, error)
+        except Exception as error:  # not of one dataset: the node fails
+            for post in (post for group in posts for post in group):
+                outcome = self._failure(post.job, error)
                 with suppress(LeaseLost):  # of those that have ended
-                    self.stores.jobs.finish(batch.job.id, self.name, outcome)
-                    yield JobEnd(batch.job.id, self.name, outcome)
+                    self.stores.jobs.finish(post.job.id, self.name, outcome)
+                    yield JobEnd(post.job.id, self.name, outcome)
 
-    def _batch(self, job: Job, meters: Mapping[str, JobProgress]) -> Batch:
+    def _post(self, job: Job, meters: Mapping[str, JobProgress]) -> Post:
         """Raises `JobAbandoned`, `MalformedJob`, `HashMismatch`."""
         self._check_attempts(job)
         payload = payload_of(job, ingest_job.payload_of)
         body = job.spec.body
         if body is not None and str(found := Multihash.of(body)) != payload.upload:
             raise HashMismatch(Multihash.parse(payload.upload), found)
-        return Batch(job=job, payload=payload, job_progress=meters[job.id])
+        return Post(job=job, payload=payload, job_progress=meters[job.id])
 
     def _finish(self, end: JobEnd) -> None:
         try:

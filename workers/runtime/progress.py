@@ -56,10 +56,6 @@ class JobProgress:
         if self.began is None:
             self.began = time.monotonic()
 
-    def rest(self) -> None:
-        """The work on the job is put off, or done by somebody who has a progress of their own."""
-        self.began = None
-
     @property
     def commits(self) -> bool:
         """Whether nothing is left but the commit."""

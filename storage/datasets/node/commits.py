@@ -76,6 +76,8 @@ def commit_all(stores: Stores, commits: Sequence[Commit]) -> list[NodeError | No
 
     Raises what is not about one dataset: the database or the object store is away.
     """
+    if not commits:
+        return []
     attempts = [_Attempt(commit) for commit in commits]
     for each in attempts:
         each.judge()

@@ -1,4 +1,4 @@
-"""What one ingest comes to: its events, and the receipt for them once they are blocks."""
+"""What a Batch comes to: its events, and the receipts of its posts once they are blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from odf_node.protocol.attributes import Attributes
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.data import DataSlice, SourceState
 from odf_node.protocol.metadata.events import AddData, MetadataEvent
 from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt, facts_of_slices
@@ -17,7 +17,6 @@ from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt, fac
 from ...plan.ingest import IngestPlan
 from ...readers.rejected import Rejected
 from ...slices.columns import Operation
-from ...slices.slices import operations
 from ...slices.write import Written
 from .merged import takes_operations
 
@@ -36,40 +35,69 @@ class Extras:
     """So many rows may be set aside; by default a bad one fails the batch."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Outcome:
-    """Events of one ingest and what they were made from; nothing is committed yet."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostOutcome:
+    """What came of one post of a Batch."""
 
-    events: list[MetadataEvent]
-    slices: list[Written]
     rows_read: int
     """Those that are good."""
+    done: Counter[Operation]
+    """Rows of the slices that are of the post, by operation."""
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
 
 
-def receipt(plan: IngestPlan, outcome: Outcome, blocks: list[HashedBlock]) -> IngestReceipt:
-    slices = [written.data for written in outcome.slices if written.data is not None]
-    done = operations(outcome.slices)
-    added, corrected = done.get(Operation.APPEND, 0), done.get(Operation.CORRECT_TO, 0)
+def receipts(
+    plan: IngestPlan,
+    posts: Sequence[PostOutcome],
+    slices: Sequence[Written],
+    blocks: Sequence[HashedBlock],
+) -> list[IngestReceipt]:
+    """To each post of a Batch its own: its rows of the slices follow those of the post before."""
+    found, start = [], plan.next_offset
+    for post in posts:
+        end = start + post.done.total()
+        made = blocks if end > start or len(posts) == 1 else ()
+        found.append(_receipt(plan, post, range(start, end), slices, made))
+        start = end
+    return found
+
+
+def _receipt(
+    plan: IngestPlan,
+    post: PostOutcome,
+    offsets: range,
+    slices: Sequence[Written],
+    blocks: Sequence[HashedBlock],
+) -> IngestReceipt:
+    data = [each.data for each in slices if each.data is not None and _meets(each.data, offsets)]
     marks = [b.event.new_watermark for b in blocks if isinstance(b.event, AddData)]
     watermark = marks[-1] if marks else plan.watermark
-    rejected = len(outcome.rejected or ())
+    rejected = len(post.rejected or ())
+    facts = facts_of_slices(data)
+    if offsets:
+        facts |= {"offset_start": offsets[0], "offset_end": offsets[-1]}
     return IngestReceipt(
         outcome="updated" if blocks else "up-to-date",
         prev_head=str(plan.head),
         head=str(blocks[-1].hash if blocks else plan.head),
         blocks=tuple(str(block.hash) for block in blocks),
-        rows_read=outcome.rows_read + rejected,
-        rows_added=added,
-        rows_known=max(0, outcome.rows_read - _told(plan, done)),
-        rows_retracted=done.get(Operation.RETRACT, 0),
-        rows_corrected=corrected,
+        rows_read=post.rows_read + rejected,
+        rows_added=post.done[Operation.APPEND],
+        rows_known=max(0, post.rows_read - _told(plan, post.done)),
+        rows_retracted=post.done[Operation.RETRACT],
+        rows_corrected=post.done[Operation.CORRECT_TO],
         rows_rejected=rejected,
         watermark=str(watermark) if watermark else None,
-        warnings=outcome.warnings,
-        **facts_of_slices(slices),
+        warnings=post.warnings,
+        **facts,
     )
+
+
+def _meets(data: DataSlice, offsets: range) -> bool:
+    """Whether rows of these offsets are in the slice."""
+    interval = data.offset_interval
+    return bool(offsets) and interval.start <= offsets[-1] and offsets[0] <= interval.end
 
 
 def _told(plan: IngestPlan, done: Counter[Operation]) -> int:
@@ -83,7 +111,7 @@ def _told(plan: IngestPlan, done: Counter[Operation]) -> int:
         brought.add(Operation.RETRACT)
     if isinstance(plan.merge, MergeStrategyChangelogStream):
         brought.add(Operation.CORRECT_FROM)
-    return sum(done.get(operation, 0) for operation in brought)
+    return sum(done[operation] for operation in brought)
 
 
 def data_events(

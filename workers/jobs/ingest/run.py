@@ -1,15 +1,17 @@
-"""One ingest from start to end: read, preprocess, stage, merge, write, commit.
+"""The steps of an ingest: read, preprocess, stage, merge, write, commit.
 
-Everything visible happens in the commit, which moves the head by compare-and-swap. Whoever
-loses that race plans again from the new head.
+Posts become slices as a Batch, most often of one. Everything visible happens in the commit, which
+moves the head by compare-and-swap. A writer that loses that race plans again from the new head.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.linked import link_columns, summary_of
+from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
@@ -46,14 +49,15 @@ from ...readers.forms import forms_of
 from ...readers.read import open_frame
 from ...readers.rejected import Rejected
 from ...runtime.progress import JobProgress
+from ...slices.columns import Operation
 from ...slices.frame import BATCH_ROWS, Frame
 from ...slices.schema import slice_schema
-from ...slices.slices import write_slices
+from ...slices.slices import operations, write_slices
 from ...slices.write import SlicePlan, Written
 from ..work.context import Engines, WorkerContext
 from ..work.slice_files import local_file
 from .merged import MergeRun, merged, takes_operations
-from .outcome import Extras, Outcome, data_events, receipt
+from .outcome import Extras, PostOutcome, data_events, receipts
 from .relevant_history import relevant
 from .retractions import check_taken_back
 from .stage import Staged, stage
@@ -79,6 +83,32 @@ class ReadBatch:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPost:
+    """What was read of a post that is planned on a head."""
+
+    plan: IngestPlan
+    extras: Extras
+    batch: ReadBatch | None
+    """None: the post is empty and tells no schema."""
+    rows: Iterable[pa.RecordBatch]
+    """Merged and in their order, without offsets and system time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBatch:
+    """What the posts of a Batch come to; nothing is committed yet."""
+
+    head: Multihash
+    """The posts are planned on it, and the first block continues it."""
+    blocks: list[HashedBlock]
+    state: ChainState
+    """With the blocks."""
+    slices: list[Written]
+    receipts: list[IngestReceipt]
+    """One for each post."""
+
+
 def run_ingest(
     dataset: Dataset,
     payload: IngestPayload,
@@ -86,10 +116,10 @@ def run_ingest(
     *,
     now: Instant,
 ) -> IngestReceipt:
-    """Ingest one uploaded batch at the time `now`; for those that come as jobs see `group.py`.
+    """Ingest one upload at the time `now`; for posts that come as jobs see `claim.py`.
 
     Raises:
-        NodeError: the batch, the source or the dataset's state do not allow it.
+        NodeError: the post, the source or the dataset's state do not allow it.
         RefConflict: other writers were first too often, or not where the caller expects.
     """
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=context.scratch) as folder:
@@ -100,62 +130,101 @@ def run_ingest(
         for attempt in range(1, context.commit_attempts + 1):
             state = dataset.state()
             plan = plan_ingest(state, payload, now=now)
-            outcome = prepare(
-                dataset,
-                plan,
-                path,
-                context,
-                scratch,
-                push_extras(state, payload, context.ingest.max_rejected_rows),
-            )
+            extras = push_extras(plan, payload, context.ingest.max_rejected_rows)
+            post = read_post(dataset, plan, path, context, scratch, extras)
+            batch = write_batch(dataset, state, [post], context, scratch)
             try:
-                return commit(dataset, state, plan, outcome, context, dry_run=payload.dry_run)
+                if not payload.dry_run:
+                    commit(dataset, batch, context)
+                return batch.receipts[0]
             except RefConflict:
                 if attempt == context.commit_attempts or payload.expected_head is not None:
                     raise
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-def push_extras(state: ChainState, payload: IngestPayload, max_rejected_rows: int) -> Extras:
+def push_extras(plan: IngestPlan, payload: IngestPayload, max_rejected_rows: int) -> Extras:
     """What a push adds: it carries over where the source left off, which it knows nothing of."""
     limit, most = payload.max_vanish_percent, max_rejected_rows
     if payload.max_bad_rows is not None:
         most = min(most, payload.max_bad_rows)
     return Extras(
-        source_state=state.last_source_state,
+        source_state=plan.source_state,
         max_vanish_percent=100 if limit is None else limit,
         max_bad_rows=None if payload.on_bad_rows == "fail" else most,
     )
 
 
-def prepare(
+def read_post(
     dataset: Dataset,
     plan: IngestPlan,
     path: Path,
     context: WorkerContext,
     scratch: Path,
-    extras: Extras = Extras(),
-) -> Outcome:
-    """Everything up to the commit: the slice lies in `scratch`, the events name it."""
+    extras: Extras,
+) -> ReadPost:
+    """A post as far as its rows in their order, which are read, or are going to be."""
     batch = read_batch(plan, path, context, scratch, extras)
-    if batch is None:
-        return Outcome(events=data_events(plan, [], extras), slices=[], rows_read=0)
-    rows = final_rows(dataset, plan, batch, context, scratch)
-    slices = write_slices(rows, slice_plan(plan, batch.schema), scratch, context.ingest.cut)
-    told = check_taken_back(
-        dataset, plan, batch.staged, batch.schema, context.ingest.history, scratch
-    )
-    check_vanished(plan, batch.staged.rows, slices, extras.max_vanish_percent)
+    rows = iter(()) if batch is None else final_rows(dataset, plan, batch, context, scratch)
+    return ReadPost(plan=plan, extras=extras, batch=batch, rows=rows)
+
+
+def write_batch(
+    dataset: Dataset,
+    state: ChainState,
+    posts: Sequence[ReadPost],
+    context: WorkerContext,
+    scratch: Path,
+) -> WrittenBatch:
+    """Posts that were read on the head of `state` become slices and blocks together; the slices
+    lie in `scratch`. More than one only of those that share slices (`post.py`).
+
+    Rows lie in the slices post by post, so that every receipt has an interval of its own.
+    """
+    plan = replace(posts[0].plan, system_time=max(post.plan.system_time for post in posts))
+    schema = next((post.batch.schema for post in posts if post.batch is not None), None)
+    slices: list[Written] = []
+    if schema is not None:
+        rows = chain.from_iterable(post.rows for post in posts)
+        slices = write_slices(rows, slice_plan(plan, schema), scratch, context.ingest.cut)
+    outcomes = [
+        _outcome(dataset, post, slices, context, scratch, alone=len(posts) == 1) for post in posts
+    ]
     events: list[MetadataEvent] = []
-    if plan.schema is None:
-        events.append(SetDataSchema(schema=from_arrow(batch.schema)))
-    events += data_events(
-        plan, slices, extras, links=_links(dataset, plan, slices, context.objects)
-    )
-    return Outcome(
-        events=events,
+    if schema is not None and plan.schema is None:
+        events.append(SetDataSchema(schema=from_arrow(schema)))
+    links = _links(dataset, plan, slices, context.objects)
+    events += data_events(plan, slices, posts[0].extras, links=links)
+    blocks, after = author(state, events, system_time=plan.system_time)
+    return WrittenBatch(
+        head=plan.head,
+        blocks=blocks,
+        state=after,
         slices=slices,
-        rows_read=batch.staged.rows,
+        receipts=receipts(plan, outcomes, slices, blocks),
+    )
+
+
+def _outcome(
+    dataset: Dataset,
+    post: ReadPost,
+    slices: Sequence[Written],
+    context: WorkerContext,
+    scratch: Path,
+    *,
+    alone: bool,
+) -> PostOutcome:
+    """What came of one post of a Batch. Raises what its strategy does not allow."""
+    batch = post.batch
+    if batch is None:
+        return PostOutcome(rows_read=0, done=Counter())
+    rows = batch.staged.rows
+    history = context.ingest.history
+    told = check_taken_back(dataset, post.plan, batch.staged, batch.schema, history, scratch)
+    check_vanished(post.plan, rows, slices, post.extras.max_vanish_percent)
+    return PostOutcome(
+        rows_read=rows,
+        done=operations(slices) if alone else Counter({Operation.APPEND: rows}),
         rejected=batch.rejected,
         warnings=(*batch.warnings, *told),
     )
@@ -188,21 +257,11 @@ def read_batch(
     return ReadBatch(staged=staged, schema=schema, rejected=rejected, warnings=tuple(read.warnings))
 
 
-def commit(
-    dataset: Dataset,
-    state: ChainState,
-    plan: IngestPlan,
-    outcome: Outcome,
-    context: WorkerContext,
-    *,
-    dry_run: bool = False,
-) -> IngestReceipt:
-    """Put the slices, author the blocks, move the head once. Raises `RefConflict`."""
-    blocks, _ = author(state, outcome.events, system_time=plan.system_time)
-    if blocks and not dry_run:
-        put_slices(dataset, outcome.slices, context.objects, context.ingest.cut.threads)
-        dataset.commit(blocks, expected=plan.head)
-    return receipt(plan, outcome, blocks)
+def commit(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> None:
+    """Put the slices, then move the head once. Raises `RefConflict`."""
+    if batch.blocks:
+        put_slices(dataset, batch.slices, context.objects, context.ingest.cut.threads)
+        dataset.commit(batch.blocks, expected=batch.head)
 
 
 def put_slices(
@@ -258,15 +317,10 @@ def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:
     return SlicePlan(
         schema=schema,
         vocab=plan.vocab,
-        start=next_offset(plan),
+        start=plan.next_offset,
         system_time=plan.system_time,
         source_event_time=plan.source_event_time,
     )
-
-
-def next_offset(plan: IngestPlan) -> int:
-    """Of the first row that is added."""
-    return 0 if plan.prev_offset is None else plan.prev_offset + 1
 
 
 def _links(

@@ -1,0 +1,85 @@
+"""A post: the rows that one job brings, and how they are read.
+
+Small posts that are only appended share slices with others that wait: files, hashes and blocks
+then cost by the batch and not by the post, for writers and for all readers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from odf_node.protocol.linked import link_columns
+from odf_node.protocol.metadata.reading import MergeStrategyAppend
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_node.storage.stores.ports.values import Job, ObjectKind
+
+from ...plan.ingest import IngestPlan
+from ...runtime.progress import JobProgress
+from ...slices.conform import NullCounts
+from ...slices.write import complete
+from ..work.context import WorkerContext
+from ..work.slice_files import local_file
+from .run import ReadPost, push_extras, read_post, slice_plan
+
+
+@dataclass(slots=True, kw_only=True)
+class Post:
+    """A job's posting. Its submission is the time of its blocks, no matter when it runs."""
+
+    job: Job
+    payload: IngestPayload
+    job_progress: JobProgress = field(default_factory=JobProgress)
+
+
+def shares_slices(post: Post, plan: IngestPlan) -> bool:
+    """Whether a post is small, and has nothing to say but its rows."""
+    return (
+        post.job.spec.body is not None
+        and not post.payload.dry_run
+        and post.payload.expected_head is None
+        and isinstance(plan.merge, MergeStrategyAppend)
+        and plan.preprocess is None
+        and plan.schema is not None
+        and not link_columns(plan.schema)
+    )
+
+
+def read(
+    dataset: Dataset, post: Post, plan: IngestPlan, context: WorkerContext, scratch: Path
+) -> ReadPost:
+    """The rows of a post, looked through if they may share a slice: what is wrong with them must
+    not come up with those of others.
+
+    Raises:
+        NodeError: the post cannot be read.
+        JobLost: the job is not ours any more.
+    """
+    post.job_progress.phase("read")
+    own = replace(context, job_progress=post.job_progress)
+    extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
+    scratch.mkdir(parents=True)
+    found = read_post(dataset, plan, _input(dataset, post, scratch), own, scratch, extras)
+    return _looked_through(found) if shares_slices(post, plan) else found
+
+
+def _input(dataset: Dataset, post: Post, scratch: Path) -> Path:
+    if post.job.spec.body is not None:
+        path = scratch / "body"
+        path.write_bytes(post.job.spec.body)
+        return path
+    upload = Multihash.parse(post.payload.upload)
+    return local_file(dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
+
+
+def _looked_through(post: ReadPost) -> ReadPost:
+    """All rows in memory, as a slice will hold them but for offsets and system time, which other
+    posts decide too. Raises `UnexpectedNulls`."""
+    if post.batch is None:
+        return post
+    nulls = NullCounts(post.batch.schema)
+    rows = list(complete(iter(post.rows), slice_plan(post.plan, post.batch.schema), nulls))
+    nulls.check()
+    return replace(post, rows=rows)
