@@ -221,8 +221,8 @@ class PostRun:
             return
         is_dry = posts[0].payload.dry_run
         for (post, found), receipt in zip(batch, written.receipts, strict=True):
-            told = _dry(receipt, written.state) if is_dry else receipt
-            ready.ends.append(self._end(post.job, _succeeded(post, found, told)))
+            answer = _dry(receipt, written.state) if is_dry else receipt
+            ready.ends.append(self._end(post.job, _succeeded(post, found, answer)))
         if written.blocks and not is_dry:
             ready.state = written.state
             ready.blocks += written.blocks

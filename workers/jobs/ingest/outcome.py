@@ -84,7 +84,7 @@ def _receipt(
         blocks=tuple(str(block.hash) for block in blocks),
         rows_read=post.rows_read + rejected,
         rows_added=post.done[Operation.APPEND],
-        rows_known=max(0, post.rows_read - _told(plan, post.done)),
+        rows_known=max(0, post.rows_read - _rows_with_effect(plan, post.done)),
         rows_retracted=post.done[Operation.RETRACT],
         rows_corrected=post.done[Operation.CORRECT_TO],
         rows_rejected=rejected,
@@ -100,7 +100,7 @@ def _meets(data: DataSlice, offsets: range) -> bool:
     return bool(offsets) and interval.start <= offsets[-1] and offsets[0] <= interval.end
 
 
-def _told(plan: IngestPlan, done: Counter[Operation]) -> int:
+def _rows_with_effect(plan: IngestPlan, done: Counter[Operation]) -> int:
     """Rows of the batch that something came of.
 
     In a snapshot it is the absence of rows that retracts. A changelog brings both rows of a

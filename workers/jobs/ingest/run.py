@@ -220,13 +220,13 @@ def _outcome(
         return PostOutcome(rows_read=0, done=Counter())
     rows = batch.staged.rows
     history = context.ingest.history
-    told = check_taken_back(dataset, post.plan, batch.staged, batch.schema, history, scratch)
+    warnings = check_taken_back(dataset, post.plan, batch.staged, batch.schema, history, scratch)
     check_vanished(post.plan, rows, slices, post.extras.max_vanish_percent)
     return PostOutcome(
         rows_read=rows,
         done=operations(slices) if alone else Counter({Operation.APPEND: rows}),
         rejected=batch.rejected,
-        warnings=(*batch.warnings, *told),
+        warnings=(*batch.warnings, *warnings),
     )
 
 
