@@ -45,6 +45,7 @@ from .http.parameters import KNOWN_PARAMETERS
 from .http.plain_paths import PlainPaths
 from .ingest.quick_posts import QuickPosts
 from .ingest.routes import add_ingest
+from .ingest.small_posts import SmallPosts
 from .jobs import routes as jobs
 from .jobs.routes import add_job_routes
 from .limits.shares import Turns
@@ -120,8 +121,16 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
     api = build_api(node, on_stop=on_stop)
     at_hand = AtHand(node.stores, node.access)
     prefix, first_words = PREFIX[node.settings.tenancy], _first_words()
+    small_posts = SmallPosts(
+        node.stores.reading,
+        node.stores.jobs,
+        node.pressure,
+        node.settings.tenancy,
+        node.settings.anonymous_reads,
+    )
+    transfers = Transfers(api, node.handshake, node.settings)
     posts = QuickPosts(
-        Transfers(api, node.handshake, node.settings), api, node, prefix, first_words
+        transfers, api, small_posts, node.taking, node.access, node.settings, prefix, first_words
     )
     uploads = Uploads(node.stores, node.access, node.begun_uploads, node.settings)
     objects = ObjectPaths(posts, node.stores, node.access, at_hand, uploads)
@@ -236,7 +245,7 @@ def _first_words() -> frozenset[str]:
 
 async def _sweep(node: Node) -> None:
     """Clear away what an earlier run left, and now and then what is old; nothing depends on it."""
-    await _try_to(node.uploads.sweep, node.stores.jobs)
+    await _try_to(node.ingesting.uploads.sweep, node.stores.jobs)
     for number in itertools.count():
         await _try_to(clear_away, node.file_uploads)
         await _try_to(

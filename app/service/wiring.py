@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +24,7 @@ from .auth.dataset_access import DatasetAccess
 from .auth.entry_cache import EntryMemory
 from .auth.passwords import Cost
 from .auth.roles import RoleMemory
-from .auth.sessions import SECRET_BYTES, SECRET_NAME, signing_secrets
+from .auth.sessions import session_secrets
 from .auth.throttle import SharedThrottle, Throttle
 from .datasets.access import DatasetRoles
 from .datasets.datasets import Authoring
@@ -36,6 +35,8 @@ from .derivatives.derivatives import Derivatives
 from .derivatives.follow import Following
 from .derivatives.refresh import Refreshing
 from .derivatives.refresh_derivative import Computing
+from .ingest.ingest import Ingesting
+from .ingest.routes import Taking
 from .ingest.uploads import Uploads
 from .jobs.job_watch import JobWatch
 from .jobs.jobs import Jobs
@@ -62,8 +63,6 @@ from .uploads.uploaded_files import FileUploads
 from .variables.variables import NodeVariables
 from .verify.verify import Verifying
 
-_log = logging.getLogger("odf.node")
-
 
 @dataclass(frozen=True)
 class Node:
@@ -84,14 +83,10 @@ class Node:
     def parts(self) -> dict[type, object]:
         """By class: handlers ask for the ones they need."""
         wired = [name for name, one in vars(Node).items() if isinstance(one, cached_property)]
-        parts = (self, self.settings, self.stores, *(getattr(self, name) for name in wired))
+        parts = (self.settings, self.stores, *(getattr(self, name) for name in wired))
         return {type(part): part for part in parts}
 
     # who asks, and what they may do
-
-    @cached_property
-    def entries(self) -> EntryMemory:
-        return EntryMemory(self.stores.registry)
 
     @cached_property
     def roles(self) -> RoleMemory:
@@ -105,7 +100,7 @@ class Node:
     def access(self) -> DatasetAccess:
         return DatasetAccess(
             registry=self.stores.registry,
-            entries=self.entries,
+            entries=EntryMemory(self.stores.registry),
             reading=self.stores.reading,
             tenancy=self.settings.tenancy,
             reads=self.settings.anonymous_reads,
@@ -233,8 +228,25 @@ class Node:
     # datasets: filled
 
     @cached_property
-    def uploads(self) -> Uploads:
-        return Uploads(self.stores.objects)
+    def taking(self) -> Taking:
+        return Taking(
+            ingesting=self.ingesting,
+            uploads=self.file_uploads,
+            waiting=self.waiting,
+            max_bytes=self.settings.max_body_bytes,
+            max_unpacked_ratio=self.settings.max_unpacked_ratio,
+        )
+
+    @cached_property
+    def ingesting(self) -> Ingesting:
+        return Ingesting(
+            stores=self.stores,
+            pressure=self.pressure,
+            uploads=Uploads(self.stores.objects),
+            data=self.settings.data,
+            key_ttl_s=self.settings.request_key_ttl_s,
+            clock=self.clock,
+        )
 
     @cached_property
     def begun_uploads(self) -> BegunUploads:
@@ -297,23 +309,19 @@ class Node:
         return Receiving(self.stores, self.gate, self.clock)
 
     @cached_property
-    def admission(self) -> Admission:
-        return Admission(
-            validates=self.settings.validate_pushed_derivatives,
-            jobs=self.stores.jobs,
-            objects=self.stores.objects,
-            gate=self.gate,
-            wait_s=self.settings.validation_wait_s,
-            poll_s=self.settings.ingest_poll_s,
-        )
-
-    @cached_property
     def pushing(self) -> Pushing:
         return Pushing(
             stores=self.stores,
             defining=self.defining,
             receiving=self.receiving,
-            admission=self.admission,
+            admission=Admission(
+                validates=self.settings.validate_pushed_derivatives,
+                jobs=self.stores.jobs,
+                objects=self.stores.objects,
+                gate=self.gate,
+                wait_s=self.settings.validation_wait_s,
+                poll_s=self.settings.ingest_poll_s,
+            ),
             limits=BundleLimits(
                 max_blocks=self.settings.max_batch_blocks,
                 max_inflated=self.settings.max_batch_bytes,
@@ -379,20 +387,11 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
         warn_of_reserved_names(stores.registry)
     keys = open_keys(settings.secrets_keys, settings.data)
-    return Node(settings, stores, _session_secrets(settings, stores, keys), keys, clock)
-
-
-def _session_secrets(settings: Settings, stores: Stores, keys: SecretKeys) -> tuple[bytes, ...]:
-    """What signs sessions. Services on one PostgreSQL need a key that they share for that."""
-    stored = stores.accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES))
-    if settings.secrets_keys is None and _is_shared(stores):
-        _log.warning(
-            "sessions are signed by a secret that lies open in the database: set "
-            "ODF_STORE_SECRETS_KEYS, the same for all services, to seal it"
-        )
-        return (stored,)
-    return signing_secrets(stored, keys.keys.values())
+    lies_open = settings.secrets_keys is None and _is_shared(stores)
+    secrets = session_secrets(stores.accounts, keys, lies_open=lies_open)
+    return Node(settings, stores, secrets, keys, clock)
 
 
 def _is_shared(stores: Stores) -> bool:
+    """Whether services elsewhere may use the same database."""
     return stores.engine.dialect.name == "postgresql"

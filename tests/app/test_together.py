@@ -149,7 +149,7 @@ def test_posts_that_come_together_are_let_in_and_refused_one_by_one(service) -> 
     with part_of("00-" + "1" * 32 + "-" + "2" * 16 + "-01"):
         posts = [to("open"), to("none"), to("two"), to("open", nobody), to("open", owner, "a/b")]
     posts.append(to("open"))
-    first, none, two, stranger, other, last = SmallPosts(service.node).take(posts)
+    first, none, two, stranger, other, last = small_posts(service.node).take(posts)
     told = [type(each).__name__ for each in (none, stranger, other)]
     assert told == ["DatasetHidden", "ActionForbidden", "UnsupportedMediaType"]
     assert isinstance(two, SourceNotUsable)
@@ -171,7 +171,7 @@ def test_a_source_is_not_looked_for_again_within_a_second(service) -> None:
     from tests.app.test_ingest_api import with_sources
 
     now = [0.0]
-    small = SmallPosts(service.node, now=lambda: now[0])
+    small = small_posts(service.node, now=lambda: now[0])
     service.keep(with_sources("default"), "kamu/open")
     post = small_post(service, "open")
     looks: list[object] = []
@@ -192,7 +192,7 @@ def test_a_source_is_not_looked_for_again_within_a_second(service) -> None:
 def test_a_source_added_after_a_refusal_is_found_at_once(service) -> None:
     from tests.app.test_ingest_api import SOURCE
 
-    small = SmallPosts(service.node, now=lambda: 0.0)
+    small = small_posts(service.node, now=lambda: 0.0)
     service.keep(seeded(), "kamu/open")
     post = small_post(service, "open")
     assert isinstance(small.take([post])[0], SourceNotUsable)
@@ -200,3 +200,9 @@ def test_a_source_added_after_a_refusal_is_found_at_once(service) -> None:
         added = client.post("/open/metadata", content=SOURCE.format(name="default"))
     assert added.status_code == 200, added.text
     assert isinstance(small.take([post])[0], Posted)
+
+
+def small_posts(node, **more):
+    jobs, access = node.stores.jobs, node.access
+    given = (access.reading, jobs, node.pressure, access.tenancy, access.reads)
+    return SmallPosts(*given, **more)

@@ -29,7 +29,7 @@ def found(service, alias):
 def forget(service, alias):
     entry = found(service, alias)
     service.node.stores.forget_dataset(entry.id)
-    service.node.entries.forget(entry.alias)
+    service.node.access.entries.forget(entry.alias)
 
 
 def editor(service, chain):

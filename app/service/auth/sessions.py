@@ -14,12 +14,16 @@ import binascii
 import hashlib
 import hmac
 import json
+import logging
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.stores.ports import Accounts
 from odf_node.storage.stores.ports.values import AccountId
+from odf_node.storage.stores.publishing.sealing import SecretKeys
 
 ISSUER = "odf-node"
 SECRET_NAME = "session"  # noqa: S105
@@ -27,6 +31,7 @@ SECRET_BYTES = 32
 _USE = b"odf-node session "
 """What the node's key is used for here; other uses have other texts."""
 MAX_CHARS = 4096
+_log = logging.getLogger("odf.node")
 _HEADER: dict[str, object] = {"alg": "HS256", "typ": "JWT"}
 
 
@@ -107,3 +112,16 @@ def _decoded(part: str) -> dict[str, object]:
 
 def _text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def session_secrets(accounts: Accounts, keys: SecretKeys, *, lies_open: bool) -> tuple[bytes, ...]:
+    """What signs sessions. Services on one database need a key that they share for that: without
+    one the secret `lies_open` in the database, where all of them find it."""
+    stored = accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES))
+    if lies_open:
+        _log.warning(
+            "sessions are signed by a secret that lies open in the database: set "
+            "ODF_STORE_SECRETS_KEYS, the same for all services, to seal it"
+        )
+        return (stored,)
+    return signing_secrets(stored, keys.keys.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.errors import BadInput
@@ -13,6 +14,8 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads import ingest_job
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, OnBadRows
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.stores.ports.values import (
     AccountId,
     DatasetEntry,
@@ -28,8 +31,9 @@ from ..http.event_time import parsed_event_time
 from ..http.media_types import MEDIA_TYPES, UnsupportedMediaType
 from ..http.request_keys import request_key
 from ..http.spool import spooled
-from ..wiring import Node
+from ..limits.pressure import Pressure
 from .auto_source import add_auto_source, takes_first_source
+from .uploads import Uploads
 
 INLINE_BYTES = 64 * 1024
 """Bodies up to this travel in their job: an object of their own costs more."""
@@ -98,8 +102,25 @@ class Posted:
     repeated: bool = False
 
 
+@dataclass(frozen=True)
+class Ingesting:
+    """What batches are queued with, and where their bodies are meanwhile."""
+
+    stores: Stores
+    pressure: Pressure
+    uploads: Uploads
+    data: Path
+    """The folder that bodies are spooled in."""
+    key_ttl_s: int
+    clock: Clock
+
+
 def post(
-    node: Node, actor: Actor, entry: DatasetEntry, request: IngestRequest, content: Content
+    ingesting: Ingesting,
+    actor: Actor,
+    entry: DatasetEntry,
+    request: IngestRequest,
+    content: Content,
 ) -> Posted:
     """Queue a batch behind others of the same dataset; a repeated request gets its first job.
 
@@ -110,36 +131,36 @@ def post(
         What reading the content raises.
     """
     account = actor.account.id if actor.account is not None else AccountId("")
-    node.pressure.admit(entry.id, account)
+    ingesting.pressure.admit(entry.id, account)
     asked = replace(request, media_type=content.media_type).canonical()
     # A repeat is answered whatever has become of the source; who has no key cannot be one.
-    resolved = None if request.key else resolve_source(node, entry, asked)
-    with spooled(node.settings.data, content.chunks) as body:
+    resolved = None if request.key else resolve_source(ingesting, entry, asked)
+    with spooled(ingesting.data, content.chunks) as body:
         asked = replace(request, media_type=content.media_type).canonical()
-        key = _key(node, entry, account, asked, body.hash)
-        if key is not None and (known := node.stores.jobs.repeated(key)) is not None:
+        key = _key(ingesting, entry, account, asked, body.hash)
+        if key is not None and (known := ingesting.stores.jobs.repeated(key)) is not None:
             return Posted(known, repeated=True)
-        resolved = resolve_source(node, entry, asked) if resolved is None else resolved
+        resolved = resolve_source(ingesting, entry, asked) if resolved is None else resolved
         resolved = replace(resolved, media_type=asked.media_type)
         small = b"".join(body.chunks()) if body.size <= INLINE_BYTES else None
         spec = spec_of(entry, account, resolved, body.hash, small)
         if small is not None:
-            return _submitted(node, spec, key)
+            return _submitted(ingesting, spec, key)
         upload = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash)
-        node.uploads.need(upload)
+        ingesting.uploads.need(upload)
         try:
-            node.stores.objects.put(upload, body.chunks())
-            return replace(_submitted(node, spec, key), upload=upload)
+            ingesting.stores.objects.put(upload, body.chunks())
+            return replace(_submitted(ingesting, spec, key), upload=upload)
         except BaseException:
-            node.uploads.done_with(upload)
+            ingesting.uploads.done_with(upload)
             raise
 
 
-def _submitted(node: Node, spec: JobSpec, key: RequestKey | None) -> Posted:
+def _submitted(ingesting: Ingesting, spec: JobSpec, key: RequestKey | None) -> Posted:
     """A new job; or that of the same request, which came at the same time and was first."""
     if key is None:
-        return Posted(node.stores.jobs.submit(spec))
-    submitted = node.stores.jobs.submit_request(spec, key)
+        return Posted(ingesting.stores.jobs.submit(spec))
+    submitted = ingesting.stores.jobs.submit_request(spec, key)
     return Posted(submitted.job, repeated=submitted.repeated)
 
 
@@ -161,30 +182,35 @@ def spec_of(
     )
 
 
-def resolve_source(node: Node, entry: DatasetEntry, request: IngestRequest) -> IngestRequest:
+def resolve_source(
+    ingesting: Ingesting, entry: DatasetEntry, request: IngestRequest
+) -> IngestRequest:
     """The request, once a source is meant; with `creates_source` the first one is made.
 
     Raises:
         SourceNotUsable, UnsupportedMediaType.
     """
-    state = Dataset(entry, node.stores).state()
+    state = Dataset(entry, ingesting.stores).state()
     if request.creates_source and request.source_name is None and takes_first_source(state):
-        return replace(
-            request, source_name=add_auto_source(node.stores, node.clock, entry, request.media_type)
-        )
+        made = add_auto_source(ingesting.stores, ingesting.clock, entry, request.media_type)
+        return replace(request, source_name=made)
     check_source(state, request.source_name)
     return request
 
 
 def _key(
-    node: Node, entry: DatasetEntry, account: AccountId, asked: IngestRequest, body: Multihash
+    ingesting: Ingesting,
+    entry: DatasetEntry,
+    account: AccountId,
+    asked: IngestRequest,
+    body: Multihash,
 ) -> RequestKey | None:
     if asked.key is None:
         return None
     told = {**asdict(asked), "body": str(body)}
     if asked.on_bad_rows == "fail":  # told as it was before there was anything else
         del told["on_bad_rows"], told["max_bad_rows"]
-    until = Instant(node.clock().ns + node.settings.request_key_ttl_s * NANOS)
+    until = Instant(ingesting.clock().ns + ingesting.key_ttl_s * NANOS)
     return request_key(entry, account, asked.key, told, until=until)
 
 

@@ -10,13 +10,23 @@ from ..auth.access import Unauthenticated
 from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
 from ..http.media_types import media_type_of
-from ..uploads.uploaded_files import LengthDiffers, arrived_file, content_of, expected_upload
-from ..wiring import Node
-from .ingest import Content, IngestRequest, Posted, post
+from ..uploads.uploaded_files import (
+    FileUploads,
+    LengthDiffers,
+    arrived_file,
+    content_of,
+    expected_upload,
+)
+from .ingest import Content, Ingesting, IngestRequest, Posted, post
 
 
 def post_uploaded(
-    node: Node, actor: Actor, entry: DatasetEntry, request: IngestRequest, text: str
+    ingesting: Ingesting,
+    uploads: FileUploads,
+    actor: Actor,
+    entry: DatasetEntry,
+    request: IngestRequest,
+    text: str,
 ) -> Posted:
     """Queue the file of a token.
 
@@ -30,10 +40,10 @@ def post_uploaded(
     token = UploadToken.parse(text)
     if actor.account is None:
         raise Unauthenticated
-    expected_upload(node.file_uploads, actor.account, token)
-    file, size = arrived_file(node.file_uploads, token)
+    expected_upload(uploads, actor.account, token)
+    file, size = arrived_file(uploads, token)
     if size != token.content_length:
         raise LengthDiffers(size, token.content_length)
     media_type = media_type_of(token.content_type, token.file_name)
     asked = replace(request, creates_source=not request.dry_run)
-    return post(node, actor, entry, asked, Content(content_of(node.file_uploads, file), media_type))
+    return post(ingesting, actor, entry, asked, Content(content_of(uploads, file), media_type))

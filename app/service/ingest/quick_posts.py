@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..http.deps import base_at
 from ..http.request_keys import parse_key
 from ..limits.coalescer import Coalescer
-from ..settings import Tenancy
-from ..wiring import Node
+from ..settings import Settings, Tenancy
 from .ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
-from .routes import FORM, answer_of, at_once
+from .routes import FORM, Taking, answer_of, at_once
 from .small_posts import SmallPost, SmallPosts
 
 LAST = "ingest"
@@ -40,13 +40,22 @@ class QuickPosts:
     """ASGI application: queues plain small posts itself, leaves the rest to `inner`."""
 
     def __init__(
-        self, inner: ASGIApp, api: FastAPI, node: Node, prefix: str, first_words: frozenset[str]
+        self,
+        inner: ASGIApp,
+        api: FastAPI,
+        small_posts: SmallPosts,
+        taking: Taking,
+        access: DatasetAccess,
+        settings: Settings,
+        prefix: str,
+        first_words: frozenset[str],
     ) -> None:
-        self.inner, self.api, self.node = inner, api, node
+        self.inner, self.api, self.taking = inner, api, taking
+        self.access, self.settings = access, settings
         self.route = SimpleNamespace(path=f"{prefix}/{LAST}")
         self.first_words = first_words
-        self.coalescer = Coalescer(SmallPosts(node).take)
-        self.most = min(INLINE_BYTES, node.settings.max_body_bytes)
+        self.coalescer = Coalescer(small_posts.take)
+        self.most = min(INLINE_BYTES, settings.max_body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST":
@@ -61,7 +70,7 @@ class QuickPosts:
         if scope["query_string"] or scope.get("root_path"):
             return None
         parts = scope["path"].split("/")
-        is_single = self.node.settings.tenancy is Tenancy.SINGLE
+        is_single = self.settings.tenancy is Tenancy.SINGLE
         if len(parts) != (3 if is_single else 4) or parts[0] or parts[-1] != LAST:
             return None
         if not all(parts[1:]) or parts[1] in self.first_words:
@@ -71,7 +80,7 @@ class QuickPosts:
     async def _take(
         self, address: _Address, told: dict[bytes, str], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        node, state = self.node, self.api.state
+        taking, state = self.taking, self.api.state
         actor: Actor = scope["state"]["actor"]
         request = Request(scope, receive)
         key = parse_key(told.get(b"idempotency-key"))
@@ -83,17 +92,17 @@ class QuickPosts:
             )
             posted = await self.coalescer.ask(asked)
         else:
-            given = (node, actor, address, IngestRequest(key=key), Content([body], media_type))
-            posted = await to_thread.run_sync(_post, *given, limiter=state.posts)
-        base, prefer = partial(base_at, node.settings, request), told.get(b"prefer", "")
-        answer = await answer_of(posted, node, state.watchers, base, prefer)
+            given = (actor, address, IngestRequest(key=key), Content([body], media_type))
+            posted = await to_thread.run_sync(self._post, *given, limiter=state.posts)
+        base, prefer = partial(base_at, self.settings, request), told.get(b"prefer", "")
+        answer = await answer_of(posted, taking, state.watchers, base, prefer)
         await answer(scope, receive, send)
 
-
-def _post(
-    node: Node, actor: Actor, address: _Address, asked: IngestRequest, content: Content
-) -> Posted:
-    return post(node, actor, node.access.resolve_open(actor, *address), asked, content)
+    def _post(
+        self, actor: Actor, address: _Address, asked: IngestRequest, content: Content
+    ) -> Posted:
+        entry = self.access.resolve_open(actor, *address)
+        return post(self.taking.ingesting, actor, entry, asked, content)
 
 
 def _told(scope: Scope, most: int) -> dict[bytes, str] | None:

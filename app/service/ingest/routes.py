@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, cast
 
@@ -23,15 +24,28 @@ from ..http.encodings import decoded
 from ..http.media_types import media_type_of
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
 from ..http.request_keys import parse_key
-from ..jobs.waiting import accepted, patience_of, receipt_answer
+from ..jobs.waiting import Waiting, accepted, patience_of, receipt_answer
 from ..limits.shares import caller_of
-from ..wiring import Node
-from .ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
+from ..uploads.uploaded_files import FileUploads
+from .ingest import INLINE_BYTES, Content, Ingesting, IngestRequest, Posted, post
 from .ingest_files import post_uploaded
 
 FORM = "multipart/form-data"
 REPLAYED = "idempotent-replayed"
-NodeDep = Annotated[Node, Depends(wired(Node))]
+
+
+@dataclass(frozen=True)
+class Taking:
+    """How posts are taken and answered."""
+
+    ingesting: Ingesting
+    uploads: FileUploads
+    waiting: Waiting
+    max_bytes: int
+    max_unpacked_ratio: int
+
+
+TakingDep = Annotated[Taking, Depends(wired(Taking))]
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:
@@ -43,7 +57,7 @@ def add_ingest(router: APIRouter, prefix: str) -> None:
 
 async def ingest(
     request: Request,
-    node: NodeDep,
+    taking: TakingDep,
     actor: ActorDep,
     entry: OpenDep,
     base: BaseDep,
@@ -69,69 +83,71 @@ async def ingest(
         max_bad_rows=max_bad_rows,
         key=parse_key(idempotency_key),
     )
-    posted = await _posted(request, (node, actor, entry, asked), upload_token)
-    return await answer_of(posted, node, request.app.state.watchers, lambda: base, prefer)
+    posted = await _posted(request, taking, (actor, entry, asked), upload_token)
+    return await answer_of(posted, taking, request.app.state.watchers, lambda: base, prefer)
 
 
 async def answer_of(
     posted: Posted,
-    node: Node,
+    taking: Taking,
     watchers: set[asyncio.Task[Job | None]],
     base: Callable[[], str],
     prefer: str,
 ) -> Response:
     """The receipt of a batch that has a job, or where to look for it, below `base`."""
-    ended = await _ended(node, posted, patience_of(prefer, node.settings.ingest_wait_s))
+    ended = await _ended(taking, posted, patience_of(prefer, taking.waiting.most_s))
     if ended is None:
-        _go_on(watchers, node, posted)
+        _go_on(watchers, taking, posted)
     answer = accepted(posted.job, base()) if ended is None else receipt_answer(ended)
     if posted.repeated:
         answer.headers[REPLAYED] = "true"
     return answer
 
 
-async def _ended(node: Node, posted: Posted, patience: float | None) -> Job | None:
+async def _ended(taking: Taking, posted: Posted, patience: float | None) -> Job | None:
     """The job once it has ended, and its upload is cleared away; None if that takes too long."""
-    ended = await node.watch.ended(posted.job, patience)
+    ended = await taking.waiting.watch.ended(posted.job, patience)
     if ended is not None and posted.upload is not None:
-        await run_in_threadpool(node.uploads.done_with, posted.upload)
+        await run_in_threadpool(taking.ingesting.uploads.done_with, posted.upload)
     return ended
 
 
-def _go_on(watchers: set[asyncio.Task[Job | None]], node: Node, posted: Posted) -> None:
+def _go_on(watchers: set[asyncio.Task[Job | None]], taking: Taking, posted: Posted) -> None:
     """Nobody waits any more, but the upload is to be cleared away."""
     if posted.upload is not None:
-        task = asyncio.create_task(_ended(node, posted, None))
+        task = asyncio.create_task(_ended(taking, posted, None))
         watchers.add(task)
         task.add_done_callback(watchers.discard)
 
 
-_Asked = tuple[Node, Actor, DatasetEntry, IngestRequest]
+_Asked = tuple[Actor, DatasetEntry, IngestRequest]
 
 
-async def _posted(request: Request, given: _Asked, upload_token: str | None) -> Posted:
+async def _posted(
+    request: Request, taking: Taking, asked: _Asked, upload_token: str | None
+) -> Posted:
     """The job. What is here already, or is short, waits for no thread that reads a body."""
-    node, state = given[0], request.app.state
-    headers, limit = request.headers, node.settings.max_body_bytes
+    state, ingesting = request.app.state, taking.ingesting
+    headers, limit = request.headers, taking.max_bytes
     media_type, encoding = headers.get("content-type"), headers.get("content-encoding", "")
     announced = headers.get("content-length", "")
     is_form = (media_type or "").lower().startswith(FORM)
     sent = limit + OVERHEAD_BYTES if is_form else limit
     if upload_token is not None:
-        work = partial(post_uploaded, *given, upload_token)
+        work = partial(post_uploaded, ingesting, taking.uploads, *asked, upload_token)
         return cast("Posted", await state.bodies.run(caller_of(request.scope), work))
     if announced.isdigit() and int(announced) > sent:
         raise BodyTooLong(limit, LIMIT)
     if announced.isdigit() and int(announced) <= INLINE_BYTES and not (is_form or encoding):
         whole = Content([await at_once(request)], media_type)
-        return await to_thread.run_sync(post, *given, whole, limiter=state.posts)
+        return await to_thread.run_sync(post, ingesting, *asked, whole, limiter=state.posts)
     async with Body(request.receive, limit=sent, setting=LIMIT) as body:
-        ratio = node.settings.max_unpacked_ratio
+        ratio = taking.max_unpacked_ratio
         chunks = decoded(body.chunks(), encoding, limit=sent, ratio=ratio)
         content = Content(chunks, media_type)
         if is_form:
             content = _Form(UploadForm(media_type or "", any_name=True), chunks, limit)
-        work = partial(post, *given, content)
+        work = partial(post, ingesting, *asked, content)
         return cast("Posted", await state.bodies.run(caller_of(request.scope), work))
 
 

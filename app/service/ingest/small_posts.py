@@ -16,14 +16,15 @@ from typing import ParamSpec, TypeVar
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetAlias, DatasetId
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.reader import Reader
+from odf_node.storage.datasets.node.reader import Reader, Reading
 from odf_node.storage.runtime.context import add_facts
+from odf_node.storage.stores.ports import JobSubmissions
 from odf_node.storage.stores.ports.values import AccountId, DatasetEntry, JobSpec
 
 from ..auth.access import Action, DatasetHidden, IsRemote, address, authorize
 from ..auth.actors import Actor
-from ..settings import Settings
-from ..wiring import Node
+from ..limits.pressure import Pressure
+from ..settings import AnonymousReads, Tenancy
 from .ingest import IngestRequest, Posted, check_source, spec_of
 
 P = ParamSpec("P")
@@ -54,21 +55,32 @@ class SmallPosts:
     a source that went meanwhile is refused by the worker.
     """
 
-    def __init__(self, node: Node, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._node, self._now = node, now
+    def __init__(
+        self,
+        reading: Reading,
+        jobs: JobSubmissions,
+        pressure: Pressure,
+        tenancy: Tenancy,
+        reads: AnonymousReads,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reading, self._jobs, self._pressure = reading, jobs, pressure
+        self._tenancy, self._reads, self._now = tenancy, reads, now
         self._takes: dict[DatasetId, float] = {}
 
     def take(self, posts: Sequence[SmallPost]) -> list[Posted | Exception]:
         """Queue each behind others of the same dataset; its job, or what `post` would raise."""
-        with self._node.stores.reading() as reader:
-            look = _Look(self._node.settings, reader, posts, partial(self._trouble, reader))
+        with self._reading() as reader:
+            trouble = partial(self._trouble, reader)
+            look = _Look(self._tenancy, self._reads, reader, posts, trouble)
             places = [_tried(look.place, post) for post in posts]
         specs = [
             place if isinstance(place, Exception) else _tried(self._spec, post, *place)
             for post, place in zip(posts, places, strict=True)
         ]
         good = [spec for spec in specs if isinstance(spec, JobSpec)]
-        jobs = iter(self._node.stores.jobs.submit_all(good) if good else ())
+        jobs = iter(self._jobs.submit_all(good) if good else ())
         return [spec if isinstance(spec, Exception) else Posted(next(jobs)) for spec in specs]
 
     def _trouble(self, reader: Reader, entry: DatasetEntry) -> NodeError | None:
@@ -89,7 +101,7 @@ class SmallPosts:
 
     def _told(self, post: SmallPost, entry: DatasetEntry, trouble: NodeError | None) -> JobSpec:
         account = post.actor.account.id if post.actor.account is not None else AccountId("")
-        self._node.pressure.admit(entry.id, account)
+        self._pressure.admit(entry.id, account)
         asked = IngestRequest(media_type=post.media_type).canonical()
         if trouble is not None:
             raise trouble
@@ -101,12 +113,13 @@ class _Look:
 
     def __init__(
         self,
-        settings: Settings,
+        tenancy: Tenancy,
+        reads: AnonymousReads,
         reader: Reader,
         posts: Sequence[SmallPost],
         trouble: Callable[[DatasetEntry], NodeError | None],
     ) -> None:
-        self._tenancy, self._reads = settings.tenancy, settings.anonymous_reads
+        self._tenancy, self._reads = tenancy, reads
         self._trouble = cache(trouble)
         named = {alias for post in posts if isinstance(alias := self._alias(post), DatasetAlias)}
         self._entries = reader.registry.find_named(named)
