@@ -1,8 +1,7 @@
 """64-bit hashes of key columns, whole columns at a time.
 
 Equal keys have equal hashes; different keys may share one, so that who looks a key up compares
-the keys themselves afterwards. Equality is that of joins: nulls are equal here, 0.0 is -0.0, and
-every NaN is the same.
+the keys themselves afterwards. Equality is that of `comparable.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ import pyarrow.compute as pc
 
 from odf_node.protocol.errors import BadInput
 
+from .comparable import comparable, float_bits
+
 Hashes = npt.NDArray[np.uint64]
 HASHED_BYTES = 128
 """Of longer text only the beginning counts, and its length."""
@@ -27,7 +28,7 @@ _NULL = np.uint64(0xA0761D6478BD642F)
 
 
 class NotHashable(BadInput):
-    """A key column of a type that has no hash: nested, or unknown."""
+    """A key column of a type that has no hash, since its values are unknown."""
 
 
 def _powers() -> Hashes:
@@ -55,16 +56,10 @@ def check_hashable(kinds: Sequence[pa.DataType]) -> None:
         _column(pa.array([], kind))
 
 
-def canonical(array: pa.Array) -> pa.Array:
-    """The column in a form in which equality of values is equality of keys."""
-    if pa.types.is_floating(array.type):
-        values = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-        bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
-        return pa.array(bits, mask=pc.is_null(array).to_numpy(zero_copy_only=False))
-    return array
-
-
 def _column(array: pa.Array) -> Hashes:
+    if pa.types.is_nested(array.type):
+        _check_nested(array.type)
+        array = comparable(array)
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_binary(kind):
         values = _text(array)
@@ -77,11 +72,16 @@ def _column(array: pa.Array) -> Hashes:
     return values
 
 
+def _check_nested(kind: pa.DataType) -> None:
+    for at in range(kind.num_fields):
+        check_hashable([kind.field(at).type])
+
+
 def _numbers(array: pa.Array) -> Hashes:
     kind = array.type
     if pa.types.is_floating(kind):
-        array, kind = canonical(array), pa.int64()
-    elif pa.types.is_boolean(kind):
+        return float_bits(array).view(np.uint64)
+    if pa.types.is_boolean(kind):
         array, kind = array.cast(pa.int8()), pa.int8()
     elif not (pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64)):
         raise NotHashable(f"a key column of type {kind} has no hash", type=str(kind))

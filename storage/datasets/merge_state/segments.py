@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,7 +23,8 @@ from odf_node.protocol.errors import Damaged
 
 from ..integrity.identity import identity_of_file
 from ..integrity.memory import Hashed
-from .key_hash import Hashes, canonical
+from .comparable import equal_values
+from .key_hash import Hashes
 
 HASH = "odf hash"
 SEGMENT_ROWS = 1 << 20
@@ -136,24 +136,11 @@ def latest(
 
 
 def same_rows(one: pa.Table, other: pa.Table, columns: list[str]) -> Mask:
-    """Row by row: whether all the columns are equal, nulls being equal."""
+    """Row by row: whether all the columns are equal."""
     same = np.ones(one.num_rows, bool)
     for name in columns:
-        same &= same_values(one.column(name), other.column(name))
+        same &= equal_values(one.column(name), other.column(name))
     return same
-
-
-def same_values(one: Any, other: Any) -> Mask:
-    """Value by value, nulls being equal, as keys are compared."""
-    left, right = canonical(_whole(one)), canonical(_whole(other))
-    equal = pc.equal(left, right).fill_null(False)
-    if left.null_count and right.null_count:
-        equal = pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
-    return np.asarray(equal.to_numpy(zero_copy_only=False), bool)
-
-
-def _whole(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _digest(path: Path) -> str:

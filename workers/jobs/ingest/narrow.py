@@ -22,8 +22,9 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategyLedger,
     MergeStrategySnapshot,
 )
+from odf_node.storage.datasets.merge_state.comparable import equal_values
 from odf_node.storage.datasets.merge_state.key_hash import Hashes, key_hashes
-from odf_node.storage.datasets.merge_state.segments import Mask, same_values
+from odf_node.storage.datasets.merge_state.segments import Mask
 from odf_node.storage.datasets.merge_state.state import Candidates, MergeState, StateSpec
 
 from ...slices.columns import POSITION, Merging, Operation, check_columns
@@ -128,7 +129,7 @@ def _stands(group: pa.Table, found: Candidates, merging: Merging, state: MergeSt
     same = pure & _differs(stored.column(merging.op), int(Operation.RETRACT))
     values = _conformed(group, compared, state).take(newest.asked)
     for name in compared:
-        equal = same_values(values.column(name), stored.column(name))
+        equal = equal_values(values.column(name), stored.column(name))
         if name == merging.vocab.event_time_column:
             equal |= np.asarray(values.column(name).is_null().to_numpy(), bool)
         same &= equal
@@ -151,7 +152,7 @@ def _same_key(key: pa.Table, found: Candidates, merging: Merging, state: MergeSt
     stored, asked = state.take(found, merging.key), key.take(found.asked)
     same = np.ones(len(found.asked), bool)
     for name in merging.key:
-        same &= same_values(asked.column(name), stored.column(name))
+        same &= equal_values(asked.column(name), stored.column(name))
     return same
 
 

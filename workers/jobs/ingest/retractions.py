@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +19,14 @@ from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream
 from odf_node.protocol.source_options import RetractionRule, retraction_rule
 from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.merge_state.comparable import equal_values, numbered
 from odf_node.storage.datasets.merge_state.key_hash import (
     Hashes,
     NotHashable,
-    canonical,
     check_hashable,
     key_hashes,
 )
-from odf_node.storage.datasets.merge_state.segments import Mask, StateDamaged, same_values
+from odf_node.storage.datasets.merge_state.segments import Mask, StateDamaged
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ...merge.table import merging_of
@@ -174,7 +173,9 @@ def _problems(old: pa.Table, new: pa.Table, merging: Merging, names: Sequence[st
         [pa.nulls(old.num_rows, pa.int64()), new.column(POSITION).combine_chunks()]
     )
     both = pa.concat_tables([old, new.drop_columns([POSITION])]).append_column(POSITION, positions)
-    order = np.argsort(_numbers(both, merging.key), kind="stable")  # of a key, the oldest first
+    order = np.argsort(
+        numbered([both.column(name) for name in merging.key]), kind="stable"
+    )  # of a key, the oldest first
     both = both.take(pa.array(order)).combine_chunks()
     codes = both.column(merging.op).to_numpy()
     asked = np.isin(codes, _TAKES_BACK) & ~_flags(pc.is_null(both.column(POSITION)))
@@ -199,25 +200,10 @@ def _problems(old: pa.Table, new: pa.Table, merging: Merging, names: Sequence[st
     return found
 
 
-def _numbers(rows: pa.Table, key: Sequence[str]) -> Any:
-    """One number for each row, the same for equal keys; nulls are equal."""
-    coded = [
-        pc.dictionary_encode(canonical(rows.column(name).combine_chunks()), null_encoding="encode")
-        for name in key
-    ]
-    codes = np.column_stack([column.indices.to_numpy() for column in coded])
-    return np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
-
-
 def _same(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Mask:
     same = np.ones(rows.num_rows, bool)
     for name in names:
-        one, other = rows.column(name), others.column(name)
-        if pa.types.is_nested(one.type):
-            pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
-            same &= np.array([left == right for left, right in pairs], bool)
-        else:
-            same &= same_values(one, other)
+        same &= equal_values(rows.column(name), others.column(name))
     return same
 
 

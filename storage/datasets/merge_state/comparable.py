@@ -1,0 +1,164 @@
+"""Equality and order of values, defined once: a column as a flat one that Arrow compares alike.
+
+Nulls equal each other and come first, at every depth. 0.0 is -0.0; every NaN is the same value,
+above all numbers. Texts and bytes compare by their bytes, structs member by member, lists element
+by element and then by length, maps as lists of their entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_Offsets = npt.NDArray[np.integer[Any]]
+_SIGN = np.int64(np.iinfo(np.int64).max)
+_NULL, _VALUE = b"\x01", b"\x02"
+_END = b"\x00"
+"""Below `_NULL` and `_VALUE`, so that of lists that begin alike the shorter one comes first."""
+
+
+def comparable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A flat column with equality and order of the values; nulls stay nulls.
+
+    Nested values become bytes, floats whole numbers; all other types stay what they are.
+    """
+    array = _whole(column)
+    if pa.types.is_floating(array.type):
+        bits = float_bits(array)
+        return pa.array(bits ^ ((bits >> 63) & _SIGN), mask=_is_null(array))
+    if pa.types.is_nested(array.type):
+        return pa.array(_encoded(array), pa.large_binary())
+    return array
+
+
+def comparable_table(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """Comparable columns under the names `k0`, `k1`, …"""
+    return pa.table(
+        [comparable(each) for each in columns], [f"k{at}" for at in range(len(columns))]
+    )
+
+
+def equal_values(
+    one: pa.Array | pa.ChunkedArray, other: pa.Array | pa.ChunkedArray
+) -> npt.NDArray[np.bool_]:
+    """Value by value whether two columns of one type are equal."""
+    left, right = comparable(one), comparable(other)
+    equal = pc.equal(left, right).fill_null(False)
+    if left.null_count and right.null_count:
+        equal = pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
+    return np.asarray(equal.to_numpy(zero_copy_only=False), bool)
+
+
+def numbered(columns: Sequence[pa.Array | pa.ChunkedArray]) -> npt.NDArray[np.int64]:
+    """A number for each row, the same for rows that are equal in all columns, below their count."""
+    numbers = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        coded = pc.dictionary_encode(comparable(column), null_encoding="encode")
+        numbers = numbers * (len(coded.dictionary) + 1) + coded.indices.to_numpy()
+        numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64).reshape(-1)
+    return numbers
+
+
+def float_bits(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Bits of the values as 64-bit floats, the same for those that are equal; of nulls any."""
+    values = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    bits: npt.NDArray[np.int64] = np.where(np.isnan(values), np.nan, values).view(np.int64)
+    return bits
+
+
+def _encoded(array: pa.Array) -> list[bytes | None]:
+    """Each value as bytes that are compared like it, and that no other value's bytes begin with."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        members = [_encoded(array.field(at)) for at in range(kind.num_fields)]
+        rows = zip(*members, strict=True) if members else ((),) * len(array)
+        values = (b"".join(map(_marked, row)) for row in rows)
+    elif pa.types.is_nested(kind):
+        values = _lists(array)
+    else:
+        values = _leaves(comparable(array))
+    return [
+        None if missing else value for missing, value in zip(_is_null(array), values, strict=True)
+    ]
+
+
+def _marked(value: bytes | None) -> bytes:
+    return _NULL if value is None else _VALUE + value
+
+
+def _lists(array: pa.Array) -> Iterator[bytes]:
+    starts, ends, values = _bounds(array)
+    first, last = (int(starts.min()), int(ends.max())) if len(array) else (0, 0)
+    each = [_marked(value) for value in _encoded(values.slice(first, last - first))]
+    for start, end in zip(starts - first, ends - first, strict=True):
+        yield b"".join(each[start:end]) + _END
+
+
+def _bounds(array: pa.Array) -> tuple[_Offsets, _Offsets, pa.Array]:
+    """Where the elements of each list begin and end, and the elements of all."""
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        starts = (array.offset + np.arange(len(array))) * kind.list_size
+        return starts, starts + kind.list_size, array.values
+    offsets = array.offsets.to_numpy()
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return offsets, offsets + array.sizes.to_numpy(), array.values
+    if not pa.types.is_map(kind):
+        return offsets[:-1], offsets[1:], array.values
+    entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+    return offsets[:-1], offsets[1:], entries
+
+
+def _leaves(array: pa.Array) -> Iterator[bytes]:
+    kind = array.type
+    if not len(array):
+        return iter(())
+    if pa.types.is_decimal(kind):
+        raw = np.frombuffer(array.buffers()[1], np.uint8).reshape(-1, kind.bit_width // 8)
+        return _signed(raw[array.offset : array.offset + len(array), ::-1])
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.uint8())
+    if pa.types.is_primitive(array.type):
+        return _numbers(array)
+    return (b"" if value is None else _escaped(_bytes(value)) for value in array.to_pylist())
+
+
+def _numbers(array: pa.Array) -> Iterator[bytes]:
+    width = array.type.bit_width // 8
+    if not pa.types.is_integer(array.type):
+        array = array.view(f"int{width * 8}")
+    numbers = np.asarray(array.fill_null(0).to_numpy(zero_copy_only=False))
+    rows = numbers.astype(numbers.dtype.newbyteorder(">")).view(np.uint8).reshape(-1, width)
+    if pa.types.is_unsigned_integer(array.type):
+        return (row.tobytes() for row in rows)
+    return _signed(rows)
+
+
+def _signed(rows: npt.NDArray[np.uint8]) -> Iterator[bytes]:
+    """Numbers with their highest byte first; negative ones below the others."""
+    flipped = rows.copy()
+    flipped[:, 0] ^= 0x80
+    return (row.tobytes() for row in flipped)
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _escaped(value: bytes) -> bytes:
+    return value.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _is_null(array: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False), bool)
