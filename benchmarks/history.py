@@ -47,7 +47,7 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 from odf_node.workers.engines.spark_engine.engine import SparkEngine
 from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.jobs.work.context import Engines, History, IngestOptions, WorkerContext
+from odf_node.workers.jobs.work.context import Engines, IngestOptions, WorkerContext
 from odf_node.workers.program.warmup import warm_up
 from odf_node.workers.slices.slices import Cut, write_slices
 from odf_node.workers.slices.write import SlicePlan
@@ -200,9 +200,7 @@ def main() -> None:
         engines=Engines(session=session, first=SparkEngine(session)),
         objects=stores.objects,
         scratch=folder,
-        ingest=IngestOptions(
-            history=History(states=MergeStates(folder / "merge-state", max_bytes=1 << 40))
-        ),
+        ingest=IngestOptions(states=MergeStates(folder / "merge-state", max_bytes=1 << 40)),
     )
     strategies: dict[str, MergeStrategy] = {
         "Ledger": MergeStrategyLedger(primary_key=("k",)),

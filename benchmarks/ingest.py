@@ -250,6 +250,8 @@ def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
     import odf_node.workers.jobs.ingest.run as steps
     import odf_node.workers.slices.slices as slices
     import odf_node.workers.slices.write as write
+    from odf_node.storage.datasets.merge_state.store import MergeStates
+    from odf_node.workers.jobs.work.context import IngestOptions
     from odf_node.workers.readers.read import open_frame
     from odf_node.workers.slices.frame import Limits
 
@@ -279,6 +281,9 @@ def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
                     engines=steps.Engines(session=none, first=none),
                     objects=stores.objects,
                     scratch=Path(name),
+                    ingest=IngestOptions(
+                        states=MergeStates(Path(name) / "merge-state", max_bytes=1 << 40)
+                    ),
                 )
                 began = time.process_time()
                 steps.run_ingest(dataset, upload(stores, dataset, body), bench, now=now())

@@ -44,6 +44,7 @@ from odf_node.protocol.metadata.events import AddData, ExecuteTransform
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.dataset.local_files import chunks
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
@@ -51,7 +52,7 @@ from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 from odf_node.workers.engines.spark_engine.engine import SparkEngine
 from odf_node.workers.jobs.transform.replay import replay
 from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.jobs.work.context import Engines, WorkerContext
+from odf_node.workers.jobs.work.context import Engines, IngestOptions, WorkerContext
 from odf_node.workers.program.warmup import warm_up
 from odf_node.workers.slices.write import described, write_batches
 from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment, root
@@ -240,6 +241,7 @@ def iterations(sizes: Sizes) -> None:
             engines=Engines(session=session, first=SparkEngine(session)),
             objects=stores.objects,
             scratch=scratch,
+            ingest=IngestOptions(states=MergeStates(folder / "merge-state", max_bytes=1 << 40)),
         )
         if WARM_UP:
             began = time.perf_counter()

@@ -135,7 +135,7 @@ class WorkerSettings(SharedSettings):
     merge_state_bytes: int = Field(
         16 << 30,
         ge=0,
-        description="Disk for what merges keep of histories; 0: they read all slices.",
+        description="Disk for what merges keep of histories; 0: each reads all slices.",
     )
     commit_attempts: int = Field(
         5, gt=0, description="How often a batch is planned again when another writer was first."

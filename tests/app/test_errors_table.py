@@ -135,7 +135,8 @@ from odf_node.protocol.errors import NodeError
 from odf_node.storage.datasets.job_payloads import verify_job
 from odf_node.storage.stores.ports.values import JobSpec
 from odf_node.workers.program.handlers import HANDLERS
-from odf_node.workers.jobs.work.context import Engines, WorkerContext
+from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.workers.jobs.work.context import Engines, IngestOptions, WorkerContext
 from odf_node.workers.program.loop import Worker
 
 names = tuple(f"{room.__name__}." for room in rooms)  # the command line imports `conformance` too
@@ -156,7 +157,8 @@ for name in kinds:
     stores.jobs.submit(JobSpec(verify_job.KIND, None, {"error": name}))
 HANDLERS[verify_job.KIND] = fail
 engines = Engines(session=None, first=None)
-context = WorkerContext(engines=engines, objects=stores.objects, scratch=folder)
+ingest = IngestOptions(states=MergeStates(folder, max_bytes=0))
+context = WorkerContext(engines=engines, objects=stores.objects, scratch=folder, ingest=ingest)
 Worker(
     stores=stores, context=context, name="w", lease=timedelta(seconds=30), longest_pause_s=0.1,
     attempts=1,

@@ -11,9 +11,7 @@ import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
-from unittest import mock
 
-import odf_node.workers.jobs.ingest.run
 from odf_node.storage.datasets.node.open_stores import open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.workers.program.loop import Worker
@@ -24,17 +22,14 @@ LEASE = timedelta(seconds=2)
 
 def work(stores: Stores, scratch: Path) -> None:
     """Run jobs until something breaks."""
-    from ingesting import appended
-
-    with mock.patch.object(odf_node.workers.jobs.ingest.run, "merged", appended):
-        worker = Worker(
-            stores=stores,
-            context=node_of(stores, scratch),
-            name=f"deriving-{time.time_ns()}",
-            lease=LEASE,
-            longest_pause_s=0.2,
-        )
-        worker.work()
+    worker = Worker(
+        stores=stores,
+        context=node_of(stores, scratch),
+        name=f"deriving-{time.time_ns()}",
+        lease=LEASE,
+        longest_pause_s=0.2,
+    )
+    worker.work()
 
 
 def main() -> None:

@@ -1,8 +1,4 @@
-"""A worker that ingests without Spark: all of it but the merge, which leaves no trace outside.
-
-Appended rows come out of the merge as they went in, so PyArrow stands in for Spark; claiming,
-reading, staging, writing, committing and finishing are the worker's own.
-"""
+"""A worker that ingests without Spark, which appending needs not."""
 
 from __future__ import annotations
 
@@ -10,15 +6,10 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
-import pyarrow as pa
-
-import odf_node.workers.jobs.ingest.run
 from odf_node.protocol.chain.author import author
 from odf_node.protocol.chain.state import EMPTY
 from odf_node.protocol.instant import Instant
@@ -36,9 +27,8 @@ from odf_node.storage.stores.ports.values import (
     ObjectKey,
     ObjectKind,
 )
-from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.program.loop import Worker
-from odf_node.workers.slices.columns import POSITION
+from tests.workers.datasets import bench_without_engine
 
 ROWS_OF_A_BATCH = 3
 BATCHES = 2
@@ -46,14 +36,6 @@ LEASE = timedelta(seconds=0.1)
 """Short, so that the jobs of a killed worker are free again at once."""
 LONG_LEASE = timedelta(seconds=2)
 """Of a worker that is killed now and then, and works most of the time."""
-
-
-def appended(run: Any, *_: Any, **__: Any) -> Iterator[pa.RecordBatch]:
-    """As `merged` with Append."""
-    rows = run.staged.rows_of_all().drop_columns([POSITION])
-    operations = pa.array([0] * rows.num_rows, pa.int32())
-    rows = rows.add_column(0, run.vocab.operation_type_column, operations)
-    yield from rows.to_batches()
 
 
 def begin(stores: Stores, entry: DatasetEntry) -> None:
@@ -101,14 +83,8 @@ def submit(stores: Stores, entry: DatasetEntry, batch: int) -> None:
 
 def work(stores: Stores, *, lease: timedelta = LEASE) -> None:
     """Run what waits, as a worker does."""
-    with (
-        mock.patch.object(odf_node.workers.jobs.ingest.run, "merged", appended),
-        tempfile.TemporaryDirectory() as scratch,
-    ):
-        none: Any = None
-        bench = WorkerContext(
-            engines=Engines(session=none, first=none), objects=stores.objects, scratch=Path(scratch)
-        )
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = bench_without_engine(stores, Path(scratch))
         worker = Worker(
             stores=stores, context=bench, name="torture", lease=lease, longest_pause_s=0.01
         )

@@ -510,7 +510,7 @@ def _work(here: Rotting, rehash_s: float, over: threading.Event) -> None:
     states = MergeStates(here.folder / "states", max_bytes=1 << 30, rehash_s=rehash_s)
     worker = Worker(
         stores=stores,
-        context=replace(node_of(stores, scratch), ingest=ingest_options(states=states)),
+        context=replace(node_of(stores, scratch), ingest=ingest_options(scratch, states=states)),
         name="rotting",
         lease=timedelta(seconds=30),
         longest_pause_s=0.05,

@@ -23,6 +23,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads import ingest_job
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import (
     DatasetEntry,
@@ -49,15 +50,16 @@ def bench_without_engine(stores: Stores, scratch: Path, **options: Any) -> Worke
         engines=Engines(session=none, first=none),
         objects=stores.objects,
         scratch=scratch,
-        ingest=ingest_options(**options),
+        ingest=ingest_options(scratch, **options),
     )
 
 
-def ingest_options(**options: Any) -> IngestOptions:
-    """Options of ingests; `states` is what merges know of histories."""
-    from odf_node.workers.jobs.work.context import History, IngestOptions
+def ingest_options(folder: Path, **options: Any) -> IngestOptions:
+    """Options of ingests; what merges know of histories is kept in the folder."""
+    from odf_node.workers.jobs.work.context import IngestOptions
 
-    return IngestOptions(history=History(states=options.pop("states", None)), **options)
+    states = MergeStates(folder / "merge-state", max_bytes=1 << 30)
+    return IngestOptions(**{"states": states, **options})
 
 
 def worker_of(spark: SparkSession, stores: Stores, scratch: Path, **options: Any) -> Worker:
@@ -70,7 +72,7 @@ def worker_of(spark: SparkSession, stores: Stores, scratch: Path, **options: Any
         engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=scratch,
-        ingest=ingest_options(**options),
+        ingest=ingest_options(scratch, **options),
     )
     return Worker(
         stores=stores, context=made, name="w", lease=timedelta(seconds=30), longest_pause_s=0.04

@@ -145,12 +145,14 @@ def node_of(stores: Stores, scratch: Path, **options: Any) -> Any:
     from odf_node.workers.engines.datafusion.engine import DataFusionEngine
     from odf_node.workers.jobs.work.context import Engines, WorkerContext
     from odf_node.workers.jobs.work.transform_options import TransformOptions
+    from tests.workers.datasets import ingest_options
 
     engine = DataFusionEngine()
     return WorkerContext(
         engines=Engines(session=cast("Any", None), first=cast("Any", engine)),
         objects=stores.objects,
         scratch=scratch,
+        ingest=ingest_options(scratch),
         transforms=TransformOptions(**options),
     )
 

@@ -19,7 +19,6 @@ from odf_node.protocol.codec.manifests import load_snapshots
 from odf_node.protocol.instant import Instant
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
-from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.datasets.node.stores import Stores
 from tests.workers.datasets import created, ingest_options, now, upload
 
@@ -55,7 +54,7 @@ def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
         engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=tmp_path,
-        ingest=ingest_options(states=MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)),
+        ingest=ingest_options(tmp_path),
         polls=PollOptions(
             fetch=FetchRules(
                 roots=(DATA,), variables={"FLIGHTS_URL": f"file://{DATA}/flights.csv.zip"}

@@ -55,7 +55,8 @@ class World:
         self.stores = open_stores(StoreSettings(data=folder / "node", durable=False))
         self.folder = folder
         self.states = MergeStates(folder / "states", max_bytes=1 << 30, rehash_s=0)
-        bench = replace(node_of(self.stores, folder), ingest=ingest_options(states=self.states))
+        options = ingest_options(folder, states=self.states)
+        bench = replace(node_of(self.stores, folder), ingest=options)
         self.worker = Worker(
             stores=self.stores,
             context=bench,

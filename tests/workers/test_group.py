@@ -35,7 +35,7 @@ from odf_node.storage.stores.ports.values import (
     Succeeded,
 )
 from odf_node.workers.slices.slices import Cut
-from tests.workers.datasets import created, ingest_options, ndjson, now, worker_of
+from tests.workers.datasets import created, ndjson, now, worker_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,7 +159,7 @@ def test_batches_without_rows_share_a_slice_with_others_and_add_nothing(
 
 
 def test_a_shared_slice_is_cut_like_any_other(worker: Worker, stores: Stores) -> None:
-    worker.context = replace(worker.context, ingest=ingest_options(cut=Cut(rows=4)))
+    worker.context = replace(worker.context, ingest=replace(worker.context.ingest, cut=Cut(rows=4)))
     dataset = created(stores, read=ReadStepNdJson(ddl_schema=("n BIGINT",)))
     post(stores, dataset, {"n": 0})
     worker.work(once=True)

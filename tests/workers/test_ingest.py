@@ -58,6 +58,7 @@ def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
         engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=tmp_path,
+        ingest=ingest_options(tmp_path),
     )
 
 
@@ -88,13 +89,15 @@ STRATEGIES: list[MergeStrategy] = [
 
 @pytest.mark.parametrize("merge", STRATEGIES, ids=lambda m: type(m).__name__)
 def test_equal_rows_give_equal_bytes_however_spark_deals_with_them(
-    merge: MergeStrategy, bench: WorkerContext, spark: SparkSession
+    merge: MergeStrategy, bench: WorkerContext, tmp_path: Path
 ) -> None:
     first, second = ndjson(rows(500)), ndjson(rows(700)[100:])
     results = []
-    for partitions, small_rows in ((1, 10**9), (1, 0), (8, 0)):
+    for partitions, merge_bytes in ((1, 10**9), (1, 0), (8, 0)):
         stores = throwaway_stores()
-        options = ingest_options(partitions=partitions, small_rows=small_rows)
+        options = ingest_options(
+            tmp_path / str(len(results)), partitions=partitions, merge_bytes=merge_bytes
+        )
         other = replace(bench, objects=stores.objects, ingest=options)
         dataset = created(stores, merge=merge)
         receipts = [ingest(stores, dataset, other, body) for body in (first, second)]

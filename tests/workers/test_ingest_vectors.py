@@ -45,6 +45,7 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 from tests.workers import tables
+from tests.workers.datasets import ingest_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +96,7 @@ class Runner:
             engines=Engines(session=spark, first=SparkEngine(spark), others=(DataFusionEngine(),)),
             objects=self.stores.objects,
             scratch=folder,
+            ingest=ingest_options(folder),
             polls=PollOptions(
                 fetch=FetchRules(
                     networks=("127.0.0.0/8",),

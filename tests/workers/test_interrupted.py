@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from buckets import fresh_location, log_in
 from chain_maker import entry
-from ingesting import BATCHES, ROWS_OF_A_BATCH, appended, begin
+from ingesting import BATCHES, ROWS_OF_A_BATCH, begin
 from servers import Program, S3Server, postgres_program, wait_until
 from throwaway import throwaway_stores
 
@@ -33,8 +33,9 @@ from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
 from odf_node.workers.engines.spark.exchange import write_remotely
 from odf_node.workers.jobs.ingest import claim
-from odf_node.workers.jobs.work.context import Engines, WorkerContext
+from odf_node.workers.jobs.ingest.merged import FinalRows, merge_here
 from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
+from tests.workers.datasets import bench_without_engine
 from tests.workers.executors import Executors, no_plans
 
 LEASE = timedelta(seconds=1)
@@ -45,14 +46,10 @@ ROWS = BATCHES * ROWS_OF_A_BATCH
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(odf_node.workers.program.loop, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(odf_node.workers.program.loop, "PAUSE_GROWTH", 1)
-    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "merged", appended)  # no Spark
 
 
 def worker_of(stores: Stores, scratch: Path) -> Worker:
-    none: Any = None
-    bench = WorkerContext(
-        engines=Engines(session=none, first=none), objects=stores.objects, scratch=scratch
-    )
+    bench = bench_without_engine(stores, scratch)
     return Worker(stores=stores, context=bench, name="here", lease=LEASE, longest_pause_s=0.05)
 
 
@@ -136,14 +133,15 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
             pq.write_table(rows, written)
             bucket.call("put_object", found.name, Body=written.getvalue())
 
-    def merged(run: Any, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """As `appended`, by way of executors."""
-        frame: Any = Executors([list(appended(run, *arguments, **options))], rot)
+    def merged(*arguments: Any) -> FinalRows:
+        """As `merge_here`, by way of executors."""
+        frame: Any = Executors([list(merge_here(*arguments).batches)], rot)
         with TemporaryDirectory() as folder, no_plans():
-            for file in write_remotely(frame, url, Path(folder) / "sorted"):
-                yield from pq.read_table(file).to_batches()
+            files = write_remotely(frame, url, Path(folder) / "sorted")
+            batches = [batch for file in files for batch in pq.read_table(file).to_batches()]
+        return FinalRows(iter(batches))
 
-    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "merged", merged)
+    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "merge_here", merged)
     stores, made = throwaway_stores(), entry("kamu/rotten")
     begin(stores, made)
     worker = worker_of(stores, tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,22 +15,22 @@ import pytest
 from throwaway import throwaway_stores
 
 from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.codec.manifests import from_data
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
+    ReadStepNdJson,
 )
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.workers.jobs.ingest import merged as merging_here
-from odf_node.workers.jobs.ingest.merged import MergeRun, merged
-from odf_node.workers.jobs.ingest.ordering import sorted_rows
+from odf_node.workers.jobs.ingest.merged import fits, merge_here
+from odf_node.workers.jobs.ingest.on_spark.merged import MergeRun, merged
 from odf_node.workers.jobs.ingest.stage import Staged
+from odf_node.workers.merge.history import HistoryRange
 from odf_node.workers.merge.table import MERGE, merging_of
-from odf_node.workers.slices.columns import POSITION, CannotMerge
-from tests.workers import tables
+from odf_node.workers.plan.ingest import IngestPlan
+from odf_node.workers.slices.columns import POSITION
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from tests.workers.histories import history_of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,43 +108,75 @@ def sides(
     return stands, batch
 
 
-def run_of(
+def plan_of(strategy: MergeStrategy) -> IngestPlan:
+    return IngestPlan(
+        head=none,
+        source_name="default",
+        vocab=Vocab(event_time_column="at"),
+        read=ReadStepNdJson(),
+        preprocess=None,
+        merge=strategy,
+        schema=None,
+        prev_offset=None,
+        watermark=None,
+        source_state=None,
+        has_history=True,
+        system_time=NOW,
+        source_event_time=NOW,
+    )
+
+
+def staged_of(strategy: MergeStrategy, batch: list[dict[str, Any]], folder: Path) -> Staged:
+    takes_operations = MERGE[type(strategy)].takes_operations
+    schema = pa.schema([*([pa.field("op", pa.int32())] if takes_operations else []), *DATA])
+    rows = pa.Table.from_pylist(batch, schema)
+    return Staged(
+        path=folder / "staged.parquet",
+        schema=schema,
+        rows=len(batch),
+        table=rows.append_column(POSITION, pa.array(range(len(batch)), pa.int64())),
+        event_time_nulls=rows.column("at").null_count,
+        size=rows.nbytes,
+    )
+
+
+def merged_here(
     strategy: MergeStrategy,
     stands: list[dict[str, Any]],
     batch: list[dict[str, Any]],
     folder: Path,
-) -> MergeRun:
-    """As `met.py` would hand it over."""
-    takes_operations = MERGE[type(strategy)].takes_operations
-    schema = pa.schema([*([pa.field("op", pa.int32())] if takes_operations else []), *DATA])
-    rows = pa.Table.from_pylist(batch, schema)
-    table = rows.append_column(POSITION, pa.array(range(len(batch)), pa.int64()))
+) -> pa.Table:
+    plan, history = plan_of(strategy), None
+    if stands:
+        slices = [pa.Table.from_pylist(rows, SLICE) for rows in (stands[::2], stands[1::2]) if rows]
+        merging = merging_of(strategy, plan.vocab)
+        history = history_of_rows(slices, strategy, merging, folder)
+    rows = merge_here(staged_of(strategy, batch, folder), plan, SLICE, history)
+    return pa.Table.from_batches(list(rows.batches))
+
+
+def merged_by_spark(
+    strategy: MergeStrategy,
+    stands: list[dict[str, Any]],
+    batch: list[dict[str, Any]],
+    spark: SparkSession,
+    folder: Path,
+) -> pa.Table:
     pq.write_table(pa.Table.from_pylist(stands, SLICE), folder / "history.parquet")
-    return MergeRun(
-        staged=Staged(
-            path=folder / "staged.parquet",
-            schema=schema,
-            rows=len(batch),
-            table=table,
-            event_time_nulls=rows.column("at").null_count,
-            size=rows.nbytes,
-        ),
+    run = MergeRun(
+        staged=staged_of(strategy, batch, folder),
         strategy=strategy,
-        vocab=Vocab(event_time_column="at"),
+        vocab=plan_of(strategy).vocab,
         source_event_time=NOW,
-        schema=pa.schema([*SLICE]),
+        schema=SLICE,
         history=[folder / "history.parquet"] if stands else [],
-        history_rows=len(stands),
-        projected=True,
-        distinct=isinstance(strategy, MergeStrategySnapshot),
     )
+    return pa.Table.from_batches(list(merged(run, spark, folder)))
 
 
-def told(run: MergeRun, session: SparkSession | None, folder: Path) -> list[str]:
+def told(table: pa.Table) -> list[str]:
     """The rows in their order, with what is filled while they are written."""
-    batches = list(merged(run, session, folder))  # type: ignore[arg-type]
-    names = ["op", *DATA.names]
-    rows = [each for batch in batches for each in batch.select(names).to_pylist()]
+    rows = table.select(["op", *DATA.names]).to_pylist()
     fallback = NOW.millis / 1000
     for each in rows:
         each["at"] = fallback if each["at"] is None else each["at"].timestamp()
@@ -155,23 +186,19 @@ def told(run: MergeRun, session: SparkSession | None, folder: Path) -> list[str]
 @pytest.mark.spark
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 def test_both_ways_give_the_same_rows_in_the_same_order(
-    strategy: MergeStrategy, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    strategy: MergeStrategy, spark: SparkSession, tmp_path: Path
 ) -> None:
-    run = run_of(strategy, *sides(strategy, 11, 240), tmp_path)
-    here = told(run, None, tmp_path)
+    stands, batch = sides(strategy, 11, 240)
+    here = told(merged_here(strategy, stands, batch, tmp_path))
     assert len({line[:8] for line in here}) >= 3  # nearly all operations occur
-    monkeypatch.setattr(merging_here, "_merges_here", lambda *_: False)
-    assert told(run, spark, tmp_path) == here
+    assert told(merged_by_spark(strategy, stands, batch, spark, tmp_path)) == here
 
 
 @pytest.mark.spark
-def test_both_ways_begin_a_history_alike(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = run_of(UPSERT, [], sides(UPSERT, 5, 120)[1], tmp_path)
-    here = told(run, None, tmp_path)
-    monkeypatch.setattr(merging_here, "_merges_here", lambda *_: False)
-    assert told(run, spark, tmp_path) == here
+def test_both_ways_begin_a_history_alike(spark: SparkSession, tmp_path: Path) -> None:
+    batch = sides(UPSERT, 5, 120)[1]
+    here = told(merged_here(UPSERT, [], batch, tmp_path))
+    assert told(merged_by_spark(UPSERT, [], batch, spark, tmp_path)) == here
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -181,8 +208,7 @@ def test_what_comes_out_applied_to_what_stood_is_what_was_asked_for(
 ) -> None:
     stands, batch = sides(strategy, seed, 160)
     state = {key_of(each, strategy): each["op"] for each in stands}
-    run = run_of(strategy, stands, batch, tmp_path)
-    result = pa.Table.from_batches(list(merged(run, none, tmp_path)))
+    result = merged_here(strategy, stands, batch, tmp_path)
     for each in result.to_pylist():
         key = key_of(each, strategy)
         if each["op"] in (1, 2):
@@ -198,60 +224,6 @@ def test_what_comes_out_applied_to_what_stood_is_what_was_asked_for(
         assert set(state) == ({key_of(e, strategy) for e in stands} | set(wanted)) - gone
 
 
-def in_memory(table: dict[str, Any], *, numbered: bool) -> pa.Table:
-    types = {"op": pa.int32(), "city": pa.string(), "zone": pa.string(), "updated_at": pa.string()}
-    columns = {
-        name: pa.array([each[at] for each in table["rows"]], types.get(name, pa.int64()))
-        for at, name in enumerate(table["columns"])
-    }
-    if numbered:
-        columns[POSITION] = pa.array(range(len(table["rows"])), pa.int64())
-    return pa.table(columns)
-
-
-def standing(table: dict[str, Any], key: tuple[str, ...]) -> pa.Table:
-    rows = in_memory(table, numbered=False)
-    last = {key_of_row(each, key): at for at, each in enumerate(rows.to_pylist())}
-    kept = [at for at in last.values() if rows.column("op")[at].as_py() != 1]
-    return rows.take(pa.array(kept, pa.int64()))
-
-
-def key_of_row(each: dict[str, Any], key: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(each.get(name) for name in key)
-
-
-def vectors() -> list[Any]:
-    kinds = ("UpsertStream", "Snapshot")
-    cases = [c for c in tables.cases("merge") if c["given"]["operation"] != "project"]
-    cases = [c for c in cases if c["given"]["strategy"]["kind"] in kinds]
-    # a first snapshot is taken as it is, by everybody
-    return [c for c in cases if c["given"]["prev"] or c["given"]["strategy"]["kind"] != "Snapshot"]
-
-
-@pytest.mark.parametrize("case", [pytest.param(c, id=c["id"]) for c in vectors()])
-def test_a_batch_merges_as_the_answer_says_without_an_engine(case: dict[str, Any]) -> None:
-    given, expect = case["given"], case["expect"]
-    strategy: MergeStrategy = from_data(given["strategy"], MergeStrategy)
-    merging = merging_of(strategy, Vocab(event_time_column=given["vocab"]["event_time"]))
-    rule = MERGE[type(strategy)]
-    assert rule.here is not None
-    new = in_memory(given["new"], numbered=True)
-    prev = standing(given["prev"], merging.key) if given["prev"] else None
-    if "error" in expect:
-        with pytest.raises(CannotMerge):
-            rule.here(merging, prev, new)
-        return
-    result = rule.here(merging, prev, new)
-    keys = [result.column(name) for name in rule.order(merging)]
-    result = pa.Table.from_batches(sorted_rows(result, keys), result.schema)
-    rows = tables.rows_of(result.select(expect["table"]["columns"]))
-    wanted = expect["table"]["rows"]
-    if expect.get("ordered") is False:
-        rows, wanted = sorted(rows), sorted(wanted)
-    assert rows == wanted
-    assert {n for n in result.column_names if n != POSITION} == set(expect["table"]["columns"])
-
-
 @pytest.mark.parametrize(
     "merge",
     [MergeStrategyUpsertStream(primary_key=("n",)), MergeStrategySnapshot(primary_key=("n",))],
@@ -261,8 +233,7 @@ def test_small_batches_need_no_engine(merge: MergeStrategy, tmp_path: Path) -> N
     from odf_node.workers.jobs.ingest.run import run_ingest
 
     stores = throwaway_stores()
-    states = MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)
-    bench = bench_without_engine(stores, tmp_path, states=states)
+    bench = bench_without_engine(stores, tmp_path)
     dataset = created(stores, merge=merge)
     receipts = []
     for shift in range(3):
@@ -273,22 +244,19 @@ def test_small_batches_need_no_engine(merge: MergeStrategy, tmp_path: Path) -> N
     assert counts == [(10, 0, 0, 0), (1, gone, 0, 9), (1, gone, 9, 0)]
 
 
-def test_what_is_not_one_row_per_key_or_not_equal_alike_asks_spark(tmp_path: Path) -> None:
+def test_what_may_become_more_than_memory_should_hold_does_not_fit(tmp_path: Path) -> None:
     stands, batch = sides(UPSERT, 1, 40)
-    run = run_of(UPSERT, stands, batch, tmp_path)
-    rule = MERGE[MergeStrategyUpsertStream]
+    staged = staged_of(UPSERT, batch, tmp_path)
+    row = staged.size // staged.rows
+    slices = [pa.Table.from_pylist(stands, SLICE)]
 
-    def here(other: MergeRun, **known: Any) -> bool:
-        parts = {"projected": other.projected, "distinct": other.distinct} | known
-        merging = merging_of(other.strategy, other.vocab)
-        merging = type(merging)(vocab=other.vocab, key=merging.key, **parts)
-        return merging_here._merges_here(other, rule, merging, rule.order(merging))
+    def history(strategy: MergeStrategy) -> HistoryRange:
+        merging = merging_of(strategy, Vocab(event_time_column="at"))
+        return history_of_rows(slices, strategy, merging, tmp_path)
 
-    assert here(run)
-    assert not here(run, projected=False)
-    assert here(replace(run, history=[]), projected=False)
-    assert not here(replace(run, sort_bytes=1000))
-    nested = pa.schema([*run.schema, pa.field("l", pa.list_(pa.int64()))])
-    assert not here(replace(run, schema=nested))
-    by_float = MergeStrategyUpsertStream(primary_key=("v",))
-    assert not here(replace(run, strategy=by_float))
+    upsert, snapshot = (plan_of(STRATEGIES[name]) for name in ("upsert", "snapshot"))
+    assert fits(staged, upsert, None, staged.rows * row)
+    assert not fits(staged, upsert, history(upsert.merge), 2 * staged.rows * row - 1)
+    assert fits(staged, upsert, history(upsert.merge), 2 * staged.rows * row)
+    assert not fits(staged, snapshot, history(snapshot.merge), 2 * staged.rows * row)
+    assert fits(staged, snapshot, history(snapshot.merge), (2 * staged.rows + len(stands)) * row)

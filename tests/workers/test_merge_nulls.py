@@ -23,7 +23,6 @@ from odf_node.protocol.metadata.reading import (
 )
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import (
     Failed,
@@ -90,7 +89,7 @@ def rows_of(stores: Stores, dataset: Dataset, *names: str) -> list[tuple[Any, ..
 def test_a_batch_may_require_what_stored_rows_lack(merge: MergeStrategy, tmp_path: Path) -> None:
     stores = throwaway_stores()
     dataset = created(stores, merge=merge, read=reading(k="Int64", v=optional("Int64")))
-    bench = bench_without_engine(stores, tmp_path, states=MergeStates(tmp_path, max_bytes=1 << 30))
+    bench = bench_without_engine(stores, tmp_path)
     worker = Worker(
         stores=stores, context=bench, name="w", lease=timedelta(seconds=30), longest_pause_s=0.01
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,13 +19,11 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
+from odf_node.workers.merge.table import MERGE, merging_of
+from odf_node.workers.slices.columns import POSITION
+from tests.workers.histories import history_of_rows
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
 KEY = ("r", "k0")
-"""Names that SQL may well have for itself."""
 TYPES = {
     "offset": pa.int64(),
     "op": pa.int32(),
@@ -100,13 +99,11 @@ def rows_made(chance: random.Random, count: int) -> Rows:
     ]
 
 
-def frame(spark: SparkSession, rows: Rows, names: list[str]) -> DataFrame:
-    from odf_node.workers.slices.columns import POSITION
-
+def table_of(rows: Rows, names: list[str]) -> pa.Table:
     columns = {name: pa.array([row[name] for row in rows], TYPES[name]) for name in names}
     if "offset" not in names:
         columns[POSITION] = pa.array(range(len(rows)), pa.int64())
-    return spark.createDataFrame(pa.table(columns))
+    return pa.table(columns)
 
 
 def told(rows: Rows) -> list[str]:
@@ -125,10 +122,8 @@ def told(rows: Rows) -> list[str]:
     ids=["append", "ledger", "snapshot", "upsert", "changelog"],
 )
 def test_a_merge_gives_what_its_rules_say(
-    strategy: MergeStrategy, rule: Callable[[Rows, Rows], Rows], spark: SparkSession
+    strategy: MergeStrategy, rule: Callable[[Rows, Rows], Rows], tmp_path: Path
 ) -> None:
-    from odf_node.workers.merge.table import MERGE, merging_of
-
     chance = random.Random(7)
     prev = rows_made(chance, 60)
     for at, row in enumerate(prev):
@@ -143,7 +138,9 @@ def test_a_merge_gives_what_its_rules_say(
         for row in new:
             row["op"] = chance.choice([APPEND, RETRACT])
     merging = merging_of(strategy, Vocab(event_time_column="at"))
-    result = MERGE[type(strategy)].merge(
-        merging, frame(spark, prev, list(TYPES)), frame(spark, new, names)
-    )
-    assert told(result.toArrow().to_pylist()) == told(rule(prev, new))
+    slices = [table_of(rows, list(TYPES)) for rows in (prev[:40], prev[40:])]
+    history = None
+    if MERGE[type(strategy)].reads_history:
+        history = history_of_rows(slices, strategy, merging, tmp_path)
+    result = MERGE[type(strategy)].merge(merging, table_of(new, names), history).rows
+    assert told(result.to_pylist()) == told(rule(prev, new))

@@ -1,9 +1,10 @@
-"""Columns of every type that is stored can be merged, also those Spark has no type for."""
+"""Columns of every type that is stored can be merged, nested ones as well."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,14 +19,10 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.stores.ports.values import ObjectKind
-from tests.workers.datasets import created, ingest_options, ndjson, upload
+from odf_node.workers.jobs.ingest.run import run_ingest
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 BIG = {"kind": "Decimal", "precision": 50, "scale": 2}
 COLUMNS: dict[str, tuple[Any, Any, Any]] = {
@@ -52,28 +49,14 @@ def row(key: int, at: int | None) -> dict[str, Any]:
     return {"k": key, **values}
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["from slices", "from the merge state"])
 @pytest.mark.parametrize(
     "merge",
     [MergeStrategySnapshot(primary_key=("k",)), MergeStrategyUpsertStream(primary_key=("k",))],
     ids=["snapshot", "upsert"],
 )
-def test_values_of_all_types_are_compared_and_kept(
-    merge: MergeStrategy, kept: bool, spark: SparkSession, tmp_path: Path
-) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.ingest.run import run_ingest
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
-
+def test_values_of_all_types_are_compared_and_kept(merge: MergeStrategy, tmp_path: Path) -> None:
     stores = throwaway_stores()
-    bench = WorkerContext(
-        engines=Engines(session=spark, first=SparkEngine(spark)),
-        objects=stores.objects,
-        scratch=tmp_path,
-        ingest=ingest_options(
-            states=MergeStates(tmp_path / "states", max_bytes=1 << 28) if kept else None
-        ),
-    )
+    bench = bench_without_engine(stores, tmp_path)
     dataset = created(stores, read=read_step(), merge=merge)
     for rows in ([row(1, 0), row(2, 1), row(3, None)], [row(1, 1), row(2, 1), row(3, 0)]):
         payload = upload(stores, dataset, ndjson(rows))
@@ -91,19 +74,32 @@ def test_values_of_all_types_are_compared_and_kept(
     assert found[2:] == [[3, *[None] * len(COLUMNS)], [3, *first[1:]]]
 
 
-def test_a_key_without_an_order_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark.frames import UnsupportedByEngine
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.ingest.run import run_ingest
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
-
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (BIG, ["-9.00", "9.00", "10.00"]),
+        ("Float64", [-1.5, 9.0, 10.0]),
+        ({"kind": "List", "itemType": "Int64"}, [[], [9], [9, 0]]),
+        ({"kind": "Struct", "fields": [{"name": "a", "type": "String"}]}, [{"a": ""}, {"a": "b"}]),
+    ],
+    ids=["big", "float", "list", "struct"],
+)
+def test_keys_of_all_types_are_found_again_and_have_an_order(
+    kind: Any, keys: list[Any], tmp_path: Path
+) -> None:
     stores = throwaway_stores()
-    bench = WorkerContext(
-        engines=Engines(session=spark, first=SparkEngine(spark)),
-        objects=stores.objects,
-        scratch=tmp_path,
-    )
+    bench = bench_without_engine(stores, tmp_path)
     merge = MergeStrategyUpsertStream(primary_key=("k",))
-    dataset = created(stores, read=read_step(BIG), merge=merge)
-    with pytest.raises(UnsupportedByEngine, match="`k` of type decimal256"):
-        run_ingest(dataset, upload(stores, dataset, ndjson([row(9, 0)])), bench, now=NOW)
+    dataset = created(stores, read=read_step(kind), merge=merge)
+    batches = [[row(key, at) for key in reversed([None, *keys])] for at in (0, 1)]
+    for batch in batches:
+        receipt = run_ingest(dataset, upload(stores, dataset, ndjson(batch)), bench, now=NOW)
+        assert receipt.rows_added in (0, len(batch))
+    assert receipt.rows_corrected == len(batch)
+    event = dataset.blocks()[-1].event
+    assert isinstance(event, AddData)
+    assert event.new_data is not None
+    with dataset.open_object(ObjectKind.DATA, event.new_data.physical_hash) as stream:
+        found = pq.read_table(stream).column("k").to_pylist()
+    wanted = [Decimal(key) for key in keys] if kind is BIG else keys
+    assert found[::2] == found[1::2] == [None, *wanted]

@@ -1,10 +1,10 @@
-"""A merge with a state beside the chain gives the bytes of one that reads all of the history."""
+"""Merges with a state beside the chain, however it came to be."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from throwaway import throwaway_stores
@@ -19,12 +19,9 @@ from odf_node.protocol.metadata.reading import (
     ReadStep,
 )
 from odf_node.storage.datasets.merge_state.store import MergeStates
-from tests.workers.datasets import bench_without_engine, created, ingest_options, ndjson, upload
+from odf_node.workers.jobs.ingest.run import run_ingest
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00.000000001Z")
 KEY = ("city", "n")
 
@@ -63,39 +60,28 @@ def batch(chance: random.Random, merge: MergeStrategy) -> bytes:
     ],
     ids=["ledger", "snapshot of one column", "snapshot", "upsert"],
 )
-def test_the_state_changes_no_byte(
-    merge: MergeStrategy, spark: SparkSession, tmp_path: Path
-) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.ingest.run import run_ingest
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
-
+def test_the_age_of_a_state_changes_no_byte(merge: MergeStrategy, tmp_path: Path) -> None:
+    """One that grew with the batches, and one that each batch makes anew."""
     chance = random.Random(3)
     batches = [batch(chance, merge) for _ in range(4)]
     read = read_step(operations=isinstance(merge, MergeStrategyUpsertStream))
     written = []
-    for states in (None, MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)):
+    for max_bytes in (0, 1 << 30):
         stores = throwaway_stores()
-        bench = WorkerContext(
-            engines=Engines(session=spark, first=SparkEngine(spark)),
-            objects=stores.objects,
-            scratch=tmp_path,
-            ingest=ingest_options(states=states),
-        )
+        states = MergeStates(tmp_path / f"states-{max_bytes}", max_bytes=max_bytes)
+        bench = bench_without_engine(stores, tmp_path, states=states)
         dataset = created(stores, read=read, merge=merge)
         receipts = [
             run_ingest(dataset, upload(stores, dataset, each), bench, now=NOW) for each in batches
         ]
+        assert len(states.folders()) == (max_bytes > 0)
         written.append([(r.slices, r.rows_known, r.rows_corrected) for r in receipts])
     assert written[0] == written[1]
 
 
 def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
-    from odf_node.workers.jobs.ingest.run import run_ingest
-
     stores = throwaway_stores()
-    states = MergeStates(tmp_path / "merge-state", max_bytes=1 << 30)
-    bench = bench_without_engine(stores, tmp_path, states=states)
+    bench = bench_without_engine(stores, tmp_path)
     dataset = created(stores, merge=MergeStrategySnapshot(primary_key=("n",)))
     body = ndjson([{"n": n, "v": str(n)} for n in (3, 1, 2)])
     assert run_ingest(dataset, upload(stores, dataset, body), bench, now=NOW).rows_added == 3
@@ -105,7 +91,6 @@ def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 10**6])
 def test_a_batch_is_cut_by_position_into_slices_of_one_move(rows: int, tmp_path: Path) -> None:
-    from odf_node.workers.jobs.ingest.run import run_ingest
     from odf_node.workers.slices.slices import Cut
 
     stores = throwaway_stores()

@@ -52,7 +52,7 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import JobSpec, Succeeded
 from odf_node.workers.jobs.poll.receipts import added_up
 from odf_node.workers.plan.poll import NothingToPoll, PollPlan, plan_poll
-from tests.workers.datasets import bench_without_engine, created, now, upload
+from tests.workers.datasets import bench_without_engine, created, ingest_options, now, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,6 +160,7 @@ def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Iterator[Worke
         engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=scratch,
+        ingest=ingest_options(tmp_path),
         polls=PollOptions(
             fetch=FetchRules(
                 networks=("127.0.0.0/8",),

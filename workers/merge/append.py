@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
 
-from ..slices.columns import Merging, Operation, operation, quoted
+from ..slices.columns import Merging, Operation
+from .changes import Merged, coded
+from .history import HistoryRange
 
 
-def append(merging: Merging, _: DataFrame | None, new: DataFrame) -> DataFrame:
-    rows = [quoted(name) for name in new.columns]
-    return new.selectExpr(operation(merging, Operation.APPEND), *rows)
+def append(merging: Merging, new: pa.Table, _: HistoryRange | None) -> Merged:
+    return Merged(rows=coded(merging, new, Operation.APPEND))

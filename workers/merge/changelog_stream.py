@@ -2,52 +2,112 @@
 
 Rows stay in input order per key, so that a retraction followed by an append stays one. A
 correction must come as a pair, the old row directly before the new one of the same key.
+A retraction, and the old row of a correction, have to be the row that they take back: a derivative
+that sums up subtracts them.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from dataclasses import dataclass
 
-from ..slices.columns import (
-    POSITION,
-    PROBLEM,
-    CannotMerge,
-    Merging,
-    Operation,
-    check_columns,
-    listed,
-    quoted,
-)
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-_CODES = ", ".join(str(int(code)) for code in Operation)
+from odf_node.storage.datasets.merge_state.comparable import equal_values, numbered
+
+from ..slices.columns import POSITION, Merging, Operation
+from .changes import Merged, coded, codes_of
+from .findings import SHOWN_ROWS, Findings, Problems
+from .history import HistoryRange
+from .keys import Mask, Rows
+
+_UNKNOWN = -1
 
 
-def changelog_stream(merging: Merging, _: DataFrame | None, new: DataFrame) -> DataFrame:
-    check_columns(new.columns, merging.key, "primary key")
-    if merging.op not in new.columns:
-        raise CannotMerge(f"the batch has no operation column `{merging.op}`", column=merging.op)
-    rest = [quoted(name) for name in new.columns if name not in (merging.op, POSITION)]
-    code = f"cast({quoted(merging.op)} as int)"
-    return new.selectExpr(
-        f"{code} as {quoted(merging.op)}",
-        *rest,
-        quoted(POSITION),
-        f"{_problem(merging, code)} as {quoted(PROBLEM)}",
+def changelog_stream(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
+    codes = codes_of(merging, new)
+    positions = new.column(POSITION).to_numpy()
+    numbers = numbered([new.column(name) for name in merging.key])
+    order = np.lexsort((positions, numbers))  # by key, rows of one in input order
+    lines = _Lines(
+        codes=codes.fill_null(_UNKNOWN).to_numpy()[order],
+        follows=np.diff(numbers[order], prepend=-1) == 0,
+        positions=positions[order],
     )
+    findings = Findings(
+        refused=_refused(lines), not_standing=_not_standing(merging, lines, new, order, history)
+    )
+    return Merged(rows=coded(merging, new, codes), findings=findings)
 
 
-def _problem(merging: Merging, code: str) -> str:
-    """SQL: what is wrong with a row, or null."""
-    position = quoted(POSITION)
-    history = f"(partition by {listed(merging.key)} order by {position})"
-    opened, closed = int(Operation.CORRECT_FROM), int(Operation.CORRECT_TO)
-    row = f"concat('row ', cast({position} + 1 as string), "
-    return f"""
-        case
-            when {code} is null or {code} not in ({_CODES})
-            then {row}' has no known operation code')
-            when {code} = {opened} and not (lead({code}) over {history} <=> {closed})
-              or {code} = {closed} and not (lag({code}) over {history} <=> {opened})
-            then {row}' is one half of a correction without the other')
-        end
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lines:
+    """Rows by key: their codes, positions, and whether the row before is of the same key."""
+
+    codes: npt.NDArray[np.int32]
+    follows: Mask
+    positions: Rows
+
+
+def _refused(lines: _Lines) -> Problems:
+    """Rows without a known code, and halves of corrections."""
+    codes, follows = lines.codes, lines.follows
+    opens, closes = codes == int(Operation.CORRECT_FROM), codes == int(Operation.CORRECT_TO)
+    paired = follows[1:] & opens[:-1] & closes[1:]
+    opened, closed = np.append(paired, False), np.append(False, paired)
+    unknown = codes == _UNKNOWN
+    at = np.flatnonzero(unknown | (opens & ~opened) | (closes & ~closed))
+
+    def text(place: int) -> str:
+        row = f"row {lines.positions[at[place]] + 1}"
+        if unknown[at[place]]:
+            return f"{row} has no known operation code"
+        return f"{row} is one half of a correction without the other"
+
+    return Problems.of(lines.positions[at], text)
+
+
+def _not_standing(
+    merging: Merging, lines: _Lines, new: pa.Table, order: Rows, history: HistoryRange | None
+) -> Problems:
+    """Rows that take back what does not stand: the row before of their key, in the batch or else
+    in the history."""
+    takes_back = np.isin(lines.codes, (int(Operation.RETRACT), int(Operation.CORRECT_FROM)))
+    inside = np.flatnonzero(takes_back & lines.follows)
+    inside = inside[lines.codes[inside - 1] != int(Operation.RETRACT)]
+    first = np.flatnonzero(takes_back & ~lines.follows)
+    names = [name for name in new.column_names if name not in (merging.op, POSITION)]
+    rows = new.select(names)
+    standing = [rows.take(order[inside - 1])]
+    if history is None:
+        first = first[:0]
+    else:
+        stored = history.find(rows.take(order[first]).select(merging.key))
+        first = first[stored >= 0]
+        standing.append(history.take(stored[stored >= 0], names))
+    compared = np.concatenate([inside, first])
+    differs = _differs(merging, rows.take(order[compared]), pa.concat_tables(standing))
+    other = np.logical_or.reduce(list(differs.values()))
+    at = np.concatenate([compared[other], np.setdiff1d(np.flatnonzero(takes_back), compared)])
+    places = np.flatnonzero(other)
+
+    def text(place: int) -> str:
+        row = f"row {lines.positions[at[place]] + 1} takes back a row that"
+        if place >= len(places):
+            return f"{row} does not stand"
+        wrong = [name for name in names if differs[name][places[place]]]
+        return f"{row} is another one in {', '.join(f'`{name}`' for name in wrong[:SHOWN_ROWS])}"
+
+    return Problems.of(lines.positions[at], text)
+
+
+def _differs(merging: Merging, rows: pa.Table, standing: pa.Table) -> dict[str, Mask]:
+    """For each column, which rows differ; one without an event time takes the other's."""
+    differs = {}
+    for name in rows.column_names:
+        differs[name] = ~equal_values(rows.column(name), standing.column(name))
+        if name == merging.vocab.event_time_column:
+            differs[name] &= pc.is_valid(rows.column(name)).to_numpy()
+    return differs

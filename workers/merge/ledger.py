@@ -6,18 +6,20 @@ seen, equal keys within the batch are all added, and a null in a key never match
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from ..slices.columns import Merging, check_columns, quoted
+from ..slices.columns import Merging
 from .append import append
+from .changes import Merged
+from .history import HistoryRange
 
 
-def ledger(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFrame:
-    check_columns(new.columns, merging.key, "primary key")
-    if prev is None:
-        return append(merging, None, new)
-    seen = {name: f"`odf seen {at}`" for at, name in enumerate(merging.key)}
-    known = prev.selectExpr(*[f"{quoted(name)} as {alias}" for name, alias in seen.items()])
-    met = [f"{quoted(name)} = {alias}" for name, alias in seen.items()]
-    return append(merging, None, new.join(known, on=F.expr(" and ".join(met)), how="left_anti"))
+def ledger(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
+    if history is None:
+        return append(merging, new, None)
+    keys = new.select(merging.key)
+    unseen = history.find(keys) < 0
+    for column in keys.columns:
+        unseen |= pc.is_null(column).to_numpy()
+    return append(merging, new.filter(pa.array(unseen)), None)

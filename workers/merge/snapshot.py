@@ -7,65 +7,47 @@ corrected. From the second batch on a key may occur once.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+import json
 
-from ..slices.columns import (
-    POSITION,
-    PROBLEM,
-    Merging,
-    Operation,
-    as_struct,
-    changed,
-    check_columns,
-    listed,
-    part,
-    quoted,
-    row,
-    rows_of,
-    same_key,
-)
+import numpy as np
+import pyarrow as pa
+
+from odf_node.storage.datasets.merge_state.comparable import numbered
+
+from ..slices.columns import POSITION, Merging
 from .append import append
-from .state import project
+from .changes import Changes, Merged
+from .findings import NONE, Findings, Problems
+from .history import HistoryRange
+from .keys import hashes_of, sharing
 
 
-def snapshot(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFrame:
-    check_columns(new.columns, merging.key, "primary key")
-    if merging.compare is not None:
-        check_columns(new.columns, merging.compare, "compared")
-    if prev is None:
-        return append(merging, None, new)
-    columns = [name for name in new.columns if name != POSITION]
-    stored = project(merging, prev).selectExpr(
-        *[quoted(name) for name in columns],
-        f"cast(null as bigint) as {quoted(POSITION)}",
-        f"cast(null as string) as {quoted(PROBLEM)}",
-    )
-    both = as_struct(stored, "s").join(
-        as_struct(_marked(merging, new), "n"), on=same_key("s", "n", merging.key), how="full_outer"
-    )
-    side = [*columns, POSITION, PROBLEM]
-    outcome = f"""
-        case
-            when s is null then array({row(merging, Operation.APPEND, "n", side)})
-            when n is null then array({row(merging, Operation.RETRACT, "s", side)})
-            when {changed(merging, "s", "n", columns)} or {part("n", PROBLEM)} is not null
-            then array(
-                {row(merging, Operation.CORRECT_FROM, "s", side)},
-                {row(merging, Operation.CORRECT_TO, "n", side)}
-            )
-        end
-    """
-    return rows_of(both, outcome, [merging.op, *side])
+def snapshot(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
+    if history is None:
+        return append(merging, new, None)
+    changes = Changes.of(merging, new, history)
+    stands = changes.stored >= 0
+    parts = [
+        changes.retracted(np.setdiff1d(history.standing(), changes.stored[stands])),
+        changes.appended(np.flatnonzero(~stands)),
+        *changes.corrected(np.flatnonzero(stands)),
+    ]
+    findings = Findings(refused=_doubles(merging, new))
+    return Merged(rows=pa.concat_tables(parts), findings=findings)
 
 
-def _marked(merging: Merging, new: DataFrame) -> DataFrame:
-    """The batch, with a problem on rows whose key occurs more than once."""
-    rows = [quoted(name) for name in new.columns]
-    if merging.distinct:
-        return new.selectExpr(*rows, f"cast(null as string) as {quoted(PROBLEM)}")
-    key = listed(merging.key)
-    problem = f"""
-        case when count(1) over (partition by {key}) > 1
-        then concat('the snapshot holds the key more than once: ', to_json(struct({key}))) end
-    """
-    return new.selectExpr(*rows, f"{problem} as {quoted(PROBLEM)}")
+def _doubles(merging: Merging, new: pa.Table) -> Problems:
+    """Rows whose key occurs more than once."""
+    keys = new.select(merging.key)
+    some = sharing(hashes_of(keys, merging.key))
+    if not len(some):
+        return NONE
+    numbers = numbered(keys.take(some).columns)
+    some = some[np.bincount(numbers)[numbers] > 1]
+
+    def text(at: int) -> str:
+        (key,) = keys.slice(int(some[at]), 1).to_pylist()
+        shown = json.dumps(key, ensure_ascii=False, separators=(",", ":"), default=str)
+        return f"the snapshot holds the key more than once: {shown}"
+
+    return Problems.of(new.column(POSITION).to_numpy()[some], text)

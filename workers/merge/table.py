@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.metadata.reading import (
@@ -17,37 +16,39 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
+from odf_node.storage.datasets.merge_state.state import StateSpec
 
 from ..slices.columns import POSITION, CannotMerge, Merging, check_columns
 from .append import append
 from .changelog_stream import changelog_stream
-from .in_memory import MergeHere, snapshot_here, upsert_here
+from .changes import Merged
+from .history import HistoryRange
 from .ledger import ledger
 from .snapshot import snapshot
 from .upsert_stream import upsert_stream
 
-Merge = Callable[[Merging, DataFrame | None, DataFrame], DataFrame]
+Merge = Callable[[Merging, pa.Table, HistoryRange | None], Merged]
+"""Rows of a batch with their position, in the types of the slice, and the history of their keys;
+None if there is no history. Rows with equal keys come together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """A merge: `merge(merging, prev, new)` gives rows with operation codes, unordered.
-
-    `takes_operations`: the batch may carry the operation column. `reads`: what it needs of
-    the history.
-    """
+    """A merge, and the columns by which its rows are put in order."""
 
     merge: Merge
     order: Callable[[Merging], tuple[str, ...]]
     takes_operations: bool = False
+    """The batch may carry the operation column."""
+    needs_operations: bool = False
     passes: bool = False
-    """Without a history, every row of the batch is appended as it is."""
-    reads: Callable[[Merging], tuple[str, ...] | None] | None = None
-    """Columns of the history it reads: None for the function means nothing, its None all."""
-    here: MergeHere | None = None
-    """The same without an engine, over a history of one row per key."""
-    here_distinct: bool = False
-    """Without an engine only if no key occurs twice in the batch."""
+    """Without a history every row of the batch is appended as it is, whatever others there are."""
+    reads_history: bool = True
+    """Rows are compared with those that stand under their key."""
+    reads_all: bool = False
+    """With all that stand."""
+    knows_keys_only: bool = False
+    """Of the history it reads the key, and what became of a row does not matter."""
 
 
 def _by_event_time(merging: Merging) -> tuple[str, ...]:
@@ -63,49 +64,29 @@ def _by_key_in_input_order(merging: Merging) -> tuple[str, ...]:
 
 
 MERGE: dict[type, Strategy] = {
-    MergeStrategyAppend: Strategy(merge=append, order=_by_event_time, passes=True),
+    MergeStrategyAppend: Strategy(
+        merge=append, order=_by_event_time, passes=True, reads_history=False
+    ),
     MergeStrategyLedger: Strategy(
-        merge=ledger, order=_by_event_time, passes=True, reads=lambda m: m.key
+        merge=ledger, order=_by_event_time, passes=True, knows_keys_only=True
     ),
-    MergeStrategySnapshot: Strategy(
-        merge=snapshot,
-        order=_by_key,
-        passes=True,
-        reads=lambda _: None,
-        here=snapshot_here,
-        here_distinct=True,
-    ),
+    MergeStrategySnapshot: Strategy(merge=snapshot, order=_by_key, passes=True, reads_all=True),
     MergeStrategyChangelogStream: Strategy(
-        merge=changelog_stream, order=_by_key_in_input_order, takes_operations=True
-    ),
-    MergeStrategyUpsertStream: Strategy(
-        merge=upsert_stream,
-        order=_by_key,
+        merge=changelog_stream,
+        order=_by_key_in_input_order,
         takes_operations=True,
-        reads=lambda _: None,
-        here=upsert_here,
+        needs_operations=True,
     ),
+    MergeStrategyUpsertStream: Strategy(merge=upsert_stream, order=_by_key, takes_operations=True),
 }
 
 
-def check_key(merging: Merging, columns: Sequence[str], rule: Strategy) -> None:
-    """Raises `CannotMerge` if the strategy names columns that the batch lacks."""
-    if rule.reads is not None or rule.takes_operations:
-        check_columns(columns, merging.key, "primary key")
-    if merging.compare is not None:
-        check_columns(columns, merging.compare, "compared")
+def reads_history(strategy: MergeStrategy) -> bool:
+    return MERGE[type(strategy)].reads_history
 
 
-def check_operations(merging: Merging, schema: pa.Schema, rule: Strategy) -> None:
-    """Raises `CannotMerge` if a batch has operation codes that are no whole numbers."""
-    if not rule.takes_operations or merging.op not in schema.names:
-        return
-    kind = schema.field(merging.op).type
-    if not pa.types.is_integer(kind):
-        raise CannotMerge(
-            f"the operation column `{merging.op}` is {kind}, and has to be a whole number",
-            column=merging.op,
-        )
+def takes_operations(strategy: MergeStrategy) -> bool:
+    return MERGE[type(strategy)].takes_operations
 
 
 def merging_of(strategy: MergeStrategy, vocab: Vocab) -> Merging:
@@ -115,3 +96,38 @@ def merging_of(strategy: MergeStrategy, vocab: Vocab) -> Merging:
         key=getattr(strategy, "primary_key", ()),
         compare=getattr(strategy, "compare_columns", None),
     )
+
+
+def state_of(strategy: MergeStrategy, merging: Merging, schema: pa.Schema) -> StateSpec:
+    """What the state of a strategy keeps of slices of that schema. Raises `CannotMerge`."""
+    check_columns(schema.names, merging.key, "primary key")
+    keys_only = MERGE[type(strategy)].knows_keys_only
+    every = [name for name in schema.names if name != merging.vocab.system_time_column]
+    names = merging.key if keys_only else every
+    return StateSpec(
+        key=merging.key,
+        columns=tuple((name, str(schema.field(name).type)) for name in names),
+        operation=None if keys_only else merging.op,
+    )
+
+
+def check_batch(strategy: MergeStrategy, merging: Merging, schema: pa.Schema) -> None:
+    """Raises `CannotMerge` if a batch lacks columns that the strategy names, or has operation
+    codes that are no whole numbers."""
+    rule = MERGE[type(strategy)]
+    if rule.reads_history:
+        check_columns(schema.names, merging.key, "primary key")
+    if merging.compare is not None:
+        check_columns(schema.names, merging.compare, "compared")
+    if merging.op not in schema.names:
+        if rule.needs_operations:
+            raise CannotMerge(
+                f"the batch has no operation column `{merging.op}`", column=merging.op
+            )
+        return
+    kind = schema.field(merging.op).type
+    if rule.takes_operations and not pa.types.is_integer(kind):
+        raise CannotMerge(
+            f"the operation column `{merging.op}` is {kind}, and has to be a whole number",
+            column=merging.op,
+        )

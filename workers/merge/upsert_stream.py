@@ -6,60 +6,33 @@ is special; without the column every row is an upsert. Retractions carry the sto
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+import numpy as np
+import pyarrow as pa
 
-from ..slices.columns import (
-    POSITION,
-    Merging,
-    Operation,
-    as_struct,
-    changed,
-    check_columns,
-    operation,
-    part,
-    quoted,
-    row,
-    rows_of,
-    same_key,
-)
-from .state import last_per_key, project
+from ..slices.columns import POSITION, Merging, Operation
+from .changes import Changes, Merged, coded, codes_of
+from .history import HistoryRange
+from .keys import Mask, hashes_of, last_per_key
 
 
-def upsert_stream(merging: Merging, prev: DataFrame | None, new: DataFrame) -> DataFrame:
-    check_columns(new.columns, merging.key, "primary key")
-    columns = [name for name in new.columns if name not in (merging.op, POSITION)]
-    wanted = _with_code(merging, new)
-    if not merging.distinct:
-        wanted = last_per_key(wanted, merging.key, POSITION)
-    if prev is None:
-        kept = wanted.where(f"{quoted(merging.op)} != {int(Operation.RETRACT)}")
-        rows = [quoted(name) for name in [*columns, POSITION]]
-        return kept.selectExpr(operation(merging, Operation.APPEND), *rows)
-    stored = project(merging, prev).selectExpr(
-        *[quoted(name) for name in columns], f"cast(null as bigint) as {quoted(POSITION)}"
-    )
-    both = as_struct(wanted, "n").join(
-        as_struct(stored, "s"), on=same_key("n", "s", merging.key), how="left"
-    )
-    side = [*columns, POSITION]
-    retracts = f"{part('n', merging.op)} = {int(Operation.RETRACT)}"
-    outcome = f"""
-        case
-            when {retracts} and s is null then null
-            when {retracts} then array({row(merging, Operation.RETRACT, "s", side)})
-            when s is null then array({row(merging, Operation.APPEND, "n", side)})
-            when {changed(merging, "s", "n", columns)}
-            then array(
-                {row(merging, Operation.CORRECT_FROM, "s", side)},
-                {row(merging, Operation.CORRECT_TO, "n", side)}
-            )
-        end
-    """
-    return rows_of(both, outcome, [merging.op, *side])
+def upsert_stream(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
+    new = new.take(np.argsort(new.column(POSITION).to_numpy(), kind="stable"))
+    keys = new.select(merging.key)
+    new = new.filter(pa.array(last_per_key(hashes_of(keys, merging.key), keys.take)))
+    gone = _retracts(merging, new)
+    if history is None:
+        return Merged(rows=coded(merging, new.filter(pa.array(~gone)), Operation.APPEND))
+    changes = Changes.of(merging, new, history)
+    stands = changes.stored >= 0
+    parts = [
+        changes.retracted(changes.stored[gone & stands]),
+        changes.appended(np.flatnonzero(~gone & ~stands)),
+        *changes.corrected(np.flatnonzero(~gone & stands)),
+    ]
+    return Merged(rows=pa.concat_tables(parts))
 
 
-def _with_code(merging: Merging, new: DataFrame) -> DataFrame:
-    op = quoted(merging.op)
-    rest = [quoted(name) for name in new.columns if name != merging.op]
-    code = f"coalesce(cast({op} as int), 0)" if merging.op in new.columns else "0"
-    return new.selectExpr(*rest, f"{code} as {op}")
+def _retracts(merging: Merging, new: pa.Table) -> Mask:
+    if merging.op not in new.column_names:
+        return np.zeros(new.num_rows, bool)
+    return np.asarray(codes_of(merging, new).fill_null(0).to_numpy() == int(Operation.RETRACT))

@@ -80,11 +80,12 @@ def _keep_java(folder: Path) -> None:
 
 def _keep_spark(folder: Path) -> None:
     """All that is used by the jobs with which a worker warms up."""
+    from odf_node.storage.datasets.merge_state.store import MergeStates
     from odf_node.storage.stores.objects.memory import MemoryObjectStore
 
     from ..engines.spark.session import SparkOptions, SparkWhenNeeded
     from ..engines.spark_engine.engine import SparkEngine
-    from ..jobs.work.context import Engines, WorkerContext
+    from ..jobs.work.context import Engines, IngestOptions, WorkerContext
     from .handlers import now
     from .warmup import warm_up
 
@@ -95,6 +96,7 @@ def _keep_spark(folder: Path) -> None:
             engines=Engines(session=session, first=SparkEngine(session)),
             objects=MemoryObjectStore(),
             scratch=Path(scratch),
+            ingest=IngestOptions(states=MergeStates(Path(scratch) / "merge-state", max_bytes=0)),
         )
         warm_up(context, now=now())
         machine = session.sparkContext._gateway.proc

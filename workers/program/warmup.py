@@ -1,8 +1,8 @@
 """The first jobs of a fresh Spark are slow; so a worker does some of its own before it is ready.
 
-They go the way of real ones, on stores that are gone afterwards: read, merge with a history that
-nothing is kept of, which takes Spark, write, commit; and for each batch an iteration of a
-derivative, over rows that are new and over a correction.
+They go the way of real ones, on stores that are gone afterwards: read, merge with the history,
+write, commit; and for each batch an iteration of a derivative, over rows that are new and over a
+correction.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
@@ -58,7 +59,8 @@ def warm_up(context: WorkerContext, *, now: Instant) -> None:
     with tempfile.TemporaryDirectory(prefix="warm-up-", dir=context.scratch) as folder:
         settings = StoreSettings(data=Path(folder) / "node", durable=False)
         with closing(open_stores(settings, repair=False)) as stores:
-            ingest = replace(context.ingest, history=replace(context.ingest.history, states=None))
+            states = MergeStates(Path(folder) / "merge-state", max_bytes=0)
+            ingest = replace(context.ingest, states=states)
             own = replace(context, objects=stores.objects, ingest=ingest, scratch=Path(folder))
             _work(stores, own, now)
 

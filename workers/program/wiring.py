@@ -20,6 +20,8 @@ from ..settings import WorkerSettings, container_rules, environment
 from .scratch import scratch_folder
 
 if TYPE_CHECKING:
+    from odf_node.storage.datasets.merge_state.store import MergeStates
+
     from ..jobs.work.context import IngestOptions, PollOptions, WorkerContext
     from ..runtime.input_limits import PrepareLimits
     from ..slices.frame import Limits
@@ -70,7 +72,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
 
 
 def _ingest(settings: WorkerSettings, archives: PrepareLimits) -> IngestOptions:
-    from ..jobs.work.context import History, IngestOptions
+    from ..jobs.work.context import IngestOptions
     from ..slices.slices import Cut
 
     return IngestOptions(
@@ -79,7 +81,7 @@ def _ingest(settings: WorkerSettings, archives: PrepareLimits) -> IngestOptions:
         cut=Cut(
             rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
         ),
-        history=History(states=_merge_states(settings)),
+        states=_merge_states(settings),
     )
 
 
@@ -133,11 +135,9 @@ def _transforms(settings: WorkerSettings) -> Any:
     )
 
 
-def _merge_states(settings: WorkerSettings) -> Any:
+def _merge_states(settings: WorkerSettings) -> MergeStates:
     from odf_node.storage.datasets.merge_state.store import MergeStates, states_folder
 
-    if settings.merge_state_bytes == 0:
-        return None
     return MergeStates(
         states_folder(settings.data),
         max_bytes=settings.merge_state_bytes,

@@ -77,7 +77,7 @@ def _encoded(array: pa.Array) -> list[bytes | None]:
     if pa.types.is_struct(kind):
         members = [_encoded(array.field(at)) for at in range(kind.num_fields)]
         rows = zip(*members, strict=True) if members else ((),) * len(array)
-        values = (b"".join(map(_marked, row)) for row in rows)
+        values: Iterator[bytes] = (b"".join(map(_marked, row)) for row in rows)
     elif pa.types.is_nested(kind):
         values = _lists(array)
     else:

@@ -17,7 +17,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.contents.linked import DanglingReference, InvalidValue
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from tests.workers.datasets import created, ndjson, upload
+from tests.workers.datasets import created, ingest_options, ndjson, upload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,7 @@ def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
         engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=tmp_path,
+        ingest=ingest_options(tmp_path),
     )
 
 

@@ -18,11 +18,10 @@ from odf_node.protocol.metadata.events import AddData, SetDataSchema, SetVocab
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.storage.stores.ports.values import ObjectKind
 from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.jobs.work.context import Engines, WorkerContext
 from odf_node.workers.slices.conform import UnexpectedNulls
 from odf_node.workers.slices.frame import BadInputSchema, BadRow
 from odf_node.workers.slices.schema import MILLIS, IncompatibleSchema
-from tests.workers.datasets import created, upload
+from tests.workers.datasets import bench_without_engine, created, upload
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 LATER = datetime(2050, 1, 1, tzinfo=UTC)
@@ -49,10 +48,7 @@ def dataset_schema(name: str, kind: pa.DataType, time: pa.DataType) -> pa.Schema
 def ingested(batch: Columns, folder: Path, *events: Any) -> list[dict[str, Any]]:
     """Rows after a batch was appended: without any engine, which appending needs not."""
     stores = throwaway_stores()
-    none: Any = None
-    bench = WorkerContext(
-        engines=Engines(session=none, first=none), objects=stores.objects, scratch=folder
-    )
+    bench = bench_without_engine(stores, folder)
     dataset = created(stores, read=ReadStepParquet(), more=events)
     table = pa.table({name: pa.array(rows, kind) for name, (kind, rows) in batch.items()})
     body = pa.BufferOutputStream()

@@ -20,11 +20,15 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.protocol.source_options import retraction_rule
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.workers.jobs.ingest.history import history_of
+from odf_node.workers.jobs.ingest.merged import merge_here
+from odf_node.workers.jobs.ingest.on_spark.retractions import findings_of
 from odf_node.workers.jobs.ingest.outcome import Extras
-from odf_node.workers.jobs.ingest.retractions import NotWhatStands, check_taken_back
 from odf_node.workers.jobs.ingest.run import read_batch, run_ingest
+from odf_node.workers.merge.findings import NotWhatStands, judged
+from odf_node.workers.merge.table import merging_of
 from odf_node.workers.plan.ingest import plan_ingest
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 
@@ -62,13 +66,10 @@ def stores() -> Iterator[Stores]:
     return throwaway_stores()
 
 
-@pytest.fixture(params=["state", "slices"])
+@pytest.fixture(params=["here", "on Spark"])
 def compare(request: Any, stores: Stores, tmp_path: Path) -> Any:
     """Compares a batch with the rows A and B, which stand; gives what is warned of."""
-    more = {}
-    if request.param == "state":
-        more["states"] = MergeStates(tmp_path / "states", max_bytes=1 << 30)
-    bench = bench_without_engine(stores, tmp_path, **more)
+    bench = bench_without_engine(stores, tmp_path)
     dataset = created(
         stores,
         read=read(),
@@ -87,9 +88,13 @@ def compare(request: Any, stores: Stores, tmp_path: Path) -> Any:
         path.write_bytes(ndjson([{"op": code, **row} for code, row in changes]))
         batch = read_batch(plan, path, bench, tmp_path, Extras())
         assert batch is not None
-        return check_taken_back(
-            dataset, plan, batch.staged, batch.schema, bench.ingest.history, tmp_path
+        history = history_of(dataset, plan, batch.schema, bench.ingest.states, tmp_path)
+        if request.param == "here":
+            return merge_here(batch.staged, plan, batch.schema, history).warnings
+        findings = findings_of(
+            batch.staged, batch.schema, merging_of(plan.merge, plan.vocab), history
         )
+        return judged(findings, retraction_rule(plan.read.schema))
 
     return compared
 

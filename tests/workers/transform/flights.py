@@ -33,7 +33,7 @@ from odf_node.storage.datasets.job_payloads.transform_job import TransformPayloa
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Succeeded, Visibility
 from odf_node.workers.slices.columns import Operation
-from tests.workers.datasets import now, submit
+from tests.workers.datasets import ingest_options, now, submit
 from tests.workers.derivatives import read
 from tests.workers.transform.manifests import EXAMPLES, made
 
@@ -371,7 +371,10 @@ def bench_on(
     cut = partial(spark_state.run, partitions=partitions)
     with mock.patch.object(spark_state, "run", cut):
         yield WorkerContext(
-            engines=Engines(session=spark, first=engine), objects=stores.objects, scratch=scratch
+            engines=Engines(session=spark, first=engine),
+            objects=stores.objects,
+            scratch=scratch,
+            ingest=ingest_options(scratch),
         )
 
 

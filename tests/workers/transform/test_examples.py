@@ -13,7 +13,7 @@ from throwaway import throwaway_stores
 from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_node.storage.stores.ports.values import Succeeded
-from tests.workers.datasets import now, submit
+from tests.workers.datasets import ingest_options, now, submit
 from tests.workers.derivatives import read
 from tests.workers.transform.manifests import EXAMPLES, made
 
@@ -41,6 +41,7 @@ def test_flights_and_weather_run_through_the_pipeline(spark: SparkSession, tmp_p
         engines=Engines(session=spark, first=SparkEngine(spark)),
         objects=stores.objects,
         scratch=tmp_path,
+        ingest=ingest_options(tmp_path),
     )
     worker = Worker(
         stores=stores, context=bench, name="here", lease=timedelta(seconds=60), longest_pause_s=0.1

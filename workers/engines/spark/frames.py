@@ -16,8 +16,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from odf_node.protocol.errors import BadInput
 
-from ...slices.columns import col
 from ...slices.conform import carrier
+from .columns import col
 from .exchange import exchange_of, read_remotely, write_remotely
 from .visible_files import shown
 

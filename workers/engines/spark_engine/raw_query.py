@@ -23,10 +23,10 @@ from odf_node.protocol.metadata.engine import (
     RawQueryResponseSuccess,
 )
 
-from ...slices.columns import quoted
 from ..port.port import INPUT, InvalidQuery, steps_of
 from ..port.positions import blamed_on, said
 from ..spark.allowed import PREPROCESS
+from ..spark.columns import quoted
 from ..spark.frames import read_parquet, written_batches
 from ..spark.query import judged
 

@@ -10,13 +10,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from odf_node.protocol.metadata.transforms import SqlQueryStep
 
-from ...slices.columns import quoted
 from ..iteration.inputs import EngineInput
 from ..iteration.transform import Computed, Work
 from ..port.port import ORDER_OF_CHANGES, ROW, ROW_BITS, InvalidQuery, NotIncremental, steps_of
 from ..port.positions import blamed_on
 from ..spark.allowed import TRANSFORM
 from ..spark.catalyst import Catalyst
+from ..spark.columns import quoted
 from ..spark.frames import read_parquet, written_batches
 from ..spark.implicit_times import has_constant_moment, has_literal_moment, without_today
 from ..spark.plan import check_repeatable, check_row_by_row, not_repeatable

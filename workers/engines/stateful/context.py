@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from ...slices.columns import col
 from ..spark.catalyst import Catalyst
+from ..spark.columns import col
 from ..spark.frames import read_files, written_files
 from .fold import BUCKET
 from .operators import Moment

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ...slices.columns import Operation, col
+from ...slices.columns import Operation
+from ..spark.columns import col
 from .fold import difference_of
 from .pieces import GROUP, SIGN
 

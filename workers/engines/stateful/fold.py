@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
-from ...slices.columns import col
+from ..spark.columns import col
 from .pieces import AT, GROUP, SEQ, SIGN
 
 BUCKET = "odf bucket"

@@ -13,8 +13,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from ...slices.columns import col
 from ..spark.catalyst import Catalyst, Node, expr_id, items
+from ..spark.columns import col
 from .clock import Clock
 from .times import Times
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
-from ...slices.columns import col
+from ..spark.columns import col
 from .fold import BUCKET, COUNT, THERE
 from .operators import AsOfJoin, IntervalJoin, Moment, Operator, Ranking, Window
 from .pieces import AT, GROUP, SEQ

@@ -20,9 +20,10 @@ from pyspark.sql import types as T  # noqa: N812
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 
-from ...slices.columns import Operation, col
+from ...slices.columns import Operation
 from ..port.port import InvalidQuery
 from ..spark import exchange
+from ..spark.columns import col
 from ..spark.errors import reason
 from .clock import Moments, back
 from .context import Context

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from ...slices.columns import col
+from ..spark.columns import col
 from .context import Computed, Context
 from .emit import arrow_schema
 from .fold import (

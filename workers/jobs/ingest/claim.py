@@ -35,11 +35,11 @@ from odf_node.storage.runtime.tracing import span
 from odf_node.storage.stores.ports.errors import DatasetNotFound, LeaseLost, RefConflict
 from odf_node.storage.stores.ports.values import Failed, Job, JobEnd, JobOutcome, Succeeded
 
+from ...merge.table import reads_history
 from ...plan.ingest import IngestPlan, plan_ingest
 from ...runtime.log import LOGGER, line
 from ...runtime.progress import JobLost
 from ..work.context import WorkerContext
-from .merged import looks_back
 from .post import Post, read, shares_slices
 from .run import ReadPost, WrittenBatch, put_slices, write_batch
 
@@ -196,7 +196,7 @@ class PostRun:
             if not (shares := shares_slices(post, plan)):
                 self._write(ready, batch, folder)
                 batch = []
-                if ready.state is not base and looks_back(plan.merge):
+                if ready.state is not base and reads_history(plan.merge):
                     break  # the rows it is compared with have to be committed
                 if (plan := self._planned(ready, post)) is None:
                     continue

@@ -14,11 +14,11 @@ from odf_node.protocol.metadata.events import AddData, MetadataEvent
 from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt, facts_of_slices
 
+from ...merge.table import takes_operations
 from ...plan.ingest import IngestPlan
 from ...readers.rejected import Rejected
 from ...slices.columns import Operation
 from ...slices.write import Written
-from .merged import takes_operations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

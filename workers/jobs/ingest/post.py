@@ -80,6 +80,6 @@ def _looked_through(post: ReadPost) -> ReadPost:
     if post.batch is None:
         return post
     nulls = NullCounts(post.batch.schema)
-    rows = list(complete(iter(post.rows), slice_plan(post.plan, post.batch.schema), nulls))
+    rows = list(complete(iter(post.rows.batches), slice_plan(post.plan, post.batch.schema), nulls))
     nulls.check()
-    return replace(post, rows=rows)
+    return replace(post, rows=replace(post.rows, batches=rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -44,6 +44,7 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import InvalidQuery, engine_for
 from ...engines.port.positions import place_of
+from ...merge.table import check_batch, merging_of, takes_operations
 from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.forms import forms_of
 from ...readers.read import open_frame
@@ -56,10 +57,10 @@ from ...slices.slices import operations, write_slices
 from ...slices.write import SlicePlan, Written
 from ..work.context import Engines, WorkerContext
 from ..work.slice_files import local_file
-from .merged import MergeRun, merged, takes_operations
+from .history import history_of
+from .merged import FinalRows, fits, merge_here
+from .on_spark.run import merge_on_spark
 from .outcome import Extras, PostOutcome, data_events, receipts
-from .relevant_history import relevant
-from .retractions import check_taken_back
 from .stage import Staged, stage
 from .undeclared import arranged, known_of
 from .unpacked import plain_file
@@ -91,7 +92,7 @@ class ReadPost:
     extras: Extras
     batch: ReadBatch | None
     """None: the post is empty and tells no schema."""
-    rows: Iterable[pa.RecordBatch]
+    rows: FinalRows
     """Merged and in their order, without offsets and system time."""
 
 
@@ -165,7 +166,9 @@ def read_post(
 ) -> ReadPost:
     """A post as far as its rows in their order, which are read, or are going to be."""
     batch = read_batch(plan, path, context, scratch, extras)
-    rows = iter(()) if batch is None else final_rows(dataset, plan, batch, context, scratch)
+    rows = (
+        FinalRows(iter(())) if batch is None else final_rows(dataset, plan, batch, context, scratch)
+    )
     return ReadPost(plan=plan, extras=extras, batch=batch, rows=rows)
 
 
@@ -185,11 +188,9 @@ def write_batch(
     schema = next((post.batch.schema for post in posts if post.batch is not None), None)
     slices: list[Written] = []
     if schema is not None:
-        rows = chain.from_iterable(post.rows for post in posts)
+        rows = chain.from_iterable(post.rows.batches for post in posts)
         slices = write_slices(rows, slice_plan(plan, schema), scratch, context.ingest.cut)
-    outcomes = [
-        _outcome(dataset, post, slices, context, scratch, alone=len(posts) == 1) for post in posts
-    ]
+    outcomes = [_outcome(post, slices, alone=len(posts) == 1) for post in posts]
     events: list[MetadataEvent] = []
     if schema is not None and plan.schema is None:
         events.append(SetDataSchema(schema=from_arrow(schema)))
@@ -205,28 +206,18 @@ def write_batch(
     )
 
 
-def _outcome(
-    dataset: Dataset,
-    post: ReadPost,
-    slices: Sequence[Written],
-    context: WorkerContext,
-    scratch: Path,
-    *,
-    alone: bool,
-) -> PostOutcome:
+def _outcome(post: ReadPost, slices: Sequence[Written], *, alone: bool) -> PostOutcome:
     """What came of one post of a Batch. Raises what its strategy does not allow."""
     batch = post.batch
     if batch is None:
         return PostOutcome(rows_read=0, done=Counter())
     rows = batch.staged.rows
-    history = context.ingest.history
-    warnings = check_taken_back(dataset, post.plan, batch.staged, batch.schema, history, scratch)
     check_vanished(post.plan, rows, slices, post.extras.max_vanish_percent)
     return PostOutcome(
         rows_read=rows,
         done=operations(slices) if alone else Counter({Operation.APPEND: rows}),
         rejected=batch.rejected,
-        warnings=(*batch.warnings, *warnings),
+        warnings=(*batch.warnings, *post.rows.warnings),
     )
 
 
@@ -285,31 +276,27 @@ def put_slices(
 
 def final_rows(
     dataset: Dataset, plan: IngestPlan, batch: ReadBatch, context: WorkerContext, scratch: Path
-) -> Iterator[pa.RecordBatch]:
+) -> FinalRows:
     """The rows as they will be written, merged and in their order, without offsets and system
-    time. Only a snapshot can have something to say without rows."""
+    time. Only a snapshot can have something to say without rows.
+
+    Raises: as `check_batch`, `history_of`, `merge_here`, `merge_on_spark`.
+    """
     context.job_progress.phase("merge")
-    staged, schema = batch.staged, batch.schema
+    staged, schema, options = batch.staged, batch.schema, context.ingest
     snapshot = isinstance(plan.merge, MergeStrategySnapshot)
     if staged.rows == 0 and not (snapshot and plan.has_history):
-        return iter(())
-    met = relevant(dataset, plan, staged, schema, context.ingest.history, scratch)
-    if met.staged.rows == 0 and not met.rows:
-        return iter(())
-    run = MergeRun(
-        staged=met.staged,
-        strategy=plan.merge,
-        vocab=plan.vocab,
-        source_event_time=plan.source_event_time,
-        schema=schema,
-        history=met.history,
-        history_rows=met.rows,
-        projected=met.projected,
-        distinct=met.distinct,
-        partitions=context.ingest.partitions,
-        small_rows=context.ingest.small_rows,
-    )
-    return context.job_progress.rows(merged(run, context.engines.session, scratch))
+        return FinalRows(iter(()))
+    check_batch(plan.merge, merging_of(plan.merge, plan.vocab), staged.schema)
+    history = history_of(dataset, plan, schema, options.states, scratch)
+    if fits(staged, plan, history, options.merge_bytes):
+        rows = merge_here(staged, plan, schema, history)
+    else:
+        session, partitions = context.engines.session, options.partitions
+        rows = merge_on_spark(
+            staged, plan, schema, history, session, scratch, partitions=partitions
+        )
+    return FinalRows(context.job_progress.rows(iter(rows.batches)), rows.warnings)
 
 
 def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:

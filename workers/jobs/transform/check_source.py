@@ -15,12 +15,12 @@ from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.storage.datasets.job_payloads.transform_job import CheckReceipt, CheckSourcePayload
 
 from ...engines.port.port import engine_for
+from ...merge.table import takes_operations
 from ...readers.read import schema_of
 from ...runtime.progress import JobProgress
 from ...slices.columns import check_columns
 from ...slices.frame import Frame
 from ...slices.schema import slice_schema
-from ..ingest.merged import takes_operations
 from ..ingest.run import preprocessed
 from ..ingest.stage import stage
 from ..work.context import Engines, WorkerContext

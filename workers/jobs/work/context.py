@@ -15,7 +15,6 @@ from ...runtime.input_limits import PrepareLimits
 from ...runtime.progress import JobProgress
 from ...slices.frame import Limits
 from ...slices.slices import Cut
-from .slice_files import SliceLists
 from .transform_options import TransformOptions
 
 
@@ -35,27 +34,19 @@ class Engines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """What a worker remembers of the histories of datasets."""
-
-    slices: SliceLists = field(default_factory=SliceLists)
-    states: MergeStates | None = None
-    """What merges need of histories; without it they read all slices."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
     """How batches are read, merged and written."""
 
+    states: MergeStates
+    """What merges need of the histories of datasets."""
     limits: Limits = field(default_factory=Limits)
     max_rejected_rows: int = 1_000
     """Bad rows of a batch that may be set aside."""
     partitions: int = 4
     """Of a merge on Spark."""
-    small_rows: int = 200_000
-    """So many rows are merged in memory."""
+    merge_bytes: int = 256 << 20
+    """Up to so many bytes of rows are merged in memory, which takes three times as much."""
     cut: Cut = field(default_factory=Cut)
-    history: History = field(default_factory=History)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +68,7 @@ class WorkerContext:
     engines: Engines
     objects: ObjectStore
     scratch: Path
-    ingest: IngestOptions = field(default_factory=IngestOptions)
+    ingest: IngestOptions
     polls: PollOptions = field(default_factory=PollOptions)
     transforms: TransformOptions = field(default_factory=TransformOptions)
     commit_attempts: int = 5

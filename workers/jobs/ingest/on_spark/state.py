@@ -5,7 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from ..slices.columns import Merging, Operation, col, listed, quoted
+from ....engines.spark.columns import col, listed, quoted
+from ....slices.columns import Operation
+from .sql import Narrowed
 
 LAST = "odf last"
 
@@ -16,7 +18,7 @@ def last_per_key(frame: DataFrame, key: tuple[str, ...], order: str) -> DataFram
     return frame.groupBy(*[col(name) for name in key]).agg(last).selectExpr(f"{quoted(LAST)}.*")
 
 
-def project(merging: Merging, prev: DataFrame) -> DataFrame:
+def project(merging: Narrowed, prev: DataFrame) -> DataFrame:
     """Rows that stand after all of `prev`, with the offsets and codes they were written with."""
     if merging.projected:
         return prev

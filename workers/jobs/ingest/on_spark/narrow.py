@@ -27,9 +27,10 @@ from odf_node.storage.datasets.merge_state.key_hash import Hashes, key_hashes
 from odf_node.storage.datasets.merge_state.segments import Mask
 from odf_node.storage.datasets.merge_state.state import Candidates, MergeState, StateSpec
 
-from ...slices.columns import POSITION, Merging, Operation, check_columns
-from ...slices.conform import conform
-from .stage import Staged
+from ....merge.table import state_of
+from ....slices.columns import POSITION, Merging, Operation
+from ....slices.conform import conform
+from ..stage import Staged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,21 +44,6 @@ class Narrowed:
     """The history is one row per key, and all of them stand."""
     distinct: bool = False
     """No key occurs twice in the batch."""
-
-
-def state_of(strategy: MergeStrategy, merging: Merging, schema: pa.Schema) -> StateSpec:
-    """What the state of a strategy keeps of slices of that schema. Raises `CannotMerge`."""
-    check_columns(schema.names, merging.key, "primary key")
-    if isinstance(strategy, MergeStrategyLedger):
-        names, operation = list(merging.key), None
-    else:
-        names = [name for name in schema.names if name != merging.vocab.system_time_column]
-        operation = merging.op
-    return StateSpec(
-        key=merging.key,
-        columns=tuple((name, str(schema.field(name).type)) for name in names),
-        operation=operation,
-    )
 
 
 def narrow(

@@ -1,0 +1,28 @@
+"""Histories as merges see them, made of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from odf_node.protocol.metadata.reading import MergeStrategy
+from odf_node.storage.datasets.merge_state.segments import Segment, write_segments
+from odf_node.storage.datasets.merge_state.state import MergeState, StateSpec, sorted_rows
+from odf_node.workers.merge.history import HistoryRange
+from odf_node.workers.merge.table import state_of
+from odf_node.workers.slices.columns import Merging
+
+
+def history_of_rows(
+    slices: Sequence[pa.Table], strategy: MergeStrategy, merging: Merging, folder: Path
+) -> HistoryRange:
+    """The history of those slices, oldest first, each a run of its own."""
+    spec: StateSpec = state_of(strategy, merging, slices[0].schema)
+    segments = []
+    for rows in slices:
+        table, hashes = sorted_rows(rows.select(spec.names), spec.key)
+        segments += [Segment.map(folder, info) for info in write_segments(folder, table, hashes)]
+    schema = pa.schema([slices[0].schema.field(name) for name in spec.names])
+    return HistoryRange(state=MergeState(segments, schema), spec=spec)

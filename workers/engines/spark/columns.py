@@ -1,0 +1,20 @@
+"""Names of columns in Spark: taken as they are, so that a dot in one is no path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def col(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def listed(columns: Sequence[str]) -> str:
+    return ", ".join(quoted(name) for name in columns)

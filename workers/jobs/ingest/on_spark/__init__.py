@@ -1,0 +1,1 @@
+"""Merges of batches that do not fit into memory, by Spark DataFrames."""

@@ -1,0 +1,106 @@
+"""Rows of a merge: those of the batch and those of the history, with their operation codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_node.storage.datasets.merge_state.comparable import equal_values
+
+from ..slices.columns import POSITION, Merging, Operation
+from ..slices.conform import conform
+from .findings import NOTHING, Findings
+from .history import HistoryRange
+from .keys import Mask, Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """Rows with operation code and position, unordered; rows of the history have no position."""
+
+    rows: pa.Table
+    findings: Findings = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Rows of the batch, and for each the row that stands under its key, or -1."""
+
+    merging: Merging
+    new: pa.Table
+    history: HistoryRange
+    stored: Rows
+
+    @classmethod
+    def of(cls, merging: Merging, new: pa.Table, history: HistoryRange) -> Changes:
+        stored = history.find(new.select(merging.key))
+        return cls(merging=merging, new=new, history=history, stored=stored)
+
+    def appended(self, at: Rows) -> pa.Table:
+        return coded(self.merging, self.new.take(at), Operation.APPEND)
+
+    def retracted(self, stored: Rows) -> pa.Table:
+        """Rows of the history, with their stored values."""
+        return self._as_stored(stored, Operation.RETRACT)
+
+    def corrected(self, at: Rows) -> list[pa.Table]:
+        """Of rows that stand, those that changed: as they were, and as they are."""
+        at = at[self._changed(at)]
+        return [
+            self._as_stored(self.stored[at], Operation.CORRECT_FROM),
+            coded(self.merging, self.new.take(at), Operation.CORRECT_TO),
+        ]
+
+    def _changed(self, at: Rows) -> Mask:
+        """Whether any compared column differs; an event time that is null changes nothing."""
+        names = self.merging.compared(self.new.column_names)
+        rows = self.new.select(names).take(at)
+        stored = self.history.take(self.stored[at], names)
+        changed = np.zeros(len(at), bool)
+        for name in names:
+            differs = ~equal_values(rows.column(name), stored.column(name))
+            if name == self.merging.vocab.event_time_column:
+                differs &= pc.is_valid(rows.column(name)).to_numpy()
+            changed |= differs
+        return changed
+
+    def _as_stored(self, stored: Rows, code: Operation) -> pa.Table:
+        names = [n for n in self.new.column_names if n not in (self.merging.op, POSITION)]
+        rows = self.history.take(stored, names)
+        return coded(
+            self.merging, rows.append_column(POSITION, pa.nulls(len(stored), pa.int64())), code
+        )
+
+
+def coded(merging: Merging, rows: pa.Table, code: Operation | pa.Array) -> pa.Table:
+    """The rows with an operation code in the first column, and with no field that is required."""
+    if isinstance(code, Operation):
+        code = pa.array(np.full(rows.num_rows, int(code), np.int32))
+    rest = [name for name in rows.column_names if name != merging.op]
+    columns = [code, *(rows.column(name) for name in rest)]
+    return pa.table(columns, [merging.op, *rest])
+
+
+def codes_of(merging: Merging, rows: pa.Table) -> pa.Array:
+    """Operation codes of a batch as 32-bit numbers; null where there is none that is known."""
+    given = rows.column(merging.op).combine_chunks()
+    known = pc.is_in(given, value_set=pa.array([int(code) for code in Operation], given.type))
+    return pc.if_else(known, given, None).cast(pa.int32())
+
+
+def in_slice_types(batch: pa.Table, schema: pa.Schema, merging: Merging) -> pa.Table:
+    """Rows of a batch, with position, in the types of the slice's schema."""
+    columns = {}
+    for name in batch.column_names:
+        if name == merging.op:
+            columns[name] = pa.chunked_array([codes_of(merging, batch)])
+        elif name == POSITION:
+            columns[name] = batch.column(name)
+        else:
+            kind = schema.field(name).type
+            chunks = [conform(chunk, kind) for chunk in batch.column(name).chunks]
+            columns[name] = pa.chunked_array(chunks, kind)
+    return pa.table(columns)

@@ -1,0 +1,88 @@
+"""What of a history stands, by its merge state: the rows of a range of key hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from odf_node.storage.datasets.merge_state.comparable import equal_values
+from odf_node.storage.datasets.merge_state.key_hash import Hashes
+from odf_node.storage.datasets.merge_state.segments import RETRACT
+from odf_node.storage.datasets.merge_state.state import Candidates, MergeState, StateSpec
+
+from .keys import ALL_HASHES, Mask, Rows, hashes_of, last_per_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRange:
+    """Rows with key hashes from `low` to below `high`. Rows are told by their number in the state.
+
+    What stands is the last row of a key, unless it is a retraction; a state without operations
+    keeps keys once seen whatever became of them.
+    """
+
+    state: MergeState
+    spec: StateSpec
+    low: int = 0
+    high: int = ALL_HASHES
+
+    def find(self, keys: pa.Table) -> Rows:
+        """For each key the row that stands; -1 where none does. It costs by the keys."""
+        stands = np.full(keys.num_rows, -1, np.int64)
+        found = self.state.find(hashes_of(keys, self.spec.key))
+        if len(found.asked):
+            same = np.ones(len(found.asked), bool)
+            asked, stored = keys.take(found.asked), self.state.take(found, self.spec.key)
+            for name in self.spec.key:
+                same &= equal_values(asked.column(name), stored.column(name))
+            rows = self._starts()[found.segment] + found.row
+            stands[found.asked[same]] = rows[same]  # older rows come first, the last one stays
+            known = np.flatnonzero(stands >= 0)
+            stands[known[self._retracted(stands[known])]] = -1
+        return stands
+
+    def standing(self) -> Rows:
+        """All rows of the range that stand."""
+        starts = self._starts()
+        parts, hashes = [], []
+        for start, segment in zip(starts, self.state.segments, strict=True):
+            low, high = (_first(segment.hashes, bound) for bound in (self.low, self.high))
+            parts.append(np.arange(start + low, start + high))
+            hashes.append(segment.hashes[low:high])
+        if not parts:
+            return np.zeros(0, np.int64)
+        rows = np.concatenate(parts)  # runs come older first, and so do rows of a key in them
+        rows = rows[
+            last_per_key(
+                np.concatenate(hashes), lambda some: self.take(rows[some], list(self.spec.key))
+            )
+        ]
+        return rows[~self._retracted(rows)]
+
+    def take(self, rows: Rows, columns: Sequence[str]) -> pa.Table:
+        """Values of those rows."""
+        starts = self._starts()
+        segment = np.searchsorted(starts, rows, "right") - 1
+        return self.state.take(
+            Candidates(np.arange(len(rows)), segment, rows - starts[segment]), columns
+        )
+
+    def _retracted(self, rows: Rows) -> Mask:
+        if self.spec.operation is None:
+            return np.zeros(len(rows), bool)
+        codes = self.take(rows, [self.spec.operation]).column(0).fill_null(0).to_numpy()
+        return np.asarray(codes == RETRACT)
+
+    def _starts(self) -> Rows:
+        counts = [segment.info.rows for segment in self.state.segments]
+        return np.cumsum([0, *counts], dtype=np.int64)[:-1]
+
+
+def _first(hashes: Hashes, bound: int) -> int:
+    """The first place with a hash that is not below the bound."""
+    if bound >= ALL_HASHES:
+        return len(hashes)
+    return int(np.searchsorted(hashes, np.uint64(bound), "left"))
