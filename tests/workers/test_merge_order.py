@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_a_row_without_an_event_time_stands_where_its_later_one_does() -> None:
 def test_ranges_of_hashes_hold_each_hash_once(count: int) -> None:
     ranges = key_ranges(count)
     assert (ranges[0][0], ranges[-1][1]) == (0, ALL_HASHES)
-    assert all(one[1] == other[0] for one, other in zip(ranges, ranges[1:], strict=False))
+    assert all(one[1] == other[0] for one, other in pairwise(ranges))
     edges = [low for low, _ in ranges] + [high - 1 for _, high in ranges]
     found = key_range(np.array(edges, np.uint64), count)
     assert found.tolist() == [*range(count), *range(count)]
