@@ -23,7 +23,7 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from odf_node.workers.jobs.ingest.merged import fits, merge_here
-from odf_node.workers.jobs.ingest.on_spark.merged import MergeRun, merged
+from odf_node.workers.jobs.ingest.spark_merged import MergeRun, merged
 from odf_node.workers.jobs.ingest.stage import Staged
 from odf_node.workers.merge.history import HistoryRange
 from odf_node.workers.merge.table import MERGE, merging_of

@@ -24,9 +24,9 @@ from odf_node.protocol.source_options import retraction_rule
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.workers.jobs.ingest.history import history_of
 from odf_node.workers.jobs.ingest.merged import merge_here
-from odf_node.workers.jobs.ingest.on_spark.retractions import findings_of
 from odf_node.workers.jobs.ingest.outcome import Extras
 from odf_node.workers.jobs.ingest.run import read_batch, run_ingest
+from odf_node.workers.jobs.ingest.spark_retractions import findings_of
 from odf_node.workers.merge.findings import NotWhatStands, judged
 from odf_node.workers.merge.table import merging_of
 from odf_node.workers.plan.ingest import plan_ingest

@@ -59,8 +59,8 @@ from ..work.context import Engines, WorkerContext
 from ..work.slice_files import local_file
 from .history import history_of
 from .merged import FinalRows, fits, merge_here
-from .on_spark.run import merge_on_spark
 from .outcome import Extras, PostOutcome, data_events, receipts
+from .spark_run import merge_on_spark
 from .stage import Staged, stage
 from .undeclared import arranged, known_of
 from .unpacked import plain_file

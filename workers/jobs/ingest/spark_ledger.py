@@ -9,10 +9,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from ....engines.spark.columns import quoted
-from ....slices.columns import check_columns
-from .append import append
-from .sql import Narrowed
+from ...engines.spark.columns import quoted
+from ...slices.columns import check_columns
+from .spark_append import append
+from .spark_sql import Narrowed
 
 
 def ledger(merging: Narrowed, prev: DataFrame | None, new: DataFrame) -> DataFrame:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from ....engines.spark.columns import listed, quoted
-from ....slices.columns import POSITION, PROBLEM, CannotMerge, Operation, check_columns
-from .sql import Narrowed
+from ...engines.spark.columns import listed, quoted
+from ...slices.columns import POSITION, PROBLEM, CannotMerge, Operation, check_columns
+from .spark_sql import Narrowed
 
 _CODES = ", ".join(str(int(code)) for code in Operation)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from ....engines.spark.columns import listed, quoted
-from ....slices.columns import POSITION, PROBLEM, Operation, check_columns
-from .append import append
-from .sql import Narrowed, as_struct, changed, part, row, rows_of, same_key
-from .state import project
+from ...engines.spark.columns import listed, quoted
+from ...slices.columns import POSITION, PROBLEM, Operation, check_columns
+from .spark_append import append
+from .spark_sql import Narrowed, as_struct, changed, part, row, rows_of, same_key
+from .spark_state import project
 
 
 def snapshot(merging: Narrowed, prev: DataFrame | None, new: DataFrame) -> DataFrame:

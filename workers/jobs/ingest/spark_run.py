@@ -9,16 +9,16 @@ import pyarrow as pa
 from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream
 from odf_node.protocol.source_options import retraction_rule
 
-from ....engines.spark.session import Spark
-from ....merge.findings import judged
-from ....merge.history import HistoryRange
-from ....merge.table import merging_of
-from ....plan.ingest import IngestPlan
-from ..merged import FinalRows
-from ..stage import Staged
-from .merged import MergeRun, merged
-from .narrow import Narrowed, narrow
-from .retractions import findings_of
+from ...engines.spark.session import Spark
+from ...merge.findings import judged
+from ...merge.history import HistoryRange
+from ...merge.table import merging_of
+from ...plan.ingest import IngestPlan
+from .merged import FinalRows
+from .spark_merged import MergeRun, merged
+from .spark_narrow import Narrowed, narrow
+from .spark_retractions import findings_of
+from .stage import Staged
 
 
 def merge_on_spark(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from ....engines.spark.columns import listed, quoted
-from ....slices.columns import Merging, Operation
+from ...engines.spark.columns import listed, quoted
+from ...slices.columns import Merging, Operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

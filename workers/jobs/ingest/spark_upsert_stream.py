@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from ....engines.spark.columns import quoted
-from ....slices.columns import POSITION, Operation, check_columns
-from .sql import Narrowed, as_struct, changed, operation, part, row, rows_of, same_key
-from .state import last_per_key, project
+from ...engines.spark.columns import quoted
+from ...slices.columns import POSITION, Operation, check_columns
+from .spark_sql import Narrowed, as_struct, changed, operation, part, row, rows_of, same_key
+from .spark_state import last_per_key, project
 
 
 def upsert_stream(merging: Narrowed, prev: DataFrame | None, new: DataFrame) -> DataFrame:

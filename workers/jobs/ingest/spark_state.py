@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from ....engines.spark.columns import col, listed, quoted
-from ....slices.columns import Operation
-from .sql import Narrowed
+from ...engines.spark.columns import col, listed, quoted
+from ...slices.columns import Operation
+from .spark_sql import Narrowed
 
 LAST = "odf last"
 

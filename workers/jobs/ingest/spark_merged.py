@@ -24,20 +24,20 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategyUpsertStream,
 )
 
-from ....engines.spark.columns import col
-from ....engines.spark.frames import UnsupportedByEngine, read_parquet, sorted_batches
-from ....engines.spark.session import Spark
-from ....merge.table import MERGE, merging_of
-from ....slices.columns import POSITION
-from ....slices.conform import carrier
-from ..stage import Staged
-from .append import append
-from .changelog_stream import changelog_stream
-from .ledger import ledger
-from .snapshot import snapshot
+from ...engines.spark.columns import col
+from ...engines.spark.frames import UnsupportedByEngine, read_parquet, sorted_batches
+from ...engines.spark.session import Spark
+from ...merge.table import MERGE, merging_of
+from ...slices.columns import POSITION
+from ...slices.conform import carrier
+from .spark_append import append
+from .spark_changelog_stream import changelog_stream
 from .spark_files import carried
-from .sql import Narrowed
-from .upsert_stream import upsert_stream
+from .spark_ledger import ledger
+from .spark_snapshot import snapshot
+from .spark_sql import Narrowed
+from .spark_upsert_stream import upsert_stream
+from .stage import Staged
 
 Merge = Callable[[Narrowed, DataFrame | None, DataFrame], DataFrame]
 FRAMES: dict[type, Merge] = {

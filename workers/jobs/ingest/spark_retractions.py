@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from odf_node.storage.datasets.merge_state.key_hash import Hashes
 
-from ....merge.changelog_stream import changelog_stream
-from ....merge.changes import in_slice_types
-from ....merge.findings import NOTHING, Findings
-from ....merge.history import HistoryRange
-from ....merge.keys import hashes_of
-from ....slices.columns import Merging, Operation
-from ..stage import Staged
+from ...merge.changelog_stream import changelog_stream
+from ...merge.changes import in_slice_types
+from ...merge.findings import NOTHING, Findings
+from ...merge.history import HistoryRange
+from ...merge.keys import hashes_of
+from ...slices.columns import Merging, Operation
+from .stage import Staged
 
 _TAKES_BACK = (int(Operation.RETRACT), int(Operation.CORRECT_FROM))
 

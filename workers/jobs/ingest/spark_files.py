@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ....slices.conform import carrier
+from ...slices.conform import carrier
 
 
 def carried(paths: Sequence[Path], schema: pa.Schema, folder: Path) -> list[Path]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from ....engines.spark.columns import quoted
-from ....slices.columns import Operation
-from .sql import Narrowed, operation
+from ...engines.spark.columns import quoted
+from ...slices.columns import Operation
+from .spark_sql import Narrowed, operation
 
 
 def append(merging: Narrowed, _: DataFrame | None, new: DataFrame) -> DataFrame:

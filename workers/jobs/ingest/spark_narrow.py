@@ -27,10 +27,10 @@ from odf_node.storage.datasets.merge_state.key_hash import Hashes, key_hashes
 from odf_node.storage.datasets.merge_state.segments import Mask
 from odf_node.storage.datasets.merge_state.state import Candidates, MergeState, StateSpec
 
-from ....merge.table import state_of
-from ....slices.columns import POSITION, Merging, Operation
-from ....slices.conform import conform
-from ..stage import Staged
+from ...merge.table import state_of
+from ...slices.columns import POSITION, Merging, Operation
+from ...slices.conform import conform
+from .stage import Staged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,0 @@
-"""Merges of batches that do not fit into memory, by Spark DataFrames."""
