@@ -130,7 +130,14 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
     )
     transfers = Transfers(api, node.handshake, node.settings)
     posts = QuickPosts(
-        transfers, api, small_posts, node.taking, node.access, node.settings, prefix, first_words
+        transfers,
+        api,
+        small_posts,
+        node.ingest_endpoint,
+        node.access,
+        node.settings,
+        prefix,
+        first_words,
     )
     uploads = Uploads(node.stores, node.access, node.begun_uploads, node.settings)
     objects = ObjectPaths(posts, node.stores, node.access, at_hand, uploads)

@@ -36,7 +36,7 @@ from .derivatives.follow import Following
 from .derivatives.refresh import Refreshing
 from .derivatives.refresh_derivative import Computing
 from .ingest.ingest import Ingesting
-from .ingest.routes import Taking
+from .ingest.routes import IngestEndpoint
 from .ingest.uploads import Uploads
 from .jobs.job_watch import JobWatch
 from .jobs.jobs import Jobs
@@ -228,8 +228,8 @@ class Node:
     # datasets: filled
 
     @cached_property
-    def taking(self) -> Taking:
-        return Taking(
+    def ingest_endpoint(self) -> IngestEndpoint:
+        return IngestEndpoint(
             ingesting=self.ingesting,
             uploads=self.file_uploads,
             waiting=self.waiting,

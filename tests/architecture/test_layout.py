@@ -26,6 +26,12 @@ def test_packages_beside_each_other_form_no_circle(graph):
     assert {parent: knot for parent in parents if (knot := _knot(graph, parent))} == {}
 
 
+def test_use_cases_are_never_handed_the_whole_node(graph):
+    service = "odf_node.app.service"
+    users = graph.find_modules_that_directly_import(f"{service}.wiring")
+    assert {each for each in users if each.startswith(service)} == {f"{service}.main"}
+
+
 def _knot(graph: grimp.ImportGraph, parent: str) -> set[str]:
     """Names of those below `parent` that lie on a circle of imports."""
     edges = _edges(graph, parent)

@@ -25,7 +25,7 @@ from ..http.request_keys import parse_key
 from ..limits.coalescer import Coalescer
 from ..settings import Settings, Tenancy
 from .ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
-from .routes import FORM, Taking, answer_of, at_once
+from .routes import FORM, IngestEndpoint, answer_of, at_once
 from .small_posts import SmallPost, SmallPosts
 
 LAST = "ingest"
@@ -44,13 +44,13 @@ class QuickPosts:
         inner: ASGIApp,
         api: FastAPI,
         small_posts: SmallPosts,
-        taking: Taking,
+        endpoint: IngestEndpoint,
         access: DatasetAccess,
         settings: Settings,
         prefix: str,
         first_words: frozenset[str],
     ) -> None:
-        self.inner, self.api, self.taking = inner, api, taking
+        self.inner, self.api, self.endpoint = inner, api, endpoint
         self.access, self.settings = access, settings
         self.route = SimpleNamespace(path=f"{prefix}/{LAST}")
         self.first_words = first_words
@@ -80,7 +80,7 @@ class QuickPosts:
     async def _take(
         self, address: _Address, told: dict[bytes, str], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        taking, state = self.taking, self.api.state
+        endpoint, state = self.endpoint, self.api.state
         actor: Actor = scope["state"]["actor"]
         request = Request(scope, receive)
         key = parse_key(told.get(b"idempotency-key"))
@@ -95,14 +95,14 @@ class QuickPosts:
             given = (actor, address, IngestRequest(key=key), Content([body], media_type))
             posted = await to_thread.run_sync(self._post, *given, limiter=state.posts)
         base, prefer = partial(base_at, self.settings, request), told.get(b"prefer", "")
-        answer = await answer_of(posted, taking, state.watchers, base, prefer)
+        answer = await answer_of(posted, endpoint, state.watchers, base, prefer)
         await answer(scope, receive, send)
 
     def _post(
         self, actor: Actor, address: _Address, asked: IngestRequest, content: Content
     ) -> Posted:
         entry = self.access.resolve_open(actor, *address)
-        return post(self.taking.ingesting, actor, entry, asked, content)
+        return post(self.endpoint.ingesting, actor, entry, asked, content)
 
 
 def _told(scope: Scope, most: int) -> dict[bytes, str] | None:

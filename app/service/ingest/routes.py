@@ -35,8 +35,8 @@ REPLAYED = "idempotent-replayed"
 
 
 @dataclass(frozen=True)
-class Taking:
-    """How posts are taken and answered."""
+class IngestEndpoint:
+    """What posts are queued with, how large they may be, and how their jobs are waited for."""
 
     ingesting: Ingesting
     uploads: FileUploads
@@ -45,7 +45,7 @@ class Taking:
     max_unpacked_ratio: int
 
 
-TakingDep = Annotated[Taking, Depends(wired(Taking))]
+EndpointDep = Annotated[IngestEndpoint, Depends(wired(IngestEndpoint))]
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:
@@ -57,7 +57,7 @@ def add_ingest(router: APIRouter, prefix: str) -> None:
 
 async def ingest(
     request: Request,
-    taking: TakingDep,
+    endpoint: EndpointDep,
     actor: ActorDep,
     entry: OpenDep,
     base: BaseDep,
@@ -83,39 +83,41 @@ async def ingest(
         max_bad_rows=max_bad_rows,
         key=parse_key(idempotency_key),
     )
-    posted = await _posted(request, taking, (actor, entry, asked), upload_token)
-    return await answer_of(posted, taking, request.app.state.watchers, lambda: base, prefer)
+    posted = await _posted(request, endpoint, (actor, entry, asked), upload_token)
+    return await answer_of(posted, endpoint, request.app.state.watchers, lambda: base, prefer)
 
 
 async def answer_of(
     posted: Posted,
-    taking: Taking,
+    endpoint: IngestEndpoint,
     watchers: set[asyncio.Task[Job | None]],
     base: Callable[[], str],
     prefer: str,
 ) -> Response:
     """The receipt of a batch that has a job, or where to look for it, below `base`."""
-    ended = await _ended(taking, posted, patience_of(prefer, taking.waiting.most_s))
+    ended = await _ended(endpoint, posted, patience_of(prefer, endpoint.waiting.most_s))
     if ended is None:
-        _go_on(watchers, taking, posted)
+        _go_on(watchers, endpoint, posted)
     answer = accepted(posted.job, base()) if ended is None else receipt_answer(ended)
     if posted.repeated:
         answer.headers[REPLAYED] = "true"
     return answer
 
 
-async def _ended(taking: Taking, posted: Posted, patience: float | None) -> Job | None:
+async def _ended(endpoint: IngestEndpoint, posted: Posted, patience: float | None) -> Job | None:
     """The job once it has ended, and its upload is cleared away; None if that takes too long."""
-    ended = await taking.waiting.watch.ended(posted.job, patience)
+    ended = await endpoint.waiting.watch.ended(posted.job, patience)
     if ended is not None and posted.upload is not None:
-        await run_in_threadpool(taking.ingesting.uploads.done_with, posted.upload)
+        await run_in_threadpool(endpoint.ingesting.uploads.done_with, posted.upload)
     return ended
 
 
-def _go_on(watchers: set[asyncio.Task[Job | None]], taking: Taking, posted: Posted) -> None:
+def _go_on(
+    watchers: set[asyncio.Task[Job | None]], endpoint: IngestEndpoint, posted: Posted
+) -> None:
     """Nobody waits any more, but the upload is to be cleared away."""
     if posted.upload is not None:
-        task = asyncio.create_task(_ended(taking, posted, None))
+        task = asyncio.create_task(_ended(endpoint, posted, None))
         watchers.add(task)
         task.add_done_callback(watchers.discard)
 
@@ -124,17 +126,17 @@ _Asked = tuple[Actor, DatasetEntry, IngestRequest]
 
 
 async def _posted(
-    request: Request, taking: Taking, asked: _Asked, upload_token: str | None
+    request: Request, endpoint: IngestEndpoint, asked: _Asked, upload_token: str | None
 ) -> Posted:
     """The job. What is here already, or is short, waits for no thread that reads a body."""
-    state, ingesting = request.app.state, taking.ingesting
-    headers, limit = request.headers, taking.max_bytes
+    state, ingesting = request.app.state, endpoint.ingesting
+    headers, limit = request.headers, endpoint.max_bytes
     media_type, encoding = headers.get("content-type"), headers.get("content-encoding", "")
     announced = headers.get("content-length", "")
     is_form = (media_type or "").lower().startswith(FORM)
     sent = limit + OVERHEAD_BYTES if is_form else limit
     if upload_token is not None:
-        work = partial(post_uploaded, ingesting, taking.uploads, *asked, upload_token)
+        work = partial(post_uploaded, ingesting, endpoint.uploads, *asked, upload_token)
         return cast("Posted", await state.bodies.run(caller_of(request.scope), work))
     if announced.isdigit() and int(announced) > sent:
         raise BodyTooLong(limit, LIMIT)
@@ -142,7 +144,7 @@ async def _posted(
         whole = Content([await at_once(request)], media_type)
         return await to_thread.run_sync(post, ingesting, *asked, whole, limiter=state.posts)
     async with Body(request.receive, limit=sent, setting=LIMIT) as body:
-        ratio = taking.max_unpacked_ratio
+        ratio = endpoint.max_unpacked_ratio
         chunks = decoded(body.chunks(), encoding, limit=sent, ratio=ratio)
         content = Content(chunks, media_type)
         if is_form:
