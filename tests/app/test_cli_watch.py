@@ -42,7 +42,7 @@ def test_executions_that_are_made_again_are_counted(bars):
 
 
 def test_a_push_shows_that_the_node_commits(bars):
-    with watch.watched(quiet=False) as progress:
+    with watch.progress_bars(quiet=False) as progress:
         progress.expect_objects(1, 10)
         progress.object_bytes(10)
         progress.committing()
