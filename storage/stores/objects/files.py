@@ -7,6 +7,7 @@ modification; its content never changes, so `renew` may move it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -34,6 +35,7 @@ ABANDONED_AFTER_S = 24 * 3600
 READ_BYTES = 1024 * 1024
 SYNC_BYTES = 16 * 1024 * 1024
 """Long files go to the disk while they arrive: a sync of everything at the end would wait."""
+_NO_LINKS = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP})
 _log = logging.getLogger("odf.integrity")
 
 
@@ -174,8 +176,14 @@ def holds(path: Path, expected: Multihash) -> bool:
 
 def write_text(path: Path, text: str, *, durable: bool) -> None:
     """Replace a small text file, all at once, without adding a newline."""
+    write_chunks(path, (text.encode(),), durable=durable)
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes], *, durable: bool) -> None:
+    """Replace a file, all at once."""
     with _appearing(path, durable=durable) as out:
-        out.write(text.encode())
+        for chunk in chunks:
+            out.write(chunk)
 
 
 def remove(path: Path, *, durable: bool) -> None:
@@ -186,6 +194,27 @@ def remove(path: Path, *, durable: bool) -> None:
         return
     if durable:
         sync_folder(path.parent)
+
+
+def link(source: Path, path: Path, *, durable: bool) -> bool:
+    """Make `path` a second name of the file `source`, in place of what was there.
+
+    False: the file system has no second names for it; nothing was changed.
+    """
+    make_folder(path.parent, durable=durable)
+    pending = path.parent / f"{PENDING_PREFIX}{secrets.token_hex(8)}"
+    with storing():
+        try:
+            os.link(source, pending)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return False
+        pending.replace(path)
+        pending.unlink(missing_ok=True)  # stays where both were names of one file already
+        if durable:
+            sync_folder(path.parent)
+    return True
 
 
 def read_text(path: Path) -> str | None:

@@ -18,7 +18,7 @@ from odf_node.protocol.multihash import Multihash
 
 from ..ports import LocalPaths, PartialUploads
 from ..ports.errors import ObjectNotFound
-from ..ports.values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from ..ports.values import BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
 from .folder import FolderObjects
 from .layout import (
@@ -125,6 +125,9 @@ class LocalObjectStore:
         size: int | None,  # noqa: ARG002
         ttl: timedelta,  # noqa: ARG002
     ) -> TransferUrl | None:
+        return None
+
+    def copy_source(self, key: ObjectKey) -> BucketPlace | None:  # noqa: ARG002
         return None
 
     def settle(self, key: ObjectKey) -> ObjectInfo | None:

@@ -37,7 +37,7 @@ from ...runtime.clock import Clock, system_clock
 from ...runtime.logs import line
 from ..ports import LocalPaths, PartialUploads
 from ..ports.errors import ObjectNotFound
-from ..ports.values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from ..ports.values import BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from .layout import (
     ALIAS,
     EXCHANGE,
@@ -201,6 +201,10 @@ class S3ObjectStore:
         name = _unverified_prefix(key) + secrets.token_hex(16)
         url = self.bucket.presign("put_object", name, ttl, ContentLength=size, IfNoneMatch="*")
         return TransferUrl(url, (("if-none-match", "*"),), self._after(ttl))
+
+    def copy_source(self, key: ObjectKey) -> BucketPlace | None:
+        its = self.bucket.location
+        return BucketPlace(its.endpoint, its.bucket, its.prefix + _name(key))
 
     def settle(self, key: ObjectKey) -> ObjectInfo | None:
         """As `renew`, once what was put by URL has been read, hashed and moved to its key."""

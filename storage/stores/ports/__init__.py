@@ -40,6 +40,7 @@ from .index import (
     RefIndex,
 )
 from .jobs import JobClaims, JobQueue, JobRecords, JobSubmissions
+from .keyed import KeyedReads, KeyedStore, KeyedWrites
 from .objects import (
     DatasetNotes,
     LocalPaths,
@@ -75,6 +76,9 @@ __all__ = [
     "JobQueue",
     "JobRecords",
     "JobSubmissions",
+    "KeyedReads",
+    "KeyedStore",
+    "KeyedWrites",
     "LocalPaths",
     "LocatedObjects",
     "MirrorChanges",

@@ -6,7 +6,7 @@ port raises the same error in the same situation.
 
 from __future__ import annotations
 
-from odf_node.protocol.errors import BadInput, Conflict, Damaged, NotFound
+from odf_node.protocol.errors import BadInput, Conflict, Damaged, LimitExceeded, NotFound
 from odf_node.protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef, Name
 from odf_node.protocol.multihash import Multihash
 
@@ -164,3 +164,31 @@ class OffsetMismatch(Conflict):
         super().__init__(
             f"the upload goes on at {actual}, not at {offset}", offset=actual, given=offset
         )
+
+
+class KeyNotFound(NotFound):
+    """There is nothing under this key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"there is nothing under the key {key[:300]!r}", key=key[:300])
+
+
+class KeyRefused(BadInput):
+    """A key that this store cannot have: too long, or one that leads out of it."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"the store has no key {key[:300]!r}: {reason}", key=key[:300])
+
+
+class ContentTooLarge(LimitExceeded):
+    """There is more under a key than is read in one go. The limit is in bytes."""
+
+    def __init__(self, key: str, limit: int) -> None:
+        super().__init__(f"{key[:300]} has more than {limit} bytes", key=key[:300], limit=limit)
+
+
+class SwapLost(Conflict):
+    """What is under a key is not what was to be replaced; nothing was written."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"somebody else has written {key[:300]}", key=key[:300])

@@ -11,7 +11,7 @@ from odf_node.protocol.identity import DatasetAlias, DatasetId
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 
-from .values import AccountId, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from .values import AccountId, BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 
 
 class Objects(Protocol):
@@ -89,6 +89,12 @@ class ObjectUrls(Protocol):
 
         Such an object stays invisible until then; it is read and hashed here. Other content
         is removed and raises `HashMismatch`.
+        """
+
+    def copy_source(self, key: ObjectKey) -> BucketPlace | None:
+        """Where a server keeps the object, for one that copies it there; None: no server does.
+
+        Whether the object is there shows when it is copied.
         """
 
 

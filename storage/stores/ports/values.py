@@ -58,6 +58,15 @@ class TransferUrl:
     expires_at: Instant | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BucketPlace:
+    """A key in a bucket. `endpoint` None: the public service."""
+
+    endpoint: str | None
+    bucket: str
+    key: str
+
+
 class Visibility(StrEnum):
     PRIVATE = "Private"
     PUBLIC = "Public"

@@ -1,0 +1,1 @@
+"""Kartothek datasets in keyed stores: read as any library wrote them, written for all of them."""

@@ -1,0 +1,43 @@
+"""The state of a dataset as it is in a store: from its state file, or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odf_node.protocol.kartothek.errors import NoKartothek
+from odf_node.protocol.kartothek.keys import checked_uuid, state_keys
+from odf_node.protocol.kartothek.state import MAX_STATE_BYTES, State, decode_json, decode_msgpack
+
+from ...stores.ports import KeyedReads
+from ...stores.ports.keyed_values import Content
+
+
+@dataclass(frozen=True, slots=True)
+class FoundState:
+    """A state file: where it is, its bytes, what it says."""
+
+    key: str
+    content: Content
+    state: State
+
+
+def state_file(store: KeyedReads, uuid: str) -> tuple[str, Content] | None:
+    """Key and bytes of the state file, JSON before MessagePack; None if there is no dataset.
+
+    Raises `ContentTooLarge`, and what the store raises.
+    """
+    for key in state_keys(checked_uuid(uuid)):
+        content = store.read(key, most=MAX_STATE_BYTES)
+        if content is not None:
+            return key, content
+    return None
+
+
+def find_state(store: KeyedReads, uuid: str) -> FoundState:
+    """The state of a dataset. Raises `NoKartothek`, `MalformedState`, and what a store raises."""
+    found = state_file(store, uuid)
+    if found is None:
+        raise NoKartothek(uuid)
+    key, content = found
+    decode = decode_json if key == state_keys(uuid)[0] else decode_msgpack
+    return FoundState(key, content, decode(content.raw, key=key, uuid=uuid))

@@ -1,0 +1,124 @@
+"""Rows of a table, partition by partition, in the columns of the schema file.
+
+Rows come in the order of their file; partitions in no order that means anything. A file that is
+missing, damaged or of other types ends the read: a part of the rows is never passed off as all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.kartothek.errors import KartothekFileMissing, UnreadableDataFile
+from odf_node.protocol.kartothek.predicates import Predicate, check_predicate, mask_of
+from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
+
+from ...stores.ports.errors import KeyNotFound
+from ..read.batches import batches_of
+from .fit import fitted
+from .select import selected
+from .tables import Partition, Table
+
+
+class UnknownKartothekColumn(BadInput):
+    """A column that the schema file does not have."""
+
+
+def rows_of(
+    table: Table, *, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows the predicate is true of (None: all), in these columns (None: all, as in the schema).
+
+    Raises:
+        UnknownKartothekColumn, MalformedPredicate: at once.
+        KartothekFileMissing, UnreadableDataFile, TypeConflict: while rows are read.
+    """
+    names = list(table.schema.names if columns is None else columns)
+    for name in names:
+        if name not in table.schema.names:
+            raise UnknownKartothekColumn(f"the table has no column {name[:100]!r}")
+    if predicate is not None:
+        check_predicate(predicate, table.schema)
+    return _rows(table, names, predicate)
+
+
+def whole_table(
+    table: Table, *, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+) -> pa.Table:
+    """As `rows_of`, all in memory."""
+    names = table.schema.names if columns is None else columns
+    batches = rows_of(table, columns=columns, predicate=predicate)
+    return pa.Table.from_batches(batches, pa.schema([table.schema.field(n) for n in names]))
+
+
+def partition_rows(
+    table: Table, partition: Partition, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one partition in these columns. Raises as `rows_of`."""
+    key = partition.key
+    schema = pa.schema([table.schema.field(name) for name in names])
+    try:
+        stream = table.store.open(key)
+    except KeyNotFound:
+        named = f"there is no such data file (named by {table.found.key})"
+        raise KartothekFileMissing(key, named) from None
+    with stream:
+        try:
+            file = open_slice(stream)
+            for batch in _batches(file, stream, _stored(file, partition, names, key)):
+                yield _in_schema(batch, partition, schema)
+        except (UnreadableSlice, *UNREADABLE, ValueError) as error:
+            if isinstance(error, MemoryError):  # Arrow's is one of its other errors as well
+                raise
+            raise UnreadableDataFile(key, f"no Parquet: {str(error)[:200]}") from None
+
+
+def _rows(table: Table, names: list[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
+    terms = () if predicate is None else [term for some in predicate for term in some]
+    needed = [*names, *(t.column for t in terms if t.column not in names)]
+    needed = list(dict.fromkeys(needed))
+    for partition in selected(table, predicate):
+        for batch in partition_rows(table, partition, needed):
+            rows = batch
+            if predicate is not None:
+                rows = batch.filter(mask_of(predicate, batch.column, batch.num_rows))
+            if rows.num_rows:
+                yield rows.select(names)
+
+
+def _stored(
+    file: pq.ParquetFile, partition: Partition, names: Sequence[str], key: str
+) -> list[str]:
+    """Columns to read from the file: what the key says of a column wins."""
+    there = file.schema_arrow.names
+    wanted = [name for name in names if name in there and name not in partition.values]
+    for name in wanted:
+        if there.count(name) > 1:
+            raise UnreadableDataFile(key, f"two of its columns are named {name[:100]!r}")
+    return wanted
+
+
+def _batches(file: pq.ParquetFile, stream: object, stored: list[str]) -> Iterator[pa.RecordBatch]:
+    if stored:
+        yield from batches_of(file, stream, columns=stored)  # type: ignore[arg-type]
+        return
+    rows = file.metadata.num_rows  # of columns that it does not have
+    if rows:
+        yield pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
+
+
+def _in_schema(batch: pa.RecordBatch, partition: Partition, schema: pa.Schema) -> pa.RecordBatch:
+    rows = batch.num_rows
+    columns = []
+    for field in schema:
+        if field.name in partition.values:
+            columns.append(pa.repeat(partition.values[field.name], rows))
+        elif field.name in batch.schema.names:
+            column = batch.column(field.name)
+            columns.append(fitted(column, field.type, name=field.name, key=partition.key))
+        else:
+            columns.append(pa.nulls(rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,128 @@
+"""Partitions that may have rows a predicate is true of: by partition columns and by indices.
+
+An index that cannot be used costs time and loses nothing: it is left out with a word in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from odf_node.protocol.kartothek.errors import MalformedIndex
+from odf_node.protocol.kartothek.index import (
+    LABEL,
+    VALUE,
+    check_index_schema,
+    embedded_batch,
+    pairs_in,
+)
+from odf_node.protocol.kartothek.predicates import Predicate, Term, is_prunable, term_mask
+from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
+
+from ...runtime.logs import line
+from ...stores.ports.errors import KeyNotFound
+from ..read.batches import batches_of
+from .tables import Partition, Table
+
+_log = logging.getLogger("odf.kartothek")
+
+
+def selected(table: Table, predicate: Predicate | None) -> list[Partition]:
+    """Partitions to read, in the order of the table; all without a predicate."""
+    if predicate is None:
+        return list(table.partitions)
+    indices = _Indices(table, predicate)
+    labels: set[str] = set()
+    for terms in predicate:
+        labels |= _labels_of(table, terms, indices)
+    return [partition for partition in table.partitions if partition.label in labels]
+
+
+def _labels_of(table: Table, terms: Sequence[Term], indices: _Indices) -> set[str]:
+    """Partitions that may have rows all terms are true of."""
+    labels = {partition.label for partition in table.partitions if _may_hold(partition, terms)}
+    for term in terms:
+        listed = indices.labels(term)
+        labels = labels if listed is None else labels & listed
+    return labels
+
+
+def _may_hold(partition: Partition, terms: Sequence[Term]) -> bool:
+    """Whether the partition's own values fit."""
+    return all(
+        term_mask(term, pa.repeat(partition.values[term.column], 1))[0].as_py()
+        for term in terms
+        if term.column in partition.values
+    )
+
+
+class _Indices:
+    """The indices that a predicate can use, each read once, for all its terms together."""
+
+    def __init__(self, table: Table, predicate: Predicate) -> None:
+        self._table = table
+        self._known = pa.array([each.label for each in table.partitions], pa.string())
+        self._terms: dict[str, list[Term]] = {}
+        self._found: dict[str, list[set[str]] | None] = {}
+        for term in (term for terms in predicate for term in terms):
+            if term.column in table.found.state.indices and is_prunable(
+                term, table.schema.field(term.column).type
+            ):
+                self._terms.setdefault(term.column, []).append(term)
+
+    def labels(self, term: Term) -> set[str] | None:
+        """Where the term is true of some value; None where no index tells."""
+        terms = self._terms.get(term.column, [])
+        if term not in terms:
+            return None
+        if term.column not in self._found:
+            self._found[term.column] = self._look(term.column, terms)
+        found = self._found[term.column]
+        return None if found is None else found[terms.index(term)]
+
+    def _look(self, column: str, terms: Sequence[Term]) -> list[set[str]] | None:
+        labels: list[set[str]] = [set() for _ in terms]
+        try:
+            for pairs in index_pairs(self._table, column, self._known, terms):
+                for term, some in zip(terms, labels, strict=True):
+                    fits = term_mask(term, pairs[VALUE].combine_chunks())
+                    some.update(pairs.filter(fits)[LABEL].to_pylist())
+        except MalformedIndex as unusable:
+            _log.warning(line("index not used", key=unusable.key, reason=unusable.reason))
+            return None
+        return labels
+
+
+def index_pairs(
+    table: Table, column: str, known: pa.Array, terms: Sequence[Term] | None = None
+) -> Iterator[pa.Table]:
+    """Pairs (value, label) of the index on a column, as `pairs_in`. Raises `MalformedIndex`."""
+    column_type = table.schema.field(column).type
+    place = table.found.state.indices[column]
+    if isinstance(place, Mapping):
+        key = table.found.key
+        rows: Iterable[pa.RecordBatch] = [embedded_batch(column, column_type, place, key)]
+        yield from pairs_in(rows, column, column_type, known, key, terms)
+        return
+    with _index_file(table, column, place) as rows:
+        yield from pairs_in(rows, column, column_type, known, place, terms)
+
+
+@contextmanager
+def _index_file(table: Table, column: str, key: str) -> Iterator[Iterable[pa.RecordBatch]]:
+    """Rows of an index file. Whatever is wrong with it is `MalformedIndex`."""
+    try:
+        with table.store.open(key) as stream:
+            file = open_slice(stream)
+            column_type = table.schema.field(column).type
+            check_index_schema(file.schema_arrow, column, column_type, key)
+            yield batches_of(file, stream)
+    except KeyNotFound:
+        raise MalformedIndex(key, "there is no such file") from None
+    except (UnreadableSlice, *UNREADABLE) as error:
+        if isinstance(error, MemoryError):
+            raise
+        raise MalformedIndex(key, f"no Parquet: {str(error)[:200]}") from None

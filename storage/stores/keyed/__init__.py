@@ -1,0 +1,1 @@
+"""Keyed stores: folders and buckets that other programs use too."""
