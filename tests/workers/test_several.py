@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,6 +114,15 @@ def test_posts_of_every_kind_go_together_and_a_bad_one_fails_alone(
     assert [told(stores, job)[:2] for job in jobs] == [(1, 1), (1, 1), (0, 0), (0, 0)]
     assert isinstance(stores.jobs.get(broken).outcome, Failed)
     assert told(stores, good)[:2] == (1, 1)
+
+
+def test_a_small_body_may_be_packed(worker: Worker, stores: Stores) -> None:
+    (dataset,) = begun(stores, worker, 1)
+    jobs = [
+        post(stores, dataset, body=gzip.compress(b'{"n": 1}\n{"n": 2}\n', mtime=n)) for n in (0, 1)
+    ]
+    worker.work(once=True)
+    assert [told(stores, job)[:2] for job in jobs] == [(1, 2), (3, 4)]
 
 
 def test_who_was_first_elsewhere_and_who_was_cancelled_keep_nobody_else_waiting(
