@@ -1,9 +1,8 @@
 """Builds the ASGI application out of its parts; nothing else.
 
-From the outside in: `QuickReads` (what is answered at once), `Watched` (counts, log, deeds),
-`PlainPaths` (no encoded slashes), what pages of other sites may ask (CORS), `Pages` (what browsers
-see), `Gate` (who asks), `ObjectPaths` (bytes, without a framework), `QuickPosts` (small posts,
-likewise), `Transfers` (WebSockets), FastAPI (everything else).
+From the outside in: `Observed` (counts, traces, log, deeds), `Dispatch` (the address, who asks),
+and what serves the address: `Objects` (bytes), `Transfers` (WebSockets), pages for browsers,
+FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
@@ -39,10 +37,11 @@ from .derivatives.refresh_routes import add_refresh
 from .derivatives.routes import add_derivative_routes
 from .files.routes import add_file_routes
 from .http import contract, schemas
+from .http.addresses import Addresses
 from .http.answers import error_answer, not_found_answer
-from .http.authentication import Gate
+from .http.authentication import Authentication
+from .http.dispatch import Dispatch
 from .http.parameters import KNOWN_PARAMETERS
-from .http.plain_paths import PlainPaths
 from .ingest.quick_posts import QuickPosts
 from .ingest.routes import add_ingest
 from .ingest.small_posts import SmallPosts
@@ -52,13 +51,11 @@ from .limits.shares import Turns
 from .lineage.routes import add_lineage_routes
 from .mirrors.mirroring import MirrorRunner
 from .mirrors.routes import add_mirror_routes
-from .objects.object_path import KINDS, REFS, route_of_objects
 from .objects.object_uploads import Uploads
 from .objects.objects import AtHand
-from .objects.quick_reads import QuickReads
-from .objects.routes import ObjectPaths
-from .observe.middleware import Watched
-from .pages.site import Pages
+from .objects.routes import Objects
+from .observe.middleware import Observed
+from .pages.site import page_routes
 from .read.routes import add_read_routes
 from .rewrite.routes import add_history_routes
 from .schedules.clock import Ticker
@@ -85,18 +82,6 @@ PEERS_PARTS = (identity, login)
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """What is served beside the datasets."""
 PAGE_OF_THE_API = "/docs"
-CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-"""The reference grants GET and POST. Nothing here goes by cookies, so others do no harm."""
-CORS_EXPOSED = (
-    "ETag",
-    "Location",
-    "Retry-After",
-    "Content-Range",
-    "Accept-Ranges",
-    "Upload-Offset",
-    "Idempotent-Replayed",
-    "X-Trace-Id",
-)
 MAX_POSTS = 16
 """Small posts with a key that are queued at once: their bodies are here, and wait for nobody."""
 MAX_PASSWORDS = 4
@@ -118,55 +103,34 @@ class MethodNotServed(BadInput):
 
 def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
     """The whole service on an opened node. `on_stop` runs when the server ends."""
-    api = build_api(node, on_stop=on_stop)
     at_hand = AtHand(node.stores, node.access)
-    prefix, first_words = PREFIX[node.settings.tenancy], _first_words()
+
+    def stopped() -> None:
+        at_hand.close()
+        if on_stop is not None:
+            on_stop()
+
+    asking = Authentication(node.callers, allow_anonymous=node.settings.allow_anonymous)
+    api = build_api(node, on_stop=stopped)
+    served = Dispatch(_addresses(node, at_hand, api), api, asking, node.settings)
+    logs_all = node.settings.access_log
+    return Observed(served, api, node.counters, node.audit_writer, node.clock, logs_all=logs_all)
+
+
+def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
+    """All that is served in front of the framework."""
+    stores, access, settings = node.stores, node.access, node.settings
+    prefix = PREFIX[settings.tenancy]
+    uploads = Uploads(stores, access, node.begun_uploads, settings)
+    objects = Objects(stores, access, at_hand, uploads)
+    transfers = Transfers(node.handshake, settings)
     small_posts = SmallPosts(
-        node.stores.reading,
-        node.stores.jobs,
-        node.pressure,
-        node.settings.tenancy,
-        node.settings.anonymous_reads,
+        stores.reading, stores.jobs, node.pressure, settings.tenancy, settings.anonymous_reads
     )
-    transfers = Transfers(api, node.handshake, node.settings)
-    posts = QuickPosts(
-        transfers,
-        api,
-        small_posts,
-        node.ingest_endpoint,
-        node.access,
-        node.settings,
-        prefix,
-        first_words,
-    )
-    uploads = Uploads(node.stores, node.access, node.begun_uploads, node.settings)
-    objects = ObjectPaths(posts, node.stores, node.access, at_hand, uploads)
-    gate = Gate(objects, node.callers, node.settings)
-    pages = Pages(gate, node.parts, prefix, first_words)
-    guarded = CORSMiddleware(
-        pages,
-        allow_origins=["*"],
-        allow_methods=CORS_METHODS,
-        allow_headers=["*"],
-        expose_headers=CORS_EXPOSED,
-    )
-    tenancy, tells_all = node.settings.tenancy, node.settings.access_log
-    watched = Watched(
-        PlainPaths(guarded),
-        node.counters,
-        node.audit_writer,
-        node.clock,
-        tenancy=tenancy,
-        tells_all=tells_all,
-    )
-    if tells_all:
-        return watched
-    count = {
-        folder: node.counters.answered("GET", route_of_objects(folder), 200).add
-        for folder in (REFS, *KINDS)
-    }
-    is_open = node.settings.allow_anonymous
-    return QuickReads(watched, at_hand, count, tenancy=tenancy, is_open=is_open)
+    posts = QuickPosts(api, small_posts, node.ingest_endpoint, access, settings)
+    pages = page_routes(node.parts, prefix)
+    rows = [*objects.routes(), *transfers.routes(), *posts.routes(prefix), *pages]
+    return Addresses(settings.tenancy, rows)
 
 
 def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastAPI:
@@ -242,12 +206,6 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
     add_file_routes(routes, prefix)
     api.include_router(transfers)
     api.include_router(routes)
-
-
-def _first_words() -> frozenset[str]:
-    """First segments of paths that are no datasets."""
-    paths = [route.path for part in PARTS for route in part.router.routes]
-    return frozenset(path.split("/")[1] for path in (*paths, PAGE_OF_THE_API))
 
 
 async def _sweep(node: Node) -> None:

@@ -7,13 +7,14 @@ followed through service, queue and worker, and on into other systems.
 
 from __future__ import annotations
 
+import random
 import re
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+_bits = random.getrandbits
+"""An id has to be another one, not a secret: asking the kernel takes longer than the rest."""
 _trace: ContextVar[str | None] = ContextVar("trace", default=None)
 _facts: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
 """One dictionary for a piece of work, shared with the threads that help with it."""
@@ -23,8 +24,8 @@ def new_trace(given: str | None = None) -> str:
     """A step of the trace of a `traceparent` header, or of a new one if that is unusable."""
     found = _TRACEPARENT.fullmatch(given) if given else None
     known = found is not None and set(found[1]) != {"0"} and set(found[2]) != {"0"}
-    trace_id = found[1] if found is not None and known else secrets.token_hex(16)
-    return f"00-{trace_id}-{secrets.token_hex(8)}-01"
+    trace_id = found[1] if found is not None and known else f"{_bits(128):032x}"
+    return f"00-{trace_id}-{_bits(64):016x}-01"
 
 
 def trace_id(trace: str | None) -> str | None:
@@ -43,16 +44,23 @@ def current_facts() -> Mapping[str, str]:
     return {"trace": trace, **known} if trace else known
 
 
-@contextmanager
-def part_of(trace: str | None, **facts: str | None) -> Iterator[None]:
+class part_of:  # noqa: N801 - reads as the function that it is for its callers
     """Until the block ends, the work belongs to this trace, and these facts hold."""
-    before, before_facts = _trace.set(trace), _facts.set(dict(_facts.get() or {}))
-    try:
-        add_facts(**facts)
-        yield
-    finally:
-        _facts.reset(before_facts)
-        _trace.reset(before)
+
+    __slots__ = ("_before", "_before_facts", "_facts", "_trace")
+
+    def __init__(self, trace: str | None, **facts: str | None) -> None:
+        self._trace, self._facts = trace, facts
+
+    def __enter__(self) -> None:
+        self._before = _trace.set(self._trace)
+        self._before_facts = _facts.set(dict(_facts.get() or ()))
+        if self._facts:
+            add_facts(**self._facts)
+
+    def __exit__(self, *_: object) -> None:
+        _facts.reset(self._before_facts)
+        _trace.reset(self._before)
 
 
 def add_facts(**facts: str | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 from odf_node.protocol.errors import BadInput
@@ -16,6 +16,7 @@ from odf_node.protocol.errors import BadInput
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 OFF = "OTEL_SDK_DISABLED"
 Kind = Literal["server", "consumer"]
+_NO_SPAN = nullcontext()
 _provider: Any = None
 """One for the process, once traces are on."""
 
@@ -61,15 +62,21 @@ def stop_tracing() -> None:
         _provider = None
 
 
-@contextmanager
-def span(name: str, kind: Kind, parent: str | None) -> Iterator[str | None]:
+def is_tracing() -> bool:
+    """Whether spans are sent."""
+    return _provider is not None
+
+
+def span(name: str, kind: Kind, parent: str | None) -> AbstractContextManager[str | None]:
     """A span around the block, child of a `traceparent`; gives its own, or None without traces.
 
     An exception that passes is recorded.
     """
-    if _provider is None:
-        yield None
-        return
+    return _NO_SPAN if _provider is None else _span(name, kind, parent)
+
+
+@contextmanager
+def _span(name: str, kind: Kind, parent: str | None) -> Iterator[str | None]:
     from opentelemetry.trace import SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -139,12 +139,10 @@ def is_for_all(entry: DatasetEntry, reads: AnonymousReads) -> bool:
 
 def grants(actor: Actor, entry: DatasetEntry, reads: AnonymousReads) -> frozenset[Action]:
     """Everything the actor may do with the dataset."""
-    allowed: set[Action] = set()
-    if is_for_all(entry, reads):
-        allowed.add(Action.READ)
-    if reaches(actor, entry):
-        allowed |= {held for held in _held(actor, entry) if actor.may(SCOPE_FOR[held])}
-    return frozenset(allowed)
+    allowed = BY_ROLE[Role.READER] if is_for_all(entry, reads) else frozenset()
+    if actor.account is None or not reaches(actor, entry):
+        return allowed
+    return allowed | {held for held in _held(actor, entry) if actor.may(SCOPE_FOR[held])}
 
 
 def reaches(actor: Actor, entry: DatasetEntry) -> bool:

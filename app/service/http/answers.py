@@ -14,8 +14,6 @@ from odf_node.storage.stores.ports.values import Failed
 from ..errors import BARE, INTERNAL_MESSAGE, problem, problem_of, status_of, status_of_failed
 
 PROBLEM_JSON = "application/problem+json"
-TRANSFER = "transfer"
-"""Key in the state of requests whose answers the transfer protocols fix."""
 HEADERS_ONLY = "headers only"
 """Key in the state of HEAD requests, so that bodies that cost something are not made for them."""
 CLIENT_ERRORS = range(400, 500)

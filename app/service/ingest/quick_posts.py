@@ -11,19 +11,21 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from types import SimpleNamespace
 
 from anyio import to_thread
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
+
+from odf_node.storage.datasets.node.naming import RESERVED
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
+from ..http.addresses import Route, path_of
 from ..http.deps import base_at
 from ..http.request_keys import parse_key
 from ..limits.coalescer import Coalescer
-from ..settings import Settings, Tenancy
+from ..settings import Settings
 from .ingest import INLINE_BYTES, Content, IngestRequest, Posted, post
 from .routes import FORM, IngestEndpoint, answer_of, at_once
 from .small_posts import SmallPost, SmallPosts
@@ -37,45 +39,34 @@ _Address = tuple[str | None, str]
 
 
 class QuickPosts:
-    """ASGI application: queues plain small posts itself, leaves the rest to `inner`."""
+    """ASGI application: queues plain small posts itself, leaves the rest to the framework."""
 
     def __init__(
         self,
-        inner: ASGIApp,
         api: FastAPI,
         small_posts: SmallPosts,
         endpoint: IngestEndpoint,
         access: DatasetAccess,
         settings: Settings,
-        prefix: str,
-        first_words: frozenset[str],
     ) -> None:
-        self.inner, self.api, self.endpoint = inner, api, endpoint
+        self.api, self.endpoint = api, endpoint
         self.access, self.settings = access, settings
-        self.route = SimpleNamespace(path=f"{prefix}/{LAST}")
-        self.first_words = first_words
         self.coalescer = Coalescer(small_posts.take)
         self.most = min(INLINE_BYTES, settings.max_body_bytes)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST":
-            address, told = self._address(scope), _told(scope, self.most)
-            if address is not None and told is not None:
-                scope["route"] = self.route  # by which it is counted and audited
-                await self._take(address, told, scope, receive, send)
-                return
-        await self.inner(scope, receive, send)
+    def routes(self, prefix: str) -> list[Route]:
+        """The row of the table of addresses."""
+        return [Route(f"{prefix}/{LAST}", self, ("POST",))]
 
-    def _address(self, scope: Scope) -> _Address | None:
-        if scope["query_string"] or scope.get("root_path"):
-            return None
-        parts = scope["path"].split("/")
-        is_single = self.settings.tenancy is Tenancy.SINGLE
-        if len(parts) != (3 if is_single else 4) or parts[0] or parts[-1] != LAST:
-            return None
-        if not all(parts[1:]) or parts[1] in self.first_words:
-            return None
-        return (None if is_single else parts[1]), parts[-2]
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        told = None
+        if not scope["query_string"] and scope["path"].split("/")[1] not in RESERVED:
+            told = _told(scope, self.most)
+        if told is None:
+            await self.api(scope, receive, send)
+            return
+        account, name, *_ = path_of(scope)
+        await self._take((account, name), told, scope, receive, send)
 
     async def _take(
         self, address: _Address, told: dict[bytes, str], scope: Scope, receive: Receive, send: Send

@@ -7,7 +7,7 @@ Source: RFC 9110 sections 13 (conditions), 14 (ranges).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from odf_node.storage.stores.ports.values import ObjectKind
 
@@ -22,11 +22,11 @@ _KEEP = {
 }
 _PART_HEAD = b"\r\n--%s\r\nContent-Type: %s\r\nContent-Range: %s\r\n\r\n"
 _SUFFIXES = {ObjectKind.DATA: b".parquet"}
+"""Under which name a browser saves an object whose bytes have a type."""
 _ASKED = frozenset((b"if-match", b"if-none-match", b"if-range", b"range"))
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectAnswer:
+class ObjectAnswer(NamedTuple):
     """Status and headers, and the body in pieces: given bytes, and spans of the object."""
 
     status: int
@@ -46,36 +46,19 @@ def answer_for(
     """The answer to a GET or HEAD of the object called `name` (its hash), of `size` bytes."""
     etag = b'"%s"' % name.encode()
     asked = {key: value for key, value in headers if key in _ASKED}
-    answer = _whole(etag, size, public)
     if asked:
         answer = _conditional(etag, size, public, asked, is_get=is_get)
-    if answer.pieces:
-        answer.headers.extend(_saved_as(kind, name))
+    else:
+        answer = _whole(etag, size, public)
+    if kind in _SUFFIXES and answer.pieces:
+        named = b'attachment; filename="%s%s"' % (name.encode(), _SUFFIXES[kind])
+        answer.headers.append((b"content-disposition", named))
     return answer
 
 
-def whole_headers(kind: ObjectKind, name: str, size: int, *, public: bool) -> Headers:
-    """Headers of an answer that is all of the object called `name` (its hash)."""
-    named = _saved_as(kind, name) if size else []
-    return [*_whole_headers(b'"%s"' % name.encode(), size, public), *named]
-
-
-def _saved_as(kind: ObjectKind, name: str) -> Headers:
-    """Under which name a browser saves the object, where its bytes have a type."""
-    suffix = _SUFFIXES.get(kind)
-    if suffix is None:
-        return []
-    named = b'attachment; filename="%s%s"' % (name.encode(), suffix)
-    return [(b"content-disposition", named)]
-
-
 def _whole(etag: bytes, size: int, public: bool) -> ObjectAnswer:
-    headers = _whole_headers(etag, size, public)
+    headers = [*_BASE, (b"content-length", b"%d" % size), *_kept(etag, public)]
     return ObjectAnswer(200, headers, (Span(0, size),) if size else ())
-
-
-def _whole_headers(etag: bytes, size: int, public: bool) -> Headers:
-    return [*_BASE, (b"content-length", b"%d" % size), *_kept(etag, public)]
 
 
 def _kept(etag: bytes, public: bool) -> Headers:

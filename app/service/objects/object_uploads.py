@@ -25,6 +25,7 @@ from odf_node.storage.stores.ports.values import ObjectKind
 from ..auth.access import ActionForbidden, IsRemote
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
+from ..http.addresses import DatasetPath
 from ..http.answers import error_answer
 from ..http.bodies import Body
 from ..limits.shares import Turns, caller_of
@@ -32,9 +33,9 @@ from ..settings import Settings
 from . import begun_uploads
 from . import objects as usecase
 from .begun_uploads import BegunUploads
-from .object_path import KINDS, ObjectPath
+from .objects import KINDS
 
-UPLOADS = frozenset({"PUT", "PATCH"})
+UPLOADS = ("PUT", "PATCH")
 UPLOAD_FOLDERS = frozenset({"data", "checkpoints"})
 OFFSET = "upload-offset"
 LENGTH = "upload-length"
@@ -58,9 +59,9 @@ class Uploads:
         self._target = partial(usecase.upload_target, access, stores.mirrors)
         self._turns = Turns("bodies", most=settings.max_bodies, each=settings.max_bodies_caller)
 
-    async def take(self, path: ObjectPath, scope: Scope, receive: Receive) -> Response:
+    async def take(self, path: DatasetPath, scope: Scope, receive: Receive) -> Response:
         """A whole object, or the next part of one; the answer to either."""
-        place = (path.account, path.dataset, KINDS[path.folder], path.name)
+        place = (path.account, path.dataset, KINDS[path.word], path.name)
         actor: Actor = scope["state"]["actor"]
         key = await to_thread.run_sync(self._target, actor, *place)
         size = usecase.announced_size(_header(scope, "content-length"), self._most_bytes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
 
 from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
-from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.identity import DatasetAlias, DatasetId
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.integrity.healing import (
     DAMAGED,
@@ -26,21 +26,26 @@ from odf_node.storage.stores.ports import Heads, MirrorReads
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
-from ..auth.access import Action, address, authorize, is_for_all
+from ..auth.access import Action, address, authorize
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..auth.mirror_rule import refuse_mirror
 from ..http.hashes import parse_hash
 
 HEAD = "head"
+KINDS: dict[str, ObjectKind] = {
+    "blocks": ObjectKind.BLOCK,
+    "data": ObjectKind.DATA,
+    "checkpoints": ObjectKind.CHECKPOINT,
+}
+"""What lies in the folders of a dataset, by the word of the address."""
 HASHED_AT_ONCE_BYTES = 1024
 """Up to here hashing takes as long as looking up that it was done."""
 MAX_PLACES = 4096
 """Spellings of addresses that are remembered."""
 SHA3_PREFIX = "f1620"
 _USUAL_HASH = re.compile(SHA3_PREFIX + "[0-9a-f]{64}")
-is_usual_hash = _USUAL_HASH.fullmatch
-"""Whether a text is a hash of ours as it is written everywhere, and so the name of its file."""
+"""A hash of ours as it is written everywhere, and so the name of its file."""
 
 
 class UnknownReference(NotFound):
@@ -68,9 +73,14 @@ class StoredObject:
 class LocalObject(NamedTuple):
     """An object that would be in the file `path`, if it exists; `name` is its hash as text."""
 
+    dataset: DatasetId
+    kind: ObjectKind
     name: str
     public: bool
     path: str
+
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.dataset, self.kind, Multihash.parse(self.name))
 
 
 class Place(NamedTuple):
@@ -80,8 +90,6 @@ class Place(NamedTuple):
     folded: str
     entry: DatasetEntry
     folder: str
-    is_for_all: bool
-    """Whether it takes no token to read it."""
 
 
 class AtHand:
@@ -99,13 +107,6 @@ class AtHand:
         self.hashed = stores.hashed
         self._places: dict[tuple[str | None, str], Place] = {}
 
-    def for_all(self, account: str | None, dataset: str) -> Place | None:
-        """A dataset that was asked for a moment ago and that anybody may read; no errors."""
-        known = self._places.get((account, dataset))
-        if known is None or not known.is_for_all:
-            return None
-        return known if self._entries.recall(known.folded) is known.entry else None
-
     def place(self, actor: Actor, account: str | None, dataset: str) -> Place | None:
         """A dataset that was asked for a moment ago. Raises what `authorize` raises."""
         known = self._places.get((account, dataset))
@@ -117,7 +118,7 @@ class AtHand:
         authorize(actor, entry, Action.READ, self._reads)
         if known is None or known.entry is not entry:
             folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
-            known = Place(alias, folded, entry, folder, is_for_all(entry, self._reads))
+            known = Place(alias, folded, entry, folder)
             if len(self._places) >= MAX_PLACES:
                 self._places.clear()
             self._places[account, dataset] = known
@@ -127,9 +128,10 @@ class AtHand:
         """Where an object would be. Raises `UnreadableHash`."""
         if self._root is None or place is None:
             return None
-        name = text if is_usual_hash(text) else str(parse_hash(text))
+        name = text if _USUAL_HASH.fullmatch(text) else str(parse_hash(text))
         public = place.entry.visibility is Visibility.PUBLIC
-        return LocalObject(name, public, f"{place.folder}/{KIND_FOLDERS[kind]}/{name}")
+        path = f"{place.folder}/{KIND_FOLDERS[kind]}/{name}"
+        return LocalObject(place.entry.id, kind, name, public, path)
 
     def is_right(self, name: str, body: bytes | bytearray, identity: Identity) -> bool:
         """Whether bytes of a small file are those it is named by, just hashed or of late."""

@@ -1,7 +1,7 @@
 """The byte-serving path: GET and HEAD of refs, blocks, data and checkpoints, and PUT of objects.
 
-Stands in front of the framework, because routing would cost more than reading a block.
-Bytes go out verbatim and uncompressed, in reads of 1 MiB, and only after they were hashed, or on
+Plain ASGI, because the framework would cost more than reading a block. Bytes go out verbatim and
+uncompressed, in reads of 1 MiB, and only after they were hashed, or on
 the way to that: an answer with wrong bytes never comes to its end. Hash-addressed answers carry
 a length, a strong ETag and may be kept forever. What is at hand (a file in the kernel's
 memory, a head in SQLite) is answered at once, everything else by way of threads.
@@ -9,10 +9,11 @@ memory, a head in SQLite) is answered at once, everything else by way of threads
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from anyio import CapacityLimiter, to_thread
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
@@ -21,71 +22,52 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
-from ..http.answers import HEADERS_ONLY, TRANSFER
+from ..http.addresses import DATASET, Route, path_of
 from ..http.ranges import Span
 from . import objects as usecase
 from .hashed_source import BytesDiffer, HashedSource
 from .object_answer import Headers, ObjectAnswer, answer_for
-from .object_path import KINDS, REFS, ObjectPath
 from .object_uploads import UPLOAD_FOLDERS, UPLOADS, Uploads
-from .objects import HEAD, AtHand, LocalObject, StoredObject
+from .objects import HEAD, KINDS, AtHand, LocalObject, StoredObject
 from .source import CHUNK_BYTES, SMALL_BYTES, FileSource, Source, StreamSource
 
 HASHED_AT_A_TIME = 2
 NOTHING = Multihash.of(b"")
 """What an object without bytes is called."""
-METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH"})
+READS = ("GET", "HEAD")
 _REF_HEADERS: Headers = [
     (b"content-type", b"text/plain; charset=utf-8"),
     (b"cache-control", b"no-cache"),
 ]
 
 
-class ObjectPaths:
-    """ASGI application: answers object paths itself, leaves the rest to `inner`."""
+class Objects:
+    """ASGI applications for the addresses of references and objects."""
 
     def __init__(
-        self,
-        inner: ASGIApp,
-        stores: Stores,
-        access: DatasetAccess,
-        at_hand: AtHand,
-        uploads: Uploads,
+        self, stores: Stores, access: DatasetAccess, at_hand: AtHand, uploads: Uploads
     ) -> None:
-        self.inner, self.stores, self.access = inner, stores, access
+        self.stores, self.access = stores, access
         self.at_hand, self.uploads = at_hand, uploads
         self._limiter: CapacityLimiter | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = scope.get("method")
-        path = None
-        if scope["type"] == "http" and method in METHODS:
-            path = ObjectPath.of(scope["path"], self.access.tenancy)
-        if path is None or (method in UPLOADS and path.folder not in UPLOAD_FOLDERS):
-            await self._leave(scope, receive, send)
-            return
-        scope.setdefault("state", {})[TRANSFER] = True
-        if method in UPLOADS:
-            answer = await self.uploads.take(path, scope, receive)
-            await answer(scope, receive, send)
-        elif path.folder == REFS:
-            await self._ref(path, scope, send)
-        else:
-            await self._read(path, scope, send)
+    def routes(self) -> Iterator[Route]:
+        """The rows of the table of addresses."""
+        yield Route(f"{DATASET}/refs/{{name}}", self.ref, READS, is_transfer=True)
+        for folder in KINDS:
+            path = f"{DATASET}/{folder}/{{name}}"
+            yield Route(path, self.read, READS, is_transfer=True)
+            if folder in UPLOAD_FOLDERS:
+                yield Route(path, self.take, UPLOADS, is_transfer=True, is_audited=False)
 
-    async def _leave(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """To the framework, which knows no HEAD: it is a GET whose body is dropped."""
-        if scope["type"] == "http" and scope["method"] == "HEAD":
-            scope.setdefault("state", {})[HEADERS_ONLY] = True
-            scope, send = {**scope, "method": "GET"}, _headless(send)
-        try:
-            await self.inner(scope, receive, send)
-        finally:
-            if scope["type"] == "lifespan":
-                self.at_hand.close()
+    async def take(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """PUT, PATCH."""
+        answer = await self.uploads.take(path_of(scope), scope, receive)
+        await answer(scope, receive, send)
 
-    async def _ref(self, path: ObjectPath, scope: Scope, send: Send) -> None:
-        head, actor = None, _actor(scope)
+    async def ref(self, scope: Scope, _: Receive, send: Send) -> None:
+        """Where a reference points."""
+        head, actor, path = None, _actor(scope), path_of(scope)
         if path.name == HEAD:
             head = self.at_hand.head(self.at_hand.place(actor, path.account, path.dataset))
         if head is None:
@@ -99,30 +81,30 @@ class ObjectPaths:
                 path.name,
             )
         body = str(head).encode()
-        await _send_whole(
-            200, ref_headers(len(body)), body if scope["method"] == "GET" else b"", send
-        )
+        headers = [*_REF_HEADERS, (b"content-length", b"%d" % len(body))]
+        await _send_whole(200, headers, body if scope["method"] == "GET" else b"", send)
 
-    async def _read(self, path: ObjectPath, scope: Scope, send: Send) -> None:
-        actor, kind = _actor(scope), KINDS[path.folder]
-        known = self.at_hand.place(actor, path.account, path.dataset)
-        local = self.at_hand.object(known, kind, path.name)
+    async def read(self, scope: Scope, _: Receive, send: Send) -> None:
+        """A file that is named by its hash, or parts of it."""
+        actor, path = _actor(scope), path_of(scope)
+        kind = KINDS[path.word]
+        place = self.at_hand.place(actor, path.account, path.dataset)
+        local = self.at_hand.object(place, kind, path.name)
         file = FileSource.open(local.path) if local is not None else None
-        if known is not None and local is not None and file is not None:
-            key = ObjectKey(known.entry.id, kind, Multihash.parse(local.name))
+        if local is not None and file is not None:
             try:
-                if await self._send_file(key, local, file, scope, send):
+                if await self._send_file(local, file, scope, send):
                     return
             finally:
                 file.close_now()
-        place = (actor, path.account, path.dataset, kind, path.name)
-        await self._read_slowly(place, scope, send)
+        asked = (actor, path.account, path.dataset, kind, path.name)
+        await self._read_slowly(asked, scope, send)
 
     async def _send_file(
-        self, key: ObjectKey, local: LocalObject, file: FileSource, scope: Scope, send: Send
+        self, local: LocalObject, file: FileSource, scope: Scope, send: Send
     ) -> bool:
         """False: nothing was sent, since it takes longer to be sure of the bytes."""
-        answer = _answer(key.kind, local.name, file.size, scope, public=local.public)
+        answer = _answer(local.kind, local.name, file.size, scope, public=local.public)
         hashed = self.at_hand.hashed
         if _is_whole(answer, scope) and file.size <= SMALL_BYTES:
             body = file.read_now(0, file.size)
@@ -137,7 +119,7 @@ class ObjectPaths:
         if known or not _is_whole(answer, scope):
             await _send_object(answer, file, scope, send)
             return True
-        note = partial(hashed.note, local.name, file.identity)
+        key, note = local.key(), partial(hashed.note, local.name, file.identity)
         return await self._send_hashed(key, answer, HashedSource(file, key, file.size, note), send)
 
     async def _send_hashed(
@@ -161,23 +143,24 @@ class ObjectPaths:
             raise
         return True
 
-    async def _read_slowly(self, place: _Place, scope: Scope, send: Send) -> None:
+    async def _read_slowly(self, asked: _Asked, scope: Scope, send: Send) -> None:
+        kind = asked[3]
         try:
-            found = await to_thread.run_sync(usecase.find_object, self.access, self.stores, *place)
+            found = await to_thread.run_sync(usecase.find_object, self.access, self.stores, *asked)
         except ObjectNotFound as missing:
-            if scope["method"] != "HEAD" or place[3] is ObjectKind.BLOCK:
+            if scope["method"] != "HEAD" or kind is ObjectKind.BLOCK:
                 raise
-            answer = await to_thread.run_sync(self.uploads.how_far, missing, *place)
+            answer = await to_thread.run_sync(self.uploads.how_far, missing, *asked)
             await answer(scope, _nothing, send)
             return
-        shown = _answer(place[3], str(found.key.hash), found.size, scope, public=found.public)
+        shown = _answer(kind, str(found.key.hash), found.size, scope, public=found.public)
         if _is_whole(shown, scope) and await self._stream_hashed(found, shown, send):
             return
         if _is_whole(shown, scope) or _shows_bytes(shown, scope):
             found = await to_thread.run_sync(
                 usecase.made_sure, self.stores, found, limiter=self._hashing()
             )
-            shown = _answer(place[3], str(found.key.hash), found.size, scope, public=found.public)
+            shown = _answer(kind, str(found.key.hash), found.size, scope, public=found.public)
         source = StreamSource(found.open)
         try:
             await _send_object(shown, source, scope, send)
@@ -198,12 +181,7 @@ class ObjectPaths:
         return self._limiter
 
 
-def ref_headers(length: int) -> Headers:
-    """Headers of an answer that is a reference as text."""
-    return [*_REF_HEADERS, (b"content-length", b"%d" % length)]
-
-
-_Place = tuple[Actor, str | None, str, ObjectKind, str]
+_Asked = tuple[Actor, str | None, str, ObjectKind, str]
 """Who asks, account, dataset, kind, text of the hash."""
 
 
@@ -256,17 +234,6 @@ async def _send_whole(status: int, headers: Headers, body: bytes | bytearray, se
 
 def _start(status: int, headers: Headers) -> Message:
     return {"type": "http.response.start", "status": status, "headers": headers}
-
-
-def _headless(send: Send) -> Send:
-    """Drops bodies: what HEAD answers with."""
-
-    async def only_start(message: Message) -> None:
-        if message["type"] == "http.response.body":
-            message = {**message, "body": b""}
-        await send(message)
-
-    return only_start
 
 
 async def _nothing() -> Message:

@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 
 from anyio import to_thread
 
-from odf_node.storage.datasets.integrity.identity import Identity, identity_of_file
+from odf_node.storage.datasets.integrity.identity import identity_of_file
 
 CHUNK_BYTES = 1024 * 1024
 SMALL_BYTES = 64 * 1024
@@ -77,34 +77,6 @@ class FileSource:
 
     async def close(self) -> None:
         os.close(self._handle)
-
-
-_small = bytearray(SMALL_BYTES)
-"""Where `read_small` reads to: one for all, since only the thread of the event loop uses it."""
-
-
-def read_small(path: str) -> tuple[bytes, Identity] | None:
-    """All of a file of up to `SMALL_BYTES` that is in memory; None if anything is otherwise.
-
-    For the thread of the event loop only.
-    """
-    if _NOWAIT is None:
-        return None
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(handle)
-        size = found.st_size
-        if size > SMALL_BYTES or not stat.S_ISREG(found.st_mode):
-            return None
-        got = os.preadv(handle, (_small,), 0, _NOWAIT)
-    except OSError:  # not in memory, no regular file, or a file system that cannot say
-        return None
-    finally:
-        os.close(handle)
-    return (bytes(memoryview(_small)[:got]), identity_of_file(found)) if got == size else None
 
 
 class StreamSource:

@@ -21,7 +21,6 @@ HEADERS = {
     "base-uri 'none'",
     "referrer-policy": "same-origin",
     "vary": "accept, cookie",
-    "x-content-type-options": "nosniff",
 }
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -34,7 +33,7 @@ def page(name: str, content: dict[str, Any], status: int = 200) -> Response:
 
 def static(name: str, media_type: str) -> Response:
     """A file of the pages, as it is."""
-    headers = {"cache-control": "max-age=3600", "x-content-type-options": "nosniff"}
+    headers = {"cache-control": "max-age=3600"}
     return Response(_static(name), headers=headers, media_type=media_type)
 
 

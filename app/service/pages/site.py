@@ -16,7 +16,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from odf_node.protocol.errors import NodeError, Refused
 
@@ -25,6 +24,7 @@ from ..auth.access import Action, AnonymousRestricted
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.callers import Callers
 from ..errors import status_of
+from ..http.addresses import Route as Address
 from ..http.bodies import small_form
 from ..http.contract import contract
 from ..http.deps import base_of, part_of
@@ -51,46 +51,11 @@ class AccessTokenRejected(Refused):
         super().__init__("this node does not know the access token, or it expired or was revoked")
 
 
-class Pages:
-    """ASGI middleware: browsers get pages, everything else goes on.
-
-    `prefix` is the pattern of the addresses of datasets, `words` are the first segments of the
-    API's own paths, which are no datasets.
-    """
-
-    def __init__(
-        self, inner: ASGIApp, parts: dict[type, object], prefix: str, words: frozenset[str]
-    ) -> None:
-        self._inner, self._prefix, self._words = inner, prefix, words
-        self._segments = prefix.count("/")
-        self._site = site(parts, prefix)
-        self._routes = {
-            route.path: route for route in self._site.routes if isinstance(route, Route)
-        }
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = self._page(scope) if scope["type"] == "http" else None
-        if path is None:
-            await self._inner(scope, receive, send)
-            return
-        scope["route"] = self._routes[path]  # what counts and logs call it
-        await self._site(scope, receive, send)
-
-    def _page(self, scope: Scope) -> str | None:
-        """Pattern of the page that is asked for, if one is."""
-        path: str = scope["path"]
-        if path in OWN:
-            return path
-        parts = path.strip("/").split("/")
-        is_dataset = len(parts) == self._segments and parts[0] not in self._words
-        asks = is_dataset and scope["method"] in ("GET", "HEAD") and prefers_html(scope)
-        return self._prefix if asks else None
-
-
-def prefers_html(scope: Scope) -> bool:
-    """Whether a browser asks: HTML is named, and JSON is not."""
-    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
-    return b"text/html" in accepted and b"json" not in accepted
+def page_routes(parts: dict[type, object], prefix: str) -> list[Address]:
+    """The rows of the table of addresses; `prefix` is the pattern of the addresses of datasets."""
+    made = site(parts, prefix)
+    own = [Address(path, made, is_page=True) for path in OWN]
+    return [*own, Address(prefix, made, ("GET", "HEAD"), is_page=True)]
 
 
 def site(parts: dict[type, object], dataset: str) -> Starlette:

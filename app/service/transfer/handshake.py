@@ -27,13 +27,14 @@ from ..auth.access import Action, Unauthenticated, may_create
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..auth.mirror_rule import refuse_mirror
-from ..settings import Tenancy
+from ..http.addresses import DatasetPath
 from .links import Links
 from .pull import PullExchange
 from .push import PushExchange, Pushing
 
 SUBPROTOCOL = "odf/smart-transfer-protocol/v1"
 """Named by the specification, sent by nobody; echoed if somebody does."""
+PULL, PUSH = "pull", "push"
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 _INTEGER = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 
@@ -51,27 +52,6 @@ class IncompatibleVersion(BadInput):
         super().__init__("Incompatible client version")
 
 
-@dataclass(frozen=True, slots=True)
-class TransferPath:
-    """`[/account]/dataset/pull|push`, in pieces."""
-
-    account: str | None
-    dataset: str
-    is_push: bool
-    folder: str
-    """The path up to and with the slash behind the dataset."""
-
-    @classmethod
-    def of(cls, path: str, tenancy: Tenancy) -> TransferPath | None:
-        parts = path.split("/")
-        wanted = 3 if tenancy is Tenancy.SINGLE else 4
-        if len(parts) != wanted or parts[0] or parts[-1] not in ("pull", "push"):
-            return None
-        account = None if tenancy is Tenancy.SINGLE else parts[1]
-        folder = "/".join(parts[:-1]) + "/"
-        return cls(account, parts[-2], parts[-1] == "push", folder)
-
-
 @dataclass(frozen=True)
 class Handshake:
     """What exchanges are begun with, and how their clients reach this node."""
@@ -84,29 +64,28 @@ class Handshake:
     url_ttl_s: int
 
 
-def shake(handshake: Handshake, actor: Actor, path: TransferPath, scope: Scope) -> Exchange:
+def shake(handshake: Handshake, actor: Actor, path: DatasetPath, scope: Scope) -> Exchange:
     """The exchange, once nothing speaks against it.
 
     Raises:
         MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden,
         VersionMissing, Unauthenticated, IncompatibleVersion, Unauthorized, ReservedName, IsRemote.
     """
-    action = Action.WRITE if path.is_push else Action.READ
-    alias, entry = handshake.access.find(
-        actor, path.account, path.dataset, action, creates=path.is_push
-    )
+    is_push = path.word == PUSH
+    action = Action.WRITE if is_push else Action.READ
+    alias, entry = handshake.access.find(actor, path.account, path.dataset, action, creates=is_push)
     version = _version(scope)
-    if path.is_push and actor.is_anonymous:
+    if is_push and actor.is_anonymous:
         raise Unauthenticated
     if version != PROTOCOL_VERSION:
         raise IncompatibleVersion
     links = Links(
         handshake.stores.objects,
-        _base_url(handshake, scope) + path.folder,
+        _base_url(handshake, scope) + scope["path"].removesuffix(path.word),
         actor.bearer,
         timedelta(seconds=handshake.url_ttl_s),
     )
-    if not path.is_push and entry is not None:
+    if not is_push and entry is not None:
         return PullExchange(handshake.stores, entry, links, encoding=encoding(scope))
     if entry is None:
         may_create(actor, alias)

@@ -1,7 +1,7 @@
 """Addresses of the two transfer protocols, as the framework and its documentation see them.
 
-Object paths are answered in front of the framework (`objects`), WebSocket upgrades by
-`app/service/transfer`; what is left for a handler is to say so to clients that ask in plain HTTP.
+Object paths and WebSocket upgrades are served in front of the framework; what is left for a
+handler is to say so to clients that ask in plain HTTP.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UPLOADING = {"PUT": "Upload it", "PATCH": "Go on with its upload"}
 
 
 async def in_front() -> Response:
-    """Never reached: `ObjectPaths` has answered."""
+    """Never reached: `Objects` has answered."""
     raise NotImplementedError
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from anyio import to_thread
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from odf_node.protocol.errors import NodeError
@@ -15,16 +15,18 @@ from odf_node.protocol.transfer.messages import COMPACT_ENCODING, PAYLOAD_HEADER
 from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
 from ..errors import status_of
-from ..http.answers import JsonAnswer, error_answer, not_found_answer
+from ..http.addresses import DATASET, SOCKET, Route, path_of
+from ..http.answers import JsonAnswer, error_answer
 from ..limits.shares import Slots, Turns, caller_of
 from ..settings import Settings
 from .conversation import Conversation
 from .handshake import (
+    PULL,
+    PUSH,
     SUBPROTOCOL,
     Exchange,
     Handshake,
     IncompatibleVersion,
-    TransferPath,
     encoding,
     shake,
 )
@@ -38,10 +40,10 @@ PLAIN = (Unauthenticated, Unauthorized, IncompatibleVersion)
 
 
 class Transfers:
-    """ASGI application: answers WebSocket upgrades, leaves the rest to `inner`."""
+    """ASGI application for WebSocket upgrades to the addresses of smart transfer."""
 
-    def __init__(self, inner: ASGIApp, handshake: Handshake, settings: Settings) -> None:
-        self.inner, self.handshake, self.settings = inner, handshake, settings
+    def __init__(self, handshake: Handshake, settings: Settings) -> None:
+        self.handshake, self.settings = handshake, settings
         self.threads = Turns("steps of transfers", most=MAX_THREADS, each=CALLER_THREADS)
         self.open = Slots(
             "smart transfers",
@@ -51,20 +53,14 @@ class Transfers:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "websocket":
-            await self.inner(scope, receive, send)
-            return
         await receive()  # websocket.connect
         caller = caller_of(scope)
         try:
             exchange = await self._shake(scope)
-            if not isinstance(exchange, Response):
-                self.open.take(caller)  # before the upgrade, where HTTP can still say it
+            self.open.take(caller)  # before the upgrade, where HTTP can still say it
         except NodeError as error:
-            exchange = _refusal(error)
-        if isinstance(exchange, Response):
             # the framework keeps headers and body apart, the server joins them in one write
-            await WebSocket(scope, receive, send).send_denial_response(exchange)
+            await WebSocket(scope, receive, send).send_denial_response(_refusal(error))
             return
         try:
             await send(
@@ -79,12 +75,13 @@ class Transfers:
         finally:
             self.open.give_back(caller)
 
-    async def _shake(self, scope: Scope) -> Exchange | Response:
-        path = TransferPath.of(scope["path"], self.settings.tenancy)
-        if path is None:
-            return not_found_answer()
+    def routes(self) -> list[Route]:
+        """The rows of the table of addresses."""
+        return [Route(f"{DATASET}/{word}", self, (SOCKET,)) for word in (PULL, PUSH)]
+
+    async def _shake(self, scope: Scope) -> Exchange:
         actor: Actor = scope["state"]["actor"]
-        return await to_thread.run_sync(shake, self.handshake, actor, path, scope)
+        return await to_thread.run_sync(shake, self.handshake, actor, path_of(scope), scope)
 
 
 def _refusal(error: NodeError) -> Response:

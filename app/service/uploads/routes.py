@@ -85,7 +85,6 @@ def download(token: str, uploads: UploadsDep) -> Response:
     headers = {
         "content-length": str(size),
         "content-disposition": f"attachment; filename*=UTF-8''{quote(file.file_name, safe='')}",
-        "x-content-type-options": "nosniff",
     }
     return StreamingResponse(usecase.content_of(uploads, file), 200, headers, kind)
 

@@ -1,0 +1,124 @@
+"""Which address is this: one table of all that is served in front of the framework.
+
+The rows are given by `main.py`. What no row names is the framework's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from starlette.types import ASGIApp, Scope
+
+from odf_node.storage.datasets.node.naming import RESERVED
+
+from ..settings import Tenancy
+
+SOCKET = "WS"
+"""The method of a WebSocket upgrade."""
+DATASET = "/{dataset}"
+OPEN = frozenset(
+    {
+        "/platform/login",
+        "/ui-config",
+        "/system/health",
+        "/system/metrics",
+        "/system/info",
+        "/openapi",
+        "/openapi.json",
+        "/assets/runtime-config.json",
+        "/v/login",
+    }
+)
+OPEN_FOLDER = "/platform/token/"
+
+
+class DatasetPath(NamedTuple):
+    """`[/account]/dataset/word[/name]`, in pieces; nothing is checked yet."""
+
+    account: str | None
+    dataset: str
+    word: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One form of address, and the ASGI application that answers there."""
+
+    path: str
+    """The pattern, by which it is found, counted, logged and audited."""
+    serve: ASGIApp
+    methods: tuple[str, ...] = ()
+    """Below a dataset; elsewhere what serves the address knows its methods."""
+    is_page: bool = False
+    """For browsers: a page finds out itself who asks, and shows its own errors."""
+    is_transfer: bool = False
+    """Whether the transfer protocols fix its answers, errors included."""
+    is_audited: bool = True
+    """Whether requests for a change go into the audit log, also those that succeed."""
+
+
+Found = tuple[Route | None, DatasetPath | None]
+
+
+class Addresses:
+    """The table, for nodes of one tenancy."""
+
+    def __init__(self, tenancy: Tenancy, routes: Iterable[Route]) -> None:
+        self._has_account = tenancy is Tenancy.MULTI
+        self._word = 3 if self._has_account else 2
+        """Index of the segment behind the dataset; the one before the first slash is empty."""
+        self._below: dict[tuple[str, str, int], Route] = {}
+        self._exact: dict[str, Route] = {}
+        self._page: Route | None = None
+        for route in routes:
+            self._add(route)
+
+    def _add(self, route: Route) -> None:
+        own, is_below, rest = route.path.partition(DATASET)
+        words = rest.split("/")[1:]
+        if not is_below:
+            self._exact[own] = route
+        elif not words:
+            self._page = route
+        for method in route.methods if words else ():
+            self._below[method, words[0], len(words)] = route
+
+    def find(self, scope: Scope) -> Found:
+        """What serves a request, and the pieces of the path of a dataset; None: the framework."""
+        path, at = scope["path"], self._word
+        parts = path.split("/")
+        if len(parts) > at and parts[at - 1] and parts[-1]:
+            route = self._below.get((scope.get("method", SOCKET), parts[at], len(parts) - at))
+            if route is not None:
+                account = parts[1] if self._has_account else None
+                name = parts[at + 1] if len(parts) > at + 1 else ""
+                return route, DatasetPath(account, parts[at - 1], parts[at], name)
+        if scope["type"] != "http":
+            return None, None
+        return self._exact.get(path) or self._page_of_dataset(scope, path), None
+
+    def _page_of_dataset(self, scope: Scope, path: str) -> Route | None:
+        parts = path.strip("/").split("/")
+        if self._page is None or len(parts) != self._word - 1 or parts[0] in RESERVED:
+            return None
+        return self._page if scope["method"] in self._page.methods and prefers_html(scope) else None
+
+
+def prefers_html(scope: Scope) -> bool:
+    """Whether a browser asks: HTML is named, and JSON is not."""
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    return b"text/html" in accepted and b"json" not in accepted
+
+
+def is_open(path: str) -> bool:
+    """Whether a node without anonymous access serves the path to everybody all the same."""
+    return path in OPEN or path.startswith(OPEN_FOLDER)
+
+
+def path_of(scope: Scope) -> DatasetPath:
+    """The pieces of the address, for what serves a path of a dataset."""
+    path: DatasetPath = scope["state"]["path"]
+    return path

@@ -1,0 +1,128 @@
+"""Every request goes through here once: its address, who asks, what serves it, what went wrong.
+
+A slash that came encoded divides nothing, so it is refused. The server hands on decoded paths, in
+which `/account%2fname/tail` looks like three segments; what stands in front of the node, and
+judges addresses by their segments, sees two.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from odf_node.protocol.errors import NodeError
+
+from ..auth.access import MalformedAddress
+from ..settings import Settings
+from .addresses import SOCKET, Addresses
+from .answers import HEADERS_ONLY, crash_answer, error_answer, not_found_answer
+from .authentication import Authentication
+from .bodies import Paced
+from .cors import preflight_answer
+from .sending import Sending
+
+ENCODED_SLASHES = (b"%2f", b"%5c")
+BODILESS = frozenset({"GET", "HEAD", "OPTIONS", SOCKET})
+"""Methods of requests whose body nobody reads."""
+_log = logging.getLogger("odf.node")
+
+
+class Dispatch:
+    """Within `Observed`. `rest` is the framework, which serves what the table does not name."""
+
+    def __init__(
+        self,
+        addresses: Addresses,
+        rest: ASGIApp,
+        authentication: Authentication,
+        settings: Settings,
+    ) -> None:
+        self._addresses, self._rest, self._authentication = addresses, rest, authentication
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Sending) -> None:
+        if not is_plain(scope):
+            refused = error_answer(MalformedAddress("an address has no encoded slashes"))
+            await _answer(refused, scope, receive, send)
+            return
+        try:
+            await self._serve(scope, receive, send)
+        except NodeError as error:
+            explained = not _is_transfer(scope)
+            await _refuse(error_answer(error, explained=explained), scope, receive, send)
+        except Exception:
+            if send.status:
+                raise
+            _log.exception("request crashed: %s %s", scope.get("method", SOCKET), scope["path"])
+            await _refuse(crash_answer(), scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        preflight = preflight_answer(scope)
+        if preflight is not None:
+            await preflight(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        route, state["path"] = self._addresses.find(scope)
+        if route is not None:
+            scope["route"] = route
+            if route.is_page:
+                await route.serve(scope, receive, send)
+                return
+        state["actor"] = await self._authentication.actor(scope)
+        if scope.get("method", SOCKET) not in BODILESS:
+            receive = Paced(receive, self._settings)
+        if route is not None:
+            await route.serve(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await _answer(not_found_answer(), scope, receive, send)
+        else:
+            await self._by_framework(scope, receive, send)
+
+    async def _by_framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The framework knows no HEAD: it is a GET whose body is dropped."""
+        if scope["method"] == "HEAD":
+            scope["state"][HEADERS_ONLY] = True
+            scope, send = {**scope, "method": "GET"}, _headless(send)
+        await self._rest(scope, receive, send)
+
+
+def is_plain(scope: Scope) -> bool:
+    """Whether the segments of the decoded path are those that were sent."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" not in raw:
+        return True
+    lowered = raw.lower()
+    return not any(slash in lowered for slash in ENCODED_SLASHES)
+
+
+def _is_transfer(scope: Scope) -> bool:
+    """Whether the transfer protocols fix what errors look like."""
+    return scope["type"] == "websocket" or getattr(scope.get("route"), "is_transfer", False)
+
+
+async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Sending) -> None:
+    if send.status:
+        _log.error("answer broke off: %s", scope["path"])
+        raise ConnectionAbortedError("the answer broke off")
+    await _answer(answer, scope, receive, send)
+
+
+async def _answer(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await answer(scope, receive, send)
+        return
+    await WebSocket(scope, receive, send).send_denial_response(answer)
+
+
+def _headless(send: Send) -> Send:
+    """Drops bodies: what HEAD answers with."""
+
+    async def only_start(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return only_start

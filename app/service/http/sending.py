@@ -1,0 +1,73 @@
+"""An answer on its way out: what all answers have is added, and what leaves is noted."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import Message, Receive, Scope, Send
+
+from .addresses import SOCKET
+from .cors import GRANTED, VARY_ORIGIN
+
+TRACE_HEADER = b"x-trace-id"
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+"""Bytes are what their type says, whatever they look like."""
+ABNORMAL = 1006
+"""The close code of a connection that just ended (RFC 6455)."""
+
+
+class Sending:
+    """The `send` of one request, for what answers it."""
+
+    __slots__ = (
+        "_added", "_send", "accepted", "began", "body_bytes", "code", "is_socket", "method",
+        "status", "traceparent",
+    )  # fmt: skip
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send, self.is_socket = send, scope["type"] == "websocket"
+        self.method: str = scope.get("method", SOCKET)
+        self.began = time.perf_counter()
+        self._added = [NOSNIFF, VARY_ORIGIN]
+        self.traceparent = ""
+        self.status, self.body_bytes = 0, 0
+        """Of an answer that has not begun: 0."""
+        self.accepted, self.code = False, ABNORMAL
+        for name, value in scope["headers"]:
+            if name == b"traceparent":
+                self.traceparent = value.decode("latin-1")
+            elif name == b"origin":
+                self._added += GRANTED
+
+    def is_part_of(self, trace: str | None) -> None:
+        """The answer says so."""
+        if trace is not None:
+            self._added.append((TRACE_HEADER, trace.encode()))
+
+    async def __call__(self, message: Message) -> None:
+        kind = message["type"]
+        if kind in ("http.response.body", "websocket.http.response.body"):
+            self.body_bytes += len(message.get("body", b""))
+        elif kind in ("http.response.start", "websocket.http.response.start"):
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *self._added]
+        elif kind == "websocket.accept":
+            self.status, self.accepted = 101, True
+        elif kind == "websocket.close":
+            self.code = message.get("code", 1000)
+        elif kind == "websocket.send":
+            self.body_bytes += len(message.get("text") or message.get("bytes") or "")
+        await self._send(message)
+
+    def receive(self, receive: Receive) -> Receive:
+        """What is received of the request; the close code of a connection is noted."""
+        if not self.is_socket:
+            return receive
+
+        async def noted() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.disconnect" and self.code == ABNORMAL:
+                self.code = message.get("code") or ABNORMAL
+            return message
+
+        return noted
