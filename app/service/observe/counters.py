@@ -43,7 +43,7 @@ class Counters:
     answers: dict[tuple[str, str, int], Answered] = field(default_factory=dict)
     """By method, route and status."""
     durations: dict[tuple[str, str], Durations] = field(default_factory=dict)
-    """By method and route; reads that were answered at once are not timed."""
+    """By method and route."""
     transfers: dict[tuple[str, int], int] = field(default_factory=dict)
     """Smart transfers that ended, by `pull` or `push` and close code."""
     in_flight: int = 0
