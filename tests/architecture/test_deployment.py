@@ -168,13 +168,17 @@ def test_the_service_is_installed_without_spark_and_with_both_kinds_of_stores() 
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
-def test_images_set_only_settings_that_exist(name: str) -> None:
+def test_images_set_only_settings_of_their_program(name: str) -> None:
     text = (ROOT / name).read_text()
-    assert unknown_settings(re.findall(rf"\b({PREFIX}\w+)[=']", text)) == set()
+    names = re.findall(rf"\b({PREFIX}\w+)[=']", text)
+    assert names
+    assert foreign_settings(names, of_worker=name == "Dockerfile.worker") == set()
 
 
-def unknown_settings(names: list[str]) -> set[str]:
-    return set(names) - variables(Settings).keys() - variables(WorkerSettings).keys()
+def foreign_settings(names: list[str], *, of_worker: bool) -> set[str]:
+    """Those of our names that the program does not know."""
+    known = variables(WorkerSettings if of_worker else Settings)
+    return {name for name in names if name.startswith(PREFIX)} - known.keys()
 
 
 # --- compose --------------------------------------------------------------------------------
@@ -260,15 +264,12 @@ def test_the_worker_may_start_java_from_its_temporary_files(composed: dict[str, 
     assert composed["services"]["worker"]["tmpfs"] == ["/tmp:exec"]
 
 
-def test_the_compose_file_sets_only_settings_that_exist(composed: dict[str, Any]) -> None:
-    names = [
-        name
-        for service in composed["services"].values()
-        for name in service.get("environment", {})
-        if name.startswith(PREFIX)
-    ]
-    assert names
-    assert unknown_settings(names) == set()
+def test_the_compose_file_sets_only_settings_of_the_program(composed: dict[str, Any]) -> None:
+    for name, service in composed["services"].items():
+        env = list(service.get("environment", {}))
+        assert foreign_settings(env, of_worker=name == "worker") == set()
+    for name in ("node", "worker"):
+        assert "ODF_STORE_DATABASE_URL" in composed["services"][name]["environment"]
 
 
 def test_every_variable_of_the_compose_file_is_in_its_template() -> None:
@@ -385,11 +386,12 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     )
 
 
-def test_pods_are_told_only_settings_that_exist(helmed: dict[str, Any]) -> None:
+def test_pods_are_told_only_settings_of_their_program(helmed: dict[str, Any]) -> None:
     for rendered in helmed["rendered"]:
         for pod in pods(rendered).values():
-            env = [item["name"] for item in pod["containers"][0]["env"]]
-            assert unknown_settings([name for name in env if name.startswith(PREFIX)]) == set()
+            (container,) = pod["containers"]
+            env = [item["name"] for item in container["env"]]
+            assert foreign_settings(env, of_worker=container["name"] == "worker") == set()
 
 
 def test_the_schema_is_brought_up_to_date_before_new_pods_start(helmed: dict[str, Any]) -> None:
