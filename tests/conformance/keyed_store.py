@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from odf_node.storage.stores.ports import KeyedStore
-from odf_node.storage.stores.ports.errors import ContentTooLarge, KeyNotFound, SwapLost
+from odf_node.storage.stores.ports.errors import KeyedFileTooLarge, KeyNotFound, SwapLost
 from odf_node.storage.stores.ports.keyed_values import LinkSource
 
 ODD = "u/indices/a%20b/2026-11-21T02%3A45%3A11%2B00%3A00.by index,~(1)'.parquet"
@@ -42,7 +42,7 @@ class KeyedStoreContract:
 
     def test_no_more_is_read_than_is_asked_for(self, store: KeyedStore) -> None:
         store.put("k", [b"123"])
-        with pytest.raises(ContentTooLarge):
+        with pytest.raises(KeyedFileTooLarge):
             store.read("k", most=2)
 
     def test_a_file_is_read_from_any_place(self, store: KeyedStore) -> None:

@@ -24,7 +24,7 @@ class FoundState:
 def state_file(store: KeyedReads, uuid: str) -> tuple[str, Content] | None:
     """Key and bytes of the state file, JSON before MessagePack; None if there is no dataset.
 
-    Raises `ContentTooLarge`, and what the store raises.
+    Raises `KeyedFileTooLarge`, and what the store raises.
     """
     for key in state_keys(checked_uuid(uuid)):
         content = store.read(key, most=MAX_STATE_BYTES)

@@ -21,7 +21,7 @@ from ..objects.s3_bucket import (
     translate,
 )
 from ..objects.s3_stream import READ_BYTES, open_stream
-from ..ports.errors import ContentTooLarge, KeyNotFound, SwapLost
+from ..ports.errors import KeyedFileTooLarge, KeyNotFound, SwapLost
 from ..ports.keyed_values import Content, KeyInfo, LinkSource
 
 SPOOL_BYTES = 16 << 20
@@ -41,7 +41,7 @@ class BucketKeyedStore:
             return None
         with answer["Body"] as body:
             if int(answer["ContentLength"]) > most:
-                raise ContentTooLarge(key, most)
+                raise KeyedFileTooLarge(key, most)
             try:
                 raw: bytes = body.read()
             except FAILURES as error:

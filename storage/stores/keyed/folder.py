@@ -18,7 +18,7 @@ from odf_node.protocol.instant import Instant
 
 from ..objects import files
 from ..objects.layout import PENDING_PREFIX
-from ..ports.errors import ContentTooLarge, KeyNotFound, KeyRefused, SwapLost
+from ..ports.errors import KeyedFileTooLarge, KeyNotFound, KeyRefused, SwapLost
 from ..ports.keyed_values import Content, KeyInfo, LinkSource
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -42,7 +42,7 @@ class FolderKeyedStore:
         except KeyNotFound:
             return None
         if len(raw) > most:
-            raise ContentTooLarge(key, most)
+            raise KeyedFileTooLarge(key, most)
         return Content(raw, _tag(raw), Instant(modified))
 
     def open(self, key: str) -> BinaryIO:

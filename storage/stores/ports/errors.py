@@ -180,7 +180,7 @@ class KeyRefused(BadInput):
         super().__init__(f"the store has no key {key[:300]!r}: {reason}", key=key[:300])
 
 
-class ContentTooLarge(LimitExceeded):
+class KeyedFileTooLarge(LimitExceeded):
     """There is more under a key than is read in one go. The limit is in bytes."""
 
     def __init__(self, key: str, limit: int) -> None:

@@ -19,7 +19,7 @@ class KeyedReads(Protocol):
     """
 
     def read(self, key: str, *, most: int) -> Content | None:
-        """A small file, whole, and its tag; None if there is none. Raises `ContentTooLarge`."""
+        """A small file, whole, and its tag; None if there is none. Raises `KeyedFileTooLarge`."""
 
     def open(self, key: str) -> BinaryIO:
         """A file that is read from any place. Raises `KeyNotFound`."""
