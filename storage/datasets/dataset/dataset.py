@@ -22,6 +22,7 @@ from odf_node.protocol.multihash import Multihash
 from ...stores.ports import LocatedObjects, Objects, ObjectUrls, RefIndex
 from ...stores.ports.errors import BlockNotFound as BlockNotFound
 from ...stores.ports.errors import RefConflict
+from ...stores.ports.keyed_values import LinkSource
 from ...stores.ports.values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
 from ..contents.claims import SliceClaim, slice_claims
 from ..contents.named_objects import NamedObject, named_objects
@@ -181,6 +182,19 @@ class Dataset:
         if copy.exists() and is_whole_file(self._stores, copy, object_hash):
             return copy
         return copy_hashed(self._stores, ObjectKey(self.id, kind, object_hash), copy)
+
+    def link_source(self, kind: ObjectKind, object_hash: Multihash) -> LinkSource:
+        """Where the bytes of an object are, which were hashed, for a store that takes them over
+        as they are. Raises as `open_hashed`."""
+        key = ObjectKey(self.id, kind, object_hash)
+        ensure_hashed(self._stores, key)
+        objects = self._stores.objects
+        paths = objects.local_paths
+        return LinkSource(
+            open=lambda: self.open_whole(kind, object_hash),
+            path=None if paths is None else paths.path(key).absolute(),
+            place=objects.copy_source(key),
+        )
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
         """Objects that blocks name are here, of their size; nothing is read.

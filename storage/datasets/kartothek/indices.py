@@ -1,0 +1,135 @@
+"""Indices of a published dataset: those of partitions that stay, joined with those of new ones."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from odf_node.protocol.kartothek.errors import MalformedIndex
+from odf_node.protocol.kartothek.index import (
+    VALUE,
+    encode_index,
+    joined,
+    no_pairs,
+    pairs_of,
+    plain_values,
+    without_labels,
+)
+
+from ...runtime.logs import line
+from ...stores.ports import KeyedStore
+from ..read.rows import Scan
+from .parts import Part
+from .publication import Publication
+from .select import index_pairs
+from .standing import Standing
+from .tables import open_table
+
+_log = logging.getLogger("odf.kartothek")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIndices:
+    """Files to write, by column."""
+
+    files: Mapping[str, bytes]
+    sizes: Mapping[str, Mapping[str, int]]
+    """Values and bytes of those to write."""
+    skipped: tuple[str, ...]
+    """Columns whose index is larger than is allowed."""
+
+
+def built_indices(
+    store: KeyedStore,
+    scan: Scan,
+    publication: Publication,
+    parts: Sequence[Part],
+    schema: pa.Schema,
+    stands: Standing,
+) -> BuiltIndices:
+    """Indices on the columns of a publication. Data is read of new partitions only, unless an
+    index of those that stay cannot be used."""
+    there = {part.label for part in parts if part.is_there}
+    new = [part for part in parts if not part.is_there]
+    columns = [
+        name for name in publication.secondary_indices if not _is_skipped(name, publication, stands)
+    ]
+    old = _old_pairs(store, publication.uuid, columns, there, stands)
+    rest = [name for name in columns if name in old]
+    fresh = _read(scan, new, rest, schema)
+    anew = _read(scan, parts, [name for name in columns if name not in old], schema)
+    files, sizes, skipped = {}, {}, []
+    for name in columns:
+        pairs = joined(
+            [
+                *([old[name]] if name in old else []),
+                *fresh[name],
+                *anew[name],
+                no_pairs(schema.field(name).type),
+            ]
+        )
+        raw = encode_index(name, pairs)
+        if len(raw) > publication.max_index_bytes:
+            skipped.append(name)
+            continue
+        files[name] = raw
+        sizes[name] = {"values": len(pairs[VALUE].unique()), "bytes": len(raw)}
+    before = [name for name in publication.secondary_indices if name not in columns]
+    return BuiltIndices(files=files, sizes=sizes, skipped=(*before, *skipped))
+
+
+def _is_skipped(name: str, publication: Publication, stands: Standing) -> bool:
+    """It was too large already, and only grows."""
+    was = stands.written
+    return was is not None and was.config == publication.fingerprint() and name in was.skipped
+
+
+def _old_pairs(
+    store: KeyedStore, uuid: str, columns: Sequence[str], there: set[str], stands: Standing
+) -> dict[str, pa.Table]:
+    """Pairs of the partitions that stay, of every index that can be used."""
+    if not there or stands.state is None:
+        return {}
+    table = open_table(store, uuid)
+    labels = {partition.label for partition in table.partitions}
+    known = pa.array(sorted(labels), pa.string())
+    found = {}
+    for name in columns:
+        if name not in stands.state.indices:
+            continue
+        try:
+            pairs = list(index_pairs(table, name, known))
+        except MalformedIndex as unusable:
+            _log.warning(line("index built anew", key=unusable.key, reason=unusable.reason))
+            continue
+        whole = joined([*pairs, no_pairs(table.schema.field(name).type)])
+        found[name] = without_labels(whole, labels - there)
+    return found
+
+
+def _read(
+    scan: Scan, parts: Sequence[Part], columns: Sequence[str], schema: pa.Schema
+) -> Mapping[str, list[pa.Table]]:
+    """Pairs of these partitions from their rows."""
+    found: dict[str, list[pa.Table]] = defaultdict(list)
+    for part in parts if columns else ():
+        values = _values(scan, part, columns, schema)
+        for name, some in values.items():
+            found[name].append(pairs_of(pa.chunked_array(some).combine_chunks(), part.label))
+    return found
+
+
+def _values(
+    scan: Scan, part: Part, columns: Sequence[str], schema: pa.Schema
+) -> dict[str, list[pa.Array]]:
+    values = {name: [pa.array([], schema.field(name).type)] for name in columns}
+    if part.source is None:
+        return values
+    for batch in scan(list(columns), part.offsets):
+        for name in columns:
+            values[name].append(plain_values(batch.column(name)))
+    return values

@@ -1,0 +1,92 @@
+"""What is to be published, and what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+import pyarrow as pa
+
+from odf_node.protocol.errors import BadInput, Conflict
+from odf_node.protocol.kartothek.index import is_indexable
+
+MAX_INDICES = 16
+MAX_INDEX_BYTES = 64 << 20
+
+
+class Mode(StrEnum):
+    """Rows of the table: all that the changelog has, or those that stand."""
+
+    CHANGELOG = "changelog"
+    STATE = "state"
+
+
+class StateFormat(StrEnum):
+    JSON = "json"
+    MSGPACK = "msgpack"
+
+
+def content_hash(raw: bytes) -> str:
+    """By which a publisher knows its own files again."""
+    return hashlib.sha3_256(raw).hexdigest()
+
+
+class PublicationConflict(Conflict):
+    """The state file in the store is not the one that was published last."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{key} was written by somebody else; only a forced publication replaces it", key=key
+        )
+
+
+class UnusablePublication(BadInput):
+    """A publication names a column that the dataset lacks, or that cannot be indexed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """How a dataset is published. `primary_key` None: rows are matched as a whole."""
+
+    uuid: str
+    mode: Mode = Mode.CHANGELOG
+    primary_key: tuple[str, ...] | None = None
+    secondary_indices: tuple[str, ...] = ()
+    state_format: StateFormat = StateFormat.JSON
+    grace: timedelta = timedelta(hours=24)
+    max_index_bytes: int = MAX_INDEX_BYTES
+
+    def fingerprint(self) -> str:
+        """Changes when other files have to be written for the same rows."""
+        says = [self.mode, self.primary_key, self.secondary_indices, self.state_format]
+        return content_hash(json.dumps([*says, self.max_index_bytes]).encode())
+
+    def check(self, schema: pa.Schema) -> None:
+        """Whether the columns are those of the dataset. Raises `UnusablePublication`."""
+        if len(self.secondary_indices) > MAX_INDICES:
+            raise UnusablePublication(f"at most {MAX_INDICES} columns have an index")
+        for name in (*self.secondary_indices, *(self.primary_key or ())):
+            if name not in schema.names:
+                raise UnusablePublication(f"the dataset has no column {name[:100]!r}", column=name)
+        for name in self.secondary_indices:
+            if not is_indexable(name, schema.field(name).type):
+                kind = schema.field(name).type
+                raise UnusablePublication(f"column {name!r} of type {kind} has no index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What readers see now."""
+
+    head: str
+    partitions: int
+    rows: int
+    indices: Mapping[str, Mapping[str, int]]
+    """Values and bytes of the indices that were written just now."""
+    skipped: tuple[str, ...]
+    unmatched_retractions: int = 0
+    changed: bool = True

@@ -1,0 +1,71 @@
+"""What stands in the store before a publication: our last state, nothing, or another's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from odf_node.protocol.kartothek.keys import state_keys
+from odf_node.protocol.kartothek.state import MAX_STATE_BYTES, State
+
+from ...stores.ports import KeyedStore
+from ...stores.ports.keyed_values import Content
+from .found import find_state
+from .publication import PublicationConflict, content_hash
+from .records import Record, Written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """`written` and `state` are None where nothing of ours is visible."""
+
+    written: Written | None
+    state: State | None
+    files: Mapping[str, Content]
+    """State files that are there."""
+    taken: frozenset[str]
+    """Keys that readers may still read; no other content may be written under them."""
+    left: Mapping[str, int]
+    """Files that may have to go, and since when nobody needs them; 0: from now on."""
+
+
+def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> Standing:
+    """Look at the state files. Raises `PublicationConflict`: one is not ours, and no `force`."""
+    contents = {key: store.read(key, most=MAX_STATE_BYTES) for key in state_keys(uuid)}
+    files = {key: content for key, content in contents.items() if content is not None}
+    ours = {each.state_hash: each for each in (record.last, record.next) if each is not None}
+    foreign = [key for key, each in files.items() if content_hash(each.raw) not in ours]
+    if foreign and not force:
+        raise PublicationConflict(foreign[0])
+    if foreign or not files:
+        listed = {info.key for info in store.list(uuid)}
+        return Standing(
+            written=None,
+            state=None,
+            files=files,
+            taken=frozenset(listed if foreign else ()),
+            left=dict.fromkeys(listed, 0),
+        )
+    written = ours[content_hash(next(iter(files.values())).raw)]
+    state = find_state(store, uuid).state
+    left = {**_leftovers(record, written), **written.dropped, **dict.fromkeys(_files(state), 0)}
+    return Standing(
+        written=written,
+        state=state,
+        files=files,
+        taken=frozenset({*_files(state), *written.dropped}),
+        left=left,
+    )
+
+
+def _leftovers(record: Record, written: Written) -> dict[str, int]:
+    """Files of a run that did not get as far as its state file."""
+    unfinished = record.next
+    if unfinished is None or unfinished.state_hash == written.state_hash:
+        return {}
+    return dict.fromkeys((*unfinished.keys, *unfinished.dropped), 0)
+
+
+def _files(state: State) -> list[str]:
+    data = [key for files in (state.partitions or {}).values() for key in files.values()]
+    return [*data, *(key for key in state.indices.values() if isinstance(key, str))]
