@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -49,8 +49,9 @@ from odf_node.workers.engines.spark_engine.engine import SparkEngine
 from odf_node.workers.jobs.ingest.run import run_ingest
 from odf_node.workers.jobs.work.context import Engines, IngestOptions, WorkerContext
 from odf_node.workers.program.warmup import warm_up
-from odf_node.workers.slices.slices import Cut, write_slices
-from odf_node.workers.slices.write import SlicePlan
+from odf_node.workers.slices.conform import NullCounts
+from odf_node.workers.slices.pieces import pieces
+from odf_node.workers.slices.write import SlicePlan, write_slice
 from tests.workers.datasets import created, now, upload
 
 SIZES = [int(word) for word in sys.argv[1:]] or [1_000_000, 1_000_000, 10_000_000]
@@ -139,7 +140,11 @@ def fill(stores: Stores, dataset: Dataset, kind: str, new: int, old: int, scratc
     events: list[AddData | SetDataSchema] = [SetDataSchema(schema=from_arrow(SCHEMA))]
     last = None
     mark: Instant | None = None
-    for written in write_slices(old_rows(kind, new, old), plan, scratch, Cut()):
+    for piece in pieces(old_rows(kind, new, old), 1 << 20, 256 << 20):
+        start = 0 if last is None else last + 1
+        own, nulls = replace(plan, start=start), NullCounts(SCHEMA)
+        path = scratch / f"slice-{start}"
+        written = write_slice(iter(piece.batches), own, path, nulls, in_memory=False)
         assert written.data is not None
         assert written.max_event_time is not None
         mark = max(mark or written.max_event_time, written.max_event_time)

@@ -248,10 +248,9 @@ def large_batch(stores: Stores, kind: str, body: bytes, worker: int) -> None:
 def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
     """Where the time of a large batch goes, in this process, phase by phase. Needs no Spark."""
     import odf_node.workers.jobs.ingest.run as steps
-    import odf_node.workers.slices.slices as slices
     import odf_node.workers.slices.write as write
     from odf_node.storage.datasets.merge_state.store import MergeStates
-    from odf_node.workers.jobs.work.context import IngestOptions
+    from odf_node.workers.jobs.work.context import Engines, IngestOptions
     from odf_node.workers.readers.read import open_frame
     from odf_node.workers.slices.frame import Limits
 
@@ -268,9 +267,9 @@ def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
             rows = sum(batch.num_rows for batch in frame.batches) if frame else 0
             spent["read"] = time.process_time() - began  # type: ignore[assignment]
             kept = {
-                (steps, "stage"): "stage",
-                (slices, "write_batches"): "write",
-                (slices, "described"): "hash",
+                (steps, "read"): "read and order",
+                (write, "write_batches"): "write",
+                (write, "described"): "hash",
                 (steps, "put_slices"): "put",
             }
             originals = {place: getattr(*place) for place in kept}
@@ -278,11 +277,12 @@ def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
                 setattr(module, attribute, counted(originals[module, attribute], phase, spent))
             try:
                 bench = steps.WorkerContext(
-                    engines=steps.Engines(session=none, first=none),
+                    engines=Engines(session=none, first=none),
                     objects=stores.objects,
                     scratch=Path(name),
                     ingest=IngestOptions(
-                        states=MergeStates(Path(name) / "merge-state", max_bytes=1 << 40)
+                        states=MergeStates(Path(name) / "merge-state", max_bytes=1 << 40),
+                        micro_batch_bytes=1 << 40,
                     ),
                 )
                 began = time.process_time()
@@ -291,8 +291,7 @@ def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
             finally:
                 for (module, attribute), original in originals.items():
                     setattr(module, attribute, original)
-        assert write.write_batches is originals[slices, "write_batches"]
-        spent["stage"] -= spent["read"]  # reading happens while staging
+        spent["read and order"] -= spent["read"]
         spent["other"] = whole - spent.total()  # type: ignore[assignment]
         shares = ", ".join(f"{phase} {seconds / whole:.0%}" for phase, seconds in spent.items())
         print(f"profile {kind}: {whole:.1f} s of processors for {rows} rows: {shares}", flush=True)

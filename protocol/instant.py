@@ -42,6 +42,9 @@ class Instant:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Instant does not change")
 
+    def __reduce__(self) -> tuple[type[Instant], tuple[int]]:
+        return Instant, (self.ns,)
+
     @classmethod
     def parse(cls, text: str) -> Instant:
         """From RFC 3339 text; a missing offset or a date alone is refused.

@@ -135,6 +135,9 @@ class Multihash:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Multihash does not change")
 
+    def __reduce__(self) -> tuple[type[Multihash], tuple[int, bytes]]:
+        return Multihash, (self.code, self.digest)
+
     @classmethod
     def parse(cls, text: str) -> Multihash:
         """From multibase text. Raises `MalformedHash` or `MalformedMultibase`."""

@@ -125,6 +125,12 @@ class WorkerSettings(SharedSettings):
     max_rejected_rows: int = Field(
         1_000, gt=0, description="Most bad rows of a batch that may be set aside; more: it fails."
     )
+    micro_batch_bytes: int = Field(
+        8 << 20,
+        ge=0,
+        description="A file or body of fewer bytes, once it is unpacked, is read, merged and "
+        "written in the worker's process; a larger one by Spark's executors. 0: all by Spark.",
+    )
     slice_rows: int = Field(
         1 << 20, gt=0, description="Most rows of a data slice; a larger batch becomes several."
     )

@@ -22,7 +22,7 @@ from odf_node.storage.stores.jobs.outcomes import outcome_of, outcome_to_json
 from odf_node.storage.stores.ports.errors import ObjectNotFound, RefConflict
 from odf_node.storage.stores.ports.values import Failed, JobStatus, ObjectKind, Succeeded
 from odf_node.workers.engines.port.port import InvalidQuery
-from odf_node.workers.jobs.ingest.run import EngineFailed
+from odf_node.workers.jobs.ingest.source import EngineFailed
 from odf_node.workers.program.loop import abandoned
 from odf_node.workers.runtime.progress import JobLost
 from tests.workers.derivatives import commit, derivative, root, transform

@@ -34,7 +34,7 @@ from odf_node.storage.stores.ports.values import (
     ObjectKind,
     Succeeded,
 )
-from odf_node.workers.slices.slices import Cut
+from odf_node.workers.slices.costs import Cut
 from tests.workers.datasets import created, ndjson, now, worker_of
 
 if TYPE_CHECKING:

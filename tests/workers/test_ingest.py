@@ -33,6 +33,8 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.jobs.ingest import pipeline
+from odf_node.workers.readers import splits
 from tests.workers.datasets import created, ingest_options, ndjson, upload
 
 if TYPE_CHECKING:
@@ -89,15 +91,15 @@ STRATEGIES: list[MergeStrategy] = [
 
 @pytest.mark.parametrize("merge", STRATEGIES, ids=lambda m: type(m).__name__)
 def test_equal_rows_give_equal_bytes_however_spark_deals_with_them(
-    merge: MergeStrategy, bench: WorkerContext, tmp_path: Path
+    merge: MergeStrategy, bench: WorkerContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = ndjson(rows(500)), ndjson(rows(700)[100:])
     results = []
-    for partitions, merge_bytes in ((1, 10**9), (1, 0), (8, 0)):
+    for smallest, micro in ((4 << 20, 10**9), (4 << 20, 0), (1, 0)):
+        monkeypatch.setattr(pipeline, "SMALLEST_BYTES", smallest)
+        monkeypatch.setattr(splits, "SMALLEST_BYTES", 5000 * smallest)
         stores = throwaway_stores()
-        options = ingest_options(
-            tmp_path / str(len(results)), partitions=partitions, merge_bytes=merge_bytes
-        )
+        options = ingest_options(tmp_path / str(len(results)), micro_batch_bytes=micro)
         other = replace(bench, objects=stores.objects, ingest=options)
         dataset = created(stores, merge=merge)
         receipts = [ingest(stores, dataset, other, body) for body in (first, second)]

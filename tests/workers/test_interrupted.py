@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -31,12 +32,13 @@ from odf_node.storage.stores.objects.layout import EXCHANGE
 from odf_node.storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
 from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
-from odf_node.workers.engines.spark.exchange import write_remotely
+from odf_node.workers.engines.spark.exchange import collect, letterbox
 from odf_node.workers.jobs.ingest import claim
-from odf_node.workers.jobs.ingest.merged import FinalRows, merge_here
+from odf_node.workers.partitions import files as partition_files
+from odf_node.workers.partitions.files import Delivered, Outbox
+from odf_node.workers.partitions.here import Here
 from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
 from tests.workers.datasets import bench_without_engine
-from tests.workers.executors import Executors, no_plans
 
 LEASE = timedelta(seconds=1)
 ROWS = BATCHES * ROWS_OF_A_BATCH
@@ -133,15 +135,25 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
             pq.write_table(rows, written)
             bucket.call("put_object", found.name, Body=written.getvalue())
 
-    def merged(*arguments: Any) -> FinalRows:
-        """As `merge_here`, by way of executors."""
-        frame: Any = Executors([list(merge_here(*arguments).batches)], rot)
-        with TemporaryDirectory() as folder, no_plans():
-            files = write_remotely(frame, url, Path(folder) / "sorted")
-            batches = [batch for file in files for batch in pq.read_table(file).to_batches()]
-        return FinalRows(iter(batches))
+    class Elsewhere(Here):
+        """Stages that run here, and deliver what they write to the bucket."""
 
-    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "merge_here", merged)
+        width = 2
+
+        def outbox(self, folder: Path, partitions: int) -> Outbox:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.box = letterbox(url, partitions)
+            return Outbox(folder=folder, links=self.box.links)
+
+        def received(self, delivered: Delivered, outbox: Outbox) -> Path:
+            rot()
+            name, wanted = delivered.name or "", delivered.hash or ""
+            collect(url, self.box, name, wanted, delivered.path)
+            return delivered.path
+
+    task = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 0)
+    monkeypatch.setattr(partition_files, "TaskContext", SimpleNamespace(get=lambda: task))
+    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "way_of", lambda *_: Elsewhere())
     stores, made = throwaway_stores(), entry("kamu/rotten")
     begin(stores, made)
     worker = worker_of(stores, tmp_path)

@@ -1,16 +1,16 @@
-"""A merge without an engine gives the rows that Spark gives, in the same order."""
+"""Merges of one partition and of many: the same rows in the same order."""
 
 from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from throwaway import throwaway_stores
 
@@ -20,22 +20,14 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
-    ReadStepNdJson,
 )
-from odf_node.workers.jobs.ingest.merged import fits, merge_here
-from odf_node.workers.jobs.ingest.spark_merged import MergeRun, merged
-from odf_node.workers.jobs.ingest.stage import Staged
-from odf_node.workers.merge.history import HistoryRange
+from odf_node.workers.merge.keys import hashes_of, key_range, key_ranges
+from odf_node.workers.merge.order import Order, sort_indices
 from odf_node.workers.merge.table import MERGE, merging_of
-from odf_node.workers.plan.ingest import IngestPlan
 from odf_node.workers.slices.columns import POSITION
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from tests.workers.histories import history_of_rows
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-none: Any = None
 MILLIS = pa.timestamp("ms", "UTC")
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 DATA = pa.schema(
@@ -108,70 +100,30 @@ def sides(
     return stands, batch
 
 
-def plan_of(strategy: MergeStrategy) -> IngestPlan:
-    return IngestPlan(
-        head=none,
-        source_name="default",
-        vocab=Vocab(event_time_column="at"),
-        read=ReadStepNdJson(),
-        preprocess=None,
-        merge=strategy,
-        schema=None,
-        prev_offset=None,
-        watermark=None,
-        source_state=None,
-        has_history=True,
-        system_time=NOW,
-        source_event_time=NOW,
-    )
-
-
-def staged_of(strategy: MergeStrategy, batch: list[dict[str, Any]], folder: Path) -> Staged:
-    takes_operations = MERGE[type(strategy)].takes_operations
-    schema = pa.schema([*([pa.field("op", pa.int32())] if takes_operations else []), *DATA])
+def merged(
+    strategy: MergeStrategy,
+    stands: list[dict[str, Any]],
+    batch: list[dict[str, Any]],
+    folder: Path,
+    *,
+    ranges: int = 1,
+) -> pa.Table:
+    """The rows of a merge in their order, merged by so many ranges of their keys' hashes."""
+    rule, vocab = MERGE[type(strategy)], Vocab(event_time_column="at")
+    merging = merging_of(strategy, vocab)
+    schema = pa.schema([*([pa.field("op", pa.int32())] if rule.takes_operations else []), *DATA])
     rows = pa.Table.from_pylist(batch, schema)
-    return Staged(
-        path=folder / "staged.parquet",
-        schema=schema,
-        rows=len(batch),
-        table=rows.append_column(POSITION, pa.array(range(len(batch)), pa.int64())),
-        event_time_nulls=rows.column("at").null_count,
-        size=rows.nbytes,
-    )
-
-
-def merged_here(
-    strategy: MergeStrategy,
-    stands: list[dict[str, Any]],
-    batch: list[dict[str, Any]],
-    folder: Path,
-) -> pa.Table:
-    plan, history = plan_of(strategy), None
-    if stands:
-        slices = [pa.Table.from_pylist(rows, SLICE) for rows in (stands[::2], stands[1::2]) if rows]
-        merging = merging_of(strategy, plan.vocab)
-        history = history_of_rows(slices, strategy, merging, folder)
-    rows = merge_here(staged_of(strategy, batch, folder), plan, SLICE, history)
-    return pa.Table.from_batches(list(rows.batches))
-
-
-def merged_by_spark(
-    strategy: MergeStrategy,
-    stands: list[dict[str, Any]],
-    batch: list[dict[str, Any]],
-    spark: SparkSession,
-    folder: Path,
-) -> pa.Table:
-    pq.write_table(pa.Table.from_pylist(stands, SLICE), folder / "history.parquet")
-    run = MergeRun(
-        staged=staged_of(strategy, batch, folder),
-        strategy=strategy,
-        vocab=plan_of(strategy).vocab,
-        source_event_time=NOW,
-        schema=SLICE,
-        history=[folder / "history.parquet"] if stands else [],
-    )
-    return pa.Table.from_batches(list(merged(run, spark, folder)))
+    rows = rows.append_column(POSITION, pa.array(range(len(batch)), pa.int64()))
+    slices = [pa.Table.from_pylist(each, SLICE) for each in (stands[::2], stands[1::2]) if each]
+    whole = history_of_rows(slices, strategy, merging, folder) if slices else None
+    at = key_range(hashes_of(rows, merging.key), ranges)
+    parts = []
+    for number, (low, high) in enumerate(key_ranges(ranges)):
+        history = None if whole is None else replace(whole, low=low, high=high)
+        parts.append(rule.merge(merging, rows.filter(pa.array(at == number)), history).rows)
+    table = pa.concat_tables(parts)
+    order = Order(columns=rule.order(merging), event_time="at", fallback=NOW)
+    return table.take(sort_indices(table, order))
 
 
 def told(table: pa.Table) -> list[str]:
@@ -183,22 +135,21 @@ def told(table: pa.Table) -> list[str]:
     return [str(each) for each in rows]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-def test_both_ways_give_the_same_rows_in_the_same_order(
-    strategy: MergeStrategy, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_ranges_of_keys_give_the_rows_of_the_whole(strategy: MergeStrategy, tmp_path: Path) -> None:
     stands, batch = sides(strategy, 11, 240)
-    here = told(merged_here(strategy, stands, batch, tmp_path))
-    assert len({line[:8] for line in here}) >= 3  # nearly all operations occur
-    assert told(merged_by_spark(strategy, stands, batch, spark, tmp_path)) == here
+    whole = told(merged(strategy, stands, batch, tmp_path))
+    assert len({line[:8] for line in whole}) >= 3  # nearly all operations occur
+    for ranges in (2, 7):
+        folder = tmp_path / str(ranges)
+        folder.mkdir()
+        assert told(merged(strategy, stands, batch, folder, ranges=ranges)) == whole
 
 
-@pytest.mark.spark
-def test_both_ways_begin_a_history_alike(spark: SparkSession, tmp_path: Path) -> None:
+def test_ranges_of_keys_begin_a_history_alike(tmp_path: Path) -> None:
     batch = sides(UPSERT, 5, 120)[1]
-    here = told(merged_here(UPSERT, [], batch, tmp_path))
-    assert told(merged_by_spark(UPSERT, [], batch, spark, tmp_path)) == here
+    whole = told(merged(UPSERT, [], batch, tmp_path))
+    assert told(merged(UPSERT, [], batch, tmp_path, ranges=3)) == whole
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -208,7 +159,7 @@ def test_what_comes_out_applied_to_what_stood_is_what_was_asked_for(
 ) -> None:
     stands, batch = sides(strategy, seed, 160)
     state = {key_of(each, strategy): each["op"] for each in stands}
-    result = merged_here(strategy, stands, batch, tmp_path)
+    result = merged(strategy, stands, batch, tmp_path)
     for each in result.to_pylist():
         key = key_of(each, strategy)
         if each["op"] in (1, 2):
@@ -242,21 +193,3 @@ def test_small_batches_need_no_engine(merge: MergeStrategy, tmp_path: Path) -> N
     counts = [(r.rows_added, r.rows_retracted, r.rows_corrected, r.rows_known) for r in receipts]
     gone = 0 if isinstance(merge, MergeStrategyUpsertStream) else 1
     assert counts == [(10, 0, 0, 0), (1, gone, 0, 9), (1, gone, 9, 0)]
-
-
-def test_what_may_become_more_than_memory_should_hold_does_not_fit(tmp_path: Path) -> None:
-    stands, batch = sides(UPSERT, 1, 40)
-    staged = staged_of(UPSERT, batch, tmp_path)
-    row = staged.size // staged.rows
-    slices = [pa.Table.from_pylist(stands, SLICE)]
-
-    def history(strategy: MergeStrategy) -> HistoryRange:
-        merging = merging_of(strategy, Vocab(event_time_column="at"))
-        return history_of_rows(slices, strategy, merging, tmp_path)
-
-    upsert, snapshot = (plan_of(STRATEGIES[name]) for name in ("upsert", "snapshot"))
-    assert fits(staged, upsert, None, staged.rows * row)
-    assert not fits(staged, upsert, history(upsert.merge), 2 * staged.rows * row - 1)
-    assert fits(staged, upsert, history(upsert.merge), 2 * staged.rows * row)
-    assert not fits(staged, snapshot, history(snapshot.merge), 2 * staged.rows * row)
-    assert fits(staged, snapshot, history(snapshot.merge), (2 * staged.rows + len(stands)) * row)

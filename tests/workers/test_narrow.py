@@ -91,7 +91,7 @@ def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 10**6])
 def test_a_batch_is_cut_by_position_into_slices_of_one_move(rows: int, tmp_path: Path) -> None:
-    from odf_node.workers.slices.slices import Cut
+    from odf_node.workers.slices.costs import Cut
 
     stores = throwaway_stores()
     dataset = created(stores, merge=MergeStrategyLedger(primary_key=("n",)))

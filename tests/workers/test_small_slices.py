@@ -14,15 +14,16 @@ import pytest
 
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
+from odf_node.workers.slices.conform import NullCounts
 from odf_node.workers.slices.pieces import weight
 from odf_node.workers.slices.schema import MILLIS
-from odf_node.workers.slices.slices import Cut, write_slices
 from odf_node.workers.slices.write import (
     SlicePlan,
     described,
     described_small,
     is_read_as_written,
     write_batches,
+    write_slice,
     write_small,
 )
 
@@ -95,22 +96,19 @@ def test_rows_weigh_the_same_wherever_their_values_lie(kind: str) -> None:
     assert weight(rows) == sum(weight(rows.slice(at, 1)) for at in range(3))
 
 
-@pytest.mark.parametrize(("cut", "in_memory"), [(Cut(), True), (Cut(rows=2), False)])
-def test_only_a_slice_that_is_small_and_alone_stays_in_memory(
-    tmp_path: Path, cut: Cut, in_memory: bool
-) -> None:
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_small_slice_stays_in_memory_where_it_may(tmp_path: Path, in_memory: bool) -> None:
     rows = rows_of("text")
     when = Instant.from_millis(5)
     plan = SlicePlan(
         schema=rows.schema, vocab=Vocab(), start=7, system_time=when, source_event_time=when
     )
-    written = write_slices(iter([rows]), plan, tmp_path / "new", cut)
-    assert [each.content is not None for each in written] == [in_memory] * len(written)
-    assert [each.path.exists() for each in written] == [not in_memory] * len(written)
-    for each in written:
-        content = b"".join(each.chunks())
-        assert each.data is not None
-        assert len(content) == each.data.size
-        assert pq.ParquetFile(each.source()).metadata.num_rows > 0
-        assert pq.read_table(io.BytesIO(content)).num_rows > 0
-    assert sum(each.operations[0] for each in written) == 3
+    path, nulls = tmp_path / "new" / "slice", NullCounts(rows.schema)
+    written = write_slice(iter([rows]), plan, path, nulls, in_memory=in_memory)
+    assert (written.content is not None, path.exists()) == (in_memory, not in_memory)
+    content = b"".join(written.chunks())
+    assert written.data is not None
+    assert len(content) == written.data.size
+    assert pq.ParquetFile(written.source()).metadata.num_rows == 3
+    assert pq.read_table(io.BytesIO(content)).num_rows == 3
+    assert written.operations == {0: 3}

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from odf_node.storage.datasets.integrity.memory import Hashed
 from odf_node.storage.datasets.merge_state.comparable import equal_values
 from odf_node.storage.datasets.merge_state.key_hash import Hashes
-from odf_node.storage.datasets.merge_state.segments import RETRACT
+from odf_node.storage.datasets.merge_state.segments import RETRACT, Segment, SegmentInfo
 from odf_node.storage.datasets.merge_state.state import Candidates, MergeState, StateSpec
 
+from ..partitions.files import File, at_hand
 from .keys import ALL_HASHES, Mask, Rows, hashes_of, last_per_key
+
+_HASHED = Hashed()
+"""Segments that this process has hashed: executors run many tasks on the same ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +91,28 @@ def _first(hashes: Hashes, bound: int) -> int:
     if bound >= ALL_HASHES:
         return len(hashes)
     return int(np.searchsorted(hashes, np.uint64(bound), "left"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryFiles:
+    """A state as files, for stages that may run elsewhere; in one process it is mapped already."""
+
+    files: tuple[File, ...]
+    infos: tuple[SegmentInfo, ...]
+    schema: pa.Schema
+    spec: StateSpec
+    state: MergeState | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(info.size for info in self.infos)
+
+    def opened(self, low: int, high: int) -> HistoryRange:
+        """The history of a range. Raises `StateDamaged`."""
+        state = self.state
+        if state is None:
+            pairs = zip(self.files, self.infos, strict=True)
+            segments = [Segment.of(at_hand(file), info, hashed=_HASHED) for file, info in pairs]
+            state = MergeState(segments, self.schema)
+        return HistoryRange(state=state, spec=self.spec, low=low, high=high)

@@ -73,11 +73,12 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
 
 def _ingest(settings: WorkerSettings, archives: PrepareLimits) -> IngestOptions:
     from ..jobs.work.context import IngestOptions
-    from ..slices.slices import Cut
+    from ..slices.costs import Cut
 
     return IngestOptions(
         limits=_limits(settings, archives),
         max_rejected_rows=settings.max_rejected_rows,
+        micro_batch_bytes=settings.micro_batch_bytes,
         cut=Cut(
             rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
         ),

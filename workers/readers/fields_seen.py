@@ -48,6 +48,14 @@ class FieldsSeen:
         """Whether no record has named the column."""
         return name in self._absent
 
+    def follow(self, other: FieldsSeen) -> None:
+        """Names that the records after these have had."""
+        self._any |= other._any
+        self._absent = {name: None for name in self._absent if name in other._absent}
+        for name in other._unknown:
+            if len(self._unknown) < MAX_UNKNOWN:
+                self._unknown[name] = None
+
     def warnings(self) -> list[str]:
         """What is worth to be told when all records were seen."""
         told = []

@@ -68,8 +68,10 @@ def read_ndjson(
     frame = _frame(reading, schema, known)
     if frame is None or not len(frame.schema) or path.stat().st_size == 0 or how.forms:
         return frame
+    seen = FieldsSeen(frame.schema.names)
     warnings: list[str] = []
-    return Frame(frame.schema, _quick_then_slow(reading, frame.schema, warnings), warnings)
+    batches = _quick_then_slow(reading, frame.schema, seen, warnings)
+    return Frame(frame.schema, batches, warnings, seen)
 
 
 def read_json(
@@ -172,9 +174,10 @@ def _frame(reading: _Reading, schema: pa.Schema | None, known: Known | None) -> 
             return None
         schema = _as_known(infer(records), known)
     check_names(schema.names, reading.limits)
+    seen = FieldsSeen(schema.names)
     warnings: list[str] = []
-    batches = _noted(reading, chain(head, values), shape, schema, warnings)
-    return Frame(schema, batches, warnings)
+    batches = _noted(reading, chain(head, values), shape, schema, seen, warnings)
+    return Frame(schema, batches, warnings, seen)
 
 
 def _as_known(found: pa.Schema, known: Known | None) -> pa.Schema:
@@ -190,10 +193,10 @@ def _noted(
     values: Iterator[Value],
     shape: Shape,
     schema: pa.Schema,
+    seen: FieldsSeen,
     warnings: list[str],
 ) -> Iterator[pa.RecordBatch]:
     """Typed batches; what there is to be said of the names of fields is said at the end."""
-    seen = FieldsSeen(schema.names)
     yield from _typed(reading, values, shape, schema, seen)
     warnings += seen.warnings()
 
@@ -226,10 +229,10 @@ def _check_names(line: int, value: Any) -> None:
 
 
 def _quick_then_slow(
-    reading: _Reading, schema: pa.Schema, warnings: list[str]
+    reading: _Reading, schema: pa.Schema, seen: FieldsSeen, warnings: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """Many lines at a time for as long as that agrees with the scanner, which does the rest."""
-    done, seen = 0, FieldsSeen(schema.names)
+    done = 0
     try:
         for batch in quick_batches(reading.path, schema, reading.limits, seen):
             yield batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,8 +33,11 @@ def read_parquet(
     limits: Limits,
     rejected: Rejected | None = None,
     known: Known | None = None,
+    *,
+    groups: Sequence[int] | None = None,
+    before: int = 0,
 ) -> Frame | None:
-    """Open a Parquet file.
+    """Open a Parquet file, or some of its row groups, which stand behind `before` rows.
 
     Raises:
         MalformedParquet: not readable as such, here or later from the batches.
@@ -55,8 +58,8 @@ def read_parquet(
                 f"column `{field.name}` is {found} in the file, which cannot become {field.type}",
                 column=field.name,
             )
-    unpacked = _unpacked(file, stored, rows, limits, path.stat().st_size)
-    return Frame(wanted, _batches(unpacked, stored, wanted, rejected))
+    unpacked = _unpacked(file, stored, rows, limits, path.stat().st_size, groups, before)
+    return Frame(wanted, _batches(unpacked, stored, wanted, rejected, before))
 
 
 def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]:
@@ -81,12 +84,18 @@ def _said(bad: Exception) -> str:
 
 
 def _unpacked(
-    file: pq.ParquetFile, stored: pa.Schema, rows: int, limits: Limits, size: int
+    file: pq.ParquetFile,
+    stored: pa.Schema,
+    rows: int,
+    limits: Limits,
+    size: int,
+    groups: Sequence[int] | None,
+    done: int,
 ) -> Iterator[pa.RecordBatch]:
     """Rows in the columns of the file, so many at once as their sizes allow."""
-    done, total, allowed = 0, 0, allowance(size, limits.archives)
+    total, allowed = 0, allowance(size, limits.archives)
     try:
-        for batch in file.iter_batches(rows):
+        for batch in file.iter_batches(rows, row_groups=groups):
             sizes = row_sizes(batch, done, limits)
             for start, stop in parts(sizes):
                 total += int(sizes[start:stop].sum())
@@ -128,8 +137,8 @@ def _batches(
     stored: pa.Schema,
     wanted: pa.Schema,
     rejected: Rejected | None,
+    done: int,
 ) -> Iterator[pa.RecordBatch]:
-    done = 0
     for batch in unpacked:
         yield from sifted(
             batch.num_rows,

@@ -6,11 +6,12 @@ A reader that is given no `Rejected` is strict: the first bad row fails the batc
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec import structs
 
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.scalar_text import scalar_text
@@ -37,14 +38,14 @@ class RejectedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Rejected:
-    """The bad rows of one batch, at most `most` of them.
+    """The bad rows of one batch, or of a split of it behind `lines` lines; at most `most` of them.
 
     Rows are bad when they are read, or later, when what was read is looked at again; either
     way they are numbered as they came.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, *, lines: int = 0) -> None:
+        self.most, self._lines = most, lines
         self._read: list[RejectedRow] = []
         self._later: list[RejectedRow] = []
         self._passed = 0
@@ -58,6 +59,7 @@ class Rejected:
 
     def add(self, bad: BadRow, raw: str) -> None:
         """The next row is bad. Raises `TooManyBadRows`."""
+        bad = bad.moved(self._lines)
         self._check(bad)
         self._read.append(_row(self._passed + len(self._read) + 1, bad, raw))
 
@@ -71,9 +73,20 @@ class Rejected:
             number += 1
         self._later.append(_row(number, bad, raw))
 
+    def rows(self) -> list[RejectedRow]:
+        """All of them, as they came."""
+        return sorted((*self._read, *self._later), key=lambda each: each.row)
+
+    def follow(self, rows: Sequence[RejectedRow], before: int) -> None:
+        """Rows of the next split, which `before` rows come before. Raises `TooManyBadRows`."""
+        for each in rows:
+            bad = BadRow(each.reason, line=each.line, column=each.column, value=each.value)
+            self._check(bad)
+            self._read.append(structs.replace(each, row=each.row + before))
+
     def document(self) -> bytes | None:
-        """All of them as packed NDJSON, as they came; None if there are none."""
-        rows = sorted((*self._read, *self._later), key=lambda each: each.row)
+        """All of them as packed NDJSON; None if there are none."""
+        rows = self.rows()
         return gzip.compress(msgspec.json.Encoder().encode_lines(rows), mtime=0) if rows else None
 
     def _check(self, bad: BadRow) -> None:

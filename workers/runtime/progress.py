@@ -73,6 +73,11 @@ class JobProgress:
             self._rows += batch.num_rows
             yield batch
 
+    def passed(self, count: int) -> None:
+        """So many more rows. Raises as `check`."""
+        self.check()
+        self._rows += count
+
     def bytes(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """The chunks, counted. Raises as `check`."""
         for chunk in chunks:

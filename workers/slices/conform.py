@@ -38,7 +38,18 @@ class NullCounts:
                 self._add(self._elements, field.name, column.flatten().null_count)
             for path, count in _missing_members(field.name, column):
                 self._add(self._columns, path, count)
+        return self.clean
+
+    @property
+    def clean(self) -> bool:
         return not self._columns and not self._elements
+
+    def follow(self, other: NullCounts) -> None:
+        """Those of another slice of the batch."""
+        for name, count in other._columns.items():
+            self._add(self._columns, name, count)
+        for name, count in other._elements.items():
+            self._add(self._elements, name, count)
 
     def check(self) -> None:
         """Raises `UnexpectedNulls` for the first such column."""

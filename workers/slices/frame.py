@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -54,6 +55,12 @@ class BadRow(BadInput):
             message += f": {shown!r}"
         super().__init__(message, line=line, column=column, value=shown)
         self.reason, self.line, self.column, self.value = reason, line, column, shown
+
+    def moved(self, lines: int) -> BadRow:
+        """The same, of a part of the input that so many lines come before."""
+        if self.line is None or not lines:
+            return self
+        return BadRow(self.reason, line=self.line + lines, column=self.column, value=self.value)
 
 
 class InputTooLarge(LimitExceeded):
@@ -105,6 +112,8 @@ class Frame:
     batches: Iterator[pa.RecordBatch]
     warnings: list[str] = field(default_factory=list)
     """What the publisher should know; complete when all batches are consumed."""
+    names: Any = None
+    """Names that records had, where they may have any; complete as the warnings are."""
 
     @classmethod
     def empty(cls, schema: pa.Schema) -> Frame:

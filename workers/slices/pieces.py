@@ -66,8 +66,8 @@ def leaves_of(schema: pa.Schema) -> int:
 
 def _weight(array: pa.Array) -> int:
     kind = array.type
-    if (width := _width(kind)) is not None:
-        return width * len(array)
+    if (bytes_ := width(kind)) is not None:
+        return bytes_ * len(array)
     if pa.types.is_struct(kind):
         return len(array) + sum(_weight(array.field(at)) for at in range(kind.num_fields))
     if pa.types.is_map(kind):
@@ -81,7 +81,7 @@ def _weight(array: pa.Array) -> int:
 
 
 @lru_cache
-def _width(kind: pa.DataType) -> int | None:
+def width(kind: pa.DataType) -> int | None:
     """Bytes of a value that takes as many as any other of its type; None for the others."""
     if pa.types.is_nested(kind) or any(matches(kind) for matches in _VARIABLE):
         return None

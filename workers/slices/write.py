@@ -8,6 +8,7 @@ are large, since readers pay for each: `pieces` gathers them.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,7 +31,7 @@ from odf_node.storage.lanes import THREADS, expect, hash_all
 
 from .columns import PROBLEM, CannotMerge, Operation
 from .conform import NullCounts, conform
-from .pieces import Piece, leaves_of, pieces
+from .pieces import Piece, leaves_of, pieces, weight
 from .schema import MILLIS
 
 WRITE_ROWS = 65_536
@@ -73,6 +74,43 @@ class Written:
     def source(self) -> Path | pa.NativeFile:
         """What readers of Parquet take."""
         return self.path if self.content is None else pa.BufferReader(self.content)
+
+
+def operations(slices: Sequence[Written]) -> Counter[Operation]:
+    """How many rows of each kind the slices hold."""
+    total: Counter[Operation] = Counter()
+    for written in slices:
+        total.update(written.operations)
+    return total
+
+
+def write_slice(
+    batches: Iterator[pa.RecordBatch],
+    plan: SlicePlan,
+    path: Path,
+    nulls: NullCounts,
+    *,
+    in_memory: bool,
+) -> Written:
+    """One slice of merged rows, which come in their final order; nothing if there are none, or if
+    there are nulls where none may be. `in_memory`: a small one stays there.
+
+    Raises:
+        UnsupportedColumn: a column type without a logical hash.
+    """
+    written = Written(path)
+    rows = [tallied(each, plan.vocab, written) for each in complete(batches, plan, nulls)]
+    if not rows or not nulls.clean:
+        return written
+    if in_memory and sum(map(weight, rows)) < SMALL_BYTES:
+        written.content = write_small(rows, plan.schema)
+        written.data = described_small(written.content, rows, plan.start)
+        return written
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_batches(rows, plan.schema, path)
+    del rows
+    written.data = described(path, plan.start)
+    return written
 
 
 def write_batches(

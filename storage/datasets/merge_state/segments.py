@@ -60,8 +60,12 @@ class Segment:
 
     @classmethod
     def map(cls, folder: Path, info: SegmentInfo, *, hashed: Hashed | None = None) -> Segment:
+        """A file of the folder. Raises as `of`."""
+        return cls.of(folder / info.name, info, hashed=hashed)
+
+    @classmethod
+    def of(cls, path: Path, info: SegmentInfo, *, hashed: Hashed | None = None) -> Segment:
         """Once its bytes were hashed, now or as `hashed` remembers. Raises `StateDamaged`."""
-        path = folder / info.name
         try:
             identity = identity_of_file(path.stat())
             known = hashed is not None and hashed.knows(info.sha256, identity)

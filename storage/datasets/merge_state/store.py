@@ -13,7 +13,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -58,9 +58,17 @@ class MergeStates:
         self._hashed = Hashed(seconds=rehash_s)
 
     def at(
-        self, dataset: Dataset, head: Multihash, spec: StateSpec, schema: pa.Schema, local: Local
+        self,
+        dataset: Dataset,
+        head: Multihash,
+        spec: StateSpec,
+        schema: pa.Schema,
+        local: Local,
+        *,
+        links: Path | None = None,
     ) -> MergeState:
-        """The state of a dataset as of a head. `schema` has the columns of the spec.
+        """The state of a dataset as of a head. `schema` has the columns of the spec. Its files are
+        linked into the folder `links`, where they stay while others change the state.
 
         Raises:
             NotHashable: a key column of a type that has no hash.
@@ -82,6 +90,8 @@ class MergeStates:
             else:
                 raise StateDamaged("merge state: written files do not read back")
             os.utime(folder / MANIFEST)
+            if links is not None:
+                _link([folder / each.info.name for each in state.segments], links)
         self.trim(keep=folder)
         return state
 
@@ -175,6 +185,17 @@ def fingerprint(spec: StateSpec) -> str:
     """Equal for equal columns, types, key and format."""
     text = msgspec.json.encode([VERSION, pa.__version__, msgspec.to_builtins(spec)])
     return hashlib.sha256(text).hexdigest()[:24]
+
+
+def _link(files: Sequence[Path], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        target = folder / file.name
+        if not target.exists():
+            try:
+                os.link(file, target)
+            except OSError:  # another file system, or one without links
+                shutil.copyfile(file, target)
 
 
 def _below(folder: Path) -> list[Path]:

@@ -60,12 +60,16 @@ def test_the_jvm_is_given_no_variable_that_is_a_secret(
     assert set(given) & set(SECRETS) == set()
 
 
-def test_a_local_jvm_may_read_its_scratch_folder_and_connect_to_nothing(tmp_path: Path) -> None:
-    rules = rules_of(machine(tmp_path / "scratch", reads=[tmp_path / "objects"]))
+def test_a_local_jvm_may_read_its_scratch_folder_and_connect_to_its_python_only(
+    tmp_path: Path,
+) -> None:
+    made = machine(tmp_path / "scratch", reads=[tmp_path / "objects"])
+    rules = rules_of(made)
     assert rules.writes == (str(tmp_path / "scratch"),)
     below = [path for path in rules.reads if Path(path).is_relative_to(tmp_path)]
     assert below == [str(tmp_path / "objects")]
-    assert (rules.connects, rules.sockets) == ((), "stream")
+    assert rules.connects == (made.python_port, made.updates_port)
+    assert rules.sockets == "stream"
 
 
 def test_options_of_spark_reach_the_rules_of_its_jvm(tmp_path: Path) -> None:
@@ -120,10 +124,10 @@ class TestCodeInTheJvm:
         assert "Permission denied" in self.refused(writer, str(outside / "new"))
         assert sorted(path.name for path in outside.iterdir()) == ["node.db", "secret.key"]
 
-    @pytest.mark.parametrize("name", ["environ", "mem", "maps", "cmdline"])
+    @pytest.mark.parametrize("name", ["environ", "mem", "maps"])
     def test_cannot_read_the_process_that_started_it(self, name: str, spark: SparkSession) -> None:
-        told = self.refused(self.read, spark, f"/proc/{os.getpid()}/{name}")
-        assert "AccessDenied" in told
+        refusal = self.refused(self.read, spark, f"/proc/{os.getpid()}/{name}")
+        assert "AccessDenied" in refusal or "Permission denied" in refusal
 
     def test_cannot_have_a_program_read_it_either(self, spark: SparkSession, outside: Path) -> None:
         jvm = spark.sparkContext._jvm

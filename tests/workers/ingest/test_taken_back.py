@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,10 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.protocol.source_options import retraction_rule
 from odf_node.storage.datasets.node.stores import Stores
-from odf_node.workers.jobs.ingest.history import history_of
-from odf_node.workers.jobs.ingest.merged import merge_here
 from odf_node.workers.jobs.ingest.outcome import Extras
-from odf_node.workers.jobs.ingest.run import read_batch, run_ingest
-from odf_node.workers.jobs.ingest.spark_retractions import findings_of
-from odf_node.workers.merge.findings import NotWhatStands, judged
-from odf_node.workers.merge.table import merging_of
+from odf_node.workers.jobs.ingest.run import read_post, run_ingest
+from odf_node.workers.merge.findings import NotWhatStands
 from odf_node.workers.plan.ingest import plan_ingest
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 
@@ -66,10 +62,14 @@ def stores() -> Iterator[Stores]:
     return throwaway_stores()
 
 
-@pytest.fixture(params=["here", "on Spark"])
-def compare(request: Any, stores: Stores, tmp_path: Path) -> Any:
+@pytest.fixture(params=["here", pytest.param("on Spark", marks=pytest.mark.spark)])
+def compare(request: pytest.FixtureRequest, stores: Stores, tmp_path: Path) -> Any:
     """Compares a batch with the rows A and B, which stand; gives what is warned of."""
     bench = bench_without_engine(stores, tmp_path)
+    way = bench
+    if request.param == "on Spark":
+        engines = replace(bench.engines, session=request.getfixturevalue("spark"))
+        way = replace(bench, engines=engines, ingest=replace(bench.ingest, micro_batch_bytes=0))
     dataset = created(
         stores,
         read=read(),
@@ -86,15 +86,7 @@ def compare(request: Any, stores: Stores, tmp_path: Path) -> Any:
         )
         path = tmp_path / "batch"
         path.write_bytes(ndjson([{"op": code, **row} for code, row in changes]))
-        batch = read_batch(plan, path, bench, tmp_path, Extras())
-        assert batch is not None
-        history = history_of(dataset, plan, batch.schema, bench.ingest.states, tmp_path)
-        if request.param == "here":
-            return merge_here(batch.staged, plan, batch.schema, history).warnings
-        findings = findings_of(
-            batch.staged, batch.schema, merging_of(plan.merge, plan.vocab), history
-        )
-        return judged(findings, retraction_rule(plan.read.schema))
+        return read_post(dataset, plan, path, way, tmp_path, Extras()).warnings
 
     return compared
 

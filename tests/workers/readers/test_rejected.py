@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.codec.manifests import from_data
 from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.jobs.ingest.stage import stage
+from odf_node.workers.jobs.ingest.normalize import normalized
 from odf_node.workers.readers.read import open_frame
 from odf_node.workers.readers.rejected import Rejected, TooManyBadRows
 from odf_node.workers.slices import frame as frames
@@ -180,15 +180,14 @@ def test_event_times_that_are_none_are_set_aside_and_numbered_among_the_others(
     rejected = Rejected(10)
     frame = open_frame(from_data({"kind": "NdJson"}, ReadStep), path, Limits(), rejected)
     assert frame is not None
-    staged = stage(
+    rows = normalized(
         frame,
-        tmp_path / "staged",
         vocab=Vocab(),
         coerces=True,
         takes_operations=False,
         rejected=rejected,
     )
-    assert staged.rows == 3
+    assert sum(batch.num_rows for batch in rows.batches) == 3
     assert [(each["row"], each["column"]) for each in told(rejected)] == [
         (2, None),
         (3, "event_time"),

@@ -14,6 +14,7 @@ is there, and the reader, an executor or the worker, hashes before it looks at a
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -21,6 +22,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from http import HTTPStatus
@@ -38,7 +40,7 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from odf_node.protocol.errors import Unavailable
-from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.multihash import SHA3_256, Multihash
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
 from odf_node.storage.stores.objects.layout import EXCHANGE
 
@@ -54,6 +56,7 @@ ATTEMPTS = 4
 AGENT = "odf-node-executor"
 TRIES = 5
 BATCH_ROWS = 65_536
+COPY_BYTES = 1 << 20
 REMEMBERED = 10_000
 _WRITTEN = "partition int, name string, hash string"
 _url: str | None = None
@@ -171,11 +174,66 @@ def _most_partitions(frame: DataFrame) -> int:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A file in the bucket for executors: a link to read it, and the hash of its bytes."""
+
+    link: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Letterbox:
+    """A folder of the bucket in which executors put files, and a link for each name they use."""
+
+    folder: str
+    links: Mapping[str, str]
+
+
+def lend(url: str, path: Path) -> Loan:
+    """The file for executors elsewhere: the object that it is a copy of, or one that is sent."""
+    known = _places.get(str(path))
+    if known is None:
+        folder = f"{EXCHANGE}/{secrets.token_hex(16)}"
+        _sent.append((url, folder))
+        known = _send(url, path, f"{folder}/0")
+        remember(path, known.name, known.hash)
+    return Loan(_bucket(url).presign("get_object", known.name, LINK_TTL), str(known.hash))
+
+
+def letterbox(url: str, partitions: int) -> Letterbox:
+    """Links for what each attempt at each partition writes."""
+    folder, bucket = f"{EXCHANGE}/{secrets.token_hex(16)}", _bucket(url)
+    _sent.append((url, folder))
+    names = [f"{part}-{attempt}" for part in range(partitions) for attempt in range(ATTEMPTS)]
+    return Letterbox(
+        folder,
+        {name: bucket.presign("put_object", f"{folder}/{name}", LINK_TTL) for name in names},
+    )
+
+
+def collect(url: str, box: Letterbox, name: str, wanted: str, path: Path) -> None:
+    """Fetch what an executor put. Raises `ExchangeFailed`: it is not what the executor wrote."""
+    content = _bucket(url).call("get_object", f"{box.folder}/{name}")["Body"]
+    found = _hashed_to(path, iter(lambda: content.read(COPY_BYTES), b""))
+    if str(found) != wanted:
+        raise ExchangeFailed("the bucket has other bytes than an executor wrote")
+
+
 def clear() -> None:
     """Remove what was sent: the jobs that read it have ended."""
     while _sent:
         url, folder = _sent.pop()
         _bucket(url).delete_below(f"{folder}/")
+
+
+def _hashed_to(path: Path, chunks: Iterator[bytes]) -> Multihash:
+    digest = hashlib.sha3_256()
+    with path.open("wb") as target:
+        for chunk in chunks:
+            digest.update(chunk)
+            target.write(chunk)
+    return Multihash(SHA3_256, digest.digest())
 
 
 def _send(url: str, path: Path, name: str) -> Place:
@@ -216,6 +274,21 @@ def fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
         for field in wanted
     ]
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def fetch(loan: Loan, path: Path) -> None:
+    """Write the file that was lent to `path`, hashed on the way. Raises `ExchangeFault`."""
+    content = _asked("GET", loan.link)
+    if str(Multihash.of(content)) != loan.hash:
+        raise ExchangeFault(f"the bucket has other bytes than those of {loan.hash}")
+    path.write_bytes(content)
+
+
+def give(path: Path, link: str) -> Multihash:
+    """Put the file where a link leads; its hash. Raises `ExchangeFault`."""
+    content = path.read_bytes()
+    _asked("PUT", link, content)
+    return Multihash.of(content)
 
 
 def _writing(links: Mapping[str, str]) -> Callable[[Rows], Rows]:

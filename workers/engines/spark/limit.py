@@ -29,8 +29,9 @@ _TASK = re.compile(r"Executor task launch worker for task \S+ in stage (\d+)\.")
 
 
 @contextmanager
-def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Iterator[None]:
-    """Jobs this thread starts inside are cancelled after so many seconds, or by the listener.
+def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Iterator[str]:
+    """Jobs this thread starts inside are cancelled after so many seconds, or by the listener; they
+    are one group, whose name is given.
 
     Raises:
         QueryTooSlow: instead of what a cancelled job raises.
@@ -52,7 +53,7 @@ def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Itera
     timer.start()
     try:
         listener.stops(expire)
-        yield
+        yield group
     except Exception as failed:
         if expired.is_set():
             raise QueryTooSlow(seconds) from failed

@@ -1,8 +1,8 @@
 """The process of Spark's JVM: started confined, with an environment of its own, and connected to.
 
 Queries of strangers run in it. So it gets no copy of this process's environment, which holds keys
-and passwords; it sees Java, Spark and the files of its jobs; and a local Spark connects to nothing:
-this process connects to it.
+and passwords; it sees Java, Spark and the files of its jobs; and a local Spark connects to nothing
+but its own Python workers and this process, at a port each: this process connects to it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from py4j.java_gateway import JavaGateway
-from pyspark import SparkContext
+from pyspark import SparkContext, accumulators
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from ...confine import Mode, Rules, environment, launcher, program_reads
+from .python_daemon import PORT, free_port
 
 START_S = 300.0
 """After so long a JVM that has not told its port is given up."""
@@ -43,6 +46,9 @@ _CLUSTER_READS = (
     "/var/run/secrets/kubernetes.io",
 )
 """What a driver needs to find and trust its cluster, and to be trusted."""
+_OF_PROCESSES = ("/proc",)
+"""Spark looks there whether its Python workers live. What is secret of a process, as its
+environment is, Landlock keeps from those that may not trace it."""
 _SETTINGS = "SPARK_CONF_DIR"
 """Names the folder of an administrator's own settings of Spark."""
 _FILES = (_SETTINGS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "KUBECONFIG")
@@ -63,7 +69,11 @@ class Machine:
     memory: str = "1g"
     settings: Mapping[str, str]
     local: bool = True
-    """Whether executors are inside of it, so that it connects to nothing."""
+    """Whether executors are inside of it, so that it connects to nothing but Python."""
+    python_port: int = field(default_factory=free_port)
+    """Where the parent of its Python workers listens, if it is local."""
+    updates_port: int = field(default_factory=free_port)
+    """Where this process listens for what tasks in Python count, which a local Spark sends."""
     confinement: Mode = "auto"
 
 
@@ -88,7 +98,16 @@ def start(machine: Machine) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     gateway = _connected(port, secret)
     gateway.proc = process
+    if machine.local:
+        accumulators.AccumulatorTCPServer = partial(_UpdatesServer, machine.updates_port)
     SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
+
+
+class _UpdatesServer(accumulators.AccumulatorTCPServer):  # type: ignore[misc]
+    """PySpark's own, at a port that the JVM's confinement names."""
+
+    def __init__(self, port: int, address: tuple[str, int], *rest: Any) -> None:
+        super().__init__((address[0], port), *rest)
 
 
 def rules_of(machine: Machine) -> Rules:
@@ -98,13 +117,14 @@ def rules_of(machine: Machine) -> Rules:
     return Rules(
         reads=(
             *program_reads(),
+            *_OF_PROCESSES,
             *map(str, own),
             *named,
             *(() if machine.local else _CLUSTER_READS),
         ),
         writes=(str(machine.scratch), *map(str, machine.folders)),
-        connects=() if machine.local else None,
-        binds=(0,) if machine.local else None,
+        connects=(machine.python_port, machine.updates_port) if machine.local else None,
+        binds=(0, machine.python_port) if machine.local else None,
         sockets="stream" if machine.local else "any",
         starts=True,  # Spark's own script, and the JVM by it
         mode=machine.confinement,
@@ -114,7 +134,9 @@ def rules_of(machine: Machine) -> Rules:
 def environment_of(machine: Machine) -> dict[str, str]:
     """The variables the JVM has: named ones, none by being there."""
     of_clusters = {} if machine.local else _of_clusters()
-    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if machine.local else {}
+    local = {}
+    if machine.local:
+        local = {"SPARK_LOCAL_IP": "127.0.0.1", PORT: str(machine.python_port)}
     if _SETTINGS in os.environ:
         local |= {_SETTINGS: os.environ[_SETTINGS]}
     return environment(

@@ -90,6 +90,7 @@ FIXED_SETTINGS: Mapping[str, str] = {
     # Plans are small and known; adaptive planning costs more than it saves, and the
     # order of partitions would depend on sizes measured at run time.
     "spark.sql.adaptive.enabled": "false",
+    "spark.python.daemon.module": "odf_node.workers.engines.spark.python_daemon",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.localRelationThreshold": "0",
     # Otherwise every call that builds a plan looks up where in Python it was made.

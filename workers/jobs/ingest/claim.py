@@ -306,7 +306,7 @@ def _dry(receipt: IngestReceipt, state: ChainState) -> DryRunReceipt:
 
 
 def _succeeded(post: Post, found: ReadPost, receipt: IngestReceipt) -> Succeeded:
-    rejected = None if found.batch is None else found.batch.rejected
+    rejected = found.rejected
     if receipt.rows_rejected:
         receipt = structs.replace(receipt, rejected_job=str(post.job.id))
     return Succeeded(ingest_job.to_json(receipt), None if rejected is None else rejected.document())

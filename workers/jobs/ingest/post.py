@@ -18,11 +18,9 @@ from odf_node.storage.stores.ports.values import Job, ObjectKind
 
 from ...plan.ingest import IngestPlan
 from ...runtime.progress import JobProgress
-from ...slices.conform import NullCounts
-from ...slices.write import complete
 from ..work.context import WorkerContext
 from ..work.slice_files import local_file
-from .run import ReadPost, push_extras, read_post, slice_plan
+from .run import ReadPost, push_extras, read_post
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,8 +48,7 @@ def shares_slices(post: Post, plan: IngestPlan) -> bool:
 def read(
     dataset: Dataset, post: Post, plan: IngestPlan, context: WorkerContext, scratch: Path
 ) -> ReadPost:
-    """The rows of a post, looked through if they may share a slice: what is wrong with them must
-    not come up with those of others.
+    """The rows of a post.
 
     Raises:
         NodeError: the post cannot be read.
@@ -61,8 +58,7 @@ def read(
     own = replace(context, job_progress=post.job_progress)
     extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
     scratch.mkdir(parents=True)
-    found = read_post(dataset, plan, _input(dataset, post, scratch), own, scratch, extras)
-    return _looked_through(found) if shares_slices(post, plan) else found
+    return read_post(dataset, plan, _input(dataset, post, scratch), own, scratch, extras)
 
 
 def _input(dataset: Dataset, post: Post, scratch: Path) -> Path:
@@ -72,14 +68,3 @@ def _input(dataset: Dataset, post: Post, scratch: Path) -> Path:
         return path
     upload = Multihash.parse(post.payload.upload)
     return local_file(dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
-
-
-def _looked_through(post: ReadPost) -> ReadPost:
-    """All rows in memory, as a slice will hold them but for offsets and system time, which other
-    posts decide too. Raises `UnexpectedNulls`."""
-    if post.batch is None:
-        return post
-    nulls = NullCounts(post.batch.schema)
-    rows = list(complete(iter(post.rows.batches), slice_plan(post.plan, post.batch.schema), nulls))
-    nulls.check()
-    return replace(post, rows=replace(post.rows, batches=rows))

@@ -16,7 +16,7 @@ from ...merge.table import takes_operations
 from ...plan.ingest import IngestPlan
 from ...readers.known import Known
 from ...slices.frame import Frame
-from .stage import clashing, renamed
+from .normalize import clashing, renamed
 
 
 def known_of(plan: IngestPlan) -> Known | None:

@@ -9,8 +9,7 @@ from odf_node.protocol.metadata.reading import MergeStrategySnapshot
 
 from ...plan.ingest import IngestPlan
 from ...slices.columns import Operation
-from ...slices.slices import operations
-from ...slices.write import Written
+from ...slices.write import Written, operations
 
 FEW_ROWS = 10
 """So many rows of a snapshot may vanish whatever their share."""

@@ -30,7 +30,7 @@ from ...engines.iteration.checkpoint import holds_state
 from ...engines.port.port import Engine, InvalidQuery, engine_for
 from ...plan.transform import NO_SCHEMA
 from ...slices.schema import IncompatibleSchema
-from ..ingest.run import EngineFailed
+from ..ingest.source import EngineFailed
 from ..work.context import WorkerContext
 from .chains import input_datasets
 from .check_source import expected_schema

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from odf_node.protocol.arrow_schema import from_arrow, to_arrow
 from odf_node.protocol.chain.state import ChainState, Vocab
 from odf_node.protocol.codec.manifests import from_data, to_data
@@ -21,8 +23,8 @@ from ...runtime.progress import JobProgress
 from ...slices.columns import check_columns
 from ...slices.frame import Frame
 from ...slices.schema import slice_schema
-from ..ingest.run import preprocessed
-from ..ingest.stage import stage
+from ..ingest.normalize import normalized
+from ..ingest.source import preprocessed
 from ..work.context import Engines, WorkerContext
 from .files import work_folder
 
@@ -84,21 +86,21 @@ def columns_of(
         return None
     frame = Frame.empty(declared)
     if source.preprocess is not None:
-        frame = preprocessed(frame, source.preprocess, engines, job_progress, folder)
-    staged = stage(
+        made = preprocessed(frame, source.preprocess, engines, job_progress, folder)
+        frame = Frame.empty(pq.read_schema(made))
+    rows = normalized(
         frame,
-        folder / "staged.parquet",
         vocab=vocab,
         coerces=source.preprocess is None and source.read.schema is None,
         takes_operations=takes_operations(source.merge),
     )
     key = getattr(source.merge, "primary_key", None)
     if key is not None:
-        check_columns(staged.schema.names, key, "primary key")
+        check_columns(rows.schema.names, key, "primary key")
     if (compared := getattr(source.merge, "compare_columns", None)) is not None:
-        check_columns(staged.schema.names, compared, "compared")
+        check_columns(rows.schema.names, compared, "compared")
     known = None if current is None else to_arrow(current)
-    return from_arrow(slice_schema(staged.schema, vocab, known))
+    return from_arrow(slice_schema(rows.schema, vocab, known))
 
 
 def expected_schema(

@@ -35,7 +35,7 @@ from ...engines.port.positions import place_of
 from ...plan.transform import InputPlan, TransformPlan
 from ...runtime.progress import JobProgress
 from ...slices.write import parquet_settings
-from ..ingest.run import EngineFailed
+from ..ingest.source import EngineFailed
 from .files import InputFiles
 from .result import Made, checked
 

@@ -24,7 +24,7 @@ from odf_node.protocol.metadata.schema import DataSchema
 from ...slices.conform import NullCounts, conform
 from ...slices.schema import IncompatibleSchema, holds_null_type, same_type
 from ...slices.write import WRITE_ROWS, described, file_hash, write_batches
-from ..ingest.run import EngineFailed
+from ..ingest.source import EngineFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from ...engines.spark.session import Spark
 from ...fetch.values import FetchRules
 from ...runtime.input_limits import PrepareLimits
 from ...runtime.progress import JobProgress
+from ...slices.costs import Cut
 from ...slices.frame import Limits
-from ...slices.slices import Cut
 from .transform_options import TransformOptions
 
 
@@ -42,10 +42,8 @@ class IngestOptions:
     limits: Limits = field(default_factory=Limits)
     max_rejected_rows: int = 1_000
     """Bad rows of a batch that may be set aside."""
-    partitions: int = 4
-    """Of a merge on Spark."""
-    merge_bytes: int = 256 << 20
-    """Up to so many bytes of rows are merged in memory, which takes three times as much."""
+    micro_batch_bytes: int = 8 << 20
+    """Fewer are read, merged and written in this process, more by Spark; 0: all of them."""
     cut: Cut = field(default_factory=Cut)
 
 

@@ -1,8 +1,7 @@
-"""From a frame to a staged Parquet file: event time, clashing names, positions.
+"""From a frame to rows that can be merged: event time, clashing names, positions.
 
-The staged file is what Spark reads. It has the batch's columns with top-level times in
-milliseconds UTC, an event time column, and the position of every row in the input, which
-makes every later order total. Few rows stay in memory until an engine asks for the file.
+Top-level times become milliseconds UTC, each row has an event time column, and its position in the
+input makes every later order total.
 """
 
 from __future__ import annotations
@@ -10,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
@@ -25,17 +21,11 @@ from ...readers.forms import PLAIN, Forms, not_of
 from ...readers.rejected import Rejected, halved, shown
 from ...readers.text import BadValue, cast_text
 from ...slices.columns import POSITION, PROBLEM
-from ...slices.conform import carrier
 from ...slices.frame import BadInputSchema, BadRow, Frame
 from ...slices.millis import to_millis
-from ...slices.pieces import pieces, weight
 from ...slices.schema import MILLIS, check_input, holds_null_type, is_text, same_type
 
 Change = Callable[[pa.Array], pa.Array]
-GROUP_ROWS = 1 << 17
-GROUP_BYTES = 32 << 20
-"""A row group of a staged file; what is not more stays in memory."""
-BATCH_ROWS = 65_536
 FIRST_MS = Instant.parse("0001-01-01T00:00:00Z").millis
 LAST_MS = Instant.parse("9999-12-31T23:59:59.999Z").millis
 DAY_MS = 86_400_000
@@ -43,54 +33,45 @@ OUT_OF_RANGE = (
     "the event time is outside of the years 1 to 9999; where a source declares no time, whole "
     "numbers are seconds since 1970"
 )
-_COME_BACK = frozenset(
-    {
-        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
-        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-        *(pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary(), pa.date32()),
-        *(MILLIS, pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("us", "UTC")),
-    }
-)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
-    """A staged batch. `schema` has the batch's own types, without the position."""
+@dataclass(slots=True)
+class Seen:
+    """What is known of the rows that have passed."""
 
-    path: Path
-    schema: pa.Schema
-    rows: int
-    table: pa.Table | None = None
-    """The rows, if they are in memory and not in the file."""
-    event_time_nulls: int = 0
-    ordered: bool = False
-    """Whether event times ascend already; rows without one stand where the others do not."""
-    size: int = 0
-    """Bytes of the values."""
+    rows: int = 0
+    nulls: int = 0
+    ascending: bool = True
+    first: int | None = None
+    latest: int | None = None
+    """Event times, in the unit of their column."""
 
-    def file(self) -> Path:
-        """The staged file, written if it was not yet."""
-        if self.table is not None and not self.path.exists():
-            with _writer(self.path, self.table.schema) as writer:
-                writer.write_table(self.table)
-        return self.path
-
-    def rows_of_all(self) -> pa.Table:
-        """All rows, in memory."""
-        return pq.read_table(self.path) if self.table is None else self.table
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, as they lie."""
-        if self.table is not None:
-            yield from self.table.to_batches(BATCH_ROWS)
+    def add(self, rows: int, times: pa.Array) -> None:
+        self.rows += rows
+        self.nulls += times.null_count
+        if not self.ascending or times.null_count == len(times):
             return
-        with pq.ParquetFile(self.path) as file:
-            yield from file.iter_batches(BATCH_ROWS)
+        known = times.drop_null()
+        counts = known.view(f"int{known.type.bit_width}").to_numpy()
+        before = counts[0] if self.latest is None else self.latest
+        self.ascending = bool(counts[0] >= before and (counts[1:] >= counts[:-1]).all())
+        self.first = int(counts[0]) if self.first is None else self.first
+        self.latest = int(counts[-1])
 
 
-def stage(
+@dataclass(frozen=True, slots=True)
+class Normalized:
+    """Rows with the columns of the batch, an event time, and their position in the frame."""
+
+    schema: pa.Schema
+    """Without the position."""
+    batches: Iterator[pa.RecordBatch]
+    seen: Seen
+    """Complete when all batches are consumed."""
+
+
+def normalized(
     frame: Frame,
-    path: Path,
     *,
     vocab: Vocab,
     coerces: bool,
@@ -98,8 +79,8 @@ def stage(
     known: pa.Schema | None = None,
     rejected: Rejected | None = None,
     forms: Forms = PLAIN,
-) -> Staged:
-    """Write the frame's rows to `path`. `known` is the dataset's schema, if it has one, and
+) -> Normalized:
+    """The frame's rows as they are merged. `known` is the dataset's schema, if it has one, and
     `forms` how event times are written that nobody declared.
     Rows with a time that is none go into `rejected`, if that is where the frame put others.
 
@@ -128,18 +109,11 @@ def stage(
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
         schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
+    batches = frame.batches
     if any(changes):
-        frame = Frame(frame.schema, _changed(frame.batches, changes, rejected))
-    seen, table = _write(frame, path, schema, schema.names.index(vocab.event_time_column))
-    return Staged(
-        path=path,
-        table=table,
-        schema=schema,
-        rows=seen.rows,
-        event_time_nulls=seen.nulls,
-        ordered=seen.ascending and seen.nulls in (0, seen.rows),
-        size=seen.size,
-    )
+        batches = _changed(batches, changes, rejected)
+    seen = Seen()
+    return Normalized(schema, _numbered(batches, schema, vocab.event_time_column, seen), seen)
 
 
 def renamed(names: list[str], vocab: Vocab, *, takes_operations: bool) -> list[str]:
@@ -234,29 +208,6 @@ def _from_text(array: pa.Array, name: str, wanted: pa.DataType, forms: Forms) ->
         raise BadRow(reason, column=name, value=bad.value) from None
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What is known of the rows that were staged so far."""
-
-    rows: int = 0
-    nulls: int = 0
-    size: int = 0
-    ascending: bool = True
-    latest: int | None = None
-
-    def add(self, batch: pa.RecordBatch, times: pa.Array) -> None:
-        self.rows += batch.num_rows
-        self.size += weight(batch)
-        self.nulls += times.null_count
-        if not self.ascending or times.null_count == len(times):
-            return
-        known = times.drop_null()
-        counts = known.view(f"int{known.type.bit_width}").to_numpy()
-        before = counts[0] if self.latest is None else self.latest
-        self.ascending = bool(counts[0] >= before and (counts[1:] >= counts[:-1]).all())
-        self.latest = int(counts[-1])
-
-
 def _changed(
     batches: Iterator[pa.RecordBatch], changes: list[Change | None], rejected: Rejected | None
 ) -> Iterator[pa.RecordBatch]:
@@ -284,58 +235,20 @@ def _set_aside(batch: pa.RecordBatch, done: int, rejected: Rejected, at: int, ba
     rejected.add_later(done + at, bad, shown(batch, at))
 
 
-def _write(
-    frame: Frame, path: Path, schema: pa.Schema, event_time: int
-) -> tuple[_Seen, pa.Table | None]:
-    """The rows go to the file; those of one group of plain columns are given back instead."""
-    seen = _Seen()
-    groups = _groups(frame, schema, event_time, seen)
-    first, second = next(groups, None), next(groups, None)
-    if first is None:
-        first = pa.Table.from_batches([], _stored(schema))
-    if second is None and all(map(_comes_back, first.schema.types)):
-        path.unlink(missing_ok=True)  # what an earlier attempt left is not these rows
-        return seen, first
-    with _writer(path, first.schema) as writer:
-        for group in chain((first,), () if second is None else (second,), groups):
-            writer.write_table(group)
-    return seen, None
-
-
-def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        path, schema, compression="lz4", store_schema=False, use_dictionary=False
-    )
-
-
-def _comes_back(kind: pa.DataType) -> bool:
-    """Whether a column has the same type again when it is read from a file."""
-    return kind in _COME_BACK or pa.types.is_decimal128(kind)
-
-
-def _stored(schema: pa.Schema) -> pa.Schema:
-    carried = [field.with_type(carrier(field.type)) for field in schema]
-    return pa.schema([*carried, pa.field(POSITION, pa.int64(), nullable=False)])
-
-
-def _groups(frame: Frame, schema: pa.Schema, event_time: int, seen: _Seen) -> Iterator[pa.Table]:
-    """The rows as they are stored, in groups; what they are is noted in `seen`."""
-    stored = _stored(schema)
-    for group in pieces(frame.batches, GROUP_ROWS, GROUP_BYTES):
-        batches = []
-        for batch in group.batches:
-            columns = batch.columns
-            if len(columns) < len(schema):
-                columns.append(pa.nulls(batch.num_rows, schema.field(len(columns)).type))
-            times = columns[event_time]
-            carried = [
-                column if column.type == field.type else pc.cast(column, field.type)
-                for column, field in zip(columns, stored, strict=False)
-            ]
-            positions = np.arange(seen.rows, seen.rows + batch.num_rows, dtype=np.int64)
-            batches.append(
-                pa.RecordBatch.from_arrays([*carried, pa.array(positions)], schema=stored)
-            )
-            seen.add(batches[-1], times)
-        table = pa.Table.from_batches(batches)
-        yield table if table.schema.equals(stored) else table.cast(stored)
+def _numbered(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, event_time: str, seen: Seen
+) -> Iterator[pa.RecordBatch]:
+    """Rows with an event time and their position; what they are is noted in `seen`."""
+    whole = schema.append(pa.field(POSITION, pa.int64(), nullable=False))
+    at = schema.names.index(event_time)
+    for batch in batches:
+        columns = batch.columns
+        if len(columns) < len(schema):
+            columns.append(pa.nulls(batch.num_rows, schema.field(at).type))
+        columns = [
+            column if column.type == field.type else pc.cast(column, field.type)
+            for column, field in zip(columns, schema, strict=True)
+        ]
+        positions = np.arange(seen.rows, seen.rows + batch.num_rows, dtype=np.int64)
+        seen.add(batch.num_rows, columns[at])
+        yield pa.RecordBatch.from_arrays([*columns, pa.array(positions)], schema=whole)

@@ -1,0 +1,89 @@
+"""The contract of partitions, on each way that stages run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from odf_node.workers.partitions.here import Here
+from odf_node.workers.slices.frame import BadRow
+from tests.workers.partitions import stages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odf_node.workers.partitions.port import Way
+
+
+@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.spark)])
+def way(request: pytest.FixtureRequest) -> Iterator[Way]:
+    if request.param == "here":
+        yield Here()
+        return
+    from pyspark import cloudpickle
+
+    from odf_node.workers.partitions.on_spark import OnSpark
+
+    session: SparkSession = request.getfixturevalue("spark")
+    cloudpickle.register_pickle_by_value(sys.modules[stages.__name__])
+    yield OnSpark(session)
+    cloudpickle.unregister_pickle_by_value(sys.modules[stages.__name__])
+
+
+def test_a_stage_tells_its_facts_by_partition(way: Way) -> None:
+    partitions = way.read([(0, 250), (250, 300), (300, 300)], stages.counted)
+    assert partitions.facts() == [[{"rows": 250}], [{"rows": 50}], [{"rows": 0}]]
+
+
+def test_rows_come_in_the_order_of_the_partitions_that_they_come_from(way: Way) -> None:
+    partitions = way.read([(0, 250), (250, 1000)], stages.counted)
+    partitions.facts()
+    facts = partitions.then(3, stages.by_remainder, stages.listed).facts()
+    assert facts == [[(n, list(range(n, 1000, 3)))] for n in range(3)]
+
+
+def test_a_partition_without_rows_is_a_stage_as_well(way: Way) -> None:
+    partitions = way.read([(0, 1)], stages.counted)
+    partitions.facts()
+    facts = partitions.then(3, stages.by_remainder, stages.listed).facts()
+    assert facts == [[(0, [0])], [(1, [])], [(2, [])]]
+
+
+def test_stages_follow_each_other(way: Way) -> None:
+    first = way.read([(0, 10)], stages.counted)
+    first.facts()
+    second = first.then(3, stages.by_remainder, stages.listed)
+    second.facts()
+    third = second.then(3, stages.by_remainder, stages.listed)
+    assert third.facts() == [[(n, list(range(n, 10, 3)))] for n in range(3)]
+
+
+def test_the_error_of_the_first_partition_in_order_is_raised_as_it_is(way: Way) -> None:
+    with pytest.raises(BadRow) as raised:
+        way.read([(0, 5), (7, 500), (9, 12)], stages.failing).facts()
+    assert raised.value.message == "line 7, column `n`: it is not a number"
+    assert raised.value.facts == {"line": 7, "column": "n"}
+    assert raised.value.line == 7
+
+
+@pytest.mark.spark
+def test_spark_counts_what_a_stage_takes(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark import cloudpickle
+
+    from odf_node.workers.partitions.on_spark import OnSpark
+
+    way = OnSpark(spark)
+    cloudpickle.register_pickle_by_value(sys.modules[stages.__name__])
+    try:
+        partitions = way.read([(0, 1000), (1000, 2000)], stages.counted)
+        partitions.facts()
+        assert (way.usage.jobs, way.usage.tasks, way.usage.shuffle_bytes) == (1, 2, 0)
+        partitions.then(3, stages.by_remainder, stages.listed).facts()
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[stages.__name__])
+    assert (way.usage.jobs, way.usage.tasks) == (2, 7)
+    assert way.usage.shuffle_bytes > 0

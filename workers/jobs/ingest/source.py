@@ -1,0 +1,140 @@
+"""The file of a post as stages read it: unpacked, preprocessed, cut into splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.engine import (
+    RawQueryRequest,
+    RawQueryResponseInternalError,
+    RawQueryResponseInvalidQuery,
+)
+from odf_node.protocol.metadata.reading import ReadStep, ReadStepCsv, ReadStepParquet
+from odf_node.protocol.metadata.transforms import Transform
+
+from ...engines.port.job_listener import Heard
+from ...engines.port.port import InvalidQuery, engine_for
+from ...engines.port.positions import place_of
+from ...partitions.port import Way
+from ...plan.ingest import IngestPlan
+from ...readers.known import Known
+from ...readers.read import open_frame, schema_of
+from ...readers.read_split import SplitRead
+from ...readers.rejected import Rejected
+from ...readers.splits import SPLIT_BYTES, Split, plan_splits
+from ...runtime.progress import JobProgress
+from ...slices.frame import Frame, Limits
+from ..work.context import Engines, WorkerContext
+from .undeclared import arranged, known_of
+from .unpacked import plain_file
+
+
+class EngineFailed(BadInput):
+    """The engine could not run a query, for reasons of its own."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file and how it is read. What a query made of the rows is a file of its own; what was to be
+    said of the rows before is known by then."""
+
+    path: Path
+    step: ReadStep
+    known: Known | None = None
+    is_prepared: bool = False
+    rejected: Rejected | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+
+def source_of(
+    plan: IngestPlan, path: Path, context: WorkerContext, scratch: Path, most: int | None
+) -> Source | None:
+    """The file to read, at most so many bad rows of which may be set aside; None if a query has
+    nothing to prepare.
+
+    Raises:
+        NodeError: the file cannot be unpacked; what a query says of its rows.
+    """
+    limits = context.ingest.limits
+    path = plain_file(path, plan.read, scratch, limits.archives)
+    known = known_of(plan)
+    if plan.preprocess is None:
+        return Source(path=path, step=plan.read, known=known)
+    rejected = None if most is None else Rejected(most)
+    frame = open_frame(plan.read, path, limits, rejected, known)
+    if frame is None:
+        return None
+    rows = arranged(frame, plan)
+    rows = Frame(rows.schema, context.job_progress.rows(rows.batches))
+    made = preprocessed(rows, plan.preprocess, context.engines, context.job_progress, scratch)
+    return Source(
+        path=made,
+        step=ReadStepParquet(),
+        is_prepared=True,
+        rejected=rejected,
+        warnings=tuple(frame.warnings),
+    )
+
+
+def splits_of(source: Source, way: Way, limits: Limits) -> tuple[SplitRead, Sequence[Split]]:
+    """How the file is read by that way, and the parts that are read side by side.
+
+    Raises: as the reader does for the head of the file.
+    """
+    whole = SplitRead(step=source.step, limits=limits, known=source.known)
+    if way.width == 1:
+        return whole, [Split(file=source.path)]
+    schema = schema_of(source.step)
+    if schema is None and isinstance(source.step, ReadStepCsv):
+        frame = open_frame(source.step, source.path, limits, known=source.known)
+        schema = None if frame is None else frame.schema
+    found = plan_splits(source.step, source.path, schema, way.width)
+    splits = [replace(each, file=way.file(source.path)) for each in found.splits]
+    if len(splits) == 1:
+        return whole, splits
+    return replace(whole, schema=schema, names_columns=found.names_columns), splits
+
+
+def is_one_partition(source: Source, splits: Sequence[Split]) -> bool:
+    """Whether one task has all of the rows, and memory for them."""
+    return len(splits) == 1 and source.size <= SPLIT_BYTES
+
+
+def preprocessed(
+    frame: Frame, transform: Transform, engines: Engines, job_progress: JobProgress, scratch: Path
+) -> Path:
+    """A file of what a query makes of the rows.
+
+    Raises:
+        InvalidQuery, UnsupportedEngine, EngineFailed.
+    """
+    engine = engine_for(transform, engines.all)
+    source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
+    with pq.ParquetWriter(source, frame.schema, compression="lz4") as writer:
+        for batch in frame.batches:
+            writer.write_batch(batch)
+    response = engine.execute_raw_query(
+        RawQueryRequest(
+            input_data_paths=(str(source),), transform=transform, output_data_path=str(target)
+        ),
+        Heard(job_progress),
+    )
+    job_progress.check()  # an engine that was stopped says that it took too long
+    if isinstance(response, RawQueryResponseInvalidQuery):
+        where = place_of(response.message)
+        raise InvalidQuery(f"preprocessing failed: {response.message}", **where)
+    if isinstance(response, RawQueryResponseInternalError):
+        raise EngineFailed(f"the engine failed while preprocessing: {response.message}")
+    return target

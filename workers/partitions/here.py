@@ -1,0 +1,60 @@
+"""Partitions in this process, one after the other: for batches that fit its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from .files import Delivered, File, Outbox
+from .port import Output, Partitions, Read, Route, T, Work
+
+
+class Here:
+    """Stages run in the caller's thread, in one partition."""
+
+    width = 1
+
+    def file(self, path: Path) -> File:
+        return path
+
+    def outbox(self, folder: Path, partitions: int) -> Outbox:  # noqa: ARG002
+        return Outbox(folder=folder)
+
+    def received(self, delivered: Delivered, outbox: Outbox) -> Path:  # noqa: ARG002
+        return delivered.path
+
+    def joined(self, parts: Sequence[Partitions]) -> PartitionsHere:
+        own = [each for each in parts if isinstance(each, PartitionsHere)]
+        return PartitionsHere([kept for each in own for kept in each.kept])
+
+    def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsHere:
+        return PartitionsHere([_kept(read(each)) for each in inputs])
+
+
+class PartitionsHere:
+    """Batches in memory. A stage that raises does so at once."""
+
+    def __init__(self, kept: list[tuple[list[pa.RecordBatch], list[Any]]]) -> None:
+        self.kept = kept
+
+    def facts(self) -> list[list[Any]]:
+        return [facts for _, facts in self.kept]
+
+    def then(self, partitions: int, route: Route, work: Work) -> PartitionsHere:
+        groups: list[list[pa.RecordBatch]] = [[] for _ in range(partitions)]
+        for number, (batches, _) in enumerate(self.kept):
+            for group, batch in route(number, iter(batches)):
+                groups[group].append(batch)
+        return PartitionsHere([_kept(work(at, iter(each))) for at, each in enumerate(groups)])
+
+    def release(self) -> None:
+        self.kept = []
+
+
+def _kept(output: Output) -> tuple[list[pa.RecordBatch], list[Any]]:
+    every = list(output)
+    batches = [each for each in every if isinstance(each, pa.RecordBatch)]
+    return batches, [each for each in every if not isinstance(each, pa.RecordBatch)]

@@ -1,0 +1,59 @@
+"""Batches as messages: what Spark keeps and carries between tasks, without a look into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+MESSAGE_BYTES = 4 << 20
+"""Rows of a message, about: long enough that their number costs little, short enough to pass on
+one by one."""
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def message(batch: pa.RecordBatch) -> bytes:
+    """The schema with the rows, packed."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def batch_of(content: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(content) as reader:
+        return reader.read_next_batch()
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about `MESSAGE_BYTES`: small ones together, large ones cut."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if waiting and batch.schema != waiting[0].schema:
+            yield from _joined(waiting)
+            waiting, size = [], 0
+        for part in _cut(batch):
+            waiting.append(part)
+            size += part.get_total_buffer_size() if part is batch else MESSAGE_BYTES
+            if size >= MESSAGE_BYTES:
+                yield from _joined(waiting)
+                waiting, size = [], 0
+    yield from _joined(waiting)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    parts = -(-batch.nbytes // (2 * MESSAGE_BYTES)) or 1
+    step = -(-batch.num_rows // parts) or 1
+    if parts <= 1:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(batches) == 1:
+        yield batches[0]
+    elif batches:
+        yield pa.concat_batches(batches)

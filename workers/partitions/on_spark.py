@@ -1,0 +1,201 @@
+"""Partitions on Spark's executors.
+
+Rows travel as messages (`messages.py`), of which Spark knows nothing: it runs stages as tasks,
+again where one fails or its executor is lost, carries messages between them by its shuffle, and
+keeps what a stage gave on the disks of its executors. A stage that runs again gives the same
+rows, since a partition's messages are put in order before it sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+
+from odf_node.protocol.errors import NodeError
+
+from ..engines.port.port import QUIET, Listener
+from ..engines.spark.errors import reason
+from ..engines.spark.exchange import Letterbox, collect, exchange_of, lend, letterbox
+from ..engines.spark.limit import limited
+from ..engines.spark.session import Spark
+from ..engines.spark.visible_files import shown
+from .failure import Failure, StageFailed
+from .files import Delivered, File, Outbox
+from .messages import batch_of, gathered, message
+from .port import Output, Partitions, Read, Route, T, Work
+from .usage import Usage
+
+STAGE_SECONDS = 86_400.0
+"""One stage may take so long, unless the budget of its job ends it before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """What a stage tells, beside its messages."""
+
+    value: Any
+
+
+Kept = tuple[int, Any]
+"""Number of a message in its partition, and the message or a fact."""
+
+
+class OnSpark:
+    """Stages run as tasks of a Spark, until the listener stops them."""
+
+    def __init__(
+        self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: Listener = QUIET
+    ) -> None:
+        self._spark, self._seconds, self._listener = spark, seconds, listener
+        self.usage = Usage()
+        self._boxes: dict[Path, Letterbox] = {}
+
+    @property
+    def width(self) -> int:
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    def file(self, path: Path) -> File:
+        if (url := exchange_of()) is not None:
+            return lend(url, path)
+        return shown([path])[0]
+
+    def outbox(self, folder: Path, partitions: int) -> Outbox:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (url := exchange_of()) is None:
+            return Outbox(folder=folder)
+        self._boxes[folder] = box = letterbox(url, partitions)
+        return Outbox(folder=folder, links=box.links)
+
+    def received(self, delivered: Delivered, outbox: Outbox) -> Path:
+        url = exchange_of()
+        if url is not None and delivered.name is not None and delivered.hash is not None:
+            box = self._boxes[outbox.folder]
+            collect(url, box, delivered.name, delivered.hash, delivered.path)
+        return delivered.path
+
+    def joined(self, parts: Sequence[Partitions]) -> PartitionsOnSpark:
+        own = [each.rows for each in parts if isinstance(each, PartitionsOnSpark)]
+        return PartitionsOnSpark(self._spark.sparkContext.union(own), self)
+
+    def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsOnSpark:
+        spark = self._spark.sparkContext
+        given = spark.parallelize(list(enumerate(inputs)), max(1, len(inputs)))
+        work = partial(_read, _version(), read)
+        return PartitionsOnSpark(given.mapPartitions(work, preservesPartitioning=True), self)
+
+    def collected(self, rows: Any) -> list[Any]:
+        """All elements of an RDD, which Spark computes now.
+
+        Raises:
+            QueryTooSlow: the listener stopped it, or it took too long.
+            StageFailed.
+        """
+        with limited(self._spark, self._seconds, self._listener) as group:
+            try:
+                found: list[Any] = rows.collect()
+            except (PySparkException, Py4JJavaError) as bad:
+                raise StageFailed(f"Spark could not run a stage: {reason(bad)}") from bad
+        self.usage = self.usage.with_jobs(self._spark.sparkContext, group)
+        return found
+
+
+class PartitionsOnSpark:
+    """Messages that Spark keeps from the time their facts are asked for."""
+
+    def __init__(self, rows: Any, way: OnSpark) -> None:
+        self.rows, self._way = rows.persist(StorageLevel.DISK_ONLY), way
+        self._facts: list[list[Any]] | None = None
+
+    def facts(self) -> list[list[Any]]:
+        if self._facts is None:
+            told = self._way.collected(self.rows.mapPartitionsWithIndex(_facts))
+            found: list[list[Any]] = [[] for _ in range(self.rows.getNumPartitions())]
+            for number, value in sorted(told, key=lambda each: each[0]):
+                if isinstance(value, Failure):
+                    raise value.error()
+                found[number].append(value)
+            self._facts = found
+        return self._facts
+
+    def then(self, partitions: int, route: Route, work: Work) -> PartitionsOnSpark:
+        routed = self.rows.mapPartitionsWithIndex(partial(_routed, route))
+        met = routed.partitionBy(partitions, _own)
+        return PartitionsOnSpark(
+            met.mapPartitionsWithIndex(partial(_worked, work), preservesPartitioning=True),
+            self._way,
+        )
+
+    def release(self) -> None:
+        self.rows.unpersist()
+
+
+def _own(group: int) -> int:
+    return group
+
+
+@cache
+def _version() -> str:
+    return version("odf-node")
+
+
+def _read(wanted: str, read: Read[T], inputs: Iterable[tuple[int, T]]) -> Iterator[Kept]:
+    if wanted != _version():
+        failed = StageFailed(
+            f"the executor has version {_version()} of this package, and the worker has {wanted}: "
+            "install the same one on both"
+        )
+        yield 0, _Fact(Failure.of(failed))
+        return
+    for _, each in inputs:
+        yield from _output(read(each))
+
+
+def _worked(
+    work: Work, number: int, met: Iterable[tuple[int, tuple[int, int, bytes]]]
+) -> Iterator[Kept]:
+    ordered = sorted((each for _, each in met), key=lambda each: each[:2])
+    yield from _output(work(number, (batch_of(content) for _, _, content in ordered)))
+
+
+def _output(output: Output) -> Iterator[Kept]:
+    """Messages of the rows, then the facts; or what the stage raises, and nothing beside it."""
+    facts: list[Any] = []
+    number = -1
+    try:
+        for number, batch in enumerate(gathered(_batches(output, facts))):
+            yield number, message(batch)
+    except NodeError as bad:
+        facts = [Failure.of(bad)]
+    for fact in facts:
+        yield number, _Fact(fact)
+
+
+def _batches(output: Output, facts: list[Any]) -> Iterator[pa.RecordBatch]:
+    for each in output:
+        if isinstance(each, pa.RecordBatch):
+            if each.num_rows:
+                yield each
+        else:
+            facts.append(each)
+
+
+def _facts(number: int, kept: Iterable[Kept]) -> Iterator[tuple[int, Any]]:
+    return ((number, value.value) for _, value in kept if isinstance(value, _Fact))
+
+
+def _routed(
+    route: Route, number: int, kept: Iterable[Kept]
+) -> Iterator[tuple[int, tuple[int, int, bytes]]]:
+    batches = (batch_of(value) for _, value in kept if not isinstance(value, _Fact))
+    for at, (group, batch) in enumerate(route(number, batches)):
+        if batch.num_rows:
+            yield group, (number, at, message(batch))

@@ -1,0 +1,99 @@
+"""One split of a file as a frame, by the reader of its kind.
+
+Bytes of a file are copied to a file of their own first, behind the header if there is one: readers
+know files only, and copying costs little beside reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from msgspec import structs
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.metadata.reading import ReadStep, ReadStepCsv
+
+from ..partitions.files import at_hand
+from ..slices.frame import BadRow, Frame, Limits
+from .known import Known
+from .parquet import read_parquet
+from .read import READERS, open_frame
+from .rejected import Rejected
+from .splits import Split
+
+COPY_BYTES = 1 << 20
+_LINE = re.compile(r"\bline (\d+)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRead:
+    """How the splits of a file are read. `schema` is None where there is one split only."""
+
+    step: ReadStep
+    limits: Limits
+    schema: pa.Schema | None = None
+    known: Known | None = None
+    names_columns: bool = False
+
+
+@contextmanager
+def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iterator[Frame | None]:
+    """A frame of the split's rows. What is wrong is where it is in the file.
+
+    Raises as `open_frame` and its batches.
+    """
+    try:
+        if split.groups is not None:
+            yield read_parquet(
+                read.step,  # type: ignore[arg-type]
+                at_hand(split.file),
+                read.schema,
+                read.limits,
+                rejected,
+                read.known,
+                groups=split.groups,
+                before=split.rows,
+            )
+        elif split.is_whole:
+            yield open_frame(read.step, at_hand(split.file), read.limits, rejected, read.known)
+        else:
+            with TemporaryDirectory(prefix="split-") as folder:
+                path = Path(folder) / "rows"
+                _copy(split, path)
+                step = _with_header(read.step) if read.names_columns else read.step
+                reader = READERS[type(step)]
+                yield reader(step, path, read.schema, read.limits, rejected, read.known)
+    except NodeError as bad:
+        raise _moved(bad, split.lines) from None
+
+
+def _with_header(step: ReadStep) -> ReadStep:
+    return structs.replace(step, header=True) if isinstance(step, ReadStepCsv) else step
+
+
+def _copy(split: Split, path: Path) -> None:
+    with at_hand(split.file).open("rb") as source, path.open("wb") as target:
+        target.write(split.head)
+        source.seek(split.start)
+        left = (split.end or 0) - split.start
+        while left > 0 and (chunk := source.read(min(left, COPY_BYTES))):
+            target.write(chunk)
+            left -= len(chunk)
+
+
+def _moved(bad: NodeError, lines: int) -> NodeError:
+    """The same error, of a part that so many lines come before."""
+    if not lines:
+        return bad
+    if isinstance(bad, BadRow):
+        return bad.moved(lines)
+    bad.args = (_LINE.sub(lambda at: f"line {int(at[1]) + lines}", bad.message, count=1),)
+    if "line" in bad.facts:
+        bad.facts["line"] = int(str(bad.facts["line"])) + lines
+    return bad

@@ -1,0 +1,164 @@
+"""Splits: parts of one file that are read side by side, and give together what the file gives.
+
+A file of lines is cut where a record ends whatever stands before it, and Parquet at its row groups.
+What cannot be cut so is one split, and the plan says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_node.protocol.metadata.reading import (
+    ReadStep,
+    ReadStepCsv,
+    ReadStepNdGeoJson,
+    ReadStepNdJson,
+    ReadStepParquet,
+)
+from odf_node.protocol.source_rules import csv_characters
+
+from ..partitions.files import File
+from .csv_cuts import csv_cuts, csv_head
+
+SPLIT_BYTES = 64 << 20
+"""Of a split at most, give or take a record."""
+SMALLEST_BYTES = 4 << 20
+"""A split of fewer costs more than reading it by its own brings."""
+SCAN_BYTES = 1 << 20
+_BLANK = b" \t\r\n"
+_SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
+"""Between two records: inside of one, no `{` follows a `}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """A part of a file: bytes from `start` up to `end` behind `head`, or row groups.
+
+    `lines` and `rows` stand before it in the file, less the lines of its head.
+    """
+
+    file: File
+    start: int = 0
+    end: int | None = None
+    head: bytes = b""
+    groups: tuple[int, ...] | None = None
+    lines: int = 0
+    rows: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return self.end is None and self.groups is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Splits:
+    """All of a file, in its order. `names_columns`: each begins with a header."""
+
+    splits: tuple[Split, ...]
+    names_columns: bool = False
+    whole_because: str | None = None
+    """Why there is one split only, where the file is large enough for more."""
+
+
+def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int) -> Splits:
+    """How to read a file by a step, so many splits side by side at least.
+
+    `schema` are the columns the step reads, in their order; None where each value has a say in
+    their types.
+    """
+    size = path.stat().st_size
+    wanted = max(min(size // width, SPLIT_BYTES), SMALLEST_BYTES)
+    count = size // wanted
+    if count <= 1:
+        return Splits(splits=(Split(file=path),))
+    if isinstance(step, ReadStepParquet):
+        return _of_groups(path, count)
+    if schema is None:
+        return _whole(path, "the types of its columns are found out from all rows")
+    if isinstance(step, ReadStepCsv):
+        return _of_csv(step, path, schema, size // count)
+    if isinstance(step, ReadStepNdJson | ReadStepNdGeoJson):
+        return _of_records(path, size // count)
+    return _whole(path, "it is one document")
+
+
+def _whole(path: Path, why: str) -> Splits:
+    return Splits(splits=(Split(file=path),), whole_because=why)
+
+
+def _of_groups(path: Path, count: int) -> Splits:
+    try:
+        with pq.ParquetFile(path) as file:
+            rows = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+    except (pa.ArrowException, OSError, ValueError, OverflowError):
+        return _whole(path, "it cannot be read")  # its reader says what is wrong
+    if len(rows) < 2:
+        return _whole(path, "it has one row group")
+    step = -(-len(rows) // min(count, len(rows)))
+    return Splits(
+        splits=tuple(
+            Split(
+                file=path, groups=tuple(range(at, min(at + step, len(rows)))), rows=sum(rows[:at])
+            )
+            for at in range(0, len(rows), step)
+        )
+    )
+
+
+def _of_csv(step: ReadStepCsv, path: Path, schema: pa.Schema, size: int) -> Splits:
+    separator, quote, escape = csv_characters(step)
+    head = csv_head(step, path, schema.names)
+    if head is None:
+        return _whole(path, "a column's name needs an escape")
+    with path.open("rb") as stream:
+        cuts = csv_cuts(stream, size, quote=quote, separator=separator, escape=escape)
+    if cuts is None:
+        return _whole(path, "quotes or line ends in it stand where only a reader can tell them")
+    return Splits(
+        splits=tuple(_behind(head.content, head.lines, path, cuts, first=head.size)),
+        names_columns=True,
+    )
+
+
+def _of_records(path: Path, size: int) -> Splits:
+    with path.open("rb") as stream:
+        cuts = list(_record_cuts(stream, size))
+    return Splits(splits=tuple(_behind(b"", 0, path, cuts, first=0)))
+
+
+def _behind(
+    head: bytes, lines: int, path: Path, cuts: Sequence[tuple[int, int]], *, first: int
+) -> Iterator[Split]:
+    """Splits that end at the cuts, and the rest; `first` is where the rows begin, and each cut is
+    given with the lines before it."""
+    starts = [(first, 0 if not first else lines), *cuts]
+    ends = [at for at, _ in cuts]
+    for (start, before), end in zip(starts, [*ends, path.stat().st_size], strict=True):
+        yield Split(file=path, start=start, end=end, head=head, lines=before - lines)
+
+
+def _record_cuts(stream: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
+    """Where a record begins, about every `size` bytes, and how many lines are before that."""
+    at, lines, last = 0, 0, 0
+    window = b""
+    while chunk := stream.read(SCAN_BYTES):
+        window += chunk
+        if at + len(window) - last >= size and (seam := _SEAM.search(window)):
+            cut = seam.end() - 1
+            lines += window.count(b"\n", 0, cut)
+            at, last = at + cut, at + cut
+            window = window[cut:]
+            yield at, lines
+        keep = len(window) - len(window.rstrip(_BLANK)) + 1  # a seam may go on in the next chunk
+        done = max(0, len(window) - keep)
+        if window[done : done + 1] != b"}":
+            done = len(window)
+        lines += window.count(b"\n", 0, done)
+        at, window = at + done, window[done:]

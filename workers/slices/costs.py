@@ -1,0 +1,88 @@
+"""Where slices end: a function of the rows and two settings, whatever partitions they come in.
+
+Each row costs the bytes of its values, and at least what a row may cost if a slice shall hold
+`Cut.rows` of them. A row belongs to the slice whose number is the cost of all rows before it,
+divided by `Cut.size`: every partition can tell that once it knows the cost of those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .pieces import MAP_BYTES, width
+
+Costs = npt.NDArray[np.int64]
+SYSTEM_BYTES = 20
+"""Of a row's offset, operation code and system time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Where a slice ends: after so many rows or bytes, whichever comes first.
+
+    Bytes are those of the values, not of the file.
+    """
+
+    rows: int = 1 << 20
+    size: int = 256 << 20
+    threads: int = 2
+    """So many slices are written side by side; one more is in memory."""
+
+    @property
+    def least(self) -> int:
+        """What a row costs at least."""
+        return -(-self.size // self.rows)
+
+    def count(self, cost: int) -> int:
+        """Numbers of slices of rows that cost that much, some of which may have no rows."""
+        return -(-cost // self.size)
+
+
+def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
+    """What each row costs, of columns that are data."""
+    total = np.full(batch.num_rows, SYSTEM_BYTES, np.int64)
+    for column in batch.columns:
+        total += _costs(column)
+    return np.maximum(total, cut.least)
+
+
+def in_slices(
+    batch: pa.RecordBatch, costs: Costs, before: int, cut: Cut
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows with the numbers of their slices; `before` is the cost of all rows before them."""
+    if not len(costs):
+        return
+    numbers = (before + np.cumsum(costs) - costs) // cut.size
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        yield int(numbers[start]), batch.slice(int(start), int(end - start))
+
+
+def _costs(array: pa.Array) -> Costs | int:
+    kind = array.type
+    if (bytes_ := width(kind)) is not None:
+        return bytes_
+    if pa.types.is_struct(kind):
+        members: Costs = np.ones(len(array), np.int64)
+        for member in array.flatten():  # what is behind an absent struct counts for nothing
+            members += _costs(member)
+        return members
+    if pa.types.is_map(kind):
+        return MAP_BYTES
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _list_costs(array)
+    return np.asarray(pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False)) + 4
+
+
+def _list_costs(array: pa.Array) -> Costs:
+    inside = np.broadcast_to(_costs(array.flatten()), len(array.flatten()))
+    sums = np.concatenate([[0], np.cumsum(inside)])
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths).astype(np.int64)
+    return np.asarray(sums[ends] - sums[ends - lengths] + 4, np.int64)
