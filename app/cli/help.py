@@ -39,6 +39,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node dataset show weather --node http://127.0.0.1:8080 --json",
     ),
     "dataset dependencies": ("odf-node dataset dependencies http://127.0.0.1:8080/weather-daily",),
+    "projection kartothek": (
+        "odf-node projection kartothek weather --store file:///srv/shop --index city",
+        (
+            "odf-node projection kartothek weather --store s3://bucket/shop --mode state \\\n"
+            "      --primary-key city"
+        ),
+    ),
+    "projection withdraw": ("odf-node projection withdraw weather --store file:///srv/shop",),
     "ingest": (
         "odf-node ingest weather.csv http://127.0.0.1:8080/weather",
         "zcat rows.csv.gz | odf-node ingest - http://127.0.0.1:8080/weather --media-type text/csv",

@@ -106,6 +106,10 @@ COMMANDS = {
         "odf_node.app.cli.merge_state:merge_state",
         "Check or drop what merges keep of histories.",
     ),
+    "projection": (
+        "odf_node.app.cli.projection:projection",
+        "Publish a dataset of a node as tables of other programs.",
+    ),
     "index": ("odf_node.app.cli.upkeep:index", "Make a node's index again from its objects."),
     "audit": ("odf_node.app.cli.audit:audit", "Show who did what on a node."),
     "db": ("odf_node.app.cli.upkeep:db", "Bring a node's database up to date."),

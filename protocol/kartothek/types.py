@@ -10,7 +10,7 @@ from pyarrow import types
 
 from .errors import UnsupportedColumn
 
-INDEXABLE = ("bool", "integer", "float", "text", "date", "timestamp")
+INDEXABLE = ("bool", "integer", "float", "text", "date", "timestamp", "timestamp with zone")
 """Kinds of columns that we write an index on. Binary values are cut by other readers."""
 _KINDS: tuple[tuple[str, tuple[Callable[[pa.DataType], bool], ...]], ...] = (
     ("null", (types.is_null,)),

@@ -1,0 +1,146 @@
+"""`odf-node projection`: a dataset of a node as files that other programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from odf_node.storage.datasets.node.naming import dataset_ref
+
+from .output import json_option, print_json
+
+FOLDER = "projections"
+
+
+@click.group()
+def projection() -> None:
+    """Datasets of a node as tables for other programs, on the machine of the node."""
+
+
+def _options(command: Any) -> Any:
+    for option in (
+        json_option,
+        click.option("--objects-url", help="The node's object store, if not the data folder."),
+        click.option("--database-url", help="The node's database, if not in the data folder."),
+        click.option("--data", type=click.Path(path_type=Path), help="The node's data folder."),
+        click.option("--force", is_flag=True, help="Take over what somebody else wrote there."),
+        click.option("--uuid", help="Name in the store; default: the id of the dataset."),
+        click.option(
+            "--store", "url", required=True, metavar="URL", help="file:///folder or s3://bucket/…"
+        ),
+        click.argument("dataset"),
+    ):
+        command = option(command)
+    return command
+
+
+@projection.command()
+@click.option(
+    "--mode",
+    type=click.Choice(["changelog", "state"]),
+    default="changelog",
+    show_default=True,
+    help="All rows of the changelog, or those that stand.",
+)
+@click.option("--primary-key", metavar="A,B", help="With --mode state; default: whole rows.")
+@click.option("--index", "indices", metavar="A,B", help="Columns that readers look up.")
+@click.option(
+    "--state-format",
+    type=click.Choice(["json", "msgpack"]),
+    default="json",
+    show_default=True,
+    help="Of the state file; msgpack is smaller.",
+)
+@click.option("--grace", default="24h", show_default=True, help="Old files stay so long.")
+@_options
+def kartothek(
+    dataset: str,
+    mode: str,
+    primary_key: str | None,
+    indices: str | None,
+    state_format: str,
+    grace: str,
+    url: str,
+    uuid: str | None,
+    force: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Publish a dataset as a Kartothek dataset, or bring a published one up to date."""
+    from odf_node.storage.datasets.kartothek.publication import Mode, StateFormat
+    from odf_node.storage.datasets.kartothek.publish import publish
+
+    from .upkeep import parse_duration
+
+    config = {
+        "mode": Mode(mode),
+        "primary_key": _names(primary_key) or None,
+        "secondary_indices": _names(indices),
+        "state_format": StateFormat(state_format),
+        "grace": parse_duration(grace),
+    }
+    with _publication(dataset, url, uuid, where, **config) as (found, store, publication, records):
+        said = publish(found, store, publication, records, force=force)
+    answer = {
+        "uuid": publication.uuid,
+        "publishedHead": said.head,
+        "changed": said.changed,
+        "partitions": said.partitions,
+        "rows": said.rows,
+        "indices": said.indices,
+        "skipped": list(said.skipped),
+        "unmatchedRetractions": said.unmatched_retractions,
+    }
+    if as_json:
+        print_json(answer)
+        return
+    verb = "published" if said.changed else "up to date:"
+    click.echo(f"{verb} {publication.uuid}: {said.rows} rows in {said.partitions} partitions")
+    for name in said.skipped:
+        click.echo(f"no index on {name}: it would be too large")
+
+
+@projection.command()
+@_options
+def withdraw(
+    dataset: str, url: str, uuid: str | None, force: bool, as_json: bool, **where: Any
+) -> None:
+    """Remove a published dataset from its store. The dataset of the node stays as it is."""
+    from odf_node.storage.datasets.kartothek.publish import withdraw as withdraw_published
+
+    with _publication(dataset, url, uuid, where) as (_, store, publication, records):
+        withdraw_published(store, publication, records, force=force)
+    if as_json:
+        print_json({"uuid": publication.uuid, "withdrawn": True})
+    else:
+        click.echo(f"withdrawn {publication.uuid}")
+
+
+@contextmanager
+def _publication(
+    dataset: str, url: str, uuid: str | None, where: dict[str, Any], **config: Any
+) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """The dataset, the store, the publication, and the record that the data folder keeps of it."""
+    from odf_node.storage.datasets.kartothek.publication import Publication, content_hash
+    from odf_node.storage.datasets.kartothek.records import RecordFile
+    from odf_node.storage.stores.keyed.open import open_keyed_store
+    from odf_node.storage.stores.objects.layout import dataset_folder
+
+    from .upkeep import opened_stores
+
+    with opened_stores(where) as (stores, data):
+        found = stores.dataset(dataset_ref(dataset))
+        name = uuid or dataset_folder(found.id)
+        place = content_hash(f"{url}\n{name}".encode())[:16]
+        folder = data / FOLDER / dataset_folder(found.id) / place
+        records = RecordFile(folder / "record.json")
+        with records.alone():
+            yield found, open_keyed_store(url), Publication(uuid=name, **config), records
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
