@@ -275,7 +275,6 @@ def test_the_library_deletes_the_published_dataset_and_harms_nothing(made, store
     assert not (store.root / "u.by-dataset-metadata.json").exists()
     source = DatasetSource(made.dataset)
     assert not list(verify_chain(source).problems)
-    refresh.config = refresh.config
     refresh()
     assert rows_in(store) == ROWS
 
@@ -332,3 +331,19 @@ def test_a_withdrawn_dataset_leaves_nothing_but_others_files(made, store, tmp_pa
     assert not (store.root / "u").exists()
     assert [path.name for path in store.root.iterdir()] == ["uv"]
     assert refresh().changed
+
+
+HOSTILE = ["a/b", "50%", "%2F", "x=y", " ", "'\"`", "Ελλάς", "東京", "", "..", "a\nb"]
+
+
+def test_hostile_texts_are_found_by_every_reader(made, store, tmp_path):
+    for at, text in enumerate(HOSTILE):
+        made.add([(A, text, at), (A, "plain", at)])
+    publisher(made, store, tmp_path)()
+    table, peer = open_table(store, "u"), Plateau(store.root)
+    for at, text in enumerate(HOSTILE):
+        wanted = [(2 * at, A, text, at)]
+        equal = [[Term("city", Op.EQUAL, text)]]
+        assert by_city(whole_table(table, predicate=equal).to_pylist()) == wanted
+        assert len(selected(table, equal)) == 1
+        assert by_city(peer.read("u", [[("city", "==", text)]])) == wanted
