@@ -104,6 +104,12 @@ def test_equal_rows_give_equal_bytes_however_spark_deals_with_them(
         dataset = created(stores, merge=merge)
         receipts = [ingest(stores, dataset, other, body) for body in (first, second)]
         results.append([(r.physical_hash, r.logical_hash, r.offset_end) for r in receipts])
+        ran = receipts[1].ran
+        assert (ran.way, ran.spark_jobs > 0) == (
+            ("spark", True) if not micro else ("process", False)
+        )
+        assert (ran.tasks > 0, ran.shuffle_bytes > 0) == (not micro,) * 2
+        assert (ran.tasks > 6) == (smallest == 1)
     assert results[0] == results[1] == results[2]
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from .files import Delivered, File, Outbox
 from .port import Output, Partitions, Read, Route, T, Work
+from .usage import Usage
 
 
 class Here:
     """Stages run in the caller's thread, in one partition."""
 
+    name: Literal["process"] = "process"
     width = 1
+    usage = Usage()
 
     def file(self, path: Path) -> File:
         return path

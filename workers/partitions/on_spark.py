@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -51,6 +51,8 @@ Kept = tuple[int, Any]
 
 class OnSpark:
     """Stages run as tasks of a Spark, until the listener stops them."""
+
+    name: Literal["spark"] = "spark"
 
     def __init__(
         self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: Listener = QUIET

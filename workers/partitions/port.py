@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
 from .files import Delivered, File, Outbox
+from .usage import Usage
 
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]
@@ -49,6 +50,13 @@ class Partitions(Protocol):
 
 class Way(Protocol):
     """Where stages run."""
+
+    @property
+    def name(self) -> Literal["process", "spark"]: ...
+
+    @property
+    def usage(self) -> Usage:
+        """What all stages so far took of Spark."""
 
     @property
     def width(self) -> int:

@@ -48,6 +48,26 @@ class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     size: int
 
 
+class RanReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where the rows were read, merged and written, and what that took of Spark."""
+
+    way: Literal["process", "spark"]
+    bytes: int
+    """What was to be read: the file once it is unpacked, and a history if all of it counts."""
+    micro_batch_bytes: int
+    """Fewer run in the worker's process."""
+    splits: int
+    """Parts of the file that were read side by side."""
+    one_split_because: str | None = None
+    """Why a large file was read as one."""
+    spark_jobs: int = 0
+    tasks: int = 0
+    shuffle_bytes: int = 0
+    """Of rows that went from task to task."""
+    spill_bytes: int = 0
+    """Of rows that went to disk because memory was short."""
+
+
 class RowsReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of rows, wherever they came from. Offsets are a closed interval over all
     slices; the hashes and the size beside them are of the last slice."""
@@ -79,6 +99,7 @@ class RowsReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
 class IngestReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
     """What became of the batch."""
 
+    ran: RanReceipt | None = None
     rows_rejected: int = 0
     """Bad rows that were set aside, and are kept for some time."""
     rejected_job: str | None = None

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from odf_node.protocol.typed import convert
 
-from .ingest_job import RowsReceipt
+from .ingest_job import RanReceipt, RowsReceipt
 
 KIND = "poll"
 
@@ -34,6 +34,8 @@ class PollPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 class PollReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
     """What became of the poll: sums over all its fetches; hashes and size are of the last slice."""
 
+    ran: RanReceipt | None = None
+    """Of the last fetch; None where blocks of an earlier attempt are told of."""
     fetches: int = 0
     """How many fetches gave something new."""
     has_more: bool = False

@@ -12,7 +12,11 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.data import DataSlice, SourceState
 from odf_node.protocol.metadata.events import AddData, MetadataEvent
 from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt, facts_of_slices
+from odf_node.storage.datasets.job_payloads.ingest_job import (
+    IngestReceipt,
+    RanReceipt,
+    facts_of_slices,
+)
 
 from ...merge.table import takes_operations
 from ...plan.ingest import IngestPlan
@@ -45,6 +49,7 @@ class PostOutcome:
     """Rows of the slices that are of the post, by operation."""
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
+    ran: RanReceipt | None = None
 
 
 def receipts(
@@ -90,6 +95,7 @@ def _receipt(
         rows_rejected=rejected,
         watermark=str(watermark) if watermark else None,
         warnings=post.warnings,
+        ran=post.ran,
         **facts,
     )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +27,11 @@ from odf_node.protocol.metadata.events import MetadataEvent, SetDataSchema
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.contents.linked import check_links, links_in
 from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_node.storage.datasets.job_payloads.ingest_job import (
+    IngestPayload,
+    IngestReceipt,
+    RanReceipt,
+)
 from odf_node.storage.stores.ports import ObjectStore
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
@@ -45,7 +50,7 @@ from .pipeline import OrderedRows, in_order, is_passing, joined, read, write
 from .source import is_one_partition, source_of, splits_of
 from .stages import PostRead
 from .vanished import check_vanished
-from .ways import way_of
+from .ways import bytes_to_read, ran, way_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,8 @@ class ReadPost:
     rows: OrderedRows | None = None
     """Merged and in their order, without offsets and system time; None: nothing changes."""
     way: Way = field(default_factory=Here)
+    ran: Callable[[], RanReceipt | None] = lambda: None
+    """Where all of that ran, to be asked once its slices are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +151,8 @@ def read_post(
     if source is None:
         return ReadPost(plan=plan, extras=extras)
     history = history_of(dataset, plan, options.states, scratch)
-    way = way_of(context, plan, source.size, history)
+    size = bytes_to_read(plan, source.size, history)
+    way = way_of(context, size)
     split_read, splits = splits_of(source, way, options.limits)
     passes = is_passing(plan, history)
     post = PostRead(
@@ -155,7 +163,7 @@ def read_post(
         passes=passes,
         sorts=passes and is_one_partition(source, splits),
     )
-    found = read(way, post, splits)
+    found = read(way, post, splits.splits)
     if found is None:
         return ReadPost(plan=plan, extras=extras, rejected=source.rejected)
     context.job_progress.passed(found.rows)
@@ -170,6 +178,7 @@ def read_post(
         schema=found.schema,
         rows=rows,
         way=way,
+        ran=partial(ran, context, way, size, splits),
     )
 
 
@@ -214,7 +223,11 @@ def _outcome(post: ReadPost, slices: Sequence[Written], *, alone: bool) -> PostO
     check_vanished(post.plan, post.rows_read, slices, post.extras.max_vanish_percent)
     done = operations(slices) if alone else Counter({Operation.APPEND: post.rows_read})
     return PostOutcome(
-        rows_read=post.rows_read, done=done, rejected=post.rejected, warnings=post.warnings
+        rows_read=post.rows_read,
+        done=done,
+        rejected=post.rejected,
+        warnings=post.warnings,
+        ran=post.ran(),
     )
 
 

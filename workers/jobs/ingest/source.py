@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from ...readers.known import Known
 from ...readers.read import open_frame, schema_of
 from ...readers.read_split import SplitRead
 from ...readers.rejected import Rejected
-from ...readers.splits import SPLIT_BYTES, Split, plan_splits
+from ...readers.splits import SPLIT_BYTES, Split, Splits, plan_splits
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
 from ..work.context import Engines, WorkerContext
@@ -88,28 +87,29 @@ def source_of(
     )
 
 
-def splits_of(source: Source, way: Way, limits: Limits) -> tuple[SplitRead, Sequence[Split]]:
+def splits_of(source: Source, way: Way, limits: Limits) -> tuple[SplitRead, Splits]:
     """How the file is read by that way, and the parts that are read side by side.
 
     Raises: as the reader does for the head of the file.
     """
     whole = SplitRead(step=source.step, limits=limits, known=source.known)
     if way.width == 1:
-        return whole, [Split(file=source.path)]
+        return whole, Splits(splits=(Split(file=source.path),))
     schema = schema_of(source.step)
     if schema is None and isinstance(source.step, ReadStepCsv):
         frame = open_frame(source.step, source.path, limits, known=source.known)
         schema = None if frame is None else frame.schema
     found = plan_splits(source.step, source.path, schema, way.width)
-    splits = [replace(each, file=way.file(source.path)) for each in found.splits]
-    if len(splits) == 1:
-        return whole, splits
-    return replace(whole, schema=schema, names_columns=found.names_columns), splits
+    file = way.file(source.path)
+    found = replace(found, splits=tuple(replace(each, file=file) for each in found.splits))
+    if len(found.splits) == 1:
+        return whole, found
+    return replace(whole, schema=schema, names_columns=found.names_columns), found
 
 
-def is_one_partition(source: Source, splits: Sequence[Split]) -> bool:
+def is_one_partition(source: Source, found: Splits) -> bool:
     """Whether one task has all of the rows, and memory for them."""
-    return len(splits) == 1 and source.size <= SPLIT_BYTES
+    return len(found.splits) == 1 and source.size <= SPLIT_BYTES
 
 
 def preprocessed(

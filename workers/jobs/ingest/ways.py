@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
+
 from ...engines.port.job_listener import Heard
 from ...merge.history import HistoryFiles
 from ...merge.table import MERGE
 from ...partitions.here import Here
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
+from ...readers.splits import Splits
 from ..work.context import WorkerContext
 
 
-def way_of(
-    context: WorkerContext, plan: IngestPlan, size: int, history: HistoryFiles | None
-) -> Way:
-    """The way for a file of so many bytes. All of a history that a strategy reads counts as well:
-    it would have to fit into memory."""
-    if history is not None and MERGE[type(plan.merge)].reads_all:
-        size += history.size
+def bytes_to_read(plan: IngestPlan, size: int, history: HistoryFiles | None) -> int:
+    """Those of the file, and of a history if the strategy reads all of it: it would have to fit
+    into memory."""
+    reads_all = MERGE[type(plan.merge)].reads_all
+    return size + (history.size if history is not None and reads_all else 0)
+
+
+def way_of(context: WorkerContext, size: int) -> Way:
+    """The way for so many bytes."""
     if size < context.ingest.micro_batch_bytes:
         return Here()
     from ...partitions.on_spark import OnSpark
 
     return OnSpark(context.engines.session, listener=Heard(context.job_progress))
+
+
+def ran(context: WorkerContext, way: Way, size: int, found: Splits) -> RanReceipt:
+    """What there is to be told of a way, once its stages have run."""
+    return RanReceipt(
+        way=way.name,
+        bytes=size,
+        micro_batch_bytes=context.ingest.micro_batch_bytes,
+        splits=len(found.splits),
+        one_split_because=found.whole_because,
+        spark_jobs=way.usage.jobs,
+        tasks=way.usage.tasks,
+        shuffle_bytes=way.usage.shuffle_bytes,
+        spill_bytes=way.usage.spill_bytes,
+    )

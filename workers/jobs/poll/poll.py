@@ -154,6 +154,7 @@ def _attempt(
     receipt = batch.receipts[0]
     return PollReceipt(
         **{name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__},
+        ran=receipt.ran,
         fetches=1,
         has_more=found.has_more,
     )
