@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,7 +16,6 @@ from .usage import Usage
 class Here:
     """Stages run in the caller's thread, in one partition."""
 
-    name: Literal["process"] = "process"
     width = 1
     usage = Usage()
 
@@ -32,6 +31,9 @@ class Here:
     def joined(self, parts: Sequence[Partitions]) -> PartitionsHere:
         own = [each for each in parts if isinstance(each, PartitionsHere)]
         return PartitionsHere([kept for each in own for kept in each.kept])
+
+    def close(self) -> None:
+        """Rows go with the partitions."""
 
     def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsHere:
         return PartitionsHere([_kept(read(each)) for each in inputs])

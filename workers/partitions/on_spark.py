@@ -9,14 +9,15 @@ rows, since a partition's messages are put in order before it sees them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 
@@ -52,13 +53,12 @@ Kept = tuple[int, Any]
 class OnSpark:
     """Stages run as tasks of a Spark, until the listener stops them."""
 
-    name: Literal["spark"] = "spark"
-
     def __init__(
         self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: Listener = QUIET
     ) -> None:
         self._spark, self._seconds, self._listener = spark, seconds, listener
-        self.usage = Usage()
+        self.usage = Usage(way="spark")
+        self._kept: list[Any] = []
         self._boxes: dict[Path, Letterbox] = {}
 
     @property
@@ -88,6 +88,16 @@ class OnSpark:
         own = [each.rows for each in parts if isinstance(each, PartitionsOnSpark)]
         return PartitionsOnSpark(self._spark.sparkContext.union(own), self)
 
+    def close(self) -> None:
+        while self._kept:
+            with suppress(Py4JError, OSError):  # Spark is gone, and the rows with it
+                self._kept.pop().unpersist()
+
+    def kept(self, rows: Any) -> Any:
+        """The elements of an RDD, from when they are computed on."""
+        self._kept.append(rows)
+        return rows.persist(StorageLevel.DISK_ONLY)
+
     def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsOnSpark:
         spark = self._spark.sparkContext
         given = spark.parallelize(list(enumerate(inputs)), max(1, len(inputs)))
@@ -114,7 +124,7 @@ class PartitionsOnSpark:
     """Messages that Spark keeps from the time their facts are asked for."""
 
     def __init__(self, rows: Any, way: OnSpark) -> None:
-        self.rows, self._way = rows.persist(StorageLevel.DISK_ONLY), way
+        self.rows, self._way = way.kept(rows), way
         self._facts: list[list[Any]] | None = None
 
     def facts(self) -> list[list[Any]]:

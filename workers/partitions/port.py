@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -52,9 +52,6 @@ class Way(Protocol):
     """Where stages run."""
 
     @property
-    def name(self) -> Literal["process", "spark"]: ...
-
-    @property
     def usage(self) -> Usage:
         """What all stages so far took of Spark."""
 
@@ -80,3 +77,6 @@ class Way(Protocol):
 
     def read(self, inputs: Sequence[T], read: Read[T]) -> Partitions:
         """The first stage: a partition for each input."""
+
+    def close(self) -> None:
+        """No rows of any stage are needed any more."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Jobs and tasks that ran, and bytes: of rows between tasks, and of what went to disk because
-    memory was short."""
+    """Where they ran, jobs and tasks, and bytes: of rows between tasks, and of what went to disk
+    because memory was short."""
 
+    way: Literal["process", "spark"] = "process"
     jobs: int = 0
     tasks: int = 0
     shuffle_bytes: int = 0
@@ -28,6 +29,7 @@ class Usage:
         }
         ran = [store.lastStageAttempt(stage) for stage in sorted(stages)]
         return Usage(
+            way="spark",
             jobs=self.jobs + len(jobs),
             tasks=self.tasks + sum(each.numCompleteTasks() for each in ran),
             shuffle_bytes=self.shuffle_bytes + sum(each.shuffleWriteBytes() for each in ran),

@@ -87,3 +87,23 @@ def test_spark_counts_what_a_stage_takes(spark: SparkSession, tmp_path: Path) ->
         cloudpickle.unregister_pickle_by_value(sys.modules[stages.__name__])
     assert (way.usage.jobs, way.usage.tasks) == (2, 7)
     assert way.usage.shuffle_bytes > 0
+
+
+@pytest.mark.spark
+def test_spark_keeps_no_rows_of_a_way_that_is_closed(spark: SparkSession) -> None:
+    from pyspark import cloudpickle
+
+    from odf_node.workers.partitions.on_spark import OnSpark
+
+    way, kept = OnSpark(spark), spark.sparkContext._jsc.getPersistentRDDs
+    before = set(kept().keySet().toArray())
+    cloudpickle.register_pickle_by_value(sys.modules[stages.__name__])
+    try:
+        partitions = way.read([(0, 5), (7, 500)], stages.counted)
+        partitions.facts()
+        partitions.then(3, stages.by_remainder, stages.listed).facts()
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[stages.__name__])
+    assert len(set(kept().keySet().toArray()) - before) == 2
+    way.close()
+    assert set(kept().keySet().toArray()) <= before

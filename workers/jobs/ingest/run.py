@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -163,12 +164,15 @@ def read_post(
         passes=passes,
         sorts=passes and is_one_partition(source, splits),
     )
-    found = read(way, post, splits.splits)
-    if found is None:
-        return ReadPost(plan=plan, extras=extras, rejected=source.rejected)
-    context.job_progress.passed(found.rows)
-    context.job_progress.phase("merge")
-    rows = in_order(way, post, found, history)
+    with ExitStack() as failing:
+        failing.callback(way.close)
+        found = read(way, post, splits.splits)
+        if found is None:
+            return ReadPost(plan=plan, extras=extras, rejected=source.rejected)
+        context.job_progress.passed(found.rows)
+        context.job_progress.phase("merge")
+        rows = in_order(way, post, found, history)
+        failing.pop_all()
     return ReadPost(
         plan=plan,
         extras=extras,
@@ -201,7 +205,10 @@ def write_batch(
         way = next(post.way for post in posts if post.rows is not None)
         rows = joined(way, [post.rows for post in posts if post.rows is not None])
         folder = scratch / "slices"
-        slices = write(way, rows, slice_plan(plan, schema), folder, context.ingest.cut)
+        with ExitStack() as done:
+            for post in posts:
+                done.callback(post.way.close)
+            slices = write(way, rows, slice_plan(plan, schema), folder, context.ingest.cut)
     outcomes = [_outcome(post, slices, alone=len(posts) == 1) for post in posts]
     events: list[MetadataEvent] = []
     if schema is not None and plan.schema is None:

@@ -33,7 +33,7 @@ def way_of(context: WorkerContext, size: int) -> Way:
 def ran(context: WorkerContext, way: Way, size: int, found: Splits) -> RanReceipt:
     """What there is to be told of a way, once its stages have run."""
     return RanReceipt(
-        way=way.name,
+        way=way.usage.way,
         bytes=size,
         micro_batch_bytes=context.ingest.micro_batch_bytes,
         splits=len(found.splits),
