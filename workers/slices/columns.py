@@ -13,7 +13,6 @@ from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.errors import BadInput
 
 POSITION = "odf position"
-PROBLEM = "odf problem"
 
 
 class Operation(IntEnum):

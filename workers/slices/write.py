@@ -29,7 +29,7 @@ from odf_node.protocol.slice_digest import SliceDigest
 from odf_node.storage.datasets.dataset.local_files import chunks
 from odf_node.storage.lanes import THREADS, expect, hash_all
 
-from .columns import PROBLEM, CannotMerge, Operation
+from .columns import Operation
 from .conform import NullCounts, conform
 from .pieces import Piece, leaves_of, pieces, weight
 from .schema import MILLIS
@@ -155,10 +155,9 @@ def complete(
 ) -> Iterator[pa.RecordBatch]:
     """Rows with all columns, in windows of fixed size; none after the first misplaced null."""
     next_offset = plan.start
-    checked = (_checked(batch) for batch in batches)
     window = max(1, min(WRITE_ROWS, WINDOW_VALUES // leaves_of(plan.schema)))
     clean = True
-    for batch in windows(checked, window):
+    for batch in windows(batches, window):
         if batch.num_rows == 0:
             continue
         whole = _complete(batch, plan, next_offset)
@@ -166,14 +165,6 @@ def complete(
         clean = nulls.count(whole) and clean
         if clean:
             yield whole
-
-
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    if PROBLEM in batch.schema.names:
-        problems = batch.column(PROBLEM).drop_null()
-        if len(problems):
-            raise CannotMerge(str(problems[0].as_py()))
-    return batch
 
 
 def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordBatch:

@@ -122,23 +122,6 @@ class MergeState:
         back[order] = np.arange(len(order))
         return whole.take(back)
 
-    def standing(self, spec: StateSpec, needed: Sequence[Mask]) -> Iterator[tuple[pa.Table, bool]]:
-        """The needed rows of each segment, by ranges of hashes: per key the last, if it stands.
-
-        The second value tells whether that is so; where different keys share a hash, all their
-        rows are given.
-        """
-        key = list(spec.key)
-        for low, high in _ranges(segment.info for segment in self.segments):
-            parts = [
-                part
-                for segment, mask in zip(self.segments, needed, strict=True)
-                if (part := _between(segment, low, high, mask)) is not None
-            ]
-            if parts:
-                rows, hashes = latest(*_in_order(parts), key, dropped=spec.operation)
-                yield rows, not (hashes[1:] == hashes[:-1]).any()
-
 
 def sorted_rows(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, Hashes]:
     """Rows in the order of segments; rows come oldest first."""
@@ -190,10 +173,8 @@ def _in_order(parts: Sequence[tuple[pa.Table, Hashes]]) -> tuple[pa.Table, Hashe
     return rows.take(order), hashes[order]
 
 
-def _between(
-    segment: Segment, low: int, high: int, mask: Mask | None = None
-) -> tuple[pa.Table, Hashes] | None:
-    """Rows with hashes above `low`, up to `high`, of those in the mask."""
+def _between(segment: Segment, low: int, high: int) -> tuple[pa.Table, Hashes] | None:
+    """Rows with hashes above `low`, up to `high`."""
     if segment.info.last <= low or segment.info.first > high:
         return None
     start = 0 if low < 0 else int(np.searchsorted(segment.hashes, np.uint64(low), "right"))
@@ -201,11 +182,7 @@ def _between(
     if start == end:
         return None
     rows = pa.Table.from_batches([segment.batch.slice(start, end - start)])
-    hashes = segment.hashes[start:end]
-    if mask is None or mask[start:end].all():
-        return rows, hashes
-    some = mask[start:end]
-    return (rows.filter(pa.array(some)), hashes[some]) if some.any() else None
+    return rows, segment.hashes[start:end]
 
 
 def to_merge(sizes: Sequence[int]) -> int:

@@ -20,7 +20,7 @@ from odf_node.protocol.instant import Instant
 from ...readers.forms import PLAIN, Forms, not_of
 from ...readers.rejected import Rejected, halved, shown
 from ...readers.text import BadValue, cast_text
-from ...slices.columns import POSITION, PROBLEM
+from ...slices.columns import POSITION
 from ...slices.frame import BadInputSchema, BadRow, Frame
 from ...slices.millis import to_millis
 from ...slices.schema import MILLIS, check_input, holds_null_type, is_text, same_type
@@ -132,7 +132,7 @@ def clashing(vocab: Vocab, *, takes_operations: bool) -> set[str]:
 
 def _check_distinct(names: list[str]) -> None:
     for at, name in enumerate(names):
-        if name in names[:at] or name in (POSITION, PROBLEM):
+        if name in names[:at] or name == POSITION:
             raise BadInputSchema(f"column `{name}` clashes with another column", column=name)
 
 
