@@ -137,7 +137,7 @@ class WorkerSettings(SharedSettings):
     slice_bytes: int = Field(
         256 << 20, gt=0, description="Most bytes of values of a data slice, before compression."
     )
-    slice_threads: int = Field(2, gt=0, description="Slices written or uploaded side by side.")
+    slice_threads: int = Field(2, gt=0, description="Slices uploaded side by side.")
     merge_state_bytes: int = Field(
         16 << 30,
         ge=0,

@@ -95,12 +95,6 @@ class HeadMoved(Conflict):
     """Somebody else pushed in the meantime."""
 
 
-_NO_CONNECTION = (
-    *(InvalidHandshake, InvalidURI, WebSocketException, OSError, EOFError),
-    ValueError,  # a redirect of a connection that goes to a checked address
-)
-
-
 @contextmanager
 def conversation(
     location: Location,

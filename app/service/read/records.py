@@ -8,7 +8,6 @@ Source: reference node, "dataFormat" parameter.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _DAY_MILLIS = 86_400_000
 UNIT_NANOS = {"s": NANOS, "ms": 1_000_000, "us": 1_000, "ns": 1}
-_Column = Callable[[Any], list[Any]]
 
 
 class DataFormat(StrEnum):

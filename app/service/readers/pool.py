@@ -36,7 +36,6 @@ from .tasks import Limits, Order, Task, write_order
 SPARES = 2
 """Readers that wait for a task."""
 RECEIVE_BYTES = 256 * 1024
-STARTUP_S = 60.0
 _ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "ARROW_IO_THREADS": "1",
