@@ -95,7 +95,7 @@ def _unpacked(
     """Rows in the columns of the file, so many at once as their sizes allow."""
     total, allowed = 0, allowance(size, limits.archives)
     try:
-        for batch in file.iter_batches(rows, row_groups=groups):
+        for batch in _by_group(file, rows, groups):
             sizes = row_sizes(batch, done, limits)
             for start, stop in parts(sizes):
                 total += int(sizes[start:stop].sum())
@@ -111,6 +111,14 @@ def _unpacked(
             done += batch.num_rows
     except _UNREADABLE as bad:
         raise MalformedParquet(f"the Parquet file is damaged: {_said(bad)}") from None
+
+
+def _by_group(
+    file: pq.ParquetFile, rows: int, groups: Sequence[int] | None
+) -> Iterator[pa.RecordBatch]:
+    """Batches within row groups: Arrow cannot join texts inside of nested values over several."""
+    for group in range(file.num_row_groups) if groups is None else groups:
+        yield from file.iter_batches(rows, row_groups=[group])
 
 
 def _made(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,0 +1,333 @@
+"""Random histories are the same in one partition and in many, and as the rules of merges say.
+
+`ODF_TEST_HISTORIES` is how many are played; one in forty is played on a real Spark as well.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from throwaway import throwaway_stores, throwing_away
+
+from odf_node.protocol.arrow_schema import from_arrow, to_arrow
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
+from odf_node.protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyAppend,
+    MergeStrategyChangelogStream,
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+    ReadStepNdJson,
+    ReadStepParquet,
+)
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.jobs.ingest import pipeline, run
+from odf_node.workers.jobs.work.context import WorkerContext
+from odf_node.workers.merge.table import MERGE
+from odf_node.workers.partitions.here import Here
+from odf_node.workers.partitions.port import Way
+from odf_node.workers.readers import splits
+from tests.workers import datasets
+from tests.workers import test_merge_rules as rules
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from tests.workers.partitions.many import Many
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HISTORIES = int(os.environ.get("ODF_TEST_HISTORIES", "40"))
+NOW = Instant.parse("2050-01-01T12:00:00Z")
+MILLIS = pa.timestamp("ms", "UTC")
+NEST = pa.struct([pa.field("a", pa.float64()), pa.field("b", pa.list_(pa.string()))])
+DATA = {"event_time": MILLIS, "r": pa.string(), "k0": pa.float64(), "n": pa.int64(), "v": NEST}
+LINES = (
+    "event_time TIMESTAMP",
+    "r STRING",
+    "k0 DOUBLE",
+    "n BIGINT",
+    "v STRUCT<a: DOUBLE, b: ARRAY<STRING>>",
+)
+EXTRA = "more"
+Rule = Callable[[rules.Rows, rules.Rows], rules.Rows]
+STRATEGIES: list[tuple[MergeStrategy, Rule]] = [
+    (MergeStrategyAppend(), rules.appended),
+    (MergeStrategyLedger(primary_key=rules.KEY), rules.ledger),
+    (MergeStrategySnapshot(primary_key=rules.KEY), rules.snapshot),
+    (MergeStrategyUpsertStream(primary_key=rules.KEY), rules.upsert),
+    (MergeStrategyChangelogStream(primary_key=rules.KEY), rules.passed),
+]
+FLOATS = [None, 0.0, -0.0, math.nan, math.inf, 1.5]
+
+
+@dataclass(frozen=True)
+class Post:
+    source: str
+    rows: list[dict[str, Any]]
+    body: bytes
+    grows: bool = False
+    """Whether the dataset gets a column of its own before."""
+
+
+@dataclass(frozen=True)
+class History:
+    merge: MergeStrategy
+    rule: Rule
+    posts: list[Post]
+
+
+def history_made(seed: int) -> History:
+    chance = random.Random(seed)
+    merge, rule = STRATEGIES[seed % len(STRATEGIES)]
+    keys = chance.choice([3, 12, 40])
+    posts: list[Post] = []
+    grown = False
+    for number in range(chance.randrange(2, 6)):
+        source = chance.choice(["table", "lines"]) if number and not grown else "table"
+        grows = bool(number) and not grown and chance.random() < 0.2
+        if grows:
+            source, grown = "table", True
+        count = chance.choice([0, 1, 7, 40]) if number else 20
+        rows = rows_made(chance, merge, count, keys, is_first=not number)
+        if source == "lines":
+            for row in rows:
+                row.update(finite(row))
+            rows = distinct(merge, rows)
+            body = ndjson([{**row, "event_time": text_of(row["event_time"])} for row in rows])
+        else:
+            if grown:
+                for row in rows:
+                    row[EXTRA] = chance.choice([None, "x", "y"])
+            body = table_of(merge, rows, grown, chance.choice([1, 5, 100]))
+        posts.append(Post(source, rows, body, grows))
+    return History(merge, rule, posts)
+
+
+def rows_made(
+    chance: random.Random, merge: MergeStrategy, count: int, keys: int, *, is_first: bool
+) -> list[dict[str, Any]]:
+    """Rows of a post. The first of a history is not refused: it gives the dataset its schema."""
+    codes = [0, 0, 1] if isinstance(merge, MergeStrategyChangelogStream) else [0, 0, 0, 1, None]
+    if is_first:
+        codes = [0]
+    elif chance.random() < 0.05:
+        codes = [*codes, 7, 2]
+    ascending = chance.random() < 0.3
+    rows = []
+    for at in range(count):
+        second = at if ascending else chance.randrange(50)
+        row = {
+            "event_time": chance.choice(
+                [None, *[datetime(2020, 1, 1, 0, 0, second, tzinfo=UTC)] * 3]
+            ),
+            "r": chance.choice([None, "", "é", *"ABCDEFGHIJ"]),
+            "k0": chance.choice([*FLOATS, *map(float, range(keys))]),
+            "n": chance.choice([None, 1, 2]),
+            "v": chance.choice([None, nested(chance)]),
+        }
+        if MERGE[type(merge)].takes_operations:
+            row["op"] = chance.choice(codes)
+        rows.append(row)
+    return distinct(merge, rows) if is_first or chance.random() < 0.95 else rows
+
+
+def nested(chance: random.Random) -> dict[str, Any]:
+    return {"a": chance.choice(FLOATS), "b": chance.choice([None, [], ["x", None]])}
+
+
+def distinct(merge: MergeStrategy, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows that the strategy allows: a snapshot has a key once."""
+    if not isinstance(merge, MergeStrategySnapshot):
+        return rows
+    return list({(row["r"], same(row["k0"])): row for row in rows}.values())
+
+
+def finite(row: dict[str, Any]) -> dict[str, Any]:
+    """What JSON can say."""
+    bad = ("nan", "inf")
+    v = row["v"]
+    return {
+        "k0": None if str(row["k0"]) in bad else row["k0"],
+        "v": None if v is None else {**v, "a": None if str(v["a"]) in bad else v["a"]},
+    }
+
+
+def text_of(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
+
+def table_of(merge: MergeStrategy, rows: list[dict[str, Any]], grown: bool, group: int) -> bytes:
+    op = {"op": pa.int32()} if MERGE[type(merge)].takes_operations else {}
+    schema = pa.schema({**op, **DATA, **({EXTRA: pa.string()} if grown else {})})
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema), sink, row_group_size=group)
+    return sink.getvalue()
+
+
+def sources(merge: MergeStrategy) -> tuple[AddPushSource, AddPushSource]:
+    op = ("op INT",) if MERGE[type(merge)].takes_operations else ()
+    lines = ReadStepNdJson(ddl_schema=(*op, *LINES))
+    return (
+        AddPushSource(source_name="table", read=ReadStepParquet(), merge=merge),
+        AddPushSource(source_name="lines", read=lines, merge=merge),
+    )
+
+
+def grow(dataset: Dataset) -> None:
+    state = dataset.state()
+    assert state.data_schema is not None
+    schema = to_arrow(state.data_schema).append(pa.field(EXTRA, pa.string()))
+    blocks, _ = author(state, [SetDataSchema(schema=from_arrow(schema))], system_time=NOW)
+    dataset.commit(blocks, expected=state.head)
+
+
+def played(history: History, bench: WorkerContext, stores: Stores) -> list[Any]:
+    """Of each post its receipt, or what it was refused for, and the rows that it came to."""
+    first, second = sources(history.merge)
+    dataset = created(stores, source=first, more=(second,))
+    came: list[Any] = []
+    for post in history.posts:
+        if post.grows:
+            grow(dataset)
+        payload = msgspec.structs.replace(
+            upload(stores, dataset, post.body), source_name=post.source
+        )
+        try:
+            receipt = run.run_ingest(dataset, payload, bench, now=NOW)
+        except NodeError as bad:
+            came.append((type(bad).__name__, bad.message, bad.facts))
+            continue
+        rows = []
+        for each in receipt.slices:
+            key = Multihash.parse(each.physical_hash)
+            with dataset.open_object(ObjectKind.DATA, key) as stream:
+                rows += pq.read_table(stream).to_pylist()
+        came.append((result_of(receipt), rows))
+    return came
+
+
+def result_of(receipt: Any) -> dict[str, Any]:
+    """A receipt without where the stages ran."""
+    told = msgspec.to_builtins(receipt)
+    del told["ran"]
+    return dict(told)
+
+
+def same(value: Any) -> Any:
+    """A value as it is compared."""
+    match value:
+        case float():
+            return "NaN" if math.isnan(value) else value + 0.0
+        case dict():
+            return str({name: same(each) for name, each in value.items()})
+        case _:
+            return value
+
+
+def plain(row: dict[str, Any]) -> rules.Row:
+    """A row for the rules in plain Python: what is compared beside the time is one value."""
+    return {
+        "op": row.get("op", 0),
+        "at": None if row["event_time"] is None else row["event_time"].timestamp(),
+        "r": row["r"],
+        "k0": same(row["k0"]),
+        "v": str([same(row.get(name)) for name in ("n", "v", EXTRA)]),
+    }
+
+
+def check_rules(history: History, came: list[Any]) -> int:
+    """How many posts were compared with the rules."""
+    prev: rules.Rows = []
+    compared = 0
+    fallback = NOW.millis / 1000
+    for post, result in zip(history.posts, came, strict=True):
+        if len(result) == 3:
+            continue
+        found = [plain(row) for row in result[1]]
+        wanted = history.rule(prev, [plain(row) for row in post.rows])
+        wanted = [{**row, "at": row["at"] or fallback, "op": row["op"] or 0} for row in wanted]
+        assert rules.told(found) == rules.told(wanted)
+        prev += found
+        compared += 1
+    return compared
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever can be cut is cut; equal blocks on both sides have equal times."""
+    monkeypatch.setattr(pipeline, "SMALLEST_BYTES", 1)
+    monkeypatch.setattr(pipeline, "PARTITION_BYTES", 1000)
+    monkeypatch.setattr(splits, "SMALLEST_BYTES", 300)
+    monkeypatch.setattr(splits, "SCAN_BYTES", 64)
+    monkeypatch.setattr(datasets, "now", lambda: NOW)
+
+
+def agree(seed: int, one: list[Any], other: list[Any]) -> None:
+    for number, (left, right) in enumerate(zip(one, other, strict=True)):
+        assert str(left) == str(right), f"post {number} of history {seed}"
+
+
+def on(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "way_of", lambda *_: way)
+
+
+def test_random_histories_are_the_same_in_many_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared, refused, most = 0, 0, 0
+    for seed in range(HISTORIES):
+        history = history_made(seed)
+        chance = random.Random(seed)
+        many = Many(chance.randrange(2, 6), chance)
+        results = []
+        for number, way in enumerate((Here(), many)):
+            on(way, monkeypatch)
+            with throwing_away():
+                stores = throwaway_stores()
+                folder = tmp_path / f"{seed}-{number}"
+                folder.mkdir()
+                results.append(played(history, bench_without_engine(stores, folder), stores))
+        agree(seed, *results)
+        compared += check_rules(history, results[0])
+        refused += sum(len(each) == 3 for each in results[0])
+        most = max(most, *many.partitions)
+    assert compared > 2 * HISTORIES
+    assert 0 < refused < HISTORIES
+    assert most > 5, "the partitions were many"
+
+
+@pytest.mark.spark
+def test_random_histories_are_the_same_on_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from odf_node.workers.partitions.on_spark import OnSpark
+
+    for seed in range(max(5, HISTORIES // 40)):
+        history = history_made(seed)
+        results = []
+        ways: tuple[Way, Way] = (Here(), OnSpark(spark))
+        for number, way in enumerate(ways):
+            on(way, monkeypatch)
+            stores = throwaway_stores()
+            folder = tmp_path / f"{seed}-{number}"
+            folder.mkdir()
+            results.append(played(history, bench_without_engine(stores, folder), stores))
+        agree(seed, *results)
