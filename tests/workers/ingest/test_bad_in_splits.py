@@ -1,0 +1,152 @@
+"""What is wrong with a file is told as it is in the file, in whatever split of it."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from throwaway import throwaway_stores
+
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStep
+from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.jobs.ingest import run
+from odf_node.workers.jobs.ingest.run import push_extras, read_post, run_ingest, write_batch
+from odf_node.workers.partitions.here import Here
+from odf_node.workers.partitions.port import Way
+from odf_node.workers.plan.ingest import plan_ingest
+from odf_node.workers.readers import csv_cuts, splits
+from odf_node.workers.readers.rejected import TooManyBadRows
+from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits
+from tests.workers.datasets import bench_without_engine, created, upload
+from tests.workers.partitions.many import Many
+
+NOW = Instant.parse("2050-01-01T12:00:00Z")
+CSV = {"kind": "Csv", "header": True, "schema": ["event_time TIMESTAMP", "n BIGINT"]}
+HEAD = "event_time,n\n"
+ROWS = [f"2020-01-01T00:00:{n % 60:02},{n}\n" for n in range(400)]
+
+
+@pytest.fixture(autouse=True)
+def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "SMALLEST_BYTES", 1000)
+    monkeypatch.setattr(splits, "SCAN_BYTES", 128)
+    monkeypatch.setattr(csv_cuts, "SCAN_BYTES", 128)
+
+
+def ingested(
+    body: str, way: Way, folder: Path, monkeypatch: pytest.MonkeyPatch, **asked: Any
+) -> tuple[Any, bytes | None]:
+    """The receipt, and the rows that were set aside; or the error, once nothing is committed."""
+    monkeypatch.setattr(run, "way_of", lambda *_: way)
+    folder.mkdir()
+    stores = throwaway_stores()
+    bench = bench_without_engine(stores, folder, limits=Limits(row_bytes=2000))
+    dataset = created(stores, read=from_data(CSV, ReadStep), merge=MergeStrategyAppend())
+    payload = msgspec.structs.replace(upload(stores, dataset, body.encode()), **asked)
+    head = dataset.head()
+    if not asked:
+        try:
+            run_ingest(dataset, payload, bench, now=NOW)
+        except NodeError as bad:
+            assert dataset.head() == head
+            stored = {found.key.kind for found in stores.objects.list(dataset.id)}
+            assert ObjectKind.DATA not in stored
+            return bad, None
+        raise AssertionError("the file was taken")
+    path = folder / "body"
+    path.write_text(body)
+    state = dataset.state()
+    plan = plan_ingest(state, payload, now=NOW)
+    extras = push_extras(plan, payload, 10)
+    post = read_post(dataset, plan, path, bench, folder, extras)
+    batch = write_batch(dataset, state, [post], bench, folder)
+    assert post.rejected is not None
+    return batch.receipts[0], post.rejected.document()
+
+
+def both(
+    body: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **asked: Any
+) -> list[tuple[Any, bytes | None]]:
+    """In one partition, and in many."""
+    many = Many(4, random.Random(1))
+    ways: tuple[Way, Way] = (Here(), many)
+    found = [
+        ingested(body, way, folder / str(number), monkeypatch, **asked)
+        for number, way in enumerate(ways)
+    ]
+    assert many.partitions[0] > 3
+    return found
+
+
+def test_a_bad_row_of_the_last_split_fails_the_file_by_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*ROWS[:390], "2020-01-01T00:00:00,x\n", *ROWS[390:]]
+    for bad, _ in both(HEAD + "".join(rows), tmp_path, monkeypatch):
+        assert isinstance(bad, BadRow)
+        assert (bad.facts["line"], bad.facts["column"], bad.facts["value"]) == (392, "n", "x")
+
+
+def test_a_time_out_of_range_fails_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*ROWS[:390], "20201-01-01T00:00:00,1\n", *ROWS[390:]]
+    one, other = both(HEAD + "".join(rows), tmp_path, monkeypatch)
+    assert (str(one[0]), one[0].facts) == (str(other[0]), other[0].facts)
+
+
+def test_a_record_that_is_too_long_is_named_by_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*ROWS[:390], f"2020-01-01T00:00:00,{'1' * 3000}\n", *ROWS[390:]]
+    for bad, _ in both(HEAD + "".join(rows), tmp_path, monkeypatch):
+        assert isinstance(bad, InputTooLarge)
+        assert "line 392" in str(bad)
+
+
+def test_all_good_rows_are_taken_where_bad_ones_may_be_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = list(ROWS)
+    for at in (3, 200, 390):
+        rows[at] = "2020-01-01T00:00:00,x\n"
+    found = both(HEAD + "".join(rows), tmp_path, monkeypatch, on_bad_rows="quarantine")
+    told = []
+    for receipt, document in found:
+        assert (receipt.rows_added, receipt.rows_rejected) == (397, 3)
+        assert document is not None
+        told.append([msgspec.json.decode(each) for each in gzip.decompress(document).splitlines()])
+    assert [(each["row"], each["line"]) for each in told[1]] == [(4, 5), (201, 202), (391, 392)]
+    assert told[0] == told[1]
+    assert found[0][0].logical_hash == found[1][0].logical_hash
+
+
+def test_more_bad_rows_than_may_be_set_aside_are_counted_over_all_splits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [each if at % 30 else "2020-01-01T00:00:00,x\n" for at, each in enumerate(ROWS)]
+    for number, way in enumerate((Here(), Many(4, random.Random(1)))):
+        with pytest.raises(TooManyBadRows, match=r"more than 10 rows .* the last: line 302"):
+            ingested(
+                HEAD + "".join(rows),
+                way,
+                tmp_path / str(number),
+                monkeypatch,
+                on_bad_rows="quarantine",
+            )
+
+
+def test_a_file_that_ends_within_quotes_is_one_split_and_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = HEAD + "".join(ROWS) + '2020-01-01T00:00:00,"1\n'
+    for number, way in enumerate((Here(), Many(4, random.Random(1)))):
+        bad, _ = ingested(body, way, tmp_path / str(number), monkeypatch)
+        assert "line 402: the quote that opens a value is never closed" in str(bad)
