@@ -49,7 +49,7 @@ def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[str
             place.mkdir()
             worker = [DEPLOY + ".worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
             options = ["--cores", "1", "--memory", "1200m", "--work-dir", str(place), url]
-            mine = {**given, "SPARK_LOCAL_DIRS": str(place)}
+            mine = {**given, "SPARK_LOCAL_DIRS": str(place), "TMPDIR": str(place)}
             name = f"worker-{number}"
             logs.append(stack.enter_context(_running([*worker, *options], folder, name, mine)))
         for each in logs:

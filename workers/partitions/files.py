@@ -17,13 +17,18 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from ..engines.spark.exchange import Loan, fetch, give
+from odf_node.storage.datasets.integrity.hashing import hash_of_stream
+from odf_node.storage.datasets.integrity.identity import Identity, identity_of_file
+
+from ..engines.spark.exchange import ExchangeFault, Loan, fetch, give
 
 LOANS = "odf-loans"
 """Folder of an executor for files that were lent to it."""
 LOAN_S = 3600.0
-"""Seconds after its last use for which an executor keeps a loan."""
+"""Seconds for which an executor keeps a loan."""
 File = Path | Loan
+_hashed: dict[str, Identity] = {}
+"""Loans that this process has hashed, as they were then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,25 +56,46 @@ def at_hand(file: File) -> Path:
     """
     if isinstance(file, Path):
         return file
-    folder = Path(tempfile.gettempdir()) / LOANS
-    folder.mkdir(exist_ok=True, mode=0o700)
+    folder = _own_folder()
     path = folder / file.hash
-    if path.exists():
-        path.touch()
+    if path.exists() and _is_whole(path, file):
         return path
     _forget(folder)
     pending = folder / f"{file.hash}-{secrets.token_hex(8)}"
     fetch(file, pending)
     pending.replace(path)
+    _hashed[file.hash] = identity_of_file(path.stat())
     return path
 
 
+def _own_folder() -> Path:
+    """Of this account alone: others of the machine could put files under the names of loans."""
+    folder = Path(tempfile.gettempdir()) / f"{LOANS}-{os.getuid()}"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.getuid():
+        raise ExchangeFault(f"{folder} belongs to another account")
+    return folder
+
+
+def _is_whole(path: Path, file: Loan) -> bool:
+    """Whether the file is what was lent, by its hash or by that it was hashed and not touched."""
+    identity = identity_of_file(path.stat())
+    if _hashed.get(file.hash) == identity:
+        return True
+    with path.open("rb") as content:
+        if str(hash_of_stream(content)) != file.hash:
+            return False
+    _hashed[file.hash] = identity
+    return True
+
+
 def _forget(folder: Path) -> None:
-    """Remove what no stage has asked for in a while."""
+    """Remove what was fetched a while ago."""
     for each in folder.iterdir():
         with suppress(FileNotFoundError):
             if time.time() - each.stat().st_mtime > LOAN_S:
                 each.unlink()
+                _hashed.pop(each.name, None)
 
 
 def workplace(outbox: Outbox) -> Path:

@@ -64,6 +64,12 @@ def folder(tmp_path: Path) -> Path:
 def test_whatever_it_writes_is_read_whole(tmp_path_factory, parts, indexed, packed):
     folder = tmp_path_factory.mktemp("plateau")
     names = list(COLUMNS)
+    # It refuses an index over nulls alone.
+    indexed = {
+        name
+        for name in indexed
+        if all(any(row[name] is not None for row in some) for some in parts)
+    }
     Plateau(folder).write(
         "u",
         [frame_of(some, names) for some in parts],
