@@ -1,0 +1,113 @@
+"""How many jobs of Spark a batch takes: none if it is small, a few where all run there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from throwaway import throwaway_stores
+
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyAppend,
+    MergeStrategyChangelogStream,
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+    ReadStep,
+)
+from odf_node.workers.jobs.ingest.run import run_ingest
+from tests.workers.datasets import bench_without_engine, created, upload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = Instant.parse("2050-01-01T12:00:00Z")
+DEFAULT_BYTES = 8 << 20
+STRATEGIES: dict[str, tuple[MergeStrategy, tuple[int, int]]] = {
+    "append": (MergeStrategyAppend(), (2, 2)),
+    "ledger": (MergeStrategyLedger(primary_key=("n",)), (2, 3)),
+    "snapshot": (MergeStrategySnapshot(primary_key=("n",)), (2, 3)),
+    "changelog": (MergeStrategyChangelogStream(primary_key=("n",)), (3, 3)),
+    "upsert": (MergeStrategyUpsertStream(primary_key=("n",)), (3, 3)),
+}
+"""Jobs of the first batch and of one after it: read, write, and merge where rows have to meet."""
+
+
+def body(strategy: MergeStrategy, start: int, count: int) -> bytes:
+    op = isinstance(strategy, MergeStrategyChangelogStream)
+    head, code = ("op,", "0,") if op else ("", "")
+    rows = [f"{code}2020-01-01T00:00:00Z,{n},text of {n}\n" for n in range(start, start + count)]
+    return f"{head}event_time,n,text\n{''.join(rows)}".encode()
+
+
+def read(strategy: MergeStrategy) -> ReadStep:
+    op = ["op INT"] if isinstance(strategy, MergeStrategyChangelogStream) else []
+    columns = [*op, "event_time TIMESTAMP", "n BIGINT", "text STRING"]
+    step: ReadStep = from_data({"kind": "Csv", "header": True, "schema": columns}, ReadStep)
+    return step
+
+
+def jobs_of(strategy: MergeStrategy, count: int, folder: Path, micro: int, spark: Any) -> Any:
+    """Where two batches in a row ran, and in how many jobs each."""
+    stores = throwaway_stores()
+    bench = bench_without_engine(stores, folder, micro_batch_bytes=micro)
+    bench = replace(bench, engines=replace(bench.engines, session=spark))
+    dataset = created(stores, read=read(strategy), merge=strategy)
+    found = []
+    for start in (0, count):
+        payload = upload(stores, dataset, body(strategy, start, count))
+        receipt = run_ingest(dataset, payload, bench, now=NOW)
+        assert receipt.ran is not None
+        assert receipt.rows_added == count
+        found.append((receipt.ran.way, receipt.ran.spark_jobs))
+    return found
+
+
+SMALL = [
+    (name, count)
+    for name in STRATEGIES
+    for count in (1, 1_000, 100_000)
+    if (name, count) != ("snapshot", 100_000)  # which counts its history: see below
+]
+
+
+@pytest.mark.parametrize(("name", "count"), SMALL)
+def test_a_small_batch_takes_no_spark_by_default(name: str, count: int, tmp_path: Path) -> None:
+    strategy, _ = STRATEGIES[name]
+    assert jobs_of(strategy, count, tmp_path, DEFAULT_BYTES, None) == [("process", 0)] * 2
+
+
+@pytest.mark.spark
+def test_a_snapshot_counts_its_history(tmp_path: Path, spark: SparkSession) -> None:
+    strategy, (_, next_) = STRATEGIES["snapshot"]
+    assert len(body(strategy, 0, 100_000)) < DEFAULT_BYTES
+    ran = jobs_of(strategy, 100_000, tmp_path, DEFAULT_BYTES, spark)
+    assert ran[0] == ("process", 0)
+    assert ran[1][0] == "spark"
+    assert ran[1][1] >= next_
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("count", [1, 1_000])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_all_batches_run_on_spark_where_none_may_run_in_the_process(
+    name: str, count: int, tmp_path: Path, spark: SparkSession
+) -> None:
+    strategy, (first, next_) = STRATEGIES[name]
+    assert jobs_of(strategy, count, tmp_path, 0, spark) == [("spark", first), ("spark", next_)]
+
+
+@pytest.mark.spark
+def test_a_large_batch_runs_on_spark_in_several_tasks_by_default(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    strategy = MergeStrategyAppend()
+    count = 250_000
+    assert len(body(strategy, 0, count)) > DEFAULT_BYTES
+    (way, jobs), _ = jobs_of(strategy, count, tmp_path, DEFAULT_BYTES, spark)
+    assert (way, jobs) == ("spark", 2)
