@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from odf_node.storage.datasets.kartothek.publish import withdraw
 from odf_node.storage.datasets.kartothek.rows import whole_table
 from odf_node.storage.datasets.kartothek.select import selected
 from odf_node.storage.datasets.kartothek.tables import open_table
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.verify.run import verify_chain
 from odf_node.storage.datasets.verify.source import DatasetSource
 from odf_node.storage.stores.keyed.folder import FolderKeyedStore
@@ -30,18 +28,6 @@ from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 ROWS = [(0, A, "a", 1000), (1, A, "b", 2000), (2, A, "c", None), (3, C, "b", 2000),
         (4, D, "b", 2500), (5, A, "d", 7), (6, R, "a", 1000)]  # fmt: skip
 LIVE = [(2, A, "c", None), (4, D, "b", 2500), (5, A, "d", 7)]
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Growing]:
-    stores = open_stores(StoreSettings(data=tmp_path / "node", durable=False))
-    yield Growing(stores)
-    stores.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> FolderKeyedStore:
-    return FolderKeyedStore(tmp_path / "shop", durable=False)
 
 
 def publisher(made: Growing, store: FolderKeyedStore, tmp_path: Path, **config) -> Publisher:

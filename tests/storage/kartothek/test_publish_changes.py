@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from backends import fresh_place
@@ -20,22 +17,9 @@ from odf_node.storage.datasets.kartothek.publication import Mode
 from odf_node.storage.datasets.kartothek.rows import whole_table
 from odf_node.storage.datasets.kartothek.tables import open_table
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 from odf_node.storage.stores.keyed.open import open_keyed_store
 from odf_node.storage.stores.ports.errors import SwapLost
 from odf_node.storage.stores.ports.values import ObjectKind
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Growing]:
-    stores = open_stores(StoreSettings(data=tmp_path / "node", durable=False))
-    yield Growing(stores)
-    stores.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> FolderKeyedStore:
-    return FolderKeyedStore(tmp_path / "shop", durable=False)
 
 
 def extend(made: Growing) -> None:
