@@ -35,7 +35,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             waiting, size = [], 0
         for part in _cut(batch):
             waiting.append(part)
-            size += part.get_total_buffer_size() if part is batch else MESSAGE_BYTES
+            size += part.nbytes
             if size >= MESSAGE_BYTES:
                 yield from _joined(waiting)
                 waiting, size = [], 0
