@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from odf_node.protocol.instant import Instant
 from odf_node.storage.datasets.merge_state.comparable import comparable_table
 
-from ..slices.schema import MILLIS
+from ..slices.millis import filled
 
 Indices = npt.NDArray[np.int64]
 
@@ -36,10 +36,7 @@ class Order:
 
     def _column(self, table: pa.Table, name: str) -> pa.ChunkedArray:
         column = table.column(name)
-        if name != self.event_time or not column.null_count:
-            return column
-        fallback = pa.scalar(self.fallback.millis, MILLIS).cast(column.type, safe=False)
-        return column.fill_null(fallback)
+        return filled(column, self.fallback) if name == self.event_time else column
 
 
 def sort_indices(table: pa.Table, order: Order) -> pa.Array:

@@ -22,7 +22,7 @@ from ..slices.columns import POSITION, CannotMerge, Merging, check_columns
 from .append import append
 from .changelog_stream import changelog_stream
 from .changes import Merged
-from .history import HistoryRange
+from .history import HistoryFiles, HistoryRange
 from .ledger import ledger
 from .snapshot import snapshot
 from .upsert_stream import upsert_stream
@@ -83,6 +83,13 @@ MERGE: dict[type, Strategy] = {
 
 def reads_history(strategy: MergeStrategy) -> bool:
     return MERGE[type(strategy)].reads_history
+
+
+def bytes_of_all(strategy: MergeStrategy, history: HistoryFiles | None) -> int:
+    """Bytes of a history that a strategy reads all of; 0 where it only looks keys up."""
+    if history is None or not MERGE[type(strategy)].reads_all:
+        return 0
+    return history.size
 
 
 def takes_operations(strategy: MergeStrategy) -> bool:

@@ -1,9 +1,11 @@
-"""Timestamps of any unit and zone as the milliseconds in which slices keep times."""
+"""Times as slices keep them: in milliseconds UTC, and an event time in every row."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from odf_node.protocol.instant import Instant
 
 from .frame import BadRow
 from .schema import MILLIS
@@ -20,3 +22,11 @@ def to_millis(array: pa.Array) -> pa.Array:
         return pc.cast(utc, MILLIS)
     except pa.ArrowInvalid as bad:
         raise BadRow(f"a time is out of range ({bad})") from None
+
+
+def filled(times: pa.Array | pa.ChunkedArray, fallback: Instant) -> pa.Array | pa.ChunkedArray:
+    """Times or days, with that instant where there is none."""
+    if not times.null_count:
+        return times
+    value = pa.scalar(fallback.millis, MILLIS).cast(times.type, safe=False)
+    return times.fill_null(value)

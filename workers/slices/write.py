@@ -31,6 +31,7 @@ from odf_node.storage.lanes import THREADS, expect, hash_all
 
 from .columns import Operation
 from .conform import NullCounts, conform
+from .millis import filled
 from .pieces import Piece, leaves_of, pieces, weight
 from .schema import MILLIS
 
@@ -177,10 +178,8 @@ def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordB
         f.name: conform(added[f.name] if f.name in added else batch.column(f.name), f.type)
         for f in plan.schema
     }
-    times = columns[vocab.event_time_column]
-    if times.null_count:
-        fallback = pa.scalar(plan.source_event_time.millis, MILLIS)
-        columns[vocab.event_time_column] = times.fill_null(fallback.cast(times.type, safe=False))
+    event_time = vocab.event_time_column
+    columns[event_time] = filled(columns[event_time], plan.source_event_time)
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=plan.schema)
 
 

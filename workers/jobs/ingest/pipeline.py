@@ -20,7 +20,7 @@ from odf_node.protocol.source_options import retraction_rule
 from ...merge.findings import Findings, judged
 from ...merge.history import HistoryFiles
 from ...merge.order import bounds
-from ...merge.table import MERGE, merging_of
+from ...merge.table import MERGE, bytes_of_all, merging_of
 from ...partitions.files import at_hand
 from ...partitions.port import Partitions, Way
 from ...plan.ingest import IngestPlan
@@ -134,10 +134,7 @@ def in_order(way: Way, post: PostRead, rows: ReadRows, history: HistoryFiles | N
         return _sorted(way, post, rows.partitions, rows.facts, rows.samples, rows.starts)
     if not rows.rows and (history is None or not MERGE[type(post.plan.merge)].reads_all):
         return OrderedRows(partitions=rows.partitions, facts=rows.facts)
-    cost = rows.cost
-    if history is not None and MERGE[type(post.plan.merge)].reads_all:
-        cost += history.size
-    ranges = _count(way, cost)
+    ranges = _count(way, rows.cost + bytes_of_all(post.plan.merge, history))
     merging = merging_of(post.plan.merge, post.plan.vocab)
     if history is not None and way.width > 1:
         files = tuple(map(way.file, map(at_hand, history.files)))

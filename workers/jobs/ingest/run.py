@@ -37,6 +37,7 @@ from odf_node.storage.stores.ports import ObjectStore
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
+from ...merge.table import bytes_of_all
 from ...partitions.here import Here
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan, plan_ingest
@@ -51,7 +52,7 @@ from .pipeline import OrderedRows, in_order, is_passing, joined, read, write
 from .source import is_one_partition, source_of, splits_of
 from .stages import PostRead
 from .vanished import check_vanished
-from .ways import bytes_to_read, ran, way_of
+from .ways import ran, way_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,8 @@ def read_post(
     if source is None:
         return ReadPost(plan=plan, extras=extras)
     history = history_of(dataset, plan, options.states, scratch)
-    size = bytes_to_read(plan, source.size, history)
+    # A history that is read as a whole has to fit into memory as well.
+    size = source.size + bytes_of_all(plan.merge, history)
     way = way_of(context, size)
     split_read, splits = splits_of(source, way, options.limits)
     passes = is_passing(plan, history)

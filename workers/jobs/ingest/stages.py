@@ -35,7 +35,8 @@ from ...readers.splits import Split
 from ...slices.columns import POSITION, Operation
 from ...slices.conform import NullCounts
 from ...slices.costs import Cut, in_slices, row_costs
-from ...slices.schema import MILLIS, slice_schema
+from ...slices.millis import filled
+from ...slices.schema import slice_schema
 from ...slices.write import SlicePlan, Written, write_slice
 from .normalize import normalized
 from .undeclared import arranged
@@ -55,8 +56,6 @@ class PostRead:
     split: SplitRead
     cut: Cut
     max_bad_rows: int | None = None
-    rejects_times: bool = True
-    """Whether rows with a time that is none may be set aside, too."""
     passes: bool = False
     """Whether every row is appended, whatever others there are."""
     sorts: bool = False
@@ -173,7 +172,7 @@ def read_rows(read: PostRead, split: Split) -> Output:
             coerces=plan.coerces,
             takes_operations=takes_operations(plan.merge),
             known=known,
-            rejected=rejected if read.rejects_times else None,
+            rejected=rejected,
             forms=forms_of(plan.read),
         )
         schema = slice_schema(rows.schema, plan.vocab, known)
@@ -214,12 +213,8 @@ def _timed(batches: Batches, plan: IngestPlan) -> Batches:
     name = plan.vocab.event_time_column
     for batch in batches:
         at = batch.schema.get_field_index(name)
-        times = batch.column(at)
-        if times.null_count:
-            fallback = pa.scalar(plan.source_event_time.millis, MILLIS)
-            times = times.fill_null(fallback.cast(times.type, safe=False))
-            batch = batch.set_column(at, batch.schema.field(at), times)
-        yield batch
+        times = filled(batch.column(at), plan.source_event_time)
+        yield batch.set_column(at, batch.schema.field(at), times)
 
 
 def _known(schema: pa.Schema, batch: pa.Schema) -> list[str]:

@@ -5,20 +5,10 @@ from __future__ import annotations
 from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
 
 from ...engines.port.job_listener import Heard
-from ...merge.history import HistoryFiles
-from ...merge.table import MERGE
 from ...partitions.here import Here
 from ...partitions.port import Way
-from ...plan.ingest import IngestPlan
 from ...readers.splits import Splits
 from ..work.context import WorkerContext
-
-
-def bytes_to_read(plan: IngestPlan, size: int, history: HistoryFiles | None) -> int:
-    """Those of the file, and of a history if the strategy reads all of it: it would have to fit
-    into memory."""
-    reads_all = MERGE[type(plan.merge)].reads_all
-    return size + (history.size if history is not None and reads_all else 0)
 
 
 def way_of(context: WorkerContext, size: int) -> Way:
