@@ -11,13 +11,13 @@ from typing import IO
 import click
 
 from odf_node.protocol.errors import Damaged
+from odf_node.storage.datasets.read.formats import Format
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 
 from ..client.http import RemoteMissing
 from ..client.sync import opened
 from ..client.urls import Location
 from ..service.read.read import Reading, ReadRequest
-from ..service.read.read_formats import Format
 from .output import json_option
 from .tokens import token_option
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from odf_node.app.service.datasets.schema_formats import SchemaFormat, written
-from odf_node.app.service.read.records import DataFormat, shaped, values
 from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.storage.datasets.read.records import DataFormat, shaped, values
 
 MILLI = 2_524_651_200_000
 COLUMNS = [

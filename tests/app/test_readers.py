@@ -17,11 +17,11 @@ import pytest
 from servers import wait_until
 from service import NOON, SCHEMA, Chain, seeded, serving
 
-from odf_node.app.service.read.read_formats import Format
 from odf_node.app.service.readers import pool
 from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
 from odf_node.protocol.metadata.events import AddData, SetDataSchema
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.read.formats import Format
 from odf_node.storage.stores.ports.values import ObjectKind
 
 MIB = 1024 * 1024

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from odf_node.protocol.codec.manifests import to_data
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.read.records import DataFormat
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, Visibility
 
 from ..auth.access import refuse_bad_token
@@ -37,7 +38,6 @@ from ..http.deps import (
 from ..limits.shares import caller_of
 from ..mirrors.mirrors import MirrorAsked, Mirrors, mirror_asked
 from ..mirrors.routes import MirrorsDep
-from ..read.records import DataFormat
 from ..read.routes import ReadersDep
 from ..read.rows import Rows
 from ..read.tail import Tails, tail_task

@@ -15,11 +15,11 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.instant import Instant, MalformedInstant
 from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.datasets.read.formats import Format, encoded
 from odf_node.storage.datasets.read.view import outline_of
 from odf_node.storage.datasets.verify.source import DatasetSource
 
 from ..readers.tasks import ReadTask, SliceRef, schema_data
-from .read_formats import Format, encoded
 
 if TYPE_CHECKING:
     from odf_node.storage.datasets.dataset.dataset import Datasets

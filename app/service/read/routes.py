@@ -9,12 +9,13 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
+
 from ..http.answers import failed_answer
 from ..http.deps import ReadableDep, SettingsDep, StoresDep, wired
 from ..limits.shares import caller_of
 from ..readers.pool import Readers, ReadRefused
 from .read import ReadRequest, read_task
-from .read_formats import MEDIA_TYPES, Format
 from .rows import Rows
 
 MAX_ROWS = 2**53

@@ -15,12 +15,12 @@ from odf_node.protocol.metadata.events import AddData, ExecuteTransform
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.read.records import DataFormat
 from odf_node.storage.datasets.verify.source import DatasetSource
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..readers.pool import Readers
 from ..readers.tasks import SliceRef, TailTask
-from .records import DataFormat
 
 BLOCKS_A_LOOK = 100
 

@@ -22,9 +22,9 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from odf_node.storage.datasets.read.formats import Format, encoded
 from odf_node.storage.runtime.logs import set_up
 
-from ..read.read_formats import Format, encoded
 from .child import serve
 
 PID = struct.Struct("!I")

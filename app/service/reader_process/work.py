@@ -12,11 +12,11 @@ from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import convert
+from odf_node.storage.datasets.read.records import DataFormat, shaped
 from odf_node.storage.datasets.read.view import View
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ..read.read import Reading, ReadRequest
-from ..read.records import DataFormat, shaped
 from ..readers.tasks import MAX_ANSWER, MAX_TAIL, AnswerTooLong, ReadTask, TailTask, Task, schema_of
 from .last_rows import last_rows
 
