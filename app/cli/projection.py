@@ -13,8 +13,6 @@ from odf_node.storage.datasets.node.naming import dataset_ref
 
 from .output import json_option, print_json
 
-FOLDER = "projections"
-
 
 @click.group()
 def projection() -> None:
@@ -125,21 +123,19 @@ def _publication(
     dataset: str, url: str, uuid: str | None, where: dict[str, Any], **config: Any
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
     """The dataset, the store, the publication, and the record that the data folder keeps of it."""
-    from odf_node.storage.datasets.kartothek.publication import Publication, content_hash
-    from odf_node.storage.datasets.kartothek.records import RecordFile
+    from odf_node.storage.datasets.kartothek.own_index import made_of
+    from odf_node.storage.datasets.kartothek.publication import Publication
+    from odf_node.storage.datasets.kartothek.records import KeyedRecords, record_key
     from odf_node.storage.stores.keyed.open import open_keyed_store
     from odf_node.storage.stores.objects.layout import dataset_folder
 
     from .upkeep import opened_stores
 
-    with opened_stores(where) as (stores, data):
+    with opened_stores(where) as (stores, _):
         found = stores.dataset(dataset_ref(dataset))
         name = uuid or dataset_folder(found.id)
-        place = content_hash(f"{url}\n{name}".encode())[:16]
-        folder = data / FOLDER / dataset_folder(found.id) / place
-        records = RecordFile(folder / "record.json")
-        with records.alone():
-            yield found, open_keyed_store(url), Publication(uuid=name, **config), records
+        records = KeyedRecords(made_of(stores.projections, found.id), record_key(url, name))
+        yield found, open_keyed_store(url), Publication(uuid=name, **config), records
 
 
 def _names(text: str | None) -> tuple[str, ...]:

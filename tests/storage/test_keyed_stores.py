@@ -11,6 +11,7 @@ import pytest
 from backends import fresh_place
 from buckets import log_in
 
+from odf_node.storage.stores.keyed.below import Below
 from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 from odf_node.storage.stores.keyed.open import MalformedKeyedStoreUrl, open_keyed_store
 from odf_node.storage.stores.ports import KeyedStore
@@ -29,6 +30,12 @@ class TestDurableFolder(KeyedStoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> KeyedStore:
         return open_keyed_store((tmp_path / "a store").as_uri())
+
+
+class TestBelow(KeyedStoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> KeyedStore:
+        return Below(FolderKeyedStore(tmp_path, durable=False), "part/of it")
 
 
 class TestBucket(KeyedStoreContract):
@@ -51,6 +58,15 @@ class TestBucket(KeyedStoreContract):
         found = store.read("u/c%20d", most=5)
         assert found is not None
         assert found.raw == b"bytes"
+
+
+def test_no_key_leads_out_of_a_part_of_a_store(tmp_path: Path) -> None:
+    whole = FolderKeyedStore(tmp_path, durable=False)
+    whole.put("secret", [b"x"])
+    part = Below(whole, "part")
+    for key in ("../secret", "/secret", "a/../../secret"):
+        with pytest.raises(KeyRefused):
+            part.read(key, most=10)
 
 
 @pytest.fixture

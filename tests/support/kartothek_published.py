@@ -18,8 +18,9 @@ from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.kartothek.publication import Publication, Published
 from odf_node.storage.datasets.kartothek.publish import publish
-from odf_node.storage.datasets.kartothek.records import RecordFile
+from odf_node.storage.datasets.kartothek.records import KeyedRecords
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 from odf_node.storage.stores.ports import KeyedStore
 from odf_node.storage.stores.ports.values import ObjectKind
 
@@ -96,8 +97,12 @@ class Publisher:
     def __init__(self, made: Growing, store: KeyedStore, folder: Path, **config: Any) -> None:
         self.made, self.store = made, store
         self.config = Publication(uuid="u", **config)
-        self.records = RecordFile(folder / "record.json", durable=False)
+        self.record_store = FolderKeyedStore(folder, durable=False)
         self.now = NOON
+
+    @property
+    def records(self) -> KeyedRecords:
+        return KeyedRecords(self.record_store, "record.json")
 
     def __call__(self, *, store: KeyedStore | None = None, force: bool = False) -> Published:
         self.now = Instant(self.now.ns + NANOS)

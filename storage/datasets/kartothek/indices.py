@@ -16,16 +16,15 @@ from odf_node.protocol.kartothek.index import (
     joined,
     no_pairs,
     pairs_of,
-    plain_values,
     without_labels,
 )
 
 from ...runtime.logs import line
 from ...stores.ports import KeyedStore
-from ..read.rows import Scan
 from .parts import Part
 from .publication import Publication
 from .select import index_pairs
+from .slice_values import Columns
 from .standing import Standing
 from .tables import open_table
 
@@ -45,10 +44,9 @@ class BuiltIndices:
 
 def built_indices(
     store: KeyedStore,
-    scan: Scan,
+    data: Columns,
     publication: Publication,
     parts: Sequence[Part],
-    schema: pa.Schema,
     stands: Standing,
 ) -> BuiltIndices:
     """Indices on the columns of a publication. Data is read of new partitions only, unless an
@@ -60,8 +58,8 @@ def built_indices(
     ]
     old = _old_pairs(store, publication.uuid, columns, there, stands)
     rest = [name for name in columns if name in old]
-    fresh = _read(scan, new, rest, schema)
-    anew = _read(scan, parts, [name for name in columns if name not in old], schema)
+    fresh = _read(data, new, rest)
+    anew = _read(data, parts, [name for name in columns if name not in old])
     files, sizes, skipped = {}, {}, []
     for name in columns:
         pairs = joined(
@@ -69,7 +67,7 @@ def built_indices(
                 *([old[name]] if name in old else []),
                 *fresh[name],
                 *anew[name],
-                no_pairs(schema.field(name).type),
+                no_pairs(data.schema.field(name).type),
             ]
         )
         raw = encode_index(name, pairs)
@@ -112,24 +110,11 @@ def _old_pairs(
 
 
 def _read(
-    scan: Scan, parts: Sequence[Part], columns: Sequence[str], schema: pa.Schema
+    data: Columns, parts: Sequence[Part], columns: Sequence[str]
 ) -> Mapping[str, list[pa.Table]]:
     """Pairs of these partitions from their rows."""
     found: dict[str, list[pa.Table]] = defaultdict(list)
     for part in parts if columns else ():
-        values = _values(scan, part, columns, schema)
-        for name, some in values.items():
-            found[name].append(pairs_of(pa.chunked_array(some).combine_chunks(), part.label))
+        for name, values in data.values_of(part, columns).items():
+            found[name].append(pairs_of(values, part.label))
     return found
-
-
-def _values(
-    scan: Scan, part: Part, columns: Sequence[str], schema: pa.Schema
-) -> dict[str, list[pa.Array]]:
-    values = {name: [pa.array([], schema.field(name).type)] for name in columns}
-    if part.source is None:
-        return values
-    for batch in scan(list(columns), part.offsets):
-        for name in columns:
-            values[name].append(plain_values(batch.column(name)))
-    return values

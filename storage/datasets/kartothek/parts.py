@@ -32,6 +32,11 @@ class Part:
     is_whole: bool
     """Its file is the slice itself."""
 
+    @property
+    def is_all(self) -> bool:
+        """Whether it has all rows of its slice."""
+        return self.source is not None and self.rows == self.source.rows
+
 
 def planned_parts(
     slices: Sequence[ChainSlice],

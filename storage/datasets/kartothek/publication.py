@@ -59,6 +59,8 @@ class Publication:
     state_format: StateFormat = StateFormat.JSON
     grace: timedelta = timedelta(hours=24)
     max_index_bytes: int = MAX_INDEX_BYTES
+    has_data: bool = True
+    """False: an index of the slices as they are, with no data files. Only for a changelog."""
 
     def fingerprint(self) -> str:
         """Changes when other files have to be written for the same rows."""

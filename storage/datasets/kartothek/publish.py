@@ -33,7 +33,6 @@ from ...stores.ports import KeyedStore
 from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
 from ..read.read import scanning
-from ..read.rows import Scan
 from ..read.view import view_of_dataset
 from .chain_slices import ChainView, chain_view
 from .indices import BuiltIndices, built_indices
@@ -42,6 +41,7 @@ from .part_files import written_part
 from .parts import Part, planned_parts
 from .publication import Mode, Publication, Published, StateFormat, content_hash
 from .records import Record, Records, Written
+from .slice_values import Columns, SliceValues
 from .standing import Standing, standing
 from .writer import Changes, chunks_of, write_changes
 
@@ -54,13 +54,16 @@ def publish(
     *,
     clock: Clock = system_clock,
     force: bool = False,
+    values: SliceValues | None = None,
+    scratch: Path | None = None,
 ) -> Published:
-    """Bring the published dataset to the head. One process at a time publishes a dataset.
+    """Bring the published dataset to the head. `values` are kept of slices that were read before;
+    files are made in a folder of their own in `scratch`.
 
     Raises:
         UnusablePublication: a column is not there or cannot be indexed. UnusableKey.
         PublicationConflict: somebody else wrote the state file, and no `force`.
-        SwapLost: somebody else wrote it meanwhile; nothing is visible.
+        SwapLost: another run was first; nothing of this one is visible.
         ObjectDamaged, ObjectHealing: a slice is not whole.
     """
     checked_uuid(publication.uuid)
@@ -76,11 +79,12 @@ def publish(
         return _report(was, {}, changed=False)
     with (
         scanning(view_of_dataset(dataset, head)) as scan,
-        tempfile.TemporaryDirectory(prefix="publish-") as folder,
+        tempfile.TemporaryDirectory(prefix="publish-", dir=scratch) as folder,
     ):
-        plan = _Plan(dataset, store, publication, chain, stands, scan, now, Path(folder))
+        data = Columns(scan, chain.schema, values)
+        plan = _Plan(dataset, store, publication, chain, stands, data, now, Path(folder))
         changes, written = plan.made()
-        records.write(Record(last=was, next=written))
+        records.write(Record(last=record.last, begun=(*record.begun, written)))
         there = stands.files.get(changes.state_key)
         write_changes(store, changes, expected=None if there is None else there.tag)
         others = [key for key in stands.files if key != changes.state_key]
@@ -110,18 +114,21 @@ class _Plan:
         publication: Publication,
         chain: ChainView,
         stands: Standing,
-        scan: Scan,
+        data: Columns,
         now: Instant,
         folder: Path,
     ) -> None:
-        self._dataset, self._scan, self._folder = dataset, scan, folder
+        self._dataset, self._scan, self._folder = dataset, data.scan, folder
         self._publication, self._chain, self._stands, self._now = publication, chain, stands, now
         self._uuid = publication.uuid
         self._schema = table_schema(chain.schema)
         self._raw_schema = encode_schema(self._schema)
         self.unmatched = 0
+        slices = chain.slices
+        if not publication.has_data:
+            slices = tuple(replace(each, is_current=True) for each in slices)
         self._parts = planned_parts(
-            chain.slices,
+            slices,
             self._live(),
             self._there(),
             uuid=self._uuid,
@@ -129,9 +136,7 @@ class _Plan:
             taken=stands.taken,
             mark=chain.head.hash.digest.hex()[:8],
         )
-        self.built: BuiltIndices = built_indices(
-            store, scan, publication, self._parts, self._schema, stands
-        )
+        self.built: BuiltIndices = built_indices(store, data, publication, self._parts, stands)
 
     def made(self) -> tuple[Changes, Written]:
         """What to write, and what to remember of it."""
@@ -190,6 +195,8 @@ class _Plan:
         return was.rows if Multihash.parse(was.head) in self._chain.path else {}
 
     def _links(self, keys: Mapping[str, str]) -> dict[str, Any]:
+        if not self._publication.has_data:
+            return {}
         return {
             keys[part.label]: self._dataset.link_source(
                 ObjectKind.DATA, part.source.data.physical_hash
@@ -199,6 +206,8 @@ class _Plan:
         }
 
     def _data(self, keys: Mapping[str, str]) -> dict[str, Any]:
+        if not self._publication.has_data:
+            return {}
         rewritten = [part for part in self._parts if not part.is_whole and not part.is_there]
         return {keys[part.label]: self._rewritten(part) for part in rewritten}
 

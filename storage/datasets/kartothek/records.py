@@ -1,15 +1,15 @@
 """What a publisher remembers of a dataset it published: what it wrote last, what it was writing.
 
 A write is noted before it begins. So a later run knows its own state file, whether or not the run
-that wrote it was killed, and which files such a run left behind.
+that wrote it was killed, and which files such a run left behind. Of two runs that note at the
+same time one is refused, and has written nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from odf_node.protocol.errors import NodeFault
 from odf_node.protocol.typed import decode_json
 
-from ...stores.objects import files
+from ...stores.ports import KeyedStore
 
 MAX_RECORD_BYTES = 256 << 20
 
@@ -47,10 +47,16 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """`last` was written; `next` may have been."""
+    """`last` was written; each of `begun` may have been, and may still be."""
 
     last: Written | None = None
-    next: Written | None = None
+    begun: tuple[Written, ...] = ()
+
+    @property
+    def ours(self) -> Mapping[str, Written]:
+        """Every state that may stand in the store, by the hash of its file."""
+        every = (*(() if self.last is None else (self.last,)), *self.begun)
+        return {each.state_hash: each for each in every}
 
 
 class Records(Protocol):
@@ -58,37 +64,38 @@ class Records(Protocol):
 
     def read(self) -> Record: ...
     def write(self, record: Record) -> None:
-        """Replace the record, all at once."""
+        """Replace the record that was read or written last, all at once. Raises `SwapLost`."""
 
     def remove(self) -> None: ...
 
 
-class RecordFile:
-    """`Records` in a file of this machine."""
+def record_key(url: str, uuid: str) -> str:
+    """Where the record of what is published at a store is kept, among what is made of a dataset."""
+    place = hashlib.sha3_256(f"{url}\n{uuid}".encode()).hexdigest()[:16]
+    return f"records/{place}.json"
 
-    def __init__(self, path: Path, *, durable: bool = True) -> None:
-        self._path, self._durable = path, durable
+
+class KeyedRecords:
+    """`Records` in a file of a keyed store, for one run of a publisher."""
+
+    def __init__(self, store: KeyedStore, key: str) -> None:
+        self._store, self._key = store, key
+        self._tag: str | None = None
 
     def read(self) -> Record:
         """Nothing was published: an empty record. Raises `UnreadableRecord`."""
-        try:
-            with self._path.open("rb") as stream:
-                return decode_json(stream.read(MAX_RECORD_BYTES), Record)
-        except FileNotFoundError:
+        found = self._store.read(self._key, most=MAX_RECORD_BYTES)
+        self._tag = None if found is None else found.tag
+        if found is None:
             return Record()
+        try:
+            return decode_json(found.raw, Record)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise UnreadableRecord(f"{self._path} cannot be read: {error}") from None
+            raise UnreadableRecord(f"{self._key} cannot be read: {error}") from None
 
     def write(self, record: Record) -> None:
         raw = msgspec.json.encode(record)
-        files.write_chunks(self._path, (raw,), durable=self._durable)
+        self._tag = self._store.swap(self._key, raw, expected=self._tag)
 
     def remove(self) -> None:
-        files.remove(self._path, durable=self._durable)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """No other process of this machine publishes meanwhile."""
-        files.make_folder(self._path.parent, durable=self._durable)
-        with files.folder_lock(self._path.parent, alone=True):
-            yield
+        self._store.delete([self._key])

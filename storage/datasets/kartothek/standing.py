@@ -33,7 +33,7 @@ def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> St
     """Look at the state files. Raises `PublicationConflict`: one is not ours, and no `force`."""
     contents = {key: store.read(key, most=MAX_STATE_BYTES) for key in state_keys(uuid)}
     files = {key: content for key, content in contents.items() if content is not None}
-    ours = {each.state_hash: each for each in (record.last, record.next) if each is not None}
+    ours = record.ours
     foreign = [key for key, each in files.items() if content_hash(each.raw) not in ours]
     if foreign and not force:
         raise PublicationConflict(foreign[0])
@@ -59,11 +59,9 @@ def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> St
 
 
 def _leftovers(record: Record, written: Written) -> dict[str, int]:
-    """Files of a run that did not get as far as its state file."""
-    unfinished = record.next
-    if unfinished is None or unfinished.state_hash == written.state_hash:
-        return {}
-    return dict.fromkeys((*unfinished.keys, *unfinished.dropped), 0)
+    """Files of runs that did not get as far as their state file."""
+    unfinished = [each for each in record.begun if each.state_hash != written.state_hash]
+    return {key: 0 for each in unfinished for key in (*each.keys, *each.dropped)}
 
 
 def _files(state: State) -> list[str]:

@@ -24,9 +24,12 @@ from ...stores.index.sql import SqlDatasetRegistry, SqlRefIndex
 from ...stores.index.sql_blocks import SqlBlockIndex
 from ...stores.index.sql_states import SqlStates
 from ...stores.jobs.sql import SqlJobQueue
+from ...stores.keyed.below import Below
+from ...stores.keyed.folder import FolderKeyedStore
 from ...stores.mirrors.sql import SqlMirrorStore
+from ...stores.objects.layout import PROJECTIONS
 from ...stores.objects.local import LocalObjectStore
-from ...stores.ports import ObjectStore
+from ...stores.ports import KeyedStore, ObjectStore
 from ...stores.publishing.sql import SqlSchedules, SqlVariables
 from ...stores.sql.engine import open_engine, sqlite_url
 from ...stores.sql.migrate import migrate as migrate_database
@@ -39,6 +42,10 @@ from .stores import Stores
 
 DATABASE_FILE = "node.db"
 BELLS = "bells"
+
+
+_Opened = tuple[ObjectStore, KeyedStore]
+"""Objects, and files beside them that are named by keys."""
 
 
 class UnknownObjectStore(BadInput):
@@ -91,7 +98,7 @@ def open_stores(
         UnknownDatabase, UnknownObjectStore, MalformedStoreUrl: a URL that cannot be opened.
         StoreMisconfigured, StoreUnavailable: the bucket is not there, not ours, or not answering.
     """
-    objects = _open_objects(settings)
+    objects, projections = _open_objects(settings)
     make_private(settings.data)
     if settings.database_url is None:
         touch_private(settings.data / DATABASE_FILE)
@@ -102,6 +109,7 @@ def open_stores(
     wake_up = _wake_up(engine, settings.data)
     stores = Stores(
         objects=objects,
+        projections=projections,
         registry=SqlDatasetRegistry(engine, clock=clock),
         refs=SqlRefIndex(engine, clock=clock, wake_up=wake_up),
         blocks=SqlBlockIndex(engine),
@@ -136,10 +144,10 @@ def _wake_up(engine: sa.Engine, data: Path) -> WakeUp:
     return PipeWakeUp(data / BELLS)
 
 
-def _open_objects(settings: StoreSettings, *, check: bool = True) -> ObjectStore:
+def _open_objects(settings: StoreSettings, *, check: bool = True) -> _Opened:
     """With `check`, a bucket that is away is an error now."""
     if settings.objects_url is None:
-        return LocalObjectStore(settings.data, durable=settings.durable)
+        return _in_folder(settings.data, settings)
     scheme = settings.objects_url.partition("://")[0]
     if scheme not in _OBJECT_STORES:
         known = ", ".join(sorted(_OBJECT_STORES))
@@ -149,16 +157,23 @@ def _open_objects(settings: StoreSettings, *, check: bool = True) -> ObjectStore
 
 def _open_copy(settings: StoreSettings, url: str) -> ObjectStore:
     """Whether a bucket answers shows when it is used. Raises as `_open_objects`."""
-    return _open_objects(replace(settings, objects_url=url, objects_public_url=None), check=False)
+    return _open_objects(replace(settings, objects_url=url, objects_public_url=None), check=False)[
+        0
+    ]
 
 
-def _open_folder(settings: StoreSettings, check: bool) -> ObjectStore:  # noqa: ARG001
-    path = Path(str(settings.objects_url).removeprefix("file://"))
-    return LocalObjectStore(path, durable=settings.durable)
+def _in_folder(path: Path, settings: StoreSettings) -> _Opened:
+    files = FolderKeyedStore(path / PROJECTIONS, durable=settings.durable)
+    return LocalObjectStore(path, durable=settings.durable), files
 
 
-def _open_bucket(settings: StoreSettings, check: bool) -> ObjectStore:
+def _open_folder(settings: StoreSettings, check: bool) -> _Opened:  # noqa: ARG001
+    return _in_folder(Path(str(settings.objects_url).removeprefix("file://")), settings)
+
+
+def _open_bucket(settings: StoreSettings, check: bool) -> _Opened:
     try:
+        from ...stores.keyed.bucket import BucketKeyedStore
         from ...stores.objects.s3 import S3ObjectStore  # boto3 is an extra, and slow to import
         from ...stores.objects.s3_bucket import Bucket, S3Location
     except ModuleNotFoundError as missing:
@@ -169,10 +184,10 @@ def _open_bucket(settings: StoreSettings, check: bool) -> ObjectStore:
     bucket = Bucket(location, public_endpoint=settings.objects_public_url)
     if check:
         bucket.check()
-    return S3ObjectStore(bucket)
+    return S3ObjectStore(bucket), Below(BucketKeyedStore(bucket), PROJECTIONS)
 
 
-_OBJECT_STORES: dict[str, Callable[[StoreSettings, bool], ObjectStore]] = {
+_OBJECT_STORES: dict[str, Callable[[StoreSettings, bool], _Opened]] = {
     "file": _open_folder,
     "s3": _open_bucket,
     "s3+http": _open_bucket,

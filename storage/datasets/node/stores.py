@@ -23,7 +23,7 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.multihash import Multihash
 
 from ...runtime.locks import Locks
-from ...stores.objects.layout import HEAD
+from ...stores.objects.layout import HEAD, dataset_folder
 from ...stores.objects.storage_failures import folder_trouble
 from ...stores.ports import (
     AccountStore,
@@ -35,6 +35,7 @@ from ...stores.ports import (
     DerivationStore,
     DeviceLogins,
     JobQueue,
+    KeyedStore,
     MirrorStore,
     ObjectStore,
     RefIndex,
@@ -78,6 +79,8 @@ class Stores:
     """Opened stores; see `storage/datasets/node/open_stores.py` for how they are chosen."""
 
     objects: ObjectStore
+    projections: KeyedStore
+    """What was made of datasets for readers; a folder for each, which goes with its dataset."""
     registry: DatasetRegistry
     refs: RefIndex
     blocks: BlockIndex
@@ -168,9 +171,14 @@ class Stores:
                 self.publish_head(dataset)
                 raise
             except DatasetNotFound:
-                self.objects.remove(dataset)
+                self._remove_files(dataset)
                 raise
-            self.objects.remove(dataset)
+            self._remove_files(dataset)
+
+    def _remove_files(self, dataset: DatasetId) -> None:
+        self.objects.remove(dataset)
+        made = self.projections.list(dataset_folder(dataset))
+        self.projections.delete([info.key for info in made])
 
     def publish_head(self, dataset: DatasetId) -> None:
         """Write the head beside the objects, again until no other move came in between.

@@ -10,6 +10,8 @@
     │     └─ info/                not part of the dataset
     │        ├─ alias             text of the alias, no newline
     │        └─ node              what else the index knows: visibility, time of creation
+    ├─ projections/
+    │  └─ fed01…/                 indices and published forms; made again from the dataset
     ├─ uploads/
     │  ├─ fed01…/f1620…           spooled bodies on their way in; not part of the dataset
     │  └─ .begun/                 which uploads each account has begun and not ended
@@ -41,6 +43,7 @@ DATASETS = "datasets"
 UPLOADS = "uploads"
 BEGUN = ".begun"
 QUARANTINE = "quarantine"
+PROJECTIONS = "projections"
 HEAD = "head"
 ALIAS = "alias"
 MAX_INFO_BYTES = 1024

@@ -24,6 +24,7 @@ from odf_node.storage.datasets.kartothek.tables import open_table
 from odf_node.storage.datasets.verify.run import verify_chain
 from odf_node.storage.datasets.verify.source import DatasetSource
 from odf_node.storage.stores.keyed.folder import FolderKeyedStore
+from odf_node.storage.stores.ports.errors import SwapLost
 
 ROWS = [(0, A, "a", 1000), (1, A, "b", 2000), (2, A, "c", None), (3, C, "b", 2000),
         (4, D, "b", 2500), (5, A, "d", 7), (6, R, "a", 1000)]  # fmt: skip
@@ -306,6 +307,54 @@ def test_an_index_that_is_too_large_is_left_out_and_said(made, store, tmp_path):
 def test_columns_that_are_not_there_are_refused(made, store, tmp_path):
     with pytest.raises(UnusablePublication, match="'town'"):
         Publisher(made, store, tmp_path, primary_key=("town",))()
+
+
+def test_of_two_runs_at_once_one_wins_and_the_other_publishes_next(made, store, tmp_path):
+    made.add(A2[0])
+    refresh = publisher(made, store, tmp_path)
+    refresh()
+    made.add(A2[1])
+
+    class Overtaken(Watched):
+        """While this run is about to swap, another one does."""
+
+        def swap(self, key, content, *, expected):
+            refresh()
+            return self._store.swap(key, content, expected=expected)
+
+    with pytest.raises(SwapLost):
+        refresh(store=Overtaken(store))
+    assert not refresh().changed
+    assert rows_in(store) == ROWS[:6]
+
+
+def test_a_run_that_was_thought_dead_may_still_win(made, store, tmp_path):
+    made.add(A2[0])
+    refresh = publisher(made, store, tmp_path)
+    refresh()
+    made.add(A2[1])
+
+    class Late(Watched):
+        """Before this run swaps, the run that it took for dead does."""
+
+        def swap(self, key, content, *, expected):
+            slow.swap(slow_write[0], slow_write[1], expected=expected)
+            return self._store.swap(key, content, expected=expected)
+
+    class Slow(Watched):
+        def swap(self, key, content, *, expected):
+            slow_write.extend([key, content])
+            raise Killed
+
+    slow, slow_write = store, []
+    with pytest.raises(Killed):
+        refresh(store=Slow(store))
+    with pytest.raises(SwapLost):
+        refresh(store=Late(store))
+    assert rows_in(store) == ROWS[:6]
+    made.add(A2[2])
+    refresh()
+    assert rows_in(store) == ROWS
 
 
 def test_a_withdrawn_dataset_leaves_nothing_but_others_files(made, store, tmp_path):

@@ -1,0 +1,123 @@
+"""The node's own index of a dataset: which slices hold a value of a column.
+
+It is the changelog of the dataset published into a store of the node's own without its data files:
+readers of the index open the slices.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.kartothek.errors import KartothekFileMissing, NoKartothek
+from odf_node.protocol.multihash import Multihash
+
+from ...runtime.clock import Clock, system_clock
+from ...runtime.logs import line
+from ...stores.keyed.below import Below
+from ...stores.objects.layout import dataset_folder
+from ...stores.ports import KeyedStore
+from ..dataset.dataset import Dataset
+from .publication import MAX_INDEX_BYTES, Publication, Published
+from .publish import publish
+from .records import KeyedRecords
+from .slice_values import SLICES, SliceValues
+from .tables import Table, open_table
+
+_log = logging.getLogger("odf.kartothek")
+INDEX = "index"
+"""Folder of the own index among what is made of a dataset."""
+RECORD = "record.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnIndex:
+    """Indices on some columns of a dataset, up to a block.
+
+    A partition is a slice; `block_of` tells by its label which block it is of. Slices of later
+    blocks are in no index.
+    """
+
+    table: Table
+    columns: frozenset[str]
+    """Those that have an index."""
+    head: Multihash
+    sequence_number: int
+
+
+def made_of(projections: KeyedStore, dataset: DatasetId) -> Below:
+    """What was made of a dataset for its readers, as a store of its own."""
+    return Below(projections, dataset_folder(dataset))
+
+
+def own_index(projections: KeyedStore, dataset: DatasetId) -> OwnIndex | None:
+    """The index as it was written last; None if there is none, or none that can be used.
+
+    It may be of a head that is none any more: compare `head` with the chain that is read.
+    """
+    try:
+        table = open_table(_index_store(projections, dataset), dataset_folder(dataset))
+        said = table.found.state.metadata
+        return OwnIndex(
+            table=table,
+            columns=frozenset(table.found.state.indices),
+            head=Multihash.parse(str(said.get("odf.head"))),
+            sequence_number=int(str(said.get("odf.sequence-number"))),
+        )
+    except NoKartothek:
+        return None
+    except (BadInput, KartothekFileMissing, ValueError) as unusable:
+        _log.warning(line("index not used", dataset=str(dataset), reason=str(unusable)[:200]))
+        return None
+
+
+def block_of(label: str) -> int | None:
+    """The sequence number of the block of a slice, by the label of its partition; None: of none,
+    since the dataset has no rows."""
+    digits = label[1:9]
+    return int(digits) if label[:1] == "b" and digits.isdigit() else None
+
+
+def refresh_own_index(
+    dataset: Dataset,
+    projections: KeyedStore,
+    columns: Sequence[str],
+    *,
+    max_index_bytes: int = MAX_INDEX_BYTES,
+    clock: Clock = system_clock,
+    scratch: Path | None = None,
+) -> Published:
+    """Bring the index up to the head; only slices that are new are read. Raises as `publish`."""
+    made = made_of(projections, dataset.id)
+    publication = Publication(
+        uuid=dataset_folder(dataset.id),
+        secondary_indices=tuple(columns),
+        max_index_bytes=max_index_bytes,
+        has_data=False,
+    )
+    return publish(
+        dataset,
+        _index_store(projections, dataset.id),
+        publication,
+        KeyedRecords(made, f"{INDEX}/{RECORD}"),
+        clock=clock,
+        force=True,
+        values=SliceValues(made),
+        scratch=scratch,
+    )
+
+
+def remove_own_index(projections: KeyedStore, dataset: DatasetId) -> None:
+    """Everything that was made of the dataset for look-ups goes."""
+    uuid = dataset_folder(dataset)
+    made = made_of(projections, dataset)
+    gone = [info.key for folder in (INDEX, SLICES) for info in made.list(folder)]
+    made.delete(sorted(gone, key=lambda key: not key.startswith(f"{INDEX}/{uuid}.")))
+
+
+def _index_store(projections: KeyedStore, dataset: DatasetId) -> Below:
+    return Below(made_of(projections, dataset), INDEX)

@@ -1,0 +1,117 @@
+"""The values of columns in slices, each once: read from rows, and kept for the next who asks.
+
+Indices are made of them. They are kept by the hash of the slice, which never changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from odf_node.protocol.kartothek.index import plain_values
+from odf_node.protocol.kartothek.keys import encoded
+from odf_node.protocol.kartothek.types import normalised
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
+
+from ...runtime.logs import line
+from ...stores.ports import KeyedStore
+from ...stores.ports.errors import KeyNotFound
+from ..read.batches import batches_of
+from ..read.rows import Scan
+from .parts import Part
+
+SLICES = "slices"
+"""Folder of what is kept: `slices/<hash of the slice>/<column>.parquet`."""
+VALUE = "value"
+_log = logging.getLogger("odf.kartothek")
+
+
+def encode_values(values: pa.Array) -> bytes:
+    """The file of the values of a column in a slice."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({VALUE: values}), sink, compression="snappy", version="2.6")
+    raw: bytes = sink.getvalue().to_pybytes()
+    return raw
+
+
+class SliceValues:
+    """Values that are kept in a keyed store of the node's own."""
+
+    def __init__(self, store: KeyedStore) -> None:
+        self._store = store
+
+    def find(self, slice_hash: Multihash, column: str, wanted: pa.DataType) -> pa.Array | None:
+        """None: they were never kept, or the file cannot be used."""
+        key = _key(slice_hash, column)
+        try:
+            with self._store.open(key) as stream:
+                file = open_slice(stream)
+                if file.schema_arrow.names != [VALUE]:
+                    raise UnreadableSlice(f"its columns are {file.schema_arrow.names[:5]}")
+                batches = [batch.column(0).cast(wanted) for batch in batches_of(file, stream)]
+        except KeyNotFound:
+            return None
+        except (UnreadableSlice, *UNREADABLE) as error:
+            if isinstance(error, MemoryError):
+                raise
+            _log.warning(line("kept values not used", key=key, reason=str(error)[:200]))
+            return None
+        return pa.chunked_array(batches, wanted).combine_chunks()
+
+    def put(self, slice_hash: Multihash, column: str, raw: bytes) -> None:
+        """`raw` is of `encode_values`."""
+        self._store.put(_key(slice_hash, column), (raw,))
+
+    def has(self, slice_hash: Multihash) -> frozenset[str]:
+        """Encoded names of columns whose values are kept."""
+        found = self._store.list(f"{SLICES}/{slice_hash}")
+        return frozenset(info.key.rsplit("/", 1)[1].removesuffix(".parquet") for info in found)
+
+
+class Columns:
+    """Columns of the slices of a dataset, read or remembered."""
+
+    def __init__(self, scan: Scan, schema: pa.Schema, kept: SliceValues | None) -> None:
+        self.scan, self.schema, self._kept = scan, schema, kept
+
+    def values_of(self, part: Part, columns: Sequence[str]) -> Mapping[str, pa.Array]:
+        """Values of these columns in the rows of a partition, each once, no null and no NaN."""
+        types = {name: normalised(self.schema.field(name).type) for name in columns}
+        if part.source is None:
+            return {name: pa.array([], types[name]) for name in columns}
+        if self._kept is None or not part.is_all:
+            return self._scanned(part, types)
+        its = part.source.data.physical_hash
+        known = {name: self._kept.find(its, name, types[name]) for name in columns}
+        found = {name: values for name, values in known.items() if values is not None}
+        missing = {name: types[name] for name in columns if name not in found}
+        if missing:
+            for name, values in self._scanned(part, missing).items():
+                self._kept.put(its, name, encode_values(values))
+                found[name] = values
+        return found
+
+    def _scanned(self, part: Part, types: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:
+        return distinct(self.scan(list(types), part.offsets), types)
+
+
+def distinct(
+    batches: Iterator[pa.RecordBatch], types: Mapping[str, pa.DataType]
+) -> dict[str, pa.Array]:
+    """The values of columns in these rows, each once."""
+    values = {name: [pa.array([], wanted)] for name, wanted in types.items()}
+    for batch in batches:
+        for name in types:
+            values[name].append(plain_values(batch.column(name)))
+    return {
+        name: pc.unique(pa.chunked_array(some).combine_chunks()) for name, some in values.items()
+    }
+
+
+def _key(slice_hash: Multihash, column: str) -> str:
+    return f"{SLICES}/{slice_hash}/{encoded(column)}.parquet"
