@@ -49,6 +49,7 @@ from odf_node.protocol.arrow_values import stream, validity
 from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.storage.datasets.verify.bytes import CHUNK_BYTES
 from odf_node.storage.datasets.verify.run import FolderSource, verify_chain
+from odf_node.storage.datasets.verify.stages import in_threads
 from odf_node.storage.lanes import hash_all, lanes, prepare
 from odf_node.storage.stores.objects.folder import FolderObjects
 from odf_node.storage.stores.ports.values import ObjectKind
@@ -164,7 +165,9 @@ def at_once(size: int) -> None:
 
 
 def verified(objects: FolderObjects, *, logical: bool) -> None:
-    report = verify_chain(FolderSource(objects), logical=logical, threads=THREADS)
+    report = verify_chain(
+        FolderSource(objects), logical=logical, where=partial(in_threads, threads=THREADS)
+    )
     if not report.ok:
         raise SystemExit(f"the benchmark's own dataset is not valid: {report.problems[:3]}")
 

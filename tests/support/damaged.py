@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 from chain_maker import checkpoint_of, linked, parquet, seed, slice_of, some_id, table
+from msgspec.structs import replace
 
 from odf_node.protocol.arrow_schema import from_arrow
 from odf_node.protocol.identity import DatasetRef
@@ -23,11 +24,15 @@ from odf_node.protocol.metadata.events import (
 )
 from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.contents.named_objects import named_objects
+from odf_node.storage.datasets.verify.run import VerifyReport
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import ObjectKind
 
 ID, INPUT = some_id("verified"), some_id("input")
 ROWS = 3
+ROOT = ["Seed", "SetDataSchema", "AddData", "AddData"]
+DERIVATIVE = ["Seed", "SetTransform", "SetDataSchema", "ExecuteTransform", "ExecuteTransform"]
 PLAIN = {"compression": "none", "use_dictionary": False}
 """Files of equal length for rows of equal length."""
 
@@ -161,3 +166,42 @@ class DatasetMaker:
         )
         self._checkpoint = checkpoint.physical_hash
         return event
+
+
+def root(source: DictSource | None = None) -> DatasetMaker:
+    return DatasetMaker(source=source).play(ROOT)
+
+
+def reasons(report: VerifyReport) -> list[tuple[str, int | None]]:
+    return [(problem.reason, problem.sequence_number) for problem in report.problems]
+
+
+def part_of(block: HashedBlock) -> Any:
+    assert isinstance(block.event, AddData | ExecuteTransform)
+    return block.event.new_data
+
+
+def with_slice(**changes: Any) -> DatasetMaker:
+    """A root whose only slice declares something else than it has."""
+    made = DatasetMaker().play(ROOT[:2])
+    made.add(AddData(new_data=replace(made.slice(), **changes)))
+    return made
+
+
+def change_object(made: DatasetMaker, number: int, kind: ObjectKind, content: Any) -> DatasetMaker:
+    for named in named_objects(made.blocks[number].event):
+        if named.kind is kind:
+            key = (kind, named.hash)
+            made.source.objects[key] = content(made.source.objects[key])
+    return made
+
+
+def flip(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0x40]) + content[middle + 1 :]
+
+
+def change_block(made: DatasetMaker, number: int, content: Any) -> DatasetMaker:
+    key = (ObjectKind.BLOCK, made.blocks[number].hash)
+    made.source.objects[key] = content(made.source.objects[key])
+    return made

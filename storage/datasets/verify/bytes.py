@@ -18,10 +18,13 @@ HELD_BYTES = 64 << 20
 
 
 class Buffers:
-    """Memory that is lent for one object at a time, by any thread."""
+    """Memory that is lent for one object at a time, by any thread. Pickled, it is left behind."""
 
     def __init__(self) -> None:
         self._spare: list[bytearray] = []
+
+    def __reduce__(self) -> tuple[type[Buffers], tuple[()]]:
+        return Buffers, ()
 
     @contextmanager
     def lent(self, size: int) -> Iterator[memoryview]:

@@ -1,93 +1,110 @@
-"""Are the objects that rows link to here, with the bytes they are named by? Each is read once."""
+"""Are the objects that rows link to here, with the bytes they are named by? Two stages: the links
+of slices, then the bytes of each object that is linked to, once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import BinaryIO
 
-from odf_node.protocol.errors import NotFound
+from odf_node.protocol.errors import Damaged, NotFound
 from odf_node.protocol.multihash import SHA3_256, Multihash
-from odf_node.protocol.slice_file import UnreadableSlice
 
 from ...lanes import hash_all
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
 from ..contents.linked import readable_links
+from ..contents.named_objects import NamedObject, named_objects
 from ..dataset.local_files import read_anywhere
 from ..job_payloads.verify_report import KIND_OF_OBJECT, Problem
 from .bytes import Passing
 from .data import DataBlock
-from .source import ChainSource
+from .source import ObjectSource
+from .stages import Runner, Split
 
 MISSING, DAMAGED = "LinkedObjectMissing", "LinkedObjectDamaged"
 AT_ONCE = 4
-"""Objects that each thread has open."""
+"""Objects that are open at once in one split."""
 ANY_SIZE = 1 << 62
 """No block tells how large one linked object is."""
-Linked = Sequence[tuple[Multihash, DataBlock]]
+Hashed = tuple[int, bytes | None]
+"""Bytes of an object, and their digest; None: it is not there."""
 Verdict = tuple[int, Problem | None]
 """Bytes that were read, and what is wrong."""
 
 
 def check_linked(
-    source: ChainSource, columns: Sequence[str], blocks: Sequence[DataBlock], *, threads: int
+    runner: Runner, columns: Sequence[str], blocks: Sequence[DataBlock]
 ) -> Iterator[Verdict]:
-    """Look at what the slices of the blocks link to."""
-    found, most = list(_linked(source, columns, blocks).items()), threads * AT_ONCE
-    for at in range(0, len(found), most):
-        with ExitStack() as opened:
-            yield from _check(source, found[at : at + most], threads, opened)
+    """Look at what the slices of the blocks link to, each object once."""
+    found = _linked(runner, columns, blocks)
+    names = list(found)
+    splits = (
+        Split(group, tuple(NamedObject(ObjectKind.DATA, each, 0) for each in group))
+        for group in (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE))
+    )
+    hashed = (each for group in runner.run(hash_linked, splits) for each in group)
+    for name, (size, digest) in zip(names, hashed, strict=True):
+        yield size, _judged(found[name], name, digest)
 
 
-def _check(
-    source: ChainSource, found: Linked, threads: int, opened: ExitStack
-) -> Iterator[Verdict]:
-    streams: dict[Multihash, BinaryIO] = {}
-    for linked, _ in found:
-        with suppress(NotFound):
-            streams[linked] = opened.enter_context(source.open_object(ObjectKind.DATA, linked))
-    passing = {linked: Passing() for linked in streams}
-    pieces = [
-        passing[linked].read(stream, ANY_SIZE, _dropped) for linked, stream in streams.items()
-    ]
-    digests = dict(zip(streams, hash_all(pieces, threads=threads), strict=True))
-    for linked, block in found:
-        if linked not in digests:
-            message = "rows link to it, and it is not there"
-            yield 0, _problem(block, linked, MISSING, message)
-            continue
-        size, actual = passing[linked].size, Multihash(SHA3_256, digests[linked])
-        if actual == linked:
-            yield size, None
-        else:
-            message = f"rows link to it, and its bytes hash to {actual}"
-            yield size, _problem(block, linked, DAMAGED, message)
+def _linked(
+    runner: Runner, columns: Sequence[str], blocks: Sequence[DataBlock]
+) -> dict[Multihash, DataBlock]:
+    """Each object with one of the blocks whose rows link to it."""
+    with_slice = [block for block in blocks if columns and block.event.new_data is not None]
+    splits = (Split(block, tuple(named_objects(block.event))[:1]) for block in with_slice)
+    links = runner.run(partial(links_of, tuple(columns)), splits)
+    found: dict[Multihash, DataBlock] = {}
+    for block, names in zip(with_slice, links, strict=True):
+        found.update(dict.fromkeys(names, block))
+    return found
+
+
+def links_of(columns: Sequence[str], source: ObjectSource, block: DataBlock) -> list[Multihash]:
+    """The first stage: what the slice of a block links to, each object once. A slice that cannot be
+    read was reported as such."""
+    data = block.event.new_data
+    found: dict[Multihash, None] = {}
+    if data is None:
+        return []
+    with (
+        suppress(NotFound, Damaged),
+        source.open_object(ObjectKind.DATA, data.physical_hash) as stream,
+        read_anywhere(stream) as file,
+    ):
+        found.update(dict.fromkeys(readable_links(file, columns)))
+    return list(found)
+
+
+def hash_linked(source: ObjectSource, names: Sequence[Multihash]) -> list[Hashed]:
+    """The second stage: the bytes of linked objects."""
+    with ExitStack() as opened:
+        streams: dict[Multihash, BinaryIO] = {}
+        for name in names:
+            with suppress(NotFound):
+                streams[name] = opened.enter_context(source.open_object(ObjectKind.DATA, name))
+        passing = {name: Passing() for name in streams}
+        pieces = [passing[name].read(streams[name], ANY_SIZE, _dropped) for name in streams]
+        digests = dict(zip(streams, hash_all(pieces), strict=True))
+        return [
+            (passing[name].size, digests[name]) if name in digests else (0, None) for name in names
+        ]
 
 
 def _dropped(_: bytes) -> None:
     """Bytes that nobody needs again."""
 
 
-def _linked(
-    source: ChainSource, columns: Sequence[str], blocks: Sequence[DataBlock]
-) -> dict[Multihash, DataBlock]:
-    """Each object with one of the blocks whose rows link to it. A slice that cannot be read was
-    reported as such."""
-    found: dict[Multihash, DataBlock] = {}
-    for block in blocks if columns else ():
-        data = block.event.new_data
-        if data is None:
-            continue
-        try:
-            with (
-                source.open_object(ObjectKind.DATA, data.physical_hash) as stream,
-                read_anywhere(stream) as file,
-            ):
-                found.update(dict.fromkeys(readable_links(file, columns), block))
-        except (NotFound, UnreadableSlice, OSError):
-            continue
-    return found
+def _judged(block: DataBlock, linked: Multihash, digest: bytes | None) -> Problem | None:
+    if digest is None:
+        return _problem(block, linked, MISSING, "rows link to it, and it is not there")
+    actual = Multihash(SHA3_256, digest)
+    if actual == linked:
+        return None
+    message = f"rows link to it, and its bytes hash to {actual}"
+    return _problem(block, linked, DAMAGED, message)
 
 
 def _problem(block: DataBlock, linked: Multihash, reason: str, message: str) -> Problem:

@@ -4,7 +4,8 @@ Three passes: back from the head, hashing every block; forward again, holding th
 its rules (a broken rule of this project alone is a warning); then the data blocks, newest
 first: size, physical hash, logical hash, number of rows and offset column of each slice, size
 and hash of each checkpoint. What is wrong becomes a line of the report. Large objects are not
-held in memory.
+held in memory. The first two passes follow the chain, block by block; the last one is done in
+splits (`stages.py`), in threads or wherever else the caller says, and its report is the same.
 
 Rules need the whole chain, so an interval of blocks narrows down the last pass only.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from odf_node.protocol.chain.errors import ChainRuleBroken
 from odf_node.protocol.chain.rules import Origin
@@ -32,7 +34,6 @@ from odf_node.protocol.metadata.events import (
 )
 from odf_node.protocol.multihash import Multihash
 
-from ...lanes import THREADS, expect
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
 from ..contents.named_objects import named_objects
@@ -40,11 +41,13 @@ from ..dataset.dataset import InvalidInterval
 from ..job_payloads.verify_report import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
 from ..job_payloads.verify_report import Problem as Problem
 from ..job_payloads.verify_report import VerifyReport as VerifyReport
-from .data import Checks, DataBlock, check_blocks, described
+from .data import DataBlock, check_blocks, described, splits_of
 from .linked import check_linked
+from .objects import Checks
 from .source import ChainSource as ChainSource
 from .source import DatasetSource as DatasetSource
 from .source import FolderSource as FolderSource
+from .stages import Where, in_threads
 
 MAX_PROBLEMS = 10_000
 """Problems a report lists at most."""
@@ -99,9 +102,10 @@ def verify_chain(
     logical: bool = True,
     interval: Interval = EVERYTHING,
     progress: Progress | None = None,
-    threads: int = THREADS,
+    where: Where = in_threads,
 ) -> VerifyReport:
-    """Look at everything. `objects=False`: the chain only; `logical=False`: no rows.
+    """Look at everything. `objects=False`: the chain only; `logical=False`: no rows. `where` says
+    what does the checks of objects, and changes nothing of the report.
 
     A bad dataset is a result. Raises what `source.head()` raises when there is no dataset,
     what goes wrong on the way to the source, and `InvalidInterval` for blocks that are not
@@ -121,7 +125,7 @@ def verify_chain(
     for _ in blocks:  # whatever the rules did not ask for
         pass
     if objects:
-        _check_data(findings, logical=logical, threads=threads)
+        _check_data(findings, where, logical=logical)
     else:
         findings.checked = [described(block) for block in reversed(findings.data)]
     return VerifyReport(
@@ -267,22 +271,23 @@ def _block_problem(block: Multihash, number: int | None, reason: str, message: s
 # --- objects --------------------------------------------------------------------------------
 
 
-def _check_data(findings: _Findings, *, logical: bool, threads: int) -> None:
+def _check_data(findings: _Findings, where: Where, *, logical: bool) -> None:
     newest_first = list(reversed(findings.data))
     named = [each for entry in newest_first for each in named_objects(entry.event)]
-    expect(sum(each.size for each in named))
+    runner = where(findings.source, sum(each.size for each in named))
     kind: DatasetKind | None = None if findings.seed is None else findings.seed.dataset_kind
-    checks = Checks(source=findings.source, kind=kind, logical=logical)
-    for of_block in check_blocks(checks, newest_first, threads=threads):
-        findings.objects += of_block.objects
-        findings.size += of_block.size
-        findings.records += of_block.records
-        findings.add(*of_block.problems)
-        findings.notes += of_block.notes
-        findings.checked.append(of_block.checked)
-        findings.step("objects", findings.objects, len(named))
-    linked = check_linked(findings.source, findings.links, newest_first, threads=threads)
-    for size, problem in linked:
+    stage = partial(check_blocks, Checks(kind=kind, logical=logical))
+    splits = splits_of(newest_first, logical=logical, width=runner.width)
+    for group in runner.run(stage, splits):
+        for of_block in group:
+            findings.objects += of_block.objects
+            findings.size += of_block.size
+            findings.records += of_block.records
+            findings.add(*of_block.problems)
+            findings.notes += of_block.notes
+            findings.checked.append(of_block.checked)
+            findings.step("objects", findings.objects, len(named))
+    for size, problem in check_linked(runner, findings.links, newest_first):
         findings.objects += 1
         findings.size += size
         if problem is not None:

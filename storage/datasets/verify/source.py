@@ -17,15 +17,17 @@ MAX_BLOCK_BYTES = 64 << 20
 """Largest block that is read."""
 
 
-class ChainSource(Protocol):
-    """A dataset to look at, wherever it is. Absent things raise a `NotFound`.
+class ObjectSource(Protocol):
+    """Objects of a dataset. Absent ones raise a `NotFound`. Called from several threads."""
 
-    `open_object` is called from several threads.
-    """
+    def open_object(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
+
+
+class ChainSource(ObjectSource, Protocol):
+    """A dataset to look at, wherever it is. Absent things raise a `NotFound`."""
 
     def head(self) -> Multihash: ...
     def block_bytes(self, block: Multihash, /) -> bytes: ...
-    def open_object(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
 
 
 @runtime_checkable
