@@ -19,10 +19,12 @@ from odf_node.storage.stores.jobs.sql import SqlJobQueue
 from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports import JobQueue
 from odf_node.storage.stores.ports.values import Account, AccountId, JobSpec, RequestKey
-from tests.conformance.job_queue import JobQueueContract, RequestContract
+from tests.conformance.job_queue import JobQueueContract
+from tests.conformance.job_requests import RequestContract
+from tests.conformance.job_turns import JobTurnsContract
 
 
-class TestSqlJobQueue(JobQueueContract, RequestContract):
+class TestSqlJobQueue(JobQueueContract, JobTurnsContract, RequestContract):
     @pytest.fixture
     def queue(self, database: sa.Engine, clock: ManualClock) -> JobQueue:
         created = replace(entry(), id=some_id())
