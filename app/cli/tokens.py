@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from ..client.environment import HOME, TOKEN
+from ..client.home import is_home
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,9 +23,6 @@ ADDRESSES = ("url", "where")
 """What commands call the address of their dataset."""
 NODE = "node"
 _KEPT = "odf-node.home"
-_PORTS = {"http": 80, "https": 443}
-_HERE = "127.0.0.1"
-_LOOPBACK = frozenset({"localhost", _HERE, "::1"})
 
 
 def token_option(command: F) -> F:
@@ -51,11 +48,7 @@ def token_at(address: str, token: str | None, *, is_named: bool = False) -> str 
     context = click.get_current_context()
     if is_named or context.get_parameter_source("token") is not ParameterSource.ENVIRONMENT:
         return token
-    there, home = _origin(address), context.meta[_KEPT]
-    if there is None:
-        return None
-    is_home = there.host == _HERE if home is None else there == _origin(home)
-    return token if is_home else None
+    return token if is_home(address, context.meta[_KEPT]) else None
 
 
 def _of_address(token: str | None, given: dict[str, Any]) -> str | None:
@@ -82,21 +75,3 @@ def _option(command: Any, meant: Callable[[str | None, dict[str, Any]], str | No
     )
     known = click.option("--home", envvar=HOME, hidden=True)
     return shown(known(with_token))
-
-
-class _Origin(NamedTuple):
-    scheme: str
-    host: str
-    port: int
-
-
-def _origin(address: str) -> _Origin | None:
-    """None for what is no URL. All names of this machine are one."""
-    try:
-        parts = urlsplit(address.strip().lower().removeprefix("odf+"))
-        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
-    except ValueError:
-        return None
-    if parts.scheme not in _PORTS or not host:
-        return None
-    return _Origin(parts.scheme, _HERE if host in _LOOPBACK else host, port)

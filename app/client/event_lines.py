@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
 
-from odf_node.protocol.metadata.block import UnknownEvent
+from odf_node.protocol.metadata.block import HashedBlock, UnknownEvent
 from odf_node.protocol.metadata.events import (
     AddData,
     AddPushSource,
@@ -26,6 +26,18 @@ from odf_node.protocol.metadata.table import Variant
 from .text import one_line
 
 MAX_DETAIL_CHARS = 100
+
+
+def block_data(block: HashedBlock) -> dict[str, Any]:
+    """A block as JSON-compatible data: number, time, event in a line, hashes."""
+    return {
+        "hash": str(block.hash),
+        "sequenceNumber": block.sequence_number,
+        "systemTime": str(block.block.system_time),
+        "prevBlockHash": str(block.prev) if block.prev else None,
+        "event": event_name(block.event),
+        "summary": summary(block.event),
+    }
 
 
 def event_name(event: MetadataEvent | UnknownEvent) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx
 
@@ -27,6 +28,7 @@ from .http import (
     unreachable,
 )
 from .limits import LIMITS, ClientLimits
+from .repositories import body_of
 from .text import one_line
 
 JOB_LOOK_SECONDS = 0.5
@@ -309,7 +311,30 @@ class NodeApi:
         most: int,
     ) -> bytes:
         """The body of an answer that is no error."""
-        try:
+        response = self._answer(method, url, query=query, headers=headers, content=content)
+        with closing(response), _network(url):
+            return read_bounded(response, most, "the answer of the node")
+
+    @contextmanager
+    def opened(self, path: str, **query: Given) -> Iterator[tuple[Mapping[str, str], BinaryIO]]:
+        """Headers and body of a long answer below `base`, as it comes, whatever its length."""
+        url = self._base + path
+        given = {name: value for name, value in query.items() if value is not None}
+        response = self._answer("GET", url, query=given)
+        with body_of(response, url, "the answer", limits=self._limits) as body:
+            yield response.headers, body
+
+    def _answer(
+        self,
+        method: str,
+        url: str,
+        *,
+        query: Mapping[str, str | int | bool] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | Iterable[bytes] | None = None,
+    ) -> httpx.Response:
+        """An answer that is no error, its body unread; the caller closes it."""
+        with _network(url):
             request = self._http.build_request(
                 method,
                 url,
@@ -319,17 +344,26 @@ class NodeApi:
                 timeout=httpx.Timeout(self._limits.message_s, connect=self._limits.connect_s),
             )
             response = self._http.send(request, stream=True, follow_redirects=method == "GET")
-            try:
-                body = read_bounded(response, most, "the answer of the node")
-            finally:
-                response.close()
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise unreachable(url, error) from error
-        if response.is_success:
-            return body
+            if response.is_success:
+                return response
+            with closing(response):
+                raise self._refusal(response)
+
+    def _refusal(self, response: httpx.Response) -> Exception:
+        """What the node says is wrong."""
+        body = read_bounded(response, self._limits.text_bytes, "the answer of the node")
         refuse_challenged(response.headers, response.status_code)
         given = {} if self._token else {"hint": UNSIGNED}
-        raise _error(response.status_code, _document(body) or {"message": _text(body)}, **given)
+        return _error(response.status_code, _document(body) or {"message": _text(body)}, **given)
+
+
+@contextmanager
+def _network(url: str) -> Iterator[None]:
+    """What the network does wrong, as one of our errors."""
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        raise unreachable(url, error) from error
 
 
 def _looking(seen: Seen | None) -> dict[str, str]:

@@ -175,6 +175,13 @@ def open_body(
     except BaseException:
         response.close()
         raise
+    return body_of(response, url, what, limits=limits)
+
+
+def body_of(
+    response: httpx.Response, url: str, what: str, *, limits: ClientLimits = LIMITS
+) -> BinaryIO:
+    """The body of an answer as a stream; closing it closes the answer."""
     return io.BufferedReader(_Body(response, url, Pace(what, limits)))
 
 

@@ -1,0 +1,1 @@
+"""What `import odf_node` offers to programs: datasets as tables, and publishing."""

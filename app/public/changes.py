@@ -1,0 +1,82 @@
+"""What is new in a dataset since a position.
+
+Offsets of a changelog begin with 0 and have no gaps, so rows behind an offset are those that remain
+when as many are left out. The block beside the offset tells whether it still is the same history.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odf_node.protocol.errors import BadInput, Conflict, NotFound
+
+from ..service.read.read import ReadRequest
+from .rows import RowSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEXT = re.compile(r"(\d{1,16})(?:@(f1620[0-9a-f]{64}))?")
+
+
+class MalformedPosition(BadInput):
+    """A text that is no position of a dataset."""
+
+
+class HistoryReplaced(Conflict):
+    """What was read before is not what the dataset says now: its history was replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset, and the block as of which the rows before it were read."""
+
+    offset: int = 0
+    block: str | None = None
+
+    @classmethod
+    def of(cls, since: Position | str | int) -> Position:
+        """Raises `MalformedPosition`."""
+        if isinstance(since, Position):
+            return since
+        found = _TEXT.fullmatch(str(since))
+        if found is None:
+            raise MalformedPosition(f"{str(since)[:100]!r} is no offset and no OFFSET@BLOCK")
+        return cls(int(found[1]), found[2])
+
+    def __str__(self) -> str:
+        return str(self.offset) if self.block is None else f"{self.offset}@{self.block}"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows as they were written (column `op` says what each does), and where to go on."""
+
+    rows: pa.Table
+    position: Position
+
+
+def changes_since(source: RowSource, at: str | None, since: Position) -> Changes:
+    """Raises `HistoryReplaced`."""
+    if since.block is not None:
+        _require(source, since)
+    request = ReadRequest(as_at=at, projection="changelog", skip=since.offset)
+    with source.rows(request) as rows:
+        table = rows.reader.read_all()
+        return Changes(table, Position(since.offset + table.num_rows, rows.block))
+
+
+def _require(source: RowSource, since: Position) -> None:
+    try:
+        with source.rows(ReadRequest(as_at=since.block, limit=0)):
+            return
+    except NotFound as gone:
+        if gone.facts.get("block") != since.block:
+            raise
+        raise HistoryReplaced(
+            f"block {since.block}, up to which changes were read, is not in the dataset any more: "
+            "its history was replaced; read it from the beginning",
+            block=since.block,
+        ) from gone

@@ -1,0 +1,25 @@
+"""Libraries that a program may ask for, imported when it does; said by name if they are missing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from odf_node.protocol.errors import NodeError
+
+
+class MissingLibrary(NodeError):
+    """A library that this call needs is not installed."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{what} needs {name}: pip install {name}", library=name)
+
+
+def library(name: str, what: str) -> Any:
+    """The module of that name. Raises `MissingLibrary`."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name != name:
+            raise
+        raise MissingLibrary(name, what) from None

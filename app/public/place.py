@@ -1,0 +1,48 @@
+"""Where a dataset is that a program names, and which token goes there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..client.environment import HOME, TOKEN
+from ..client.home import is_home
+from ..client.remotes import Repositories
+from ..client.targets import read_address
+from ..client.urls import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A location, and the token that is shown there."""
+
+    location: Location
+    token: str | None
+
+    def __repr__(self) -> str:
+        return f"Place({self.location})"
+
+    @property
+    def is_served(self) -> bool:
+        """By HTTP: it may be a node that reads for us."""
+        return bool(self.location.base)
+
+
+def place_of(name: str | os.PathLike[str], token: str | None = None) -> Place:
+    """A URL, a folder, or REPOSITORY/[ACCOUNT/]NAME.
+
+    The token: what is given, else the repository's, else `ODF_NODE_TOKEN` if the place is on the
+    node at `ODF_NODE_URL` (without that, on this machine).
+
+    Raises:
+        UnsupportedUrl, NotADataset, TransferFailed.
+    """
+    text = str(name) if isinstance(name, str) else str(Path(name))
+    address = read_address(text, Repositories())
+    return Place(address.location, token or address.token or _of_environment(address.location))
+
+
+def _of_environment(location: Location) -> str | None:
+    token = os.environ.get(TOKEN)
+    return token if token and is_home(str(location), os.environ.get(HOME)) else None

@@ -1,0 +1,104 @@
+"""Rows of a dataset as Arrow: as a node reads them for us, or as we read its chain ourselves.
+
+Both run the same projection (`storage/datasets/read`). A node is trusted with what it sends; a
+chain is not: every block and slice is hashed, and nothing is given that does not fit its hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odf_node.protocol.errors import RemoteFailed
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from ..client.sync import opened
+from ..service.read.read import ReadRequest
+from ..service.read.read_formats import Format
+from .place import Place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK = "odf-block"
+"""Header with the block as of which rows were read."""
+
+
+class NoRows(RemoteFailed):
+    """The place answered with something that is no stream of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows in offset order, read as they are asked for, and the block as of which they are."""
+
+    block: str
+    reader: pa.RecordBatchReader
+
+
+class RowSource(Protocol):
+    """Reads a dataset."""
+
+    @contextmanager
+    def rows(self, request: ReadRequest) -> Iterator[Rows]:
+        """Raises what `odf-node read` raises."""
+
+
+class FromNode:
+    """A node reads: one request, and only the columns and rows that are asked for travel."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    @contextmanager
+    def rows(self, request: ReadRequest) -> Iterator[Rows]:
+        import pyarrow as pa
+
+        place = self._place
+        with open_http() as http:
+            api = NodeApi(place.location.base, place.token, http=http)
+            with api.opened("read", **_query(request)) as (headers, body):
+                block = headers.get(BLOCK)
+                if block is None:
+                    raise NoRows(
+                        f"{place.location} is no node that reads datasets; "
+                        "open it with verify=True to read its files",
+                        url=str(place.location),
+                    )
+                yield Rows(block, pa.ipc.open_stream(body))
+
+
+class FromChain:
+    """We read: the whole chain and every slice that is needed, hashed."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    @contextmanager
+    def rows(self, request: ReadRequest) -> Iterator[Rows]:
+        import pyarrow as pa
+
+        from odf_node.storage.datasets.read.read import reading
+        from odf_node.storage.datasets.read.view import view_of
+
+        asked = request.asked()  # what is asked wrongly is told before anything is fetched
+        with opened(self._place.location, self._place.token, whole=True) as repository:
+            view = view_of(repository, request.block())
+            with reading(view, asked) as (schema, batches):
+                yield Rows(str(view.head), pa.RecordBatchReader.from_batches(schema, batches))
+
+
+def _query(request: ReadRequest) -> dict[str, Any]:
+    given = replace(request, form=Format.ARROW.value)
+    return {
+        "asAt": given.as_at,
+        "asOf": given.as_of,
+        "projection": given.projection,
+        "columns": given.columns,
+        "skip": given.skip or None,
+        "limit": given.limit,
+        "format": given.form,
+    }
