@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odf_node.protocol.errors import RemoteFailed
+from odf_node.storage.datasets.read.formats import Format
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from ..client.sync import opened
 from ..service.read.read import ReadRequest
-from ..service.read.read_formats import Format
 from .place import Place
 
 if TYPE_CHECKING:
