@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from .environment import HOME, TOKEN
 
 _PORTS = {"http": 80, "https": 443}
 _HERE = "127.0.0.1"
@@ -19,6 +22,12 @@ def is_home(address: str, home: str | None) -> bool:
     if there is None:
         return False
     return there.host == _HERE if home is None else there == _origin(home)
+
+
+def token_for(address: str) -> str | None:
+    """The token of the environment, if it is for the node at `address`."""
+    token = os.environ.get(TOKEN)
+    return token if token and is_home(address, os.environ.get(HOME)) else None
 
 
 class _Origin(NamedTuple):

@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..client.environment import HOME, TOKEN
-from ..client.home import is_home
+from ..client.home import token_for
 from ..client.remotes import Repositories
 from ..client.targets import read_address
 from ..client.urls import Location
@@ -40,9 +39,4 @@ def place_of(name: str | os.PathLike[str], token: str | None = None) -> Place:
     """
     text = str(name) if isinstance(name, str) else str(Path(name))
     address = read_address(text, Repositories())
-    return Place(address.location, token or address.token or _of_environment(address.location))
-
-
-def _of_environment(location: Location) -> str | None:
-    token = os.environ.get(TOKEN)
-    return token if token and is_home(str(location), os.environ.get(HOME)) else None
+    return Place(address.location, token or address.token or token_for(str(address.location)))
