@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .arrow_schema import to_arrow
 from .ddl import parse_ddl
 from .errors import BadInput
+from .kartothek import source as kartothek
 from .metadata.events import AddPushSource, MetadataEvent, SetPollingSource
 from .metadata.reading import ReadStep, ReadStepCsv
 from .metadata.sources import (
@@ -26,7 +27,7 @@ from .time_patterns import pattern_of
 
 MAX_PATTERN_CHARS = 1_000
 """Of a regular expression for event times."""
-SCHEMES = ("http", "https", "file", "ftp", "ftps")
+SCHEMES = ("http", "https", "file", "ftp", "ftps", *kartothek.SCHEMES)
 """Of addresses that are polled."""
 _UTF8 = frozenset({"utf8", "utf-8"})
 
@@ -44,7 +45,8 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
     of the column of event times.
 
     Raises:
-        Unsupported, UnsupportedPattern, UnsupportedSchema, UnknownSourceOption, KeyNotDeclared.
+        Unsupported, UnsupportedPattern, UnsupportedSchema, UnknownSourceOption, KeyNotDeclared,
+        UnfitSource, MalformedAddress.
     """
     if not isinstance(event, AddPushSource | SetPollingSource):
         return
@@ -120,6 +122,10 @@ def _check_fetch(event: SetPollingSource) -> None:
     rule = getattr(fetch, "event_time", None)
     if isinstance(rule, EventTimeSourceFromPath):
         check_event_time(rule)
+    if isinstance(fetch, FetchStepUrl) and kartothek.is_address(fetch.url):
+        kartothek.check_source(event)
+        if "${{" not in fetch.url:
+            kartothek.parse_address(fetch.url)
     if isinstance(fetch, FetchStepFilesGlob) and isinstance(rule, EventTimeSourceFromMetadata):
         raise Unsupported("the event time of files cannot be taken from their metadata")
     if isinstance(fetch, FetchStepUrl) and "${{" not in fetch.url:

@@ -155,6 +155,18 @@ class WorkerSettings(SharedSettings):
     fetch_roots: tuple[Path, ...] = Field(
         (), description="Folders whose files sources may read; none: no local files."
     )
+    fetch_buckets: tuple[str, ...] = Field(
+        (),
+        description="Buckets whose files sources may read, or prefixes in them, as "
+        "s3://bucket/prefix or s3+https://host/bucket/prefix; none: no buckets. The worker's own "
+        "credentials are used.",
+    )
+    fetch_list_bytes: int = Field(
+        256 << 20,
+        ge=0,
+        description="Disk for lists of the files of Kartothek sources; with them a Ledger reads "
+        "new files only. 0: it reads all.",
+    )
     fetch_s: float = Field(3600.0, gt=0, description="How long one fetch may take.")
     max_fetched_bytes: int = Field(
         16 << 30, gt=0, description="Most bytes of one fetch, and of what is unpacked from it."

@@ -63,6 +63,21 @@ def allowed_file(path: Path, rules: FetchRules) -> Path:
         SourceRefused: outside of the folders that may be read.
         SourceMissing: not there, or no file.
     """
+    real = _allowed(path, rules)
+    if not real.is_file():
+        raise SourceMissing(f"there is no file {path}", path=str(path))
+    return real
+
+
+def allowed_folder(path: Path, rules: FetchRules) -> Path:
+    """The folder behind a path, links followed. Raises as `allowed_file`."""
+    real = _allowed(path, rules)
+    if not real.is_dir():
+        raise SourceMissing(f"there is no folder {path}", path=str(path))
+    return real
+
+
+def _allowed(path: Path, rules: FetchRules) -> Path:
     roots = [root.resolve() for root in rules.roots]
     try:
         real = path.resolve()
@@ -75,8 +90,6 @@ def allowed_file(path: Path, rules: FetchRules) -> Path:
             path=str(path),
             setting="ODF_WORKER_FETCH_ROOTS",
         )
-    if not real.is_file():
-        raise SourceMissing(f"there is no file {path}", path=str(path))
     return real
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC
 from email.utils import format_datetime, parsedate_to_datetime
 from importlib.metadata import version
+from types import MappingProxyType
 from urllib.parse import unquote
 
 import httpx
@@ -56,7 +57,12 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
     headers = {
         header.name: expand(header.value, request.rules.variables) for header in step.headers or ()
     }
-    with _answered(_parsed(url), _checked(headers), request, deadline) as response:
+    asked = parsed(url), checked(headers)
+    conditions = _conditions(request)
+    with (
+        client_of(request.rules) as client,
+        answered(client, *asked, request.rules, deadline, conditions=conditions) as response,
+    ):
         if response.status_code == 304 and request.state is not None:
             return None
         if response.status_code == 404:
@@ -72,27 +78,44 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
 
 
 @contextmanager
-def _answered(
-    url: httpx.URL, headers: Mapping[str, str], request: FetchRequest, deadline: Deadline
-) -> Iterator[httpx.Response]:
-    """The answer after all redirects, its body not yet read."""
-    rules = request.rules
+def client_of(rules: FetchRules) -> Iterator[httpx.Client]:
+    """A client for one fetch: it knows no proxies, and follows no redirects by itself."""
     timeout = httpx.Timeout(rules.idle_s, connect=rules.connect_s)
     transport = httpx.HTTPTransport(verify=rules.tls())
+    with httpx.Client(transport=transport, timeout=timeout, trust_env=False) as client:
+        yield client
+
+
+@contextmanager
+def answered(
+    client: httpx.Client,
+    url: httpx.URL,
+    headers: Mapping[str, str],
+    rules: FetchRules,
+    deadline: Deadline,
+    *,
+    conditions: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[httpx.Response]:
+    """The answer after all redirects, its body not yet read. `headers` go to the origin of the
+    address alone, `conditions` wherever it leads.
+
+    Raises:
+        SourceUnreachable: no connection, a broken one, too many redirects.
+        SourceRefused: an address that may not be fetched from, here or after a redirect.
+    """
     try:
-        with httpx.Client(transport=transport, timeout=timeout, trust_env=False) as client:
-            for _ in range(MAX_REDIRECTS + 1):
-                deadline.check()
-                response = _sent(client, url, {**headers, **_conditions(request)}, rules)
-                try:
-                    if response.status_code not in REDIRECTS:
-                        yield response
-                        return
-                    target = _parsed(response.headers.get("location", ""), base=url)
-                finally:
-                    response.close()
-                headers = headers if _origin(target) == _origin(url) else {}
-                url = target
+        for _ in range(MAX_REDIRECTS + 1):
+            deadline.check()
+            response = _sent(client, url, {**headers, **conditions}, rules)
+            try:
+                if response.status_code not in REDIRECTS:
+                    yield response
+                    return
+                target = parsed(response.headers.get("location", ""), base=url)
+            finally:
+                response.close()
+            headers = headers if _origin(target) == _origin(url) else {}
+            url = target
     except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as bad:
         raise SourceUnreachable(
             f"the source at {url.host!r} cannot be read ({type(bad).__name__})", host=url.host
@@ -128,7 +151,8 @@ def _sent(
     raise SourceUnreachable(f"the host {url.host!r} has no address", host=url.host)
 
 
-def _parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
+def parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
+    """An address of a web server. Raises `MalformedSource`."""
     try:
         url = base.join(text) if base is not None else httpx.URL(text)
     except (httpx.InvalidURL, ValueError, TypeError) as bad:
@@ -141,7 +165,8 @@ def _parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
     return url if base is None else url.copy_with(username="", password="")
 
 
-def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+def checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Headers that a source may send. Raises `MalformedSource`."""
     for name, value in headers.items():
         if name.lower() in OURS or "\n" in value or "\r" in value or not value.isascii():
             raise MalformedSource(f"the source cannot send the header {name!r}", header=name)
@@ -175,11 +200,12 @@ def _state_of(headers: httpx.Headers) -> SourceState | None:
     tag = headers.get("etag")
     if tag and len(tag) <= MAX_VALIDATOR_CHARS:
         return state(ETAG, tag)
-    modified = _http_time(headers.get("last-modified"))
+    modified = http_time(headers.get("last-modified"))
     return None if modified is None else state(LAST_MODIFIED, str(modified))
 
 
-def _http_time(text: str | None) -> Instant | None:
+def http_time(text: str | None) -> Instant | None:
+    """A time of a header; None if there is none that can be read."""
     if not text:
         return None
     try:

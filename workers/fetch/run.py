@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from odf_node.protocol.errors import NodeError
+from odf_node.protocol.kartothek import source as kartothek
 from odf_node.protocol.metadata.sources import (
     EventTimeSourceFromPath,
     FetchStep,
@@ -25,6 +26,7 @@ from .files import fetch_file
 from .ftp import fetch_ftp
 from .glob import fetch_files_glob
 from .http import fetch_http
+from .kartothek import fetch_kartothek
 from .templates import expand
 from .values import EventTimeNotFound, Fetched, FetchRequest, MalformedSource
 from .written import as_written
@@ -83,6 +85,7 @@ SCHEMES: dict[str, Callable[[FetchStepUrl, str, FetchRequest], Fetched | None]] 
     "file": fetch_file,
     "ftp": fetch_ftp,
     "ftps": fetch_ftp,
+    **dict.fromkeys(kartothek.SCHEMES, fetch_kartothek),
 }
 KINDS: dict[type, Callable[[Any, FetchRequest], Fetched | None]] = {
     FetchStepUrl: _fetch_url,

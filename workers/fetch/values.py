@@ -11,10 +11,13 @@ from pathlib import Path
 from odf_node.protocol.errors import BadInput, LimitExceeded, RemoteFailed
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.data import SourceState
+from odf_node.protocol.metadata.events import SetPollingSource
 from odf_node.storage.runtime.networks import Resolver, resolved
 
 from ..engines.remote.runtimes import ContainerRules
 from ..plan.poll import SOURCE_NAME
+from ..readers.table_files import TableFiles
+from .file_lists import FileLists
 
 ETAG = "odf/etag"
 LAST_MODIFIED = "odf/last-modified"
@@ -47,11 +50,14 @@ class FetchedTooLarge(LimitExceeded):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRules:
     """What the administrator allows. `networks` are ranges beside the public ones, `roots`
-    folders of local files, `containers` how images are run (no runtime: refused), `variables`
-    what templates may read."""
+    folders of local files, `buckets` URLs of buckets or of prefixes in them, `containers` how
+    images are run (no runtime: refused), `variables` what templates may read. `lists` remembers
+    which files of tables were read before."""
 
     networks: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
+    buckets: tuple[str, ...] = ()
+    lists: FileLists | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     containers: ContainerRules = field(default_factory=ContainerRules)
     max_bytes: int = 16 << 30
@@ -64,12 +70,14 @@ class FetchRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """One fetch: where the source left off, the time of the poll, a folder for the bytes."""
+    """One fetch: where the source left off, the time of the poll, a folder for the bytes; and the
+    source, for kinds that are read by its merge strategy."""
 
     state: SourceState | None
     system_time: Instant
     folder: Path
     rules: FetchRules
+    source: SetPollingSource | None = None
 
     def state_of(self, kind: str) -> str | None:
         """The value of the state if it is of that kind."""
@@ -78,13 +86,15 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """New bytes. `name` is the file they were, where files are chosen among many."""
+    """New bytes. `name` is the file they were, where files are chosen among many. If they are
+    those of a `table`, `path` is the folder with its files."""
 
     path: Path
     state: SourceState | None
     event_time: Instant
     has_more: bool = False
     name: str | None = None
+    table: TableFiles | None = None
 
 
 def state(kind: str, value: str) -> SourceState:
@@ -107,13 +117,15 @@ class Deadline:
             )
 
 
-def spooled(chunks: Iterable[bytes], path: Path, rules: FetchRules, deadline: Deadline) -> Path:
-    """The bytes as a file.
+def spooled(
+    chunks: Iterable[bytes], path: Path, rules: FetchRules, deadline: Deadline, *, before: int = 0
+) -> Path:
+    """The bytes as a file; so many were given `before` by the same source.
 
     Raises:
         FetchedTooLarge, SourceUnreachable: more of them, or more slowly, than is taken.
     """
-    size = 0
+    size = before
     with path.open("wb") as out:
         for chunk in chunks:
             size += len(chunk)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 import msgspec
 
 from odf_node.protocol.errors import NodeError
@@ -27,3 +30,25 @@ def as_written(error: NodeError, step: FetchStep) -> NodeError:
             message = message.replace(repr(part), repr(HIDDEN)).replace(part, HIDDEN)
             del facts[name]
     return error if facts == error.facts else type(error)(message, **facts)
+
+
+@contextmanager
+def saying(hidden: Sequence[str], *, is_template: bool) -> Iterator[None]:
+    """Errors about files of a store, without texts that templates stand for. Their `reason` is of
+    the file, not of the source: in the message it stays."""
+    try:
+        yield
+    except NodeError as bad:
+        if not is_template or "key" not in bad.facts:
+            raise
+        bad.facts.pop("reason", None)
+        bad.facts = {name: _without(hidden, value) for name, value in bad.facts.items()}
+        bad.args = tuple(_without(hidden, each) for each in bad.args)
+        raise
+
+
+def _without(hidden: Sequence[str], value: object) -> object:
+    if isinstance(value, str):
+        for text in hidden:
+            value = value.replace(text, HIDDEN)
+    return value

@@ -162,11 +162,14 @@ def _read_in_place(objects: ObjectStore, scratch: Path) -> tuple[Path, ...]:
 
 
 def _fetch_rules(settings: WorkerSettings) -> Any:
+    from ..fetch.file_lists import FOLDER, FileLists
     from ..fetch.values import FetchRules
 
     return FetchRules(
         networks=tuple(str(network) for network in settings.fetch_networks),
         roots=settings.fetch_roots,
+        buckets=settings.fetch_buckets,
+        lists=FileLists(settings.data / FOLDER, settings.fetch_list_bytes),
         variables=environment(settings.template_variables),
         containers=container_rules(settings),
         max_bytes=settings.max_fetched_bytes,

@@ -19,6 +19,7 @@ from .known import Known
 from .parquet_bounds import MalformedParquet, allowance, check_unpacked, parts, planned, row_sizes
 from .recast import can_recast, recast
 from .rejected import Rejected, shown, sifted
+from .table_files import TablePart, in_table
 from .text import BadValue
 
 MAX_SAID = 200
@@ -36,18 +37,24 @@ def read_parquet(
     *,
     groups: Sequence[int] | None = None,
     before: int = 0,
+    part: TablePart | None = None,
 ) -> Frame | None:
-    """Open a Parquet file, or some of its row groups, which stand behind `before` rows.
+    """Open a Parquet file, or some of its row groups, which stand behind `before` rows; or one that
+    is `part` of a table, in the columns of the table.
 
     Raises:
         MalformedParquet: not readable as such, here or later from the batches.
         InputTooLarge, DecompressionTooLarge: more comes out of it than is read here.
         BadInputSchema: a column of the schema is not in the file, or cannot become its type.
     """
-    if path.stat().st_size == 0:
+    if path.stat().st_size == 0 and part is None:
         return None if schema is None else Frame.empty(schema)
     stored, file, rows = _opened(path, limits)
     check_names(stored.names, limits)
+    unpacked = _unpacked(file, stored, rows, limits, path.stat().st_size, groups, before)
+    if part is not None:
+        check_names(part.schema.names, limits)
+        stored, unpacked = part.schema, in_table(unpacked, part)
     wanted = schema if schema is not None else _as_known(stored, known)
     for field in wanted:
         if field.name not in stored.names:
@@ -58,7 +65,6 @@ def read_parquet(
                 f"column `{field.name}` is {found} in the file, which cannot become {field.type}",
                 column=field.name,
             )
-    unpacked = _unpacked(file, stored, rows, limits, path.stat().st_size, groups, before)
     return Frame(wanted, _batches(unpacked, stored, wanted, rejected, before))
 
 

@@ -7,7 +7,7 @@ know files only, and copying costs little beside reading.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,10 @@ from ..partitions.files import at_hand
 from ..slices.frame import BadRow, Frame, Limits
 from .known import Known
 from .parquet import read_parquet
-from .read import READERS, open_frame
+from .read import READERS, open_frame, schema_of
 from .rejected import Rejected
 from .splits import Split
+from .table_files import naming
 
 COPY_BYTES = 1 << 20
 _LINE = re.compile(r"\bline (\d+)\b")
@@ -49,7 +50,17 @@ def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iter
     Raises as `open_frame` and its batches.
     """
     try:
-        if split.groups is not None:
+        if split.part is not None:
+            yield read_parquet(
+                read.step,  # type: ignore[arg-type]
+                at_hand(split.file),
+                schema_of(read.step),
+                read.limits,
+                rejected,
+                read.known,
+                part=split.part,
+            )
+        elif split.groups is not None:
             yield read_parquet(
                 read.step,  # type: ignore[arg-type]
                 at_hand(split.file),
@@ -70,7 +81,22 @@ def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iter
                 reader = READERS[type(step)]
                 yield reader(step, path, read.schema, read.limits, rejected, read.known)
     except NodeError as bad:
+        if split.part is not None:
+            raise naming(bad, split.part.key) from None
         raise _moved(bad, split.lines) from None
+
+
+def open_splits(read: SplitRead, splits: Sequence[Split], rejected: Rejected | None) -> Frame:
+    """Rows of several parts of one table, one after the other. Raises as `open_split`."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for split in splits:
+            with open_split(read, split, rejected) as frame:
+                yield from () if frame is None else frame.batches
+
+    with open_split(read, splits[0], None) as first:
+        schema = pa.schema([]) if first is None else first.schema
+    return Frame(schema, batches())
 
 
 def _with_header(step: ReadStep) -> ReadStep:

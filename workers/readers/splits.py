@@ -26,6 +26,7 @@ from odf_node.protocol.source_rules import csv_characters
 
 from ..partitions.files import File
 from .csv_cuts import csv_cuts, csv_head
+from .table_files import TableFiles, TablePart
 
 SPLIT_BYTES = 64 << 20
 """Of a split at most, give or take a record."""
@@ -39,7 +40,8 @@ _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """A part of a file: bytes from `start` up to `end` behind `head`, or row groups.
+    """A part of a file: bytes from `start` up to `end` behind `head`, or row groups; or a whole
+    file that is a `part` of a table.
 
     `lines` and `rows` stand before it in the file, less the lines of its head.
     """
@@ -51,6 +53,7 @@ class Split:
     groups: tuple[int, ...] | None = None
     lines: int = 0
     rows: int = 0
+    part: TablePart | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -87,6 +90,11 @@ def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int
     if isinstance(step, ReadStepNdJson | ReadStepNdGeoJson):
         return _of_records(path, size // count)
     return _whole(path, "it is one document")
+
+
+def splits_of_table(table: TableFiles) -> tuple[Split, ...]:
+    """Each file of a table is one."""
+    return tuple(Split(file=each.path, part=each.part) for each in table.files)
 
 
 def _whole(path: Path, why: str) -> Splits:

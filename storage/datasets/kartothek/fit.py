@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from odf_node.protocol.kartothek.errors import TypeConflict, UnsupportedColumn
@@ -53,3 +55,21 @@ def fitted(column: pa.Array, wanted: pa.DataType, *, name: str, key: str) -> pa.
     except pa.ArrowException as error:
         shown = str(error)[:200]
         raise TypeConflict(key, f"column {name[:100]!r} is no {wanted}: {shown}") from None
+
+
+def in_schema(
+    batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, pa.Scalar], *, key: str
+) -> pa.RecordBatch:
+    """Rows of the data file `key` in these columns: `values` of its key win, absent columns are
+    null. Raises `TypeConflict`."""
+    rows = batch.num_rows
+    columns = []
+    for field in schema:
+        if field.name in values:
+            columns.append(pa.repeat(values[field.name], rows))
+        elif field.name in batch.schema.names:
+            column = batch.column(field.name)
+            columns.append(fitted(column, field.type, name=field.name, key=key))
+        else:
+            columns.append(pa.nulls(rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -7,6 +7,7 @@ missing, damaged or of other types ends the read: a part of the rows is never pa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...stores.ports.errors import KeyNotFound
 from ..read.batches import batches_of
-from .fit import fitted
+from .fit import in_schema
 from .select import selected
 from .tables import Partition, Table
 
@@ -60,20 +61,24 @@ def partition_rows(
     """Rows of one partition in these columns. Raises as `rows_of`."""
     key = partition.key
     schema = pa.schema([table.schema.field(name) for name in names])
-    try:
-        stream = table.store.open(key)
-    except KeyNotFound:
-        named = f"there is no such data file (named by {table.found.key})"
-        raise KartothekFileMissing(key, named) from None
-    with stream:
+    with open_partition(table, partition) as stream:
         try:
             file = open_slice(stream)
             for batch in _batches(file, stream, _stored(file, partition, names, key)):
-                yield _in_schema(batch, partition, schema)
+                yield in_schema(batch, schema, partition.values, key=key)
         except (UnreadableSlice, *UNREADABLE, ValueError) as error:
             if isinstance(error, MemoryError):  # Arrow's is one of its other errors as well
                 raise
             raise UnreadableDataFile(key, f"no Parquet: {str(error)[:200]}") from None
+
+
+def open_partition(table: Table, partition: Partition) -> BinaryIO:
+    """The data file of a partition. Raises `KartothekFileMissing`."""
+    try:
+        return table.store.open(partition.key)
+    except KeyNotFound:
+        named = f"there is no such data file (named by {table.found.key})"
+        raise KartothekFileMissing(partition.key, named) from None
 
 
 def _rows(table: Table, names: list[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
@@ -108,17 +113,3 @@ def _batches(file: pq.ParquetFile, stream: object, stored: list[str]) -> Iterato
     rows = file.metadata.num_rows  # of columns that it does not have
     if rows:
         yield pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
-
-
-def _in_schema(batch: pa.RecordBatch, partition: Partition, schema: pa.Schema) -> pa.RecordBatch:
-    rows = batch.num_rows
-    columns = []
-    for field in schema:
-        if field.name in partition.values:
-            columns.append(pa.repeat(partition.values[field.name], rows))
-        elif field.name in batch.schema.names:
-            column = batch.column(field.name)
-            columns.append(fitted(column, field.type, name=field.name, key=partition.key))
-        else:
-            columns.append(pa.nulls(rows, field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -180,6 +180,15 @@ class KeyRefused(BadInput):
         super().__init__(f"the store has no key {key[:300]!r}: {reason}", key=key[:300])
 
 
+class KeysNotListed(BadInput):
+    """A store that gives files by their keys, and tells nobody which keys there are."""
+
+    def __init__(self, folder: str, reason: str) -> None:
+        super().__init__(
+            f"the files in {folder[:300]!r} cannot be listed: {reason}", key=folder[:300]
+        )
+
+
 class KeyedFileTooLarge(LimitExceeded):
     """There is more under a key than is read in one go. The limit is in bytes."""
 

@@ -25,7 +25,8 @@ class KeyedReads(Protocol):
         """A file that is read from any place. Raises `KeyNotFound`."""
 
     def list(self, folder: str) -> Iterator[KeyInfo]:
-        """Every key that begins with `folder/`, in no order. Nothing there: nothing is listed."""
+        """Every key that begins with `folder/`, in no order. Nothing there: nothing is listed.
+        Raises `KeysNotListed`: a store that never lists."""
 
 
 class KeyedWrites(Protocol):

@@ -42,6 +42,7 @@ from ...partitions.here import Here
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.rejected import Rejected
+from ...readers.table_files import TableFiles
 from ...slices.columns import Operation
 from ...slices.write import SlicePlan, Written, operations
 from ..work.context import WorkerContext
@@ -141,15 +142,16 @@ def read_post(
     context: WorkerContext,
     scratch: Path,
     extras: Extras,
+    table: TableFiles | None = None,
 ) -> ReadPost:
-    """A post as far as its rows in their order.
+    """A post as far as its rows in their order: of the file at the path, or of a table's below it.
 
     Raises:
         NodeError: the post, or its strategy, does not allow it.
         StageFailed: Spark could not do its part.
     """
     options, most = context.ingest, extras.max_bad_rows
-    source = source_of(plan, path, context, scratch, most)
+    source = source_of(plan, path, context, scratch, most, table)
     if source is None:
         return ReadPost(plan=plan, extras=extras)
     history = history_of(dataset, plan, options.states, scratch)

@@ -19,13 +19,15 @@ from odf_node.protocol.metadata.transforms import Transform
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import InvalidQuery, engine_for
 from ...engines.port.positions import place_of
+from ...partitions.files import at_hand
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
 from ...readers.known import Known
 from ...readers.read import open_frame, schema_of
-from ...readers.read_split import SplitRead
+from ...readers.read_split import SplitRead, open_splits
 from ...readers.rejected import Rejected
-from ...readers.splits import SPLIT_BYTES, Split, Splits, plan_splits
+from ...readers.splits import SPLIT_BYTES, Split, Splits, plan_splits, splits_of_table
+from ...readers.table_files import TableFiles
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
 from ..work.context import Engines, WorkerContext
@@ -51,28 +53,40 @@ class Source:
     is_prepared: bool = False
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
+    table: TableFiles | None = None
+    """Instead of one file at the path, those of a table below it."""
 
     @property
     def size(self) -> int:
-        return self.path.stat().st_size
+        return self.path.stat().st_size if self.table is None else self.table.size
 
 
 def source_of(
-    plan: IngestPlan, path: Path, context: WorkerContext, scratch: Path, most: int | None
+    plan: IngestPlan,
+    path: Path,
+    context: WorkerContext,
+    scratch: Path,
+    most: int | None,
+    table: TableFiles | None = None,
 ) -> Source | None:
-    """The file to read, at most so many bad rows of which may be set aside; None if a query has
-    nothing to prepare.
+    """The file to read, or the files of a table; at most so many bad rows may be set aside. None if
+    a query has nothing to prepare.
 
     Raises:
         NodeError: the file cannot be unpacked; what a query says of its rows.
     """
     limits = context.ingest.limits
-    path = plain_file(path, plan.read, scratch, limits.archives)
+    if table is None:
+        path = plain_file(path, plan.read, scratch, limits.archives)
     known = known_of(plan)
     if plan.preprocess is None:
-        return Source(path=path, step=plan.read, known=known)
+        return Source(path=path, step=plan.read, known=known, table=table)
     rejected = None if most is None else Rejected(most)
-    frame = open_frame(plan.read, path, limits, rejected, known)
+    if table is None:
+        frame = open_frame(plan.read, path, limits, rejected, known)
+    else:
+        whole = SplitRead(step=plan.read, limits=limits, known=known)
+        frame = open_splits(whole, splits_of_table(table), rejected)
     if frame is None:
         return None
     rows = arranged(frame, plan)
@@ -93,6 +107,9 @@ def splits_of(source: Source, way: Way, limits: Limits) -> tuple[SplitRead, Spli
     Raises: as the reader does for the head of the file.
     """
     whole = SplitRead(step=source.step, limits=limits, known=source.known)
+    if source.table is not None:
+        parts = splits_of_table(source.table)
+        return whole, Splits(splits=tuple(_seen_by(way, each) for each in parts))
     if way.width == 1:
         return whole, Splits(splits=(Split(file=source.path),))
     schema = schema_of(source.step)
@@ -105,6 +122,10 @@ def splits_of(source: Source, way: Way, limits: Limits) -> tuple[SplitRead, Spli
     if len(found.splits) == 1:
         return whole, found
     return replace(whole, schema=schema, names_columns=found.names_columns), found
+
+
+def _seen_by(way: Way, split: Split) -> Split:
+    return replace(split, file=way.file(at_hand(split.file)))
 
 
 def is_one_partition(source: Source, found: Splits) -> bool:

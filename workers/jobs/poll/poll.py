@@ -61,7 +61,9 @@ class _Fetches:
             folder.mkdir()
             variables = {**rules.variables, **self.secrets(plan.source)}
             rules = dataclasses.replace(rules, variables=variables)
-            request = FetchRequest(state=plan.state, system_time=now, folder=folder, rules=rules)
+            request = FetchRequest(
+                state=plan.state, system_time=now, folder=folder, rules=rules, source=plan.source
+            )
             self.found = fetch(plan.source.fetch, request)
             self.plan = plan
         return self.found
@@ -148,7 +150,7 @@ def _attempt(
             source_state=found.state,
             max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
         )
-        post = read_post(dataset, ingest, path, context, scratch, extras)
+        post = read_post(dataset, ingest, path, context, scratch, extras, found.table)
         batch = write_batch(dataset, state, [post], context, scratch)
         commit(dataset, batch, context)
     receipt = batch.receipts[0]

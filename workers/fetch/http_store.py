@@ -1,0 +1,89 @@
+"""Files behind a web server, by key: a keyed store that is only read, and tells no keys.
+
+A percent sign of a key is encoded once more on its way. Every request is guarded as other fetches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+import httpx
+
+from odf_node.protocol.instant import Instant
+from odf_node.storage.stores.ports.errors import (
+    KeyedFileTooLarge,
+    KeyNotFound,
+    KeyRefused,
+    KeysNotListed,
+)
+from odf_node.storage.stores.ports.keyed_values import Content, KeyInfo
+
+from .http import answered, http_time, parsed
+from .values import Deadline, FetchRules, SourceUnreachable, spooled
+
+
+class HttpKeyedStore:
+    """`KeyedReads` below `url`. `now` stands for the time of a file whose server tells none."""
+
+    def __init__(
+        self,
+        client: httpx.Client,
+        url: str,
+        headers: Mapping[str, str],
+        rules: FetchRules,
+        *,
+        deadline: Deadline,
+        folder: Path,
+        now: Instant,
+    ) -> None:
+        self._client, self._url, self._headers = client, url, headers
+        self._rules, self._deadline, self._folder, self._now = rules, deadline, folder, now
+
+    def read(self, key: str, *, most: int) -> Content | None:
+        with self._asked(key) as response:
+            if response is None:
+                return None
+            raw = bytearray()
+            for chunk in response.iter_bytes():
+                raw += chunk
+                if len(raw) > most:
+                    raise KeyedFileTooLarge(key, most)
+                self._deadline.check()
+            modified = http_time(response.headers.get("last-modified"))
+            return Content(bytes(raw), hashlib.sha3_256(raw).hexdigest(), modified or self._now)
+
+    def open(self, key: str) -> BinaryIO:
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix="file-") as named:
+            with self._asked(key) as response:
+                if response is None:
+                    raise KeyNotFound(key)
+                path = Path(named.name)
+                spooled(response.iter_bytes(), path, self._rules, self._deadline)
+            return path.open("rb")  # the bytes stay until it is closed
+
+    def list(self, folder: str) -> Iterator[KeyInfo]:
+        raise KeysNotListed(folder, "a web server does not tell what it has")
+
+    @contextmanager
+    def _asked(self, key: str) -> Iterator[httpx.Response | None]:
+        """The answer with the file; None if there is none."""
+        parts = key.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts):
+            raise KeyRefused(key, "it is no path below the address")
+        url = parsed(f"{self._url}/{quote(key, safe='/')}")
+        with answered(self._client, url, self._headers, self._rules, self._deadline) as response:
+            if response.status_code == 404:
+                yield None
+            elif response.status_code == 200:
+                yield response
+            else:
+                raise SourceUnreachable(
+                    f"the source answers with status {response.status_code}",
+                    status=response.status_code,
+                )

@@ -1,0 +1,217 @@
+"""Kartothek tables as sources: one state file a fetch, which fixes the files that are read.
+
+A file that is gone was collected by the writer meanwhile: the state file is read once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.parquet as pq
+
+from odf_node.protocol.kartothek.errors import KartothekFileMissing
+from odf_node.protocol.kartothek.source import (
+    SourceAddress,
+    check_source,
+    file_list,
+    parse_address,
+    state_of,
+)
+from odf_node.protocol.metadata.reading import MergeStrategyLedger
+from odf_node.protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
+from odf_node.storage.datasets.kartothek.rows import open_partition
+from odf_node.storage.datasets.kartothek.tables import Partition, Table, open_table
+from odf_node.storage.stores.keyed.folder import FolderKeyedStore
+from odf_node.storage.stores.ports import KeyedReads
+
+from ..readers.table_files import TableFile, TableFiles, TablePart
+from .files import CHUNK_BYTES, allowed_folder
+from .http import checked, client_of, parsed
+from .http_store import HttpKeyedStore
+from .templates import expand
+from .values import (
+    ETAG,
+    Deadline,
+    Fetched,
+    FetchRequest,
+    MalformedSource,
+    SourceRefused,
+    SourceUnreachable,
+    spooled,
+    state,
+)
+from .written import HIDDEN, saying
+
+TRIES = 2
+"""Fetches of one poll, each from a state file of its own."""
+
+
+def fetch_kartothek(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched | None:
+    """Data files of a table, or None if it has the files of the state.
+
+    Raises:
+        UnfitSource, MalformedAddress: what is defined cannot be polled.
+        SourceRefused, SourceMissing, SourceUnreachable: the store.
+        BadKartothek, KartothekFileMissing, NoKartothek: what is in it; key and reason are named.
+    """
+    if request.source is not None:
+        check_source(request.source)
+    address = parse_address(url)
+    hidden = [text for text in (address.uuid, address.table) if text and text not in step.url]
+    deadline = Deadline(request.rules)
+    with (
+        saying(hidden, is_template="${{" in step.url),
+        STORES[address.scheme.partition("+")[0]](address, step, request, deadline) as store,
+    ):
+        for attempt in range(1, TRIES + 1):
+            try:
+                table = open_table(store, address.uuid, address.table)
+                return _fetched(table, step, request, deadline, hidden)
+            except KartothekFileMissing:
+                if attempt == TRIES:
+                    raise
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def _fetched(
+    table: Table,
+    step: FetchStepUrl,
+    request: FetchRequest,
+    deadline: Deadline,
+    hidden: Sequence[str],
+) -> Fetched | None:
+    pairs = [(each.label, each.key) for each in table.partitions]
+    listed = file_list(table.name, table.partition_keys, pairs, table.schema)
+    value = state_of(listed)
+    if request.state_of(ETAG) == value:
+        return None
+    known = _known(request)
+    wanted = [each for each in table.partitions if (each.label, each.key) not in known]
+    files = _taken(table, sorted(wanted, key=lambda each: each.label), request, deadline)
+    if request.rules.lists is not None:
+        request.rules.lists.keep(listed)
+    from_clock = isinstance(step.event_time, EventTimeSourceFromSystemTime)
+    modified = table.found.content.modified
+    return Fetched(
+        path=request.folder,
+        table=TableFiles(tuple(_shown(each, hidden) for each in files)),
+        state=state(ETAG, value),
+        event_time=request.system_time if from_clock else modified,
+    )
+
+
+def _known(request: FetchRequest) -> frozenset[tuple[str, str]]:
+    """Files that need not be read again: a Ledger has what was in them, other merges compare."""
+    source, lists = request.source, request.rules.lists
+    if lists is None or source is None or not isinstance(source.merge, MergeStrategyLedger):
+        return frozenset()
+    return lists.of(request.state_of(ETAG))
+
+
+def _taken(
+    table: Table, partitions: Sequence[Partition], request: FetchRequest, deadline: Deadline
+) -> list[TableFile]:
+    """Copies of data files; a table without rows is one file without rows."""
+    if not partitions:
+        empty = request.folder / "empty.parquet"
+        pq.write_table(table.schema.empty_table(), empty)
+        return [TableFile(empty, TablePart(table.found.key, table.schema))]
+    files, total = [], 0
+    for at, partition in enumerate(partitions):
+        path = request.folder / f"part-{at}.parquet"
+        with open_partition(table, partition) as stream:
+            spooled(_chunks(stream), path, request.rules, deadline, before=total)
+        total += path.stat().st_size
+        files.append(TableFile(path, TablePart(partition.key, table.schema, partition.values)))
+    return files
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    while chunk := stream.read(CHUNK_BYTES):
+        yield chunk
+
+
+def _shown(file: TableFile, hidden: Sequence[str]) -> TableFile:
+    """The file by a key that errors may tell."""
+    key = file.part.key
+    for text in hidden:
+        key = key.replace(text, HIDDEN)
+    return replace(file, part=replace(file.part, key=key))
+
+
+@contextmanager
+def _folder(
+    address: SourceAddress,
+    step: FetchStepUrl,  # noqa: ARG001
+    request: FetchRequest,
+    deadline: Deadline,  # noqa: ARG001
+) -> Iterator[KeyedReads]:
+    parts = urlsplit(address.store)
+    if parts.netloc not in ("", "localhost"):
+        raise MalformedSource("a file address names a local path: kartothek+file:///path/uuid")
+    path = allowed_folder(Path(unquote(parts.path) or "/"), request.rules)
+    try:
+        yield FolderKeyedStore(path)
+    except PermissionError as bad:
+        raise SourceUnreachable(f"a file of the source cannot be read ({bad.strerror})") from None
+
+
+@contextmanager
+def _bucket(
+    address: SourceAddress,
+    step: FetchStepUrl,  # noqa: ARG001
+    request: FetchRequest,
+    deadline: Deadline,  # noqa: ARG001
+) -> Iterator[KeyedReads]:
+    from odf_node.storage.stores.keyed.bucket import BucketKeyedStore  # boto3 is slow to import
+    from odf_node.storage.stores.objects.s3_bucket import (
+        Bucket,
+        S3Location,
+        StoreMisconfigured,
+        StoreUnavailable,
+    )
+
+    place = S3Location.parse(address.store)
+    allowed = [S3Location.parse(each) for each in request.rules.buckets]
+    if not any(
+        (place.endpoint, place.bucket) == (each.endpoint, each.bucket)
+        and place.prefix.startswith(each.prefix)
+        for each in allowed
+    ):
+        raise SourceRefused(
+            "the source is in a bucket that this node does not read; its administrator can allow "
+            "a bucket, or a prefix in one",
+            setting="ODF_WORKER_FETCH_BUCKETS",
+        )
+    try:
+        yield BucketKeyedStore(Bucket(place))
+    except (StoreUnavailable, StoreMisconfigured) as bad:
+        raise SourceUnreachable(f"the bucket of the source: {bad.message}") from bad
+
+
+@contextmanager
+def _web(
+    address: SourceAddress, step: FetchStepUrl, request: FetchRequest, deadline: Deadline
+) -> Iterator[KeyedReads]:
+    variables = request.rules.variables
+    headers = {header.name: expand(header.value, variables) for header in step.headers or ()}
+    parsed(address.store)
+    with client_of(request.rules) as client:
+        yield HttpKeyedStore(
+            client,
+            address.store,
+            checked(headers),
+            request.rules,
+            deadline=deadline,
+            folder=request.folder,
+            now=request.system_time,
+        )
+
+
+STORES = {"file": _folder, "s3": _bucket, "http": _web, "https": _web}
+"""By the scheme of the store, without what follows a plus."""
