@@ -122,10 +122,6 @@ def _check_fetch(event: SetPollingSource) -> None:
     rule = getattr(fetch, "event_time", None)
     if isinstance(rule, EventTimeSourceFromPath):
         check_event_time(rule)
-    if isinstance(fetch, FetchStepUrl) and kartothek.is_address(fetch.url):
-        kartothek.check_source(event)
-        if "${{" not in fetch.url:
-            kartothek.parse_address(fetch.url)
     if isinstance(fetch, FetchStepFilesGlob) and isinstance(rule, EventTimeSourceFromMetadata):
         raise Unsupported("the event time of files cannot be taken from their metadata")
     if isinstance(fetch, FetchStepUrl) and "${{" not in fetch.url:
@@ -136,6 +132,10 @@ def _check_fetch(event: SetPollingSource) -> None:
                 f"{', '.join(SCHEMES)}",
                 scheme=scheme[:50],
             )
+    if isinstance(fetch, FetchStepUrl) and kartothek.is_address(fetch.url):
+        kartothek.check_source(event)
+        if "${{" not in fetch.url:
+            kartothek.parse_address(fetch.url)
 
 
 def check_event_time(rule: EventTimeSourceFromPath) -> None:

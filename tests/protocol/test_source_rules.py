@@ -38,6 +38,17 @@ def from_path(pattern: str, wanted: str | None = None) -> dict[str, Any]:
     return found if wanted is None else {**found, "timestampFormat": wanted}
 
 
+PARQUET = {"kind": "Parquet"}
+SNAPSHOT = {"kind": "Snapshot", "primaryKey": ["k"]}
+
+
+def table(text: str = "kartothek+file:///x/u", **more: Any) -> SetPollingSource:
+    fetch = {"kind": "Url", "url": text, **more.pop("fetch", {})}
+    found = {"kind": "SetPollingSource", "fetch": fetch, "read": PARQUET, "merge": SNAPSHOT, **more}
+    event: SetPollingSource = from_data(found, SetPollingSource)
+    return event
+
+
 SQL = {"kind": "Sql", "engine": "datafusion", "queries": [{"query": "select 1"}]}
 GOOD = [
     push(),
@@ -51,6 +62,19 @@ GOOD = [
     url("https://x.test/y", eventTime=from_path(r"(\d+)", "%Y")),
     url("${{ env.WHERE }}"),
     polling({"kind": "FilesGlob", "path": "/x/*", "eventTime": from_path(r"(.*)", "yyyy-MM-dd")}),
+    *(
+        table(f"kartothek+{text}")
+        for text in (
+            "file:///u",
+            "s3://bucket/u?table=core",
+            "s3+http://h:1/bucket/p/u",
+            "https://user:word@h/p/u_-+A9",
+            "https://${{ env.HOST }}/u.u",
+        )
+    ),
+    table(merge={"kind": "Ledger", "primaryKey": ["k"]}),
+    table(merge={"kind": "UpsertStream", "primaryKey": ["k"]}, preprocess=SQL),
+    table(fetch={"eventTime": {"kind": "FromMetadata"}}),
 ]
 WRONG = [
     (push({**CSV, "separator": ";;"}), "separator"),
@@ -72,6 +96,26 @@ WRONG = [
         polling({"kind": "FilesGlob", "path": "/x/*", "eventTime": {"kind": "FromMetadata"}}),
         "metadata",
     ),
+    *(
+        (table(f"kartothek+{text}"), "is at")
+        for text in (
+            "file:///x/",
+            "file:///x/u.u",
+            "file:///x/u?t=1",
+            "file:///x/u?table=",
+            "file:///x/u?table=..",
+            "file:///x/u?table=a%2Fb",
+            "file:///x/u?table=a&table=b",
+            "file:///x/u#f",
+            "file://[x/u",
+        )
+    ),
+    (table("kartothek+ftp://h/u"), "scheme"),
+    (table("KARTOTHEK+https://${{ env.H }}/u", merge=APPEND), "Ledger or Snapshot"),
+    (table(merge={"kind": "ChangelogStream", "primaryKey": ["k"]}), "Ledger or Snapshot"),
+    (table(read={"kind": "NdJson"}), "Parquet"),
+    (table(prepare=[{"kind": "Decompress", "format": "Gzip"}]), "prepare"),
+    (table(fetch={"eventTime": from_path("(.*)")}), "event time"),
 ]
 
 

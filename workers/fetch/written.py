@@ -34,14 +34,15 @@ def as_written(error: NodeError, step: FetchStep) -> NodeError:
 
 @contextmanager
 def saying(hidden: Sequence[str], *, is_template: bool) -> Iterator[None]:
-    """Errors about files of a store, without texts that templates stand for. Their `reason` is of
-    the file, not of the source: in the message it stays."""
+    """Errors of a store, without texts that templates stand for. The `reason` of one about a file
+    is of the file, not of the source: in the message it stays."""
     try:
         yield
     except NodeError as bad:
-        if not is_template or "key" not in bad.facts:
+        if not is_template:
             raise
-        bad.facts.pop("reason", None)
+        if "key" in bad.facts:
+            bad.facts.pop("reason", None)
         bad.facts = {name: _without(hidden, value) for name, value in bad.facts.items()}
         bad.args = tuple(_without(hidden, each) for each in bad.args)
         raise

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def follow(polled: Polled, step: Step, events: dict[str, Any]) -> None:
             assert (receipt.outcome, polled.blocks) == ("up-to-date", before)
             wanted = []
         assert in_any_order(found) == in_any_order(wanted)
-        for row, following in zip(found, found[1:], strict=False):
+        for row, following in pairwise(found):
             if row["op"] == 2:
                 assert (following["op"], following["item_id"]) == (3, row["item_id"])
         count += len(found)

@@ -1,0 +1,63 @@
+"""Files behind a web server keep what a keyed store promises to those that read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from static_files import static_files
+
+from odf_node.storage.stores.keyed.folder import FolderKeyedStore
+from odf_node.storage.stores.ports import KeyedWrites
+from odf_node.storage.stores.ports.errors import KeyRefused
+from odf_node.workers.fetch.http import client_of
+from odf_node.workers.fetch.http_store import HttpKeyedStore
+from odf_node.workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest
+from tests.conformance.keyed_store import KeyedReadsContract
+from tests.workers.fetch.conftest import NOW
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> KeyedWrites:
+    return FolderKeyedStore(tmp_path / "web" / "a b", durable=False)
+
+
+@pytest.fixture
+def store(
+    tmp_path: Path, asked: Callable[..., FetchRequest], folder: KeyedWrites
+) -> Iterator[HttpKeyedStore]:
+    request = asked(max_bytes=1 << 20)
+    folder.put("there", [b""])
+    with static_files(tmp_path / "web") as served, client_of(request.rules) as client:
+        yield HttpKeyedStore(
+            client,
+            f"{served.url}a%20b",
+            {},
+            request.rules,
+            deadline=Deadline(request.rules),
+            folder=request.folder,
+            now=NOW,
+        )
+        assert list(request.folder.iterdir()) == []
+
+
+class TestWeb(KeyedReadsContract):
+    lists = False
+
+    @pytest.fixture
+    def filled(self, folder: KeyedWrites) -> KeyedWrites:
+        return folder
+
+
+@pytest.mark.parametrize("key", ["../a", "/etc/passwd", "u/./a", "u//a", ""])
+def test_keys_that_lead_elsewhere_are_not_asked_for(store, key):
+    for use in (store.open, lambda key: store.read(key, most=9)):
+        with pytest.raises(KeyRefused):
+            use(key)
+
+
+def test_no_file_is_larger_than_a_fetch_may_be(store, folder):
+    folder.put("large", [bytes((1 << 20) + 1)])
+    with pytest.raises(FetchedTooLarge):
+        store.open("large")
