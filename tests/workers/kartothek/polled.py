@@ -105,7 +105,11 @@ class Polled:
 
     def added(self, after: int) -> list[dict[str, Any]]:
         """Rows behind so many, without columns of the node but `op`."""
-        rows = self.table().slice(after).to_pylist() if self.dataset.state().last_offset else []
+        rows = (
+            self.table().slice(after).to_pylist()
+            if self.dataset.state().last_offset is not None
+            else []
+        )
         return [
             {name: value for name, value in row.items() if name == "op" or name not in SYSTEM}
             for row in rows
