@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
 
-from odf_node.protocol.kartothek.errors import KartothekFileMissing
+from odf_node.protocol.attributes import MalformedAttributes
+from odf_node.protocol.kartothek.errors import KartothekFileMissing, MalformedState
 from odf_node.protocol.kartothek.source import (
     SourceAddress,
     check_source,
@@ -86,7 +87,10 @@ def _fetched(
     hidden: Sequence[str],
 ) -> Fetched | None:
     pairs = [(each.label, each.key) for each in table.partitions]
-    listed = file_list(table.name, table.partition_keys, pairs, table.schema)
+    try:
+        listed = file_list(table.name, table.partition_keys, pairs, table.schema)
+    except MalformedAttributes:
+        raise MalformedState(table.found.key, "a label in it is no Unicode text") from None
     value = state_of(listed)
     if request.state_of(ETAG) == value:
         return None

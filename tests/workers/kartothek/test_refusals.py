@@ -84,6 +84,11 @@ DAMAGES: dict[str, tuple[Change, str, str]] = {
     "dots": (key_of_a_partition("inventory/table/../x.parquet"), "..", "component"),
     "absolute": (key_of_a_partition("/etc/x.parquet"), "/etc/x.parquet", "inside of its store"),
     "csv": (key_of_a_partition("inventory/table/x.csv"), "x.csv", "Parquet only"),
+    "label": (
+        stated(lambda said: said.update(partitions={"\ud800": {"files": {"table": SOUTH}}})),
+        STATE,
+        "Unicode",
+    ),
     "types": (other_types, SOUTH, "it holds text"),
     "columns": (other_partition_columns, "place=south/x.parquet", "partition columns"),
     "bytes": (lambda folder: (folder / SOUTH).write_bytes(b"PAR1"), SOUTH, "Parquet"),

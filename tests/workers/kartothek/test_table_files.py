@@ -1,0 +1,102 @@
+"""Files of a table are read as one: in its columns, one file after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from odf_node.protocol.kartothek.errors import TypeConflict
+from odf_node.protocol.kartothek.source import file_list, state_of
+from odf_node.protocol.metadata.reading import ReadStepParquet
+from odf_node.workers.fetch.file_lists import FileLists
+from odf_node.workers.readers.parquet_bounds import MalformedParquet
+from odf_node.workers.readers.read_split import SplitRead, open_splits
+from odf_node.workers.readers.splits import splits_of_table
+from odf_node.workers.readers.table_files import TableFile, TableFiles, TablePart
+from odf_node.workers.slices.frame import Limits
+
+SCHEMA = pa.schema({"p": pa.string(), "n": pa.int64(), "t": pa.string()})
+
+
+def files(folder: Path, *tables: pa.Table) -> TableFiles:
+    found = []
+    for at, table in enumerate(tables):
+        path = folder / f"{at}.parquet"
+        pq.write_table(table, path)
+        found.append(TableFile(path, TablePart(f"u/{at}", SCHEMA, {"p": pa.scalar(f"p{at}")})))
+    return TableFiles(tuple(found))
+
+
+def rows(table: TableFiles) -> list[dict[str, object]]:
+    read = SplitRead(step=ReadStepParquet(), limits=Limits())
+    frame = open_splits(read, splits_of_table(table), None)
+    assert frame.schema.names == SCHEMA.names
+    return pa.Table.from_batches(frame.batches, frame.schema).to_pylist()
+
+
+def test_columns_are_those_of_the_table_and_values_of_the_key_win(tmp_path):
+    table = files(
+        tmp_path,
+        pa.table({"t": ["a", None], "n": pa.array([1, 2], pa.int8()), "p": ["x", "y"]}),
+        pa.table({"n": [3], "row": [0]}),
+        pa.table({"t": pa.nulls(1), "n": pa.array([4], pa.uint8())}),
+    )
+    assert rows(table) == [
+        {"p": "p0", "n": 1, "t": "a"},
+        {"p": "p0", "n": 2, "t": None},
+        {"p": "p1", "n": 3, "t": None},
+        {"p": "p2", "n": 4, "t": None},
+    ]
+    assert table.size == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    good, bad = pa.table({"n": [1]}), pa.table({"n": ["1"]})
+    with pytest.raises(TypeConflict, match="u/1: column 'n': it holds text"):
+        rows(files(tmp_path, good, bad))
+    with pytest.raises(TypeConflict, match="u/0: column 'n' is no int64"):
+        rows(files(tmp_path, pa.table({"n": pa.array([2**63], pa.uint64())})))
+
+
+def test_a_file_that_is_none_is_named(tmp_path):
+    table = files(tmp_path, pa.table({"n": [1]}), pa.table({"n": [2]}))
+    table.files[1].path.write_bytes(b"")
+    with pytest.raises(MalformedParquet, match="u/1: not a Parquet file"):
+        rows(table)
+
+
+def listed(name: str) -> str:
+    return file_list("table", ["p"], [(name, f"u/{name}.parquet")], SCHEMA)
+
+
+def test_a_state_changes_with_files_and_columns_and_nothing_else():
+    pairs = [("a", "u/a.parquet"), ("b", "u/b.parquet")]
+    first = state_of(file_list("table", ["p"], pairs, SCHEMA))
+    assert first == state_of(file_list("table", ["p"], pairs[::-1], SCHEMA))
+    others = [
+        file_list("core", ["p"], pairs, SCHEMA),
+        file_list("table", [], pairs, SCHEMA),
+        file_list("table", ["p"], pairs[:1], SCHEMA),
+        file_list("table", ["p"], [pairs[0], ("b", "u/c.parquet")], SCHEMA),
+        file_list("table", ["p"], pairs, SCHEMA.remove(2)),
+        file_list("table", ["p"], pairs, SCHEMA.set(1, pa.field("n", pa.uint64()))),
+    ]
+    assert len({first, *map(state_of, others)}) == 7
+    assert first.startswith("kartothek/1:")
+
+
+def test_lists_are_kept_as_far_as_there_is_room(tmp_path):
+    size = len(listed("a"))
+    lists = FileLists(tmp_path / "lists", 2 * size)
+    for name in "abc":
+        lists.keep(listed(name))
+    assert lists.of(state_of(listed("c"))) == {("c", "u/c.parquet")}
+    assert len(list(lists.folder.iterdir())) == 2
+    for state in (None, "", "kartothek/1:../lists", "other"):
+        assert lists.of(state) == frozenset()
+    nothing = FileLists(tmp_path / "nothing", 0)
+    nothing.keep(listed("a"))
+    assert nothing.of(state_of(listed("a"))) == frozenset()
