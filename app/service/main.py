@@ -49,6 +49,7 @@ from .jobs import routes as jobs
 from .jobs.routes import add_job_routes
 from .limits.shares import Turns
 from .lineage.routes import add_lineage_routes
+from .lookup.routes import add_lookup_routes
 from .mirrors.mirroring import MirrorRunner
 from .mirrors.routes import add_mirror_routes
 from .objects.object_uploads import Uploads
@@ -197,6 +198,7 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
     add_variable_routes(routes, prefix)
     add_history_routes(routes, prefix)
     add_read_routes(routes, prefix)
+    add_lookup_routes(routes, prefix)
     add_verify_routes(routes, prefix)
     add_lineage_routes(routes, prefix)
     add_mirror_routes(routes, prefix)

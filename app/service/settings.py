@@ -298,7 +298,14 @@ class Settings(SharedSettings):
     max_tail_records: int = Field(
         10_000,
         gt=0,
-        description="Most records answered (skipped ones included) by one tail request.",
+        description="Most records answered (skipped ones included) by one tail request, or by one "
+        "look-up.",
+    )
+    learned_bounds: int = Field(
+        200_000,
+        ge=0,
+        description="Least and greatest values of columns in slices that the service remembers, "
+        "some 300 bytes each, so that filters open fewer slices; 0: none.",
     )
     slice_memory_bytes: int = Field(
         2048 * MIB,
@@ -326,7 +333,7 @@ class Settings(SharedSettings):
     max_tail_bytes: int = Field(
         32 * MIB,
         ge=1024,
-        description="Most bytes of records answered by one tail request; more: 413.",
+        description="Most bytes of records answered by one tail request or look-up; more: 413.",
     )
     max_read_bytes: int = Field(
         64 * 1024 * MIB,
@@ -336,8 +343,8 @@ class Settings(SharedSettings):
     readers: int = Field(
         8,
         gt=0,
-        description="Processes that read rows at a time for reads, and as many for tails; they "
-        "are there only while they do. More wait a moment, then 503.",
+        description="Processes that read rows at a time for reads, as many for tails, and as many "
+        "for look-ups; they are there only while they do. More wait a moment, then 503.",
     )
     readers_caller: int = Field(
         4,

@@ -12,6 +12,7 @@ from odf_node.storage.datasets.gate.gate import SliceGate
 from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.runtime.clock import Clock, system_clock
 from odf_node.storage.runtime.randomness import Random
 from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
@@ -43,6 +44,7 @@ from .jobs.jobs import Jobs
 from .jobs.waiting import Waiting
 from .limits.pressure import Pressure
 from .lineage.lineage import LineageSources
+from .lookup.lookup import Lookups
 from .mirrors.mirrors import Mirrors, limits_of
 from .objects.begun_uploads import BegunUploads
 from .observe.audit_writer import AuditWriter
@@ -349,6 +351,19 @@ class Node:
     @cached_property
     def tails(self) -> Tails:
         return Tails(self.stores, self.settings.max_tail_records, self.settings.max_tail_bytes)
+
+    @cached_property
+    def learned_bounds(self) -> LearnedBounds:
+        return LearnedBounds(self.settings.learned_bounds)
+
+    @cached_property
+    def lookups(self) -> Lookups:
+        return Lookups(
+            self.stores,
+            self.learned_bounds,
+            self.settings.max_tail_records,
+            self.settings.max_tail_bytes,
+        )
 
     @cached_property
     def lineage(self) -> LineageSources:

@@ -36,16 +36,25 @@ def value_of(text: str, wanted: pa.DataType, key: str) -> pa.Scalar:
         MalformedPartition: the text is no value of the type.
     """
     try:
-        read = _READ.get(kind_of(wanted))
-        if read is None:
-            raise ValueError("no such values stand in keys")
-        if len(text) > _MAX_TEXT:
-            raise ValueError("it is too long")
+        return read_value(text, wanted)
+    except ValueError as error:
+        shown = text[:100].encode("utf-8", "replace").decode()
+        raise MalformedPartition(
+            key, f"the partition value {shown!r} is no {wanted}: {error}"
+        ) from None
+
+
+def read_value(text: str, wanted: pa.DataType) -> pa.Scalar:
+    """The value of the type that a text stands for. Raises `ValueError`, with the reason."""
+    read = _READ.get(kind_of(wanted))
+    if read is None:
+        raise ValueError("values of this type are not written as text")
+    if len(text) > _MAX_TEXT:
+        raise ValueError("it is too long")
+    try:
         return read(text, wanted)
     except (ValueError, OverflowError, InvalidOperation, pa.ArrowException) as error:
-        shown = text[:100].encode("utf-8", "replace").decode()
-        reason = f"the partition value {shown!r} is no {wanted}: {str(error)[:200]}"
-        raise MalformedPartition(key, reason) from None
+        raise ValueError(str(error)[:200]) from None
 
 
 def text_of(value: Any, kind: str) -> str:

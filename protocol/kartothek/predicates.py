@@ -40,7 +40,8 @@ class Op(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One comparison. `value` is a value of Python; a list of them for `in` and `not in`."""
+    """One comparison. `value` is a value of Python, or an Arrow scalar that fits the column; a list
+    of them for `in` and `not in`."""
 
     column: str
     op: Op
@@ -111,7 +112,7 @@ def term_mask(term: Term, column: pa.Array) -> pa.Array:
 
 
 def _among(column: pa.Array, values: Sequence[pa.Scalar], *, wanted: bool) -> pa.Array:
-    known = pa.array([value.as_py() for value in values], column.type)
+    known = pa.array(values, column.type)
     if pa.types.is_floating(column.type):  # -0.0 is 0.0, and nothing is NaN
         column, known = pc.add(column, 0.0), pc.add(known, 0.0)
         known = known.filter(pc.invert(pc.is_nan(known)))
@@ -127,9 +128,12 @@ def is_prunable(term: Term, column_type: pa.DataType) -> bool:
     if kind_of(column_type) != "float":
         return True
     values = term.value if term.op is Op.IN else [term.value]
-    return term.op not in _HIGHEST and not any(
-        isinstance(value, float) and isnan(value) for value in values
-    )
+    return term.op not in _HIGHEST and not any(_is_nan(value) for value in values)
+
+
+def _is_nan(value: Any) -> bool:
+    plain = value.as_py() if isinstance(value, pa.Scalar) else value
+    return isinstance(plain, float) and isnan(plain)
 
 
 def _values(term: Term, column_type: pa.DataType) -> list[pa.Scalar]:
@@ -144,6 +148,9 @@ def _values(term: Term, column_type: pa.DataType) -> list[pa.Scalar]:
     accepted = _ACCEPTED.get(kind_of(column_type), ())
     made = []
     for value in term.value if several else (term.value,):
+        if isinstance(value, pa.Scalar):
+            made.append(_fitted(term, value, column_type))
+            continue
         is_misplaced = isinstance(value, bool) and bool not in accepted
         is_misplaced |= isinstance(value, datetime) and datetime not in accepted
         if not isinstance(value, accepted) or is_misplaced:
@@ -156,6 +163,16 @@ def _values(term: Term, column_type: pa.DataType) -> list[pa.Scalar]:
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
             raise _misfit(term, column_type) from None
     return made
+
+
+def _fitted(term: Term, value: pa.Scalar, column_type: pa.DataType) -> pa.Scalar:
+    """The same value in the type of the column, where it has it."""
+    if not value.is_valid or kind_of(value.type) != kind_of(column_type):
+        raise _misfit(term, column_type)
+    try:
+        return value.cast(column_type)
+    except pa.ArrowException:
+        raise _misfit(term, column_type) from None
 
 
 def _misfit(term: Term, column_type: pa.DataType) -> MalformedPredicate:

@@ -31,7 +31,8 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.datasets.read.read import Asked, UnknownColumn, UnreadableSlice, reading
+from odf_node.storage.datasets.read.narrowed import UnknownColumn
+from odf_node.storage.datasets.read.read import Asked, reading
 from odf_node.storage.datasets.read.retractions import changelog_notes
 from odf_node.storage.datasets.read.rows import (
     Cut,
@@ -40,6 +41,7 @@ from odf_node.storage.datasets.read.rows import (
     UnusableKey,
     within,
 )
+from odf_node.storage.datasets.read.scan import UnreadableSlice
 from odf_node.storage.datasets.read.view import view_of
 from odf_node.storage.stores.ports.errors import BlockNotFound, ObjectNotFound
 from odf_node.storage.stores.ports.values import ObjectKind

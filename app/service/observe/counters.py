@@ -46,6 +46,10 @@ class Counters:
     """By method and route."""
     transfers: dict[tuple[str, int], int] = field(default_factory=dict)
     """Smart transfers that ended, by `pull` or `push` and close code."""
+    slices_opened: int = 0
+    """By reads with a filter and by look-ups."""
+    slices_left_out: int = 0
+    """By the same, since they hold no row of the answer."""
     in_flight: int = 0
     deeds_lost: int = 0
     """Deeds that could not be recorded in the index; they are in the log."""
@@ -64,6 +68,11 @@ class Counters:
         if found is None:
             found = self.durations[key] = Durations()
         found.add(seconds)
+
+    def filtered(self, scanned: int, total: int) -> None:
+        """An answer opens `scanned` of `total` slices."""
+        self.slices_opened += scanned
+        self.slices_left_out += total - scanned
 
     def transferred(self, exchange: str, code: int) -> None:
         self.transfers[exchange, code] = self.transfers.get((exchange, code), 0) + 1

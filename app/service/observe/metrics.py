@@ -94,7 +94,12 @@ def _of_requests(counters: Counters) -> Iterator[Metric]:
     ended = CounterMetricFamily("odf_transfers", "Transfers ended.", labels=["exchange", "code"])
     for (exchange, code), count in list(counters.transfers.items()):
         ended.add_metric([exchange, str(code)], count)
-    yield from (answers, sent, took, ended)
+    slices = CounterMetricFamily(
+        "odf_filtered_slices", "Slices of datasets that filters were asked of.", labels=["outcome"]
+    )
+    slices.add_metric(["opened"], counters.slices_opened)
+    slices.add_metric(["left_out"], counters.slices_left_out)
+    yield from (answers, sent, took, ended, slices)
 
 
 def _of_node(gauges: Gauges, now_s: float) -> Iterator[Metric]:

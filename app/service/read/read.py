@@ -6,7 +6,7 @@ was known (a system time, or a block), AS OF is when it happened (an event time)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -15,14 +15,17 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.instant import Instant, MalformedInstant
 from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.datasets.pruning.filters import Filter, parsed_filter
+from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.datasets.read.formats import Format, encoded
 from odf_node.storage.datasets.read.view import outline_of
 from odf_node.storage.datasets.verify.source import DatasetSource
 
-from ..readers.tasks import ReadTask, SliceRef, schema_data
+from ..readers.tasks import ReadTask, SliceRef, TableRef, schema_data
 
 if TYPE_CHECKING:
-    from odf_node.storage.datasets.dataset.dataset import Datasets
+    from odf_node.storage.datasets.dataset.dataset import Dataset, Datasets
+    from odf_node.storage.datasets.read.narrowed import Known
     from odf_node.storage.datasets.read.read import Asked
     from odf_node.storage.datasets.read.view import View
     from odf_node.storage.stores.ports.values import DatasetEntry
@@ -49,13 +52,15 @@ class ReadRequest:
     skip: int = 0
     limit: int | None = None
     form: str = Format.NDJSON.value
+    filters: Sequence[str] = ()
+    """As `column:operator:value`; rows that all are true of."""
 
     def block(self) -> Multihash | None:
         """The block AS AT which is read, if it is one. Raises `InvalidTime`."""
         return None if self.as_at is None else _known(self.as_at)[1]
 
     def asked(self) -> Asked:
-        """Raises `InvalidTime`, `InvalidProjection`."""
+        """Raises `InvalidTime`, `InvalidProjection`, `MalformedFilter`."""
         from odf_node.storage.datasets.read.read import Asked
         from odf_node.storage.datasets.read.rows import Cut, Projection
 
@@ -73,8 +78,17 @@ class ReadRequest:
         )
         names = None if self.columns is None else tuple(self.columns.split(","))
         return Asked(
-            projection=projection, cut=cut, columns=names, skip=self.skip, limit=self.limit
+            projection=projection,
+            cut=cut,
+            columns=names,
+            filters=self.parsed_filters(),
+            skip=self.skip,
+            limit=self.limit,
         )
+
+    def parsed_filters(self) -> tuple[Filter, ...]:
+        """Raises `MalformedFilter`."""
+        return tuple(parsed_filter(each) for each in self.filters)
 
     def format(self) -> Format:
         """Raises `InvalidProjection`."""
@@ -103,13 +117,16 @@ def _time(text: str, name: str) -> Instant:
 class Reading:
     """Rows as bytes, begun: what can be refused was refused. Close it, or read it to its end."""
 
-    def __init__(self, view: View, request: ReadRequest) -> None:
-        from odf_node.storage.datasets.read.read import reading
+    def __init__(self, view: View, request: ReadRequest, known: Known | None = None) -> None:
+        """`known`: about the slices of the view, so that not all are opened."""
+        from odf_node.storage.datasets.read.narrowed import NOTHING_KNOWN
+        from odf_node.storage.datasets.read.read import narrowed_for, rows_of
 
-        self.head, self.form = view.head, request.format()
+        self.head, self.form, asked = view.head, request.format(), request.asked()
+        self.narrow = narrowed_for(view, asked, known or NOTHING_KNOWN)
         self._open = ExitStack()
         try:
-            schema, batches = self._open.enter_context(reading(view, request.asked()))
+            schema, batches = self._open.enter_context(rows_of(self.narrow, asked))
             self._chunks = encoded(schema, batches, self.form)
             self._first = next(self._chunks, b"")
         except BaseException:
@@ -126,27 +143,44 @@ class Reading:
 
 
 def read_task(
-    datasets: Datasets, entry: DatasetEntry, request: ReadRequest, *, max_bytes: int
+    datasets: Datasets,
+    entry: DatasetEntry,
+    request: ReadRequest,
+    bounds: LearnedBounds,
+    *,
+    max_bytes: int,
 ) -> tuple[ReadTask, DatasetSource]:
     """What a reader is to do to read a dataset of this node, and where its objects come from.
 
     Raises:
-        InvalidTime. BlockNotFound: AS AT a block that is not one of the dataset.
+        InvalidTime, MalformedFilter. BlockNotFound: AS AT a block that is not one of the dataset.
     """
     dataset = datasets.dataset(DatasetRef(id=entry.id))
-    outline = outline_of(dataset, request.block())
+    table = table_ref(dataset, request.block(), request.parsed_filters(), bounds)
+    task = ReadTask(table=table, request=asdict(request), max_bytes=max_bytes)
+    return task, DatasetSource(dataset)
+
+
+def table_ref(
+    dataset: Dataset, block: Multihash | None, filters: Sequence[Filter], bounds: LearnedBounds
+) -> TableRef:
+    """The table as of a block, with what is known of its slices in the columns of the filters.
+
+    Raises `BlockNotFound`.
+    """
+    outline = outline_of(dataset, block)
     vocab = {
         name: getattr(outline.vocab, name)
         for name in outline.vocab.__struct_fields__
         if name != "event"
     }
-    task = ReadTask(
+    slices = [SliceRef.of(data, recorded) for data, recorded in outline.slices]
+    columns = [each.column for each in filters]
+    return TableRef(
         head=str(outline.head),
         vocab=vocab,
         schema=schema_data(outline.schema),
-        slices=[SliceRef.of(data, recorded) for data, recorded in outline.slices],
+        slices=slices,
         key=outline.key,
-        request=asdict(request),
-        max_bytes=max_bytes,
+        bounds=bounds.of(str(dataset.id), columns, [each.physical_hash for each in slices]),
     )
-    return task, DatasetSource(dataset)

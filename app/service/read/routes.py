@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 
 from ..http.answers import failed_answer
 from ..http.deps import ReadableDep, SettingsDep, StoresDep, wired
 from ..limits.shares import caller_of
-from ..readers.pool import Readers, ReadRefused
+from ..observe.counters import Counters
+from ..readers.pool import Answer, Readers, ReadRefused
+from ..readers.tasks import TableRef
 from .read import ReadRequest, read_task
 from .rows import Rows
 
 MAX_ROWS = 2**53
 ReadersDep = Annotated[Readers, Depends(wired(Readers))]
-HEAD = "odf-block"
-"""Header with the block as of which rows were read."""
+HEAD, SLICES = "odf-block", "odf-slices"
+"""Headers: the block as of which rows were read; slices that were opened, of how many."""
+BoundsDep = Annotated[LearnedBounds, Depends(wired(LearnedBounds))]
+CountersDep = Annotated[Counters, Depends(wired(Counters))]
 
 
 async def read(
@@ -29,16 +35,19 @@ async def read(
     stores: StoresDep,
     settings: SettingsDep,
     readers: ReadersDep,
+    bounds: BoundsDep,
+    counters: CountersDep,
     entry: ReadableDep,
     as_at: Annotated[str | None, Query(alias="asAt", max_length=200)] = None,
     as_of: Annotated[str | None, Query(alias="asOf", max_length=100)] = None,
     projection: Annotated[str | None, Query(max_length=50)] = None,
     columns: Annotated[str | None, Query(max_length=60_000)] = None,
+    filters: Annotated[list[str] | None, Query(alias="filter")] = None,
     skip: Annotated[int, Query(ge=0, le=MAX_ROWS)] = 0,
     limit: Annotated[int | None, Query(ge=0, le=MAX_ROWS)] = None,
     form: Annotated[str, Query(alias="format", max_length=50)] = Format.NDJSON.value,
 ) -> Response:
-    """AS AT a block or system time, AS OF an event time; all rows unless limited."""
+    """AS AT a block or system time, AS OF an event time; all rows unless filtered or limited."""
     asked = ReadRequest(
         as_at=as_at,
         as_of=as_of,
@@ -47,16 +56,26 @@ async def read(
         skip=skip,
         limit=limit,
         form=form,
+        filters=filters or (),
     )
     task, source = await run_in_threadpool(
-        read_task, stores, entry, asked, max_bytes=settings.max_read_bytes
+        read_task, stores, entry, asked, bounds, max_bytes=settings.max_read_bytes
     )
+    learn = partial(bounds.learn, str(entry.id))
     try:
-        found = await readers.answer(task, source, caller_of(request.scope))
+        found = await readers.answer(task, source, caller_of(request.scope), learn)
     except ReadRefused as refused:
         return failed_answer(refused.failed)
-    media_type = MEDIA_TYPES[asked.format()]
-    return Rows(found, headers={HEAD: task.head}, media_type=media_type)
+    if filters and found.opened is not None:
+        counters.filtered(found.opened.scanned, found.opened.total)
+    return Rows(found, headers=told_of(task.table, found), media_type=MEDIA_TYPES[asked.format()])
+
+
+def told_of(table: TableRef, answer: Answer) -> dict[str, str]:
+    """Headers about what was read."""
+    opened = answer.opened
+    slices = {} if opened is None else {SLICES: f"{opened.scanned}/{opened.total}"}
+    return {HEAD: table.head, **slices}
 
 
 def add_read_routes(routes: APIRouter, prefix: str) -> None:

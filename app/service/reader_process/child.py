@@ -15,15 +15,27 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from odf_node.protocol.errors import LimitExceeded, NodeError
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.ports.values import Failed, ObjectKind
 
-from ..readers.messages import HEAD, PIECE_BYTES, Kind, Need, failed_frame, frame, head_of, needs
+from ..readers.messages import (
+    HEAD,
+    PIECE_BYTES,
+    Kind,
+    Need,
+    Opened,
+    failed_frame,
+    frame,
+    head_of,
+    learned_frame,
+    needs,
+    slices_frame,
+)
 from ..readers.tasks import Limits, Order, read_order
 from .work import run
 
@@ -117,8 +129,8 @@ def _answer(order: Order, wire: Wire) -> Iterator[bytes]:
     """The frames of an answer, of which the last says how it ended."""
     try:
         for piece in run(order.task, wire):
-            if isinstance(piece, int):
-                yield frame(Kind.SIZE, struct.pack("!Q", piece))
+            if not isinstance(piece, bytes):
+                yield _TOLD[type(piece)](piece)
                 continue
             view = memoryview(piece)
             for at in range(0, len(view), PIECE_BYTES):
@@ -134,6 +146,14 @@ def _answer(order: Order, wire: Wire) -> Iterator[bytes]:
         yield failed_frame(Failed("Internal", ""))
     else:
         yield frame(Kind.END)
+
+
+_TOLD: dict[type[Any], Callable[[Any], bytes]] = {
+    int: lambda size: frame(Kind.SIZE, struct.pack("!Q", size)),
+    Opened: slices_frame,
+    list: learned_frame,
+}
+"""What is said about an answer, by its type; all else is bytes of it."""
 
 
 def _limit_memory(more: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
@@ -12,13 +13,31 @@ from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import convert
+from odf_node.storage.datasets.pruning.learned import Learned
+from odf_node.storage.datasets.read.narrowed import Known, Narrowed
 from odf_node.storage.datasets.read.records import DataFormat, shaped
 from odf_node.storage.datasets.read.view import View
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ..read.read import Reading, ReadRequest
-from ..readers.tasks import MAX_ANSWER, MAX_TAIL, AnswerTooLong, ReadTask, TailTask, Task, schema_of
+from ..readers.messages import Opened
+from ..readers.tasks import (
+    MAX_ANSWER,
+    MAX_TAIL,
+    AnswerTooLong,
+    LookupTask,
+    ReadTask,
+    TableRef,
+    TailTask,
+    Task,
+    schema_of,
+)
 from .last_rows import last_rows
+from .lookup_rows import looked_up
+
+LEARNED_AT_ONCE = 1000
+"""Bounds that are told at once, of some hundred bytes each."""
+Told = bytes | int | Opened | list[Learned]
 
 _JSON = msgspec.json.Encoder(enc_hook=str)
 
@@ -30,13 +49,14 @@ class Objects(Protocol):
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
 
 
-def run(task: Task, objects: Objects) -> Iterator[bytes | int]:
-    """The bytes of the answer; before them its length, where it is known."""
-    answer: Iterator[bytes | int] = _WORK[type(task)](task, objects)
+def run(task: Task, objects: Objects) -> Iterator[Told]:
+    """The bytes of the answer; before them its length, where it is known, and the slices it opens;
+    behind them what was learned about slices."""
+    answer: Iterator[Told] = _WORK[type(task)](task, objects)
     return answer
 
 
-def _tail(task: TailTask, objects: Objects) -> Iterator[bytes | int]:
+def _tail(task: TailTask, objects: Objects) -> Iterator[Told]:
     """All of it before the first byte, so that one that is too long can be refused."""
     pieces = [each.data() for each in task.slices]
     table = last_rows(
@@ -66,23 +86,59 @@ class _Source:
         return self.open_whole(kind, object_hash)
 
 
-def _read(task: ReadTask, objects: Objects) -> Iterator[bytes | int]:
+def _read(task: ReadTask, objects: Objects) -> Iterator[Told]:
     """As the rows come; what goes beyond the budget breaks off."""
-    head, schema = Multihash.parse(task.head), schema_of(task.schema)
-    view = View(
-        source=_Source(head, objects),
-        head=head,
-        vocab=convert(task.vocab, Vocab),
-        schema=None if schema is None else to_arrow(schema),
-        slices=tuple((each.data(), Instant(each.system_time)) for each in task.slices),
-        key=task.key,
-    )
+    reading = Reading(_view(task.table, objects), ReadRequest(**task.request), _known(task.table))
+    yield Opened(reading.narrow.scanned, reading.narrow.total)
     sent = 0
-    for chunk in Reading(view, ReadRequest(**task.request)):
+    for chunk in reading:
         sent += len(chunk)
         if sent > task.max_bytes:
             raise AnswerTooLong(task.max_bytes, MAX_ANSWER)
         yield chunk
+    yield from _learned(reading.narrow)
 
 
-_WORK: dict[type[Any], Any] = {TailTask: _tail, ReadTask: _read}
+def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
+    """All of it before the first byte, as a tail."""
+    table, narrow = looked_up(
+        _view(task.table, objects),
+        task.filters,
+        state=task.state,
+        limit=task.limit,
+        max_bytes=task.max_bytes,
+        known=_known(task.table),
+    )
+    yield Opened(narrow.scanned, narrow.total)
+    text = _JSON.encode(shaped(table, DataFormat(task.shape)))
+    if len(text) > task.max_bytes:
+        raise AnswerTooLong(task.max_bytes, MAX_TAIL)
+    yield len(text)
+    yield text
+    yield from _learned(narrow)
+
+
+def _view(table: TableRef, objects: Objects) -> View:
+    head, schema = Multihash.parse(table.head), schema_of(table.schema)
+    return View(
+        source=_Source(head, objects),
+        head=head,
+        vocab=convert(table.vocab, Vocab),
+        schema=None if schema is None else to_arrow(schema),
+        slices=tuple((each.data(), Instant(each.system_time)) for each in table.slices),
+        key=table.key,
+    )
+
+
+def _known(table: TableRef) -> Known:
+    return Known(bounds=table.bounds)
+
+
+def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:
+    """In pieces, since the service reads each at once."""
+    left = iter(narrow.learned.items())
+    while some := list(islice(left, LEARNED_AT_ONCE)):
+        yield [(*place, bounds) for place, bounds in some]
+
+
+_WORK: dict[type[Any], Any] = {TailTask: _tail, ReadTask: _read, LookupTask: _lookup}

@@ -15,6 +15,7 @@ import msgspec
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import decode_json
+from odf_node.storage.datasets.pruning.learned import Bounds, Learned
 from odf_node.storage.stores.ports.values import Failed, ObjectKind
 
 HEAD = struct.Struct("!BI")
@@ -35,6 +36,8 @@ class Kind(IntEnum):
     PIECE = 6
     FAILED = 7
     END = 8
+    SLICES = 9
+    LEARNED = 10
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True):
@@ -47,6 +50,13 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
     @property
     def place(self) -> tuple[ObjectKind, Multihash]:
         return ObjectKind(self.kind), Multihash.parse(self.hash)
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True):
+    """Slices that an answer opens, of how many; said before its first byte."""
+
+    scanned: int
+    total: int
 
 
 class ReaderBrokeProtocol(NodeError):
@@ -75,6 +85,23 @@ def needs(wanted: list[Need]) -> bytes:
 
 def read_needs(raw: bytes) -> list[Need]:
     return decode_json(raw, list[Need])
+
+
+def slices_frame(opened: Opened) -> bytes:
+    return frame(Kind.SLICES, msgspec.json.encode(opened))
+
+
+def read_slices(raw: bytes) -> Opened:
+    return decode_json(raw, Opened)
+
+
+def learned_frame(learned: list[Learned]) -> bytes:
+    """What was found out about slices on the way."""
+    return frame(Kind.LEARNED, msgspec.json.encode(learned))
+
+
+def read_learned(raw: bytes) -> list[Learned]:
+    return decode_json(raw, list[tuple[str, str, Bounds]])
 
 
 def failed_frame(failed: Failed) -> bytes:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import BinaryIO, Protocol
 
@@ -26,11 +26,23 @@ from anyio import CapacityLimiter, to_thread
 
 from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.pruning.learned import Learned
 from odf_node.storage.stores.ports.values import Failed, ObjectKind
 
 from ..limits.shares import Turn, Turns
 from ..settings import Settings
-from .messages import HEAD, Kind, ReaderBrokeProtocol, frame, head_of, read_failed, read_needs
+from .messages import (
+    HEAD,
+    Kind,
+    Opened,
+    ReaderBrokeProtocol,
+    frame,
+    head_of,
+    read_failed,
+    read_learned,
+    read_needs,
+    read_slices,
+)
 from .tasks import Limits, Order, Task, write_order
 
 SPARES = 2
@@ -78,6 +90,13 @@ class Objects(Protocol):
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
 
 
+Learn = Callable[[Iterable[Learned]], None]
+
+
+def _forget(_: Iterable[Learned]) -> None:
+    """Nobody wants to know."""
+
+
 class Readers:
     """The readers of one service; for the thread of the event loop."""
 
@@ -89,7 +108,7 @@ class Readers:
         }
         self._turns = {
             kind: Turns(f"{kind}s", **numbers)  # type: ignore[arg-type]
-            for kind in ("tail", "read")
+            for kind in ("tail", "read", "lookup")
         }
         self._settings = settings
         self._limits = Limits(
@@ -101,8 +120,11 @@ class Readers:
         """What the first request would start; from any thread."""
         _NURSERY.start()
 
-    async def answer(self, task: Task, objects: Objects, caller: str) -> Answer:
-        """The answer of a reader that has begun it: what can be refused was refused.
+    async def answer(
+        self, task: Task, objects: Objects, caller: str, learn: Learn = _forget
+    ) -> Answer:
+        """The answer of a reader that has begun it: what can be refused was refused. `learn` is
+        given what the reader finds out about slices.
 
         Raises:
             ShareTaken, AllTaken: there is none to be had. ReadRefused: what the reader says.
@@ -113,7 +135,7 @@ class Readers:
         link: socket.socket | None = None
         try:
             link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
-            answer = Answer(link, objects, self._threads, self._settings, turn)
+            answer = Answer(link, objects, self._threads, self._settings, turn, learn)
             await answer.begin(Order(limits=self._limits, task=task))
         except BaseException:
             if link is not None:
@@ -133,9 +155,13 @@ class Answer:
         threads: CapacityLimiter,
         settings: Settings,
         turn: Turn,
+        learn: Learn,
     ) -> None:
         self.size: int | None = None
         """How long the answer is, where that is known."""
+        self.opened: Opened | None = None
+        """Slices it opens, where that is told."""
+        self._learn = learn
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
         self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
         self._held_bytes = settings.read_held_bytes
@@ -189,6 +215,10 @@ class Answer:
                     return None
                 case Kind.SIZE:
                     (self.size,) = struct.unpack("!Q", content)
+                case Kind.SLICES:
+                    self.opened = read_slices(content)
+                case Kind.LEARNED:
+                    self._learn(read_learned(content))
                 case Kind.FAILED:
                     raise ReadRefused(read_failed(content))
                 case Kind.NEED:

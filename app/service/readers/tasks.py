@@ -16,6 +16,8 @@ from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import decode_json
+from odf_node.storage.datasets.pruning.filters import Filter
+from odf_node.storage.datasets.pruning.learned import Bounds
 
 MAX_ANSWER = "ODF_NODE_MAX_READ_BYTES"
 MAX_TAIL = "ODF_NODE_MAX_TAIL_BYTES"
@@ -67,15 +69,34 @@ class TailTask(msgspec.Struct, frozen=True, tag="tail", kw_only=True):
     max_bytes: int
 
 
-class ReadTask(msgspec.Struct, frozen=True, tag="read", kw_only=True):
-    """A dataset as a table, as of one block; `request` are the fields of a `ReadRequest`."""
+class TableRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A dataset as a table, as of one block, with what is known of its slices."""
 
     head: str
     vocab: dict[str, str]
     schema: Any
     slices: list[SliceRef]
     key: tuple[str, ...]
+    bounds: dict[str, list[Bounds | None]]
+    """Of columns that are asked for, in the order of the slices."""
+
+
+class ReadTask(msgspec.Struct, frozen=True, tag="read", kw_only=True):
+    """Rows of a table; `request` are the fields of a `ReadRequest`."""
+
+    table: TableRef
     request: dict[str, Any]
+    max_bytes: int
+
+
+class LookupTask(msgspec.Struct, frozen=True, tag="lookup", kw_only=True):
+    """Rows with some values, or what stands of them, as one JSON value of a shape."""
+
+    table: TableRef
+    filters: tuple[Filter, ...]
+    state: bool
+    limit: int
+    shape: str
     max_bytes: int
 
 
@@ -86,14 +107,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float
 
 
-Task = TailTask | ReadTask
+Task = TailTask | ReadTask | LookupTask
 
 
 class Order(msgspec.Struct, frozen=True):
     """All that a reader is told."""
 
     limits: Limits
-    task: TailTask | ReadTask
+    task: TailTask | ReadTask | LookupTask
 
 
 def write_order(order: Order) -> bytes:

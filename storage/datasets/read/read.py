@@ -9,34 +9,23 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from odf_node.protocol.errors import BadInput, Damaged
+from odf_node.protocol.kartothek.predicates import Predicate, mask_of
 from odf_node.protocol.metadata.data import DataSlice
-from odf_node.protocol.multihash import Multihash
 
 from ...stores.ports.values import ObjectKind
-from ..integrity.hashing import hash_of_stream
+from ..pruning.filters import Filter
+from ..pruning.predicates import columns_of
 from ..verify.source import HashingSource
-from .batches import batches_of
+from .narrowed import NOTHING_KNOWN, Known, Narrowed, check_columns, narrowed
 from .rows import WHOLE, Cut, Projection, Scan, project
+from .scan import SliceScan
 from .view import View
-
-
-class UnreadableSlice(Damaged):
-    """A data slice is no Parquet file, or not one of the dataset's schema."""
-
-
-class UnknownColumn(BadInput):
-    """A column that the dataset does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,46 +35,68 @@ class Asked:
     projection: Projection = Projection.CHANGELOG
     cut: Cut = WHOLE
     columns: tuple[str, ...] | None = None
+    filters: tuple[Filter, ...] = ()
+    """All true of each row of the answer."""
     skip: int = 0
     limit: int | None = None
 
 
+def narrowed_for(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> Narrowed:
+    """The slices that have to be opened. Raises `UnknownColumn`, `MalformedFilter`."""
+    narrow = narrowed(view, asked.filters, below=asked.projection, known=known)
+    keyed = asked.projection is Projection.STATE and view.schema is not None
+    check_columns([*(asked.columns or ()), *(view.key if keyed else ())], narrow.schema)
+    return narrow
+
+
+def reading(
+    view: View, asked: Asked
+) -> AbstractContextManager[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """As `rows_of`, where nothing is known of slices. Raises what `narrowed_for` does, too."""
+    return rows_of(narrowed_for(view, asked), asked)
+
+
 @contextmanager
-def reading(view: View, asked: Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Schema and rows, in offset order; temporary files go when the context ends.
+def rows_of(narrow: Narrowed, asked: Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Schema and rows, in offset order; temporary files go when the context ends. `narrow` is
+    `narrowed_for` what is asked.
 
     Raises:
-        UnknownColumn, DatasetHasNoPrimaryKeys, UnusableKey.
+        DatasetHasNoPrimaryKeys, UnusableKey.
         ObjectDamaged, ObjectHealing: a slice of a dataset of this node is missing; while rows
             are read, one is damaged.
         UnreadableSlice: while rows are read. NotFound: a slice elsewhere.
     """
-    schema = loosened(view.schema if view.schema is not None else pa.schema([]))
-    keyed = asked.projection is Projection.STATE and view.schema is not None
-    for name in (*(asked.columns or ()), *(view.key if keyed else ())):
-        if name not in schema.names:
-            raise UnknownColumn(f"the dataset has no column {name[:100]!r}", column=name[:100])
-    shown = schema if asked.columns is None else pa.schema([schema.field(n) for n in asked.columns])
+    view, schema, columns = narrow.view, narrow.schema, asked.columns
+    shown = schema if columns is None else pa.schema([schema.field(n) for n in columns])
     _require_slices(view, asked)
+    is_late = narrow.wanted is not None and narrow.wanted != narrow.early
+    late = columns_of(narrow.wanted or ()) if is_late else []
     with tempfile.TemporaryDirectory(prefix="read-") as folder:
-        scan = _Scan(view, schema, asked, Path(folder))
+        scan = SliceScan(
+            narrow,
+            Path(folder),
+            known_until=asked.cut.system_time,
+            once=asked.projection is Projection.CHANGELOG,
+        )
         batches = project(
             scan,
             view.vocab,
             asked.projection,
             key=view.key,
             cut=asked.cut,
-            columns=asked.columns,
+            columns=columns if columns is None else list(dict.fromkeys([*columns, *late])),
         )
+        if is_late and narrow.wanted is not None:
+            batches = _filtered(batches, narrow.wanted, columns)
         yield shown, _part(batches, asked.skip, asked.limit)
 
 
 @contextmanager
 def scanning(view: View) -> Iterator[Scan]:
     """All rows, as often as they are asked for; temporary files go when the context ends."""
-    schema = loosened(view.schema if view.schema is not None else pa.schema([]))
     with tempfile.TemporaryDirectory(prefix="read-") as folder:
-        yield _Scan(view, schema, Asked(projection=Projection.FACTS), Path(folder))
+        yield SliceScan(narrowed(view), Path(folder))
 
 
 def _require_slices(view: View, asked: Asked) -> None:
@@ -97,7 +108,7 @@ def _require_slices(view: View, asked: Asked) -> None:
 
 def _asked_slices(slices: Sequence[DataSlice], asked: Asked) -> Iterator[DataSlice]:
     """A page of a changelog needs the slices before its end only."""
-    is_page = asked.projection is Projection.CHANGELOG and asked.cut == WHOLE
+    is_page = asked.projection is Projection.CHANGELOG and asked.cut == WHOLE and not asked.filters
     left = None if asked.limit is None or not is_page else asked.skip + asked.limit
     for data in slices:
         if left is not None and left <= 0:
@@ -105,6 +116,15 @@ def _asked_slices(slices: Sequence[DataSlice], asked: Asked) -> Iterator[DataSli
         yield data
         if left is not None:
             left -= data.offset_interval.end - data.offset_interval.start + 1
+
+
+def _filtered(
+    batches: Iterator[pa.RecordBatch], wanted: Predicate, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = batch.filter(mask_of(wanted, batch.column, batch.num_rows))
+        if rows.num_rows:
+            yield rows if columns is None else rows.select(list(columns))
 
 
 def _part(
@@ -122,130 +142,3 @@ def _part(
         skip = 0
         left = None if left is None else left - piece.num_rows
         yield piece
-
-
-class _Scan:
-    """Rows of all slices, oldest first; may be run several times."""
-
-    def __init__(self, view: View, schema: pa.Schema, asked: Asked, folder: Path) -> None:
-        self._view, self._schema, self._folder = view, schema, folder
-        self._known_until = asked.cut.system_time
-        self._once = asked.projection is Projection.CHANGELOG
-
-    def __call__(
-        self, columns: Sequence[str] | None, offsets: np.ndarray[Any, Any] | None
-    ) -> Iterator[pa.RecordBatch]:
-        if not self._view.slices:
-            return
-        offset = self._view.vocab.offset_column
-        needed = self._schema.names if columns is None else list(columns)
-        if offsets is not None and offset not in needed:
-            needed = [*needed, offset]
-        wanted = pa.schema([self._schema.field(name) for name in needed])
-        for data, recorded in self._view.slices:
-            some = None if offsets is None else _between(offsets, data)
-            if some is not None and len(some) == 0:
-                continue
-            late = self._known_until is not None and recorded > self._known_until
-            rows = 0
-            for batch in self._rows(data, wanted, late=late):
-                rows += batch.num_rows
-                if some is not None:
-                    found = batch.column(offset).to_numpy().astype(np.int64)
-                    batch = batch.filter(pa.array(np.isin(found, some)))
-                yield batch
-            if late and rows == 0:
-                return  # rows are in the order of their system times
-
-    def _rows(self, data: DataSlice, wanted: pa.Schema, *, late: bool) -> Iterator[pa.RecordBatch]:
-        time = self._view.vocab.system_time_column
-        with self._opened(data) as stream:
-            try:
-                file = pq.ParquetFile(stream, pre_buffer=False)
-                there = [n for n in wanted.names if n in file.schema_arrow.names]
-                extra = [time] if late and time not in there else []
-                for batch in batches_of(file, stream, columns=[*there, *extra]):
-                    rows = batch
-                    if late and self._known_until is not None:
-                        known = rows.column(time).cast(pa.timestamp("ms"), safe=False)
-                        limit = pa.scalar(self._known_until.millis, pa.int64())
-                        rows = rows.filter(pc.less_equal(known.cast(pa.int64()), limit))
-                    yield fitted(rows, wanted)
-            except MemoryError:  # Arrow's is one of its other errors as well
-                raise
-            except (pa.ArrowException, OSError, ValueError) as broken:
-                raise UnreadableSlice(
-                    f"data slice {data.physical_hash} cannot be read: {str(broken)[:200]}",
-                    object=f"data/{data.physical_hash}",
-                ) from None
-
-    @contextmanager
-    def _opened(self, data: DataSlice) -> Iterator[BinaryIO]:
-        """The bytes of a slice, hashed."""
-        if isinstance(self._view.source, HashingSource):
-            with self._view.source.open_whole(ObjectKind.DATA, data.physical_hash) as stream:
-                yield stream
-            return
-        copy = self._folder / str(data.physical_hash)
-        if not copy.exists():
-            with self._view.source.open_object(ObjectKind.DATA, data.physical_hash) as stream:
-                if stream.seekable():
-                    _check_hash(data, hash_of_stream(stream))
-                    stream.seek(0)
-                    yield stream
-                    return
-                with copy.open("wb") as out:
-                    _check_hash(data, hash_of_stream(stream, out.write))
-        with copy.open("rb") as again:
-            yield again
-        if self._once:
-            copy.unlink()
-
-
-def _check_hash(data: DataSlice, actual: Multihash) -> None:
-    if actual != data.physical_hash:
-        raise UnreadableSlice(
-            f"data slice {data.physical_hash} is damaged: its bytes hash to {actual}",
-            object=f"data/{data.physical_hash}",
-        )
-
-
-def _between(offsets: np.ndarray[Any, Any], data: DataSlice) -> np.ndarray[Any, Any]:
-    interval = data.offset_interval
-    first = np.searchsorted(offsets, interval.start, side="left")
-    last = np.searchsorted(offsets, interval.end, side="right")
-    return offsets[first:last]
-
-
-def fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """The same rows in these columns: what is missing is null, what differs is cast."""
-    names = set(batch.schema.names)
-    columns = [
-        _fit(batch.column(field.name), field.type)
-        if field.name in names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in wanted
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
-
-
-def loosened(schema: pa.Schema) -> pa.Schema:
-    """No column is required: rows of older slices may lack one."""
-    return pa.schema([field.with_nullable(True) for field in schema])
-
-
-def _fit(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if column.type == wanted:
-        return column
-    if pa.types.is_struct(wanted) and pa.types.is_struct(column.type):
-        members = [wanted.field(at) for at in range(wanted.num_fields)]
-        there = {column.type.field(at).name for at in range(column.type.num_fields)}
-        parts = [
-            _fit(column.field(member.name), member.type)
-            if member.name in there
-            else pa.nulls(len(column), member.type)
-            for member in members
-        ]
-        mask = pc.is_null(column) if column.null_count else None
-        return pa.StructArray.from_arrays(parts, fields=members, mask=mask)
-    return pc.cast(column, wanted)

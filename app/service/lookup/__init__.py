@@ -1,0 +1,1 @@
+"""Rows of a dataset that have some values."""

@@ -1,0 +1,66 @@
+"""Rows with some values, or what stands of them: planned here, read by a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odf_node.protocol.errors import LimitExceeded
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Datasets
+from odf_node.storage.datasets.pruning.filters import Filter
+from odf_node.storage.datasets.pruning.learned import LearnedBounds
+from odf_node.storage.datasets.read.records import DataFormat
+from odf_node.storage.datasets.verify.source import DatasetSource
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..read.read import table_ref
+from ..readers.tasks import LookupTask
+
+
+class TooManyFound(LimitExceeded):
+    """More rows asked for than one look-up may give."""
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """Look-ups: where they read, what is known of slices, and how much they give at most."""
+
+    datasets: Datasets
+    bounds: LearnedBounds
+    max_records: int
+    max_bytes: int
+
+
+def lookup_task(
+    lookups: Lookups,
+    entry: DatasetEntry,
+    filters: Sequence[Filter],
+    *,
+    block: Multihash | None,
+    state: bool,
+    limit: int,
+    shape: DataFormat,
+) -> tuple[LookupTask, DatasetSource]:
+    """What a reader is to do for the first `limit` rows, and where their objects come from.
+
+    Raises:
+        TooManyFound: `limit` above the node's. BlockNotFound: no block of the dataset.
+    """
+    if limit > lookups.max_records:
+        raise TooManyFound(
+            f"a look-up gives at most {lookups.max_records} rows",
+            limit=lookups.max_records,
+            setting="ODF_NODE_MAX_TAIL_RECORDS",
+        )
+    dataset = lookups.datasets.dataset(DatasetRef(id=entry.id))
+    task = LookupTask(
+        table=table_ref(dataset, block, filters, lookups.bounds),
+        filters=tuple(filters),
+        state=state,
+        limit=limit,
+        shape=shape.value,
+        max_bytes=lookups.max_bytes,
+    )
+    return task, DatasetSource(dataset)

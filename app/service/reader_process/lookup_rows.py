@@ -1,0 +1,79 @@
+"""Rows with some values, in offset order: their history, or what stands of it.
+
+What stands follows the rule of a published state: the last row of each primary key if it adds, or
+rows that no later one takes back. Source: Kartothek facts, "What is in the table".
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from odf_node.protocol.kartothek.predicates import mask_of
+from odf_node.storage.datasets.kartothek.live_rows import live_by_key, live_by_row
+from odf_node.storage.datasets.pruning.filters import Filter
+from odf_node.storage.datasets.read.narrowed import Known, Narrowed, check_columns, narrowed
+from odf_node.storage.datasets.read.rows import Projection
+from odf_node.storage.datasets.read.scan import SliceScan
+from odf_node.storage.datasets.read.view import View
+
+from ..readers.tasks import MAX_TAIL, AnswerTooLong
+
+
+def looked_up(
+    view: View,
+    filters: Sequence[Filter],
+    *,
+    state: bool,
+    limit: int,
+    max_bytes: int,
+    known: Known,
+) -> tuple[pa.Table, Narrowed]:
+    """The first `limit` rows that all filters are true of, and what was opened for them.
+
+    Raises:
+        UnknownColumn, MalformedFilter, UnusableKey. AnswerTooLong: they hold more than `max_bytes`.
+        UnreadableSlice.
+    """
+    below = Projection.CHANGELOG
+    if state:
+        below = Projection.STATE if view.key else Projection.FACTS
+    narrow = narrowed(view, filters, below=below, known=known)
+    if state:
+        check_columns(view.key, narrow.schema)
+    with tempfile.TemporaryDirectory(prefix="lookup-") as folder:
+        scan = SliceScan(narrow, Path(folder))
+        batches = _standing(scan, narrow.view) if state else scan(None, None)
+        rows = list(_first(_fitting(batches, narrow), limit, max_bytes))
+    return pa.Table.from_batches(rows, narrow.schema), narrow
+
+
+def _standing(scan: SliceScan, view: View) -> Iterator[pa.RecordBatch]:
+    live = live_by_key(scan, view.vocab, view.key) if view.key else live_by_row(scan, view.vocab)[0]
+    return scan(None, live)
+
+
+def _fitting(batches: Iterator[pa.RecordBatch], narrow: Narrowed) -> Iterator[pa.RecordBatch]:
+    """Rows that the whole filter is true of."""
+    for batch in batches:
+        if narrow.wanted is None or narrow.wanted == narrow.early:
+            yield batch
+        else:
+            yield batch.filter(mask_of(narrow.wanted, batch.column, batch.num_rows))
+
+
+def _first(
+    batches: Iterator[pa.RecordBatch], limit: int, max_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    left = max_bytes
+    for batch in batches:
+        if limit <= 0:
+            return
+        some = batch.slice(0, limit)
+        limit, left = limit - some.num_rows, left - some.nbytes
+        if left < 0:
+            raise AnswerTooLong(max_bytes, MAX_TAIL)
+        yield some

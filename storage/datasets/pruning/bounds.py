@@ -1,0 +1,160 @@
+"""The least and the greatest value of a column in a slice, learned when all its rows were read.
+
+Footers of slices say the same, but whoever wrote the slice wrote the footer: what decides about
+rows is taken from rows. A slice never changes, so what was learned of it stays true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_node.protocol.kartothek.errors import UnsupportedColumn
+from odf_node.protocol.kartothek.predicates import Op, Term, term_mask
+from odf_node.protocol.kartothek.types import kind_of
+
+from .learned import Bounds
+from .plan import Mask
+
+LONGEST = 256
+"""Characters of a text that is kept; bounds that are longer are not known."""
+
+
+class BoundsOfSlice:
+    """Takes the values of a column, batch by batch."""
+
+    def __init__(self, column_type: pa.DataType) -> None:
+        self._type, self._form = column_type, _form_of(column_type)
+        self._ends: list[pa.Scalar] = []
+
+    def add(self, values: pa.Array) -> None:
+        if self._form is None:
+            return
+        ends = pc.min_max(_ordered(values))
+        found = [*self._ends, ends["min"], ends["max"]]
+        both = pc.min_max(pa.array([each for each in found if each.is_valid], self._type))
+        self._ends = [both["min"], both["max"]]
+
+    def bounds(self) -> Bounds | None:
+        """Of all that was added; None where they are not kept."""
+        if self._form is None:
+            return None
+        try:
+            ends = [self._form.written(each) if each.is_valid else None for each in self._ends]
+        except UnicodeDecodeError:
+            return None
+        if any(isinstance(each, str) and len(each) > LONGEST for each in ends):
+            return None
+        return Bounds(str(self._type), *(ends or [None, None]))
+
+
+class BoundsIndex:
+    """Bounds of one column as an index; a slice without bounds may hold anything."""
+
+    def __init__(
+        self, column: str, column_type: pa.DataType, known: Sequence[Bounds | None]
+    ) -> None:
+        name, form = str(column_type), _form_of(column_type)
+        fitting = [each if each is not None and each.type == name else None for each in known]
+        self._column = column
+        self._is_known = np.array([each is not None for each in fitting], bool)
+        self._least = self._greatest = pa.nulls(len(known), column_type)
+        if form is not None and self._is_known.any():
+            self._least, self._greatest = (
+                form.read([None if each is None else getattr(each, end) for each in fitting]).cast(
+                    column_type
+                )
+                for end in ("least", "greatest")
+            )
+        else:
+            self._is_known[:] = False
+
+    def may_hold(self, term: Term) -> Mask | None:
+        if term.column != self._column or not self._is_known.any():
+            return None
+        if term.op is Op.IN:
+            fits = np.zeros(len(self._is_known), bool)
+            for value in term.value:
+                fits |= self._fits(Term(term.column, Op.EQUAL, value))
+        else:
+            fits = self._fits(term)
+        told: Mask = fits | ~self._is_known
+        return told
+
+    def _fits(self, term: Term) -> Mask:
+        found = np.ones(len(self._is_known), bool)
+        for op, ends in _FITS[term.op]:
+            values = self._least if ends == "least" else self._greatest
+            fits = term_mask(Term(term.column, op, term.value), values)
+            found &= np.asarray(fits.to_numpy(zero_copy_only=False), bool)
+        return found
+
+
+_FITS: dict[Op, tuple[tuple[Op, str], ...]] = {
+    Op.EQUAL: ((Op.LESS_EQUAL, "least"), (Op.GREATER_EQUAL, "greatest")),
+    Op.LESS: ((Op.LESS, "least"),),
+    Op.LESS_EQUAL: ((Op.LESS_EQUAL, "least"),),
+    Op.GREATER: ((Op.GREATER, "greatest"),),
+    Op.GREATER_EQUAL: ((Op.GREATER_EQUAL, "greatest"),),
+}
+"""What has to be true of the ends if the term is true of a value between them."""
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """How values of a kind are kept as JSON, and read again."""
+
+    written: Callable[[pa.Scalar], Any]
+    read: Callable[[list[Any]], pa.Array]
+
+
+def _whole(value: pa.Scalar) -> Any:
+    wide = pa.int64() if value.type.bit_width == 64 else pa.int32()
+    return value.cast(wide).as_py()
+
+
+def _days(values: list[Any]) -> pa.Array:
+    return pa.array(values, pa.int32()).cast(pa.date32())
+
+
+def _floats(values: list[Any]) -> pa.Array:
+    return pa.array(
+        [None if each is None else float.fromhex(each) for each in values], pa.float64()
+    )
+
+
+def _decimals(values: list[Any]) -> pa.Array:
+    return pa.array([None if each is None else Decimal(each) for each in values])
+
+
+_FORMS: dict[str, _Form] = {
+    "bool": _Form(lambda value: value.as_py(), lambda values: pa.array(values, pa.bool_())),
+    "integer": _Form(lambda value: value.as_py(), pa.array),
+    "float": _Form(lambda value: float(value.as_py()).hex(), _floats),
+    "decimal": _Form(lambda value: str(value.as_py()), _decimals),
+    "text": _Form(lambda value: value.as_py(), lambda values: pa.array(values, pa.string())),
+    "date": _Form(lambda value: _whole(value.cast(pa.date32())), _days),
+    "timestamp": _Form(_whole, lambda values: pa.array(values, pa.int64())),
+    "timestamp with zone": _Form(_whole, lambda values: pa.array(values, pa.int64())),
+}
+"""By kind; columns of other kinds have no bounds."""
+
+
+def _form_of(column_type: pa.DataType) -> _Form | None:
+    try:
+        kind = kind_of(column_type)
+    except UnsupportedColumn:
+        return None
+    return None if pa.types.is_float16(column_type) else _FORMS.get(kind)
+
+
+def _ordered(values: pa.Array) -> pa.Array:
+    """Without NaN, which is in no order."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return values.filter(pc.invert(pc.fill_null(pc.is_nan(values), True)))

@@ -1,0 +1,186 @@
+"""Slices are left out only where they hold no row of the answer."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sliced import SCHEMA, A, learned, random_filters, random_slices, view_of_slices
+
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.kartothek.predicates import Op, Term, mask_of
+from odf_node.storage.datasets.pruning.bounds import BoundsIndex, BoundsOfSlice
+from odf_node.storage.datasets.pruning.filters import Filter, MalformedFilter, equal, parsed_filter
+from odf_node.storage.datasets.pruning.learned import Bounds, LearnedBounds
+from odf_node.storage.datasets.pruning.plan import slices_to_open
+from odf_node.storage.datasets.pruning.predicates import predicate_of
+from odf_node.storage.datasets.read.narrowed import NOTHING_KNOWN, Known, narrowed
+from odf_node.storage.datasets.read.read import Asked, narrowed_for, rows_of
+from odf_node.storage.datasets.read.rows import Cut, Projection
+from odf_node.storage.datasets.read.view import View
+
+
+def answer(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> list[dict[str, Any]]:
+    narrow = narrowed_for(view, asked, known)
+    with rows_of(narrow, asked) as (schema, batches):
+        rows: list[dict[str, Any]] = pa.Table.from_batches(batches, schema).to_pylist()
+    return rows
+
+
+def plain(rows: list[dict[str, Any]]) -> list[str]:
+    return [repr(row) for row in rows]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_filtered_answer_is_the_whole_answer_filtered_whatever_is_known(seed: int) -> None:
+    """Nulls, NaN, both zeros, retractions; every operator, type and projection."""
+    chance = random.Random(seed)
+    view, _ = view_of_slices(random_slices(chance), key=chance.choice([("city",), ("rate", "day")]))
+    known, left_out = learned(view), 0
+    for _ in range(20):
+        filters = random_filters(chance)
+        cut = chance.choice([Cut(), Cut(event_time=Instant.parse("2024-01-01T00:00:04Z"))])
+        projection = chance.choice(list(Projection))
+        whole = answer(view, Asked(projection=projection, cut=cut))
+        table = pa.Table.from_pylist(whole, SCHEMA)
+        predicate = predicate_of(filters, SCHEMA)
+        mask = mask_of(
+            predicate, lambda name, table=table: table[name].combine_chunks(), len(whole)
+        )
+        wanted = [row for row, is_true in zip(whole, mask.to_pylist(), strict=True) if is_true]
+        asked = Asked(projection=projection, cut=cut, filters=filters)
+        assert plain(answer(view, asked)) == plain(wanted), filters
+        assert plain(answer(view, asked, known)) == plain(wanted), filters
+        left_out += len(view.slices) - narrowed_for(view, asked, known).scanned
+    assert left_out > 10
+
+
+def test_slices_that_cannot_hold_the_value_are_not_opened() -> None:
+    rows = [[{"op": A, "pop": number * 10 + at} for at in range(3)] for number in range(200)]
+    view, source = view_of_slices(rows)
+    known = learned(view)
+    source.opened.clear()
+    asked = Asked(filters=(parsed_filter("pop:eq:42"),))
+    assert [row["offset"] for row in answer(view, asked, known)] == [14]
+    assert len(source.opened) == 1
+    beyond = Asked(filters=(parsed_filter("pop:in:41,1001,5000"), parsed_filter("offset:lt:200")))
+    assert narrowed_for(view, beyond, known).scanned == 1
+    assert narrowed_for(view, Asked(filters=(parsed_filter("pop:null"),)), known).scanned == 200
+
+
+def test_offsets_are_found_without_anything_learned() -> None:
+    view, source = view_of_slices([[{"op": A}] * 5 for _ in range(20)])
+    asked = Asked(filters=(parsed_filter("offset:ge:12"), parsed_filter("offset:lt:16")))
+    assert [row["offset"] for row in answer(view, asked)] == [12, 13, 14, 15]
+    assert len(source.opened) == 2
+
+
+def test_bounds_are_learned_only_of_slices_that_were_read_to_their_end() -> None:
+    view, _ = view_of_slices([[{"op": A, "pop": 1}] * 3 for _ in range(3)])
+    asked = Asked(filters=(parsed_filter("pop:eq:1"),), limit=1)
+    narrow = narrowed_for(view, asked)
+    with rows_of(narrow, asked) as (_, batches):
+        assert sum(batch.num_rows for batch in batches) == 1
+    assert narrow.learned == {}
+    late = Asked(
+        filters=(parsed_filter("pop:eq:1"),),
+        cut=Cut(system_time=Instant.parse("2024-01-01T00:00:00Z")),
+    )
+    narrow = narrowed_for(view, late)
+    with rows_of(narrow, late) as (_, batches):
+        list(batches)
+    assert [name for name, _ in narrow.learned] == [str(view.slices[0][0].physical_hash)]
+
+
+def test_bounds_of_another_type_and_slices_without_bounds_restrict_nothing() -> None:
+    of_int = BoundsIndex("n", pa.int64(), [Bounds("int32", 1, 2), None, Bounds("int64", 5, 9)])
+    told = of_int.may_hold(Term("n", Op.EQUAL, pa.scalar(3, pa.int64())))
+    assert told is not None
+    assert told.tolist() == [True, True, False]
+    assert of_int.may_hold(Term("m", Op.EQUAL, pa.scalar(3, pa.int64()))) is None
+
+
+def test_any_branch_of_an_or_that_no_index_answers_opens_all() -> None:
+    schema = pa.schema([("n", pa.int64())])
+    index = BoundsIndex("n", pa.int64(), [Bounds("int64", 0, 1), Bounds("int64", 5, 9)])
+    equal_to = Term("n", Op.EQUAL, 7)
+    assert slices_to_open(2, [[equal_to]], schema, [index]).tolist() == [False, True]
+    either = [[equal_to], [Term("n", Op.NOT_EQUAL, 3)]]
+    assert slices_to_open(2, either, schema, [index]).tolist() == [True, True]
+    assert slices_to_open(2, [], schema, [index]).tolist() == [False, False]
+
+
+def test_texts_that_are_no_text_and_long_ones_have_no_bounds() -> None:
+    broken = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+    )
+    for values in (broken, pa.array(["x" * 300])):
+        seen = BoundsOfSlice(pa.string())
+        seen.add(values)
+        assert seen.bounds() is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "pop", "pop:is:3", "pop:eq", "pop:null:3", ":eq:3", 'pop:in:"a'],
+)
+def test_a_filter_that_is_not_written_as_one_is_refused(text: str) -> None:
+    with pytest.raises(MalformedFilter):
+        parsed_filter(text)
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("pop", "1.5"),
+        ("pop", "9999999999"),
+        ("pop", "١"),
+        ("rate", "many"),
+        ("day", "2024-02-30"),
+        ("price", "1.505"),
+        ("price", "NaN"),
+        ("is_big", "1"),
+        ("raw", "0g"),
+        ("event_time", "2024-01-01"),
+        ("event_time", "2024-01-01T00:00:00.0005Z"),
+        ("city", "\ud800"),
+        ("city", "x" * 5000),
+    ],
+)
+def test_a_value_that_the_column_cannot_have_is_refused(column: str, text: str) -> None:
+    with pytest.raises(MalformedFilter):
+        predicate_of(equal([column], [text]), SCHEMA)
+
+
+def test_values_of_in_are_written_as_in_csv() -> None:
+    assert parsed_filter('a:b:in:x,"y, z"') == Filter("a:b", "in", ("x", "y, z"))
+    assert parsed_filter("a:eq:b:eq:c") == Filter("a", "eq", ("b:eq:c",))
+    assert parsed_filter("a:eq:") == Filter("a", "eq", ("",))
+
+
+def test_the_memory_of_bounds_is_bounded_and_forgets_what_nobody_asks_for() -> None:
+    memory = LearnedBounds(3)
+    for column in "abc":
+        memory.learn("d", [("s1", column, Bounds("int64", 0, 1))])
+    assert memory.of("d", ["a"], ["s1", "s2"]) == {"a": [Bounds("int64", 0, 1), None]}
+    memory.learn("d", [("s2", "c", Bounds("int64", 0, 1))])
+    assert memory.of("d", ["a", "b", "c"], ["s1"]).keys() == {"a", "c"}
+    nothing = LearnedBounds(0)
+    nothing.learn("d", [("s1", "a", Bounds("int64", 0, 1))])
+    assert nothing.of("d", ["a"], ["s1"]) == {}
+
+
+def test_a_slice_is_narrowed_by_the_part_of_a_filter_that_may_go_below_a_projection(
+    tmp_path: Path,
+) -> None:
+    view, _ = view_of_slices(
+        [[{"op": A, "city": "a", "pop": 1}], [{"op": A, "city": "a", "pop": 2}]], key=("city",)
+    )
+    known = learned(view)
+    by_pop = Asked(projection=Projection.STATE, filters=(parsed_filter("pop:eq:1"),))
+    assert answer(view, by_pop, known) == []
+    assert narrowed(view, by_pop.filters, below=Projection.STATE, known=known).scanned == 2
+    assert narrowed(view, by_pop.filters, known=known).scanned == 1
