@@ -46,7 +46,19 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             "      --primary-key city"
         ),
     ),
-    "projection withdraw": ("odf-node projection withdraw weather --store file:///srv/shop",),
+    "projection set": (
+        "odf-node projection set http://127.0.0.1:8080/weather --index city",
+        (
+            "odf-node projection set http://127.0.0.1:8080/weather --store s3://bucket/shop \\\n"
+            "      --mode state --min-interval 10m"
+        ),
+    ),
+    "projection show": ("odf-node projection show http://127.0.0.1:8080/weather --json",),
+    "projection refresh": ("odf-node projection refresh http://127.0.0.1:8080/weather",),
+    "projection withdraw": (
+        "odf-node projection withdraw http://127.0.0.1:8080/weather",
+        "odf-node projection withdraw weather --store file:///srv/shop",
+    ),
     "ingest": (
         "odf-node ingest weather.csv http://127.0.0.1:8080/weather",
         "zcat rows.csv.gz | odf-node ingest - http://127.0.0.1:8080/weather --media-type text/csv",

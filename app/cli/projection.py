@@ -12,11 +12,21 @@ import click
 from odf_node.storage.datasets.node.naming import dataset_ref
 
 from .output import json_option, print_json
+from .projection_of_node import ask, names, refresh, set_, show
+from .tokens import token_option
 
 
 @click.group()
 def projection() -> None:
-    """Datasets of a node as tables for other programs, on the machine of the node."""
+    """Datasets of a node as tables for other programs.
+
+    With a URL the node does it, and goes on doing it. With the name of a dataset this command
+    does it once, on the machine of the node.
+    """
+
+
+for _command in (set_, show, refresh):
+    projection.add_command(_command)
 
 
 def _options(command: Any) -> Any:
@@ -27,10 +37,8 @@ def _options(command: Any) -> Any:
         click.option("--data", type=click.Path(path_type=Path), help="The node's data folder."),
         click.option("--force", is_flag=True, help="Take over what somebody else wrote there."),
         click.option("--uuid", help="Name in the store; default: the id of the dataset."),
-        click.option(
-            "--store", "url", required=True, metavar="URL", help="file:///folder or s3://bucket/…"
-        ),
-        click.argument("dataset"),
+        click.option("--store", "url", metavar="STORE", help="file:///folder or s3://bucket/…"),
+        click.argument("where", metavar="DATASET"),
     ):
         command = option(command)
     return command
@@ -56,32 +64,31 @@ def _options(command: Any) -> Any:
 @click.option("--grace", default="24h", show_default=True, help="Old files stay so long.")
 @_options
 def kartothek(
-    dataset: str,
+    where: str,
     mode: str,
     primary_key: str | None,
     indices: str | None,
     state_format: str,
     grace: str,
-    url: str,
+    url: str | None,
     uuid: str | None,
     force: bool,
     as_json: bool,
-    **where: Any,
+    **data: Any,
 ) -> None:
     """Publish a dataset as a Kartothek dataset, or bring a published one up to date."""
     from odf_node.storage.datasets.kartothek.publication import Mode, StateFormat
     from odf_node.storage.datasets.kartothek.publish import publish
-
-    from .upkeep import parse_duration
+    from odf_node.storage.runtime.durations import parse_duration
 
     config = {
         "mode": Mode(mode),
-        "primary_key": _names(primary_key) or None,
-        "secondary_indices": _names(indices),
+        "primary_key": tuple(names(primary_key)) or None,
+        "secondary_indices": tuple(names(indices)),
         "state_format": StateFormat(state_format),
         "grace": parse_duration(grace),
     }
-    with _publication(dataset, url, uuid, where, **config) as (found, store, publication, records):
+    with _publication(where, url, uuid, data, **config) as (found, store, publication, records):
         said = publish(found, store, publication, records, force=force)
     answer = {
         "uuid": publication.uuid,
@@ -103,24 +110,40 @@ def kartothek(
 
 
 @projection.command()
+@token_option
 @_options
 def withdraw(
-    dataset: str, url: str, uuid: str | None, force: bool, as_json: bool, **where: Any
+    where: str,
+    url: str | None,
+    uuid: str | None,
+    force: bool,
+    token: str | None,
+    as_json: bool,
+    **data: Any,
 ) -> None:
     """Remove a published dataset from its store. The dataset of the node stays as it is."""
     from odf_node.storage.datasets.kartothek.publish import withdraw as withdraw_published
 
-    with _publication(dataset, url, uuid, where) as (_, store, publication, records):
-        withdraw_published(store, publication, records, force=force)
-    if as_json:
-        print_json({"uuid": publication.uuid, "withdrawn": True})
+    if _is_url(where):
+        ask(where, token, "DELETE", "?force=true" if force else "")
+        name = where
     else:
-        click.echo(f"withdrawn {publication.uuid}")
+        with _publication(where, url, uuid, data) as (_, store, publication, records):
+            withdraw_published(store, publication, records, force=force)
+        name = publication.uuid
+    if as_json:
+        print_json({"uuid": name, "withdrawn": True})
+    else:
+        click.echo(f"withdrawn {name}")
+
+
+def _is_url(where: str) -> bool:
+    return "://" in where
 
 
 @contextmanager
 def _publication(
-    dataset: str, url: str, uuid: str | None, where: dict[str, Any], **config: Any
+    dataset: str, url: str | None, uuid: str | None, where: dict[str, Any], **config: Any
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
     """The dataset, the store, the publication, and the record that the data folder keeps of it."""
     from odf_node.storage.datasets.kartothek.own_index import made_of
@@ -131,12 +154,10 @@ def _publication(
 
     from .upkeep import opened_stores
 
+    if url is None:
+        raise click.UsageError("--store says where the dataset is published")
     with opened_stores(where) as (stores, _):
         found = stores.dataset(dataset_ref(dataset))
         name = uuid or dataset_folder(found.id)
         records = KeyedRecords(made_of(stores.projections, found.id), record_key(url, name))
         yield found, open_keyed_store(url), Publication(uuid=name, **config), records
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

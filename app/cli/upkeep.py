@@ -18,6 +18,7 @@ import click
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.datasets.node.naming import dataset_ref
+from odf_node.storage.runtime.durations import parse_duration
 
 from ..client.text import one_line
 from .node_folder import any_folder, expect_node, expect_objects
@@ -26,7 +27,6 @@ from .output import DAMAGED, json_option, print_json
 if TYPE_CHECKING:
     from ..service.settings import Settings
 
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LEAST_GRACE = timedelta(hours=1)
 """Longer than any push or ingest takes from its last look at an object to its commit."""
@@ -34,10 +34,6 @@ BUCKET_THREADS = 16
 MAX_PROCESSES = 4
 MAX_LINE = 1000
 SHOW_EVERY = 100
-
-
-class UnreadableDuration(BadInput):
-    """A time that is not written as 24h, 90m or 2d."""
 
 
 class GraceTooShort(BadInput):
@@ -309,14 +305,6 @@ def migrate(as_json: bool, **where: Any) -> None:
 
 
 # --- reading and telling --------------------------------------------------------------------
-
-
-def parse_duration(text: str) -> timedelta:
-    """`90m`, `24h`, `2d`, `45s`. Raises `UnreadableDuration`."""
-    number, unit = text[:-1], text[-1:]
-    if not (number.isascii() and number.isdigit() and len(number) <= 6 and unit in SECONDS):
-        raise UnreadableDuration(f"a time is written as 90m, 24h or 2d; not {text[:50]!r}")
-    return timedelta(seconds=int(number) * SECONDS[unit])
 
 
 def parse_rate(text: str) -> int:

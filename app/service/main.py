@@ -12,6 +12,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI, Request
@@ -32,6 +33,7 @@ from .audit.audit import forget_old_deeds
 from .datasets import routes as datasets
 from .datasets.access_routes import add_access_routes
 from .datasets.routes import add_dataset_routes
+from .derivatives.follow import follow
 from .derivatives.following import Follower
 from .derivatives.refresh_routes import add_refresh
 from .derivatives.routes import add_derivative_routes
@@ -57,6 +59,9 @@ from .objects.objects import AtHand
 from .objects.routes import Objects
 from .observe.middleware import Observed
 from .pages.site import page_routes
+from .projections import gateway_routes as gateway
+from .projections.keep_up import keep_up
+from .projections.routes import add_projection_routes
 from .read.routes import add_read_routes
 from .rewrite.routes import add_history_routes
 from .schedules.clock import Ticker
@@ -77,7 +82,7 @@ PREFIX: dict[Tenancy, str] = {
     Tenancy.SINGLE: "/{dataset}",
     Tenancy.MULTI: "/{account}/{dataset}",
 }
-OWN_PARTS = (contract, system, audit, schemas, uploads, datasets, jobs, variables)
+OWN_PARTS = (contract, gateway, system, audit, schemas, uploads, datasets, jobs, variables)
 PEERS_PARTS = (identity, login)
 """Asked by other nodes and their clients, too, which may add to the query what they like."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
@@ -154,11 +159,12 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
             node.mirrors, threads=settings.mirror_threads, poll_s=settings.mirror_poll_s
         )
         mirrors.start()
-        follower = Follower(node.following)
-        if settings.follow_inputs:
+        followers = _followers(node)
+        for follower in followers:
             follower.start()
         yield
-        await run_in_threadpool(follower.stop)
+        for follower in followers:
+            await run_in_threadpool(follower.stop)
         await run_in_threadpool(mirrors.stop)
         for task in (sweeping, *api.state.watchers):
             task.cancel()
@@ -184,6 +190,20 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     return api
 
 
+def _followers(node: Node) -> list[Follower]:
+    """Derivatives that follow their inputs, publications that follow their datasets."""
+    wake_up, poll_s = node.stores.wake_up, node.settings.follow_poll_s
+
+    def publications() -> float:
+        keep_up(node.publishing)
+        return poll_s
+
+    looks = {"publications": publications}
+    if node.settings.follow_inputs:
+        looks["derivatives"] = partial(follow, node.following)
+    return [Follower(name, wake_up, look, poll_s=poll_s) for name, look in looks.items()]
+
+
 def _add_routes(api: FastAPI, prefix: str) -> None:
     for part in OWN_PARTS:
         api.include_router(part.router, dependencies=KNOWN_PARAMETERS)
@@ -202,6 +222,7 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
     add_verify_routes(routes, prefix)
     add_lineage_routes(routes, prefix)
     add_mirror_routes(routes, prefix)
+    add_projection_routes(routes, prefix)
     add_dataset_routes(routes, prefix)
     add_derivative_routes(routes, prefix)
     add_access_routes(routes, prefix)

@@ -51,6 +51,8 @@ from .observe.audit_writer import AuditWriter
 from .observe.counters import Counters
 from .observe.metrics import Metrics
 from .pages.views import Views
+from .projections.gateway import Gateway
+from .projections.publications import Publishing
 from .read.tail import Tails
 from .readers.pool import Readers
 from .rewrite.history import Rewriting
@@ -280,6 +282,14 @@ class Node:
             poll_s=self.settings.follow_poll_s,
             clock=self.clock,
         )
+
+    @cached_property
+    def publishing(self) -> Publishing:
+        return Publishing(self.stores, self.settings.publish_to, self.clock)
+
+    @cached_property
+    def gateway(self) -> Gateway:
+        return Gateway(self.stores, self.access)
 
     @cached_property
     def refreshing(self) -> Refreshing:

@@ -40,6 +40,11 @@ class SharedSettings(BaseModel):
         description="Copies of the objects, as JSON: URLs as of `objects_url`, such as "
         "file:///backup. Damaged objects are healed from them; nothing is written there.",
     )
+    publish_to: tuple[str, ...] = Field(
+        (),
+        description="Folders and buckets below which datasets may be published as files, as JSON: "
+        "URLs such as file:///exports or s3://bucket/prefix. None: only the node serves them.",
+    )
     rehash_s: float = Field(
         3600.0,
         ge=0,

@@ -7,6 +7,7 @@ from index_parts import Index
 
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import SetInfo
+from odf_node.protocol.multihash import Multihash
 
 ID = entry().id
 
@@ -27,6 +28,14 @@ class BlockIndexContract:
         blocks = stored(index, 1)
         assert index.blocks.find(some_id("other"), blocks[0].hash) is None
         assert index.blocks.ancestors(some_id("other"), blocks[0].hash) == []
+
+    def test_the_dataset_of_a_block_is_found(self, index: Index) -> None:
+        blocks = stored(index, 3)
+        other = entry("kamu/other")
+        index.registry.create(other, blocks=long_chain(other.id, 1))
+        assert index.blocks.owner(blocks[1].hash) == ID
+        assert index.blocks.owner(long_chain(other.id, 1)[0].hash) == other.id
+        assert index.blocks.owner(Multihash.of(b"no block")) is None
 
     def test_ancestors_are_newest_first_and_begin_with_the_start(self, index: Index) -> None:
         blocks = stored(index, 5)

@@ -17,6 +17,7 @@ from odf_node.storage.datasets.job_payloads import (
     compact_job,
     heal_job,
     poll_job,
+    publish_job,
     transform_job,
     verify_job,
 )
@@ -27,6 +28,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry, Job
 from ..jobs.compact.run import run_compaction
 from ..jobs.heal.run import run_heal
 from ..jobs.poll.poll import run_poll
+from ..jobs.publish.run import run_publication
 from ..jobs.transform.check import run_check
 from ..jobs.transform.check_source import run_source_check
 from ..jobs.transform.run import run_transform
@@ -141,6 +143,12 @@ def heal(context: JobContext, job: Job) -> dict[str, Any]:
     return heal_job.to_json(run_heal(context.stores, dataset, key, context.worker))
 
 
+def publish(context: JobContext, job: Job) -> dict[str, Any]:
+    """A published dataset is brought to its head, or withdrawn."""
+    dataset, payload = subject(context, job, publish_job.payload_of)
+    return publish_job.to_json(run_publication(context.stores, dataset, payload, context.worker))
+
+
 def check(context: JobContext, job: Job) -> dict[str, Any]:
     """What a transform would give; nothing is committed."""
     payload = _read_payload(job, transform_job.check_of)
@@ -166,5 +174,6 @@ HANDLERS: Mapping[str, Callable[[JobContext, Job], dict[str, Any]]] = {
     transform_job.CHECK: check,
     transform_job.CHECK_SOURCE: check_source,
     heal_job.KIND: heal,
+    publish_job.KIND: publish,
 }
 """What a worker does, by kind of job; pushed batches, which it runs in groups, aside."""

@@ -55,6 +55,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         polls=_polls(settings, archives),
         transforms=_transforms(settings),
         commit_attempts=settings.commit_attempts,
+        publish_to=settings.publish_to,
     )
     return make(
         stores=stores,

@@ -1,14 +1,13 @@
-"""A thread of the service that has derivatives follow their inputs, until it is told to stop."""
+"""A thread of the service that looks again and again for what is due, until it is stopped."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 
-from odf_node.storage.stores.wakeups.port import Topic
-
-from .follow import Following, follow
+from odf_node.storage.stores.wakeups.port import Topic, WakeUp
 
 STOP_S = 5.0
 SHORTEST_PAUSE_S, LONGEST_REST_S = 0.05, 0.5
@@ -19,12 +18,17 @@ _log = logging.getLogger("odf.follow")
 
 
 class Follower:
-    """Looks whenever a job has ended, and now and then by itself: pushes wake nobody."""
+    """Looks whenever a job has ended, and now and then by itself: pushes wake nobody.
 
-    def __init__(self, following: Following) -> None:
-        self._following = following
+    `look` gives the seconds to the next look; after one that failed it is `poll_s`.
+    """
+
+    def __init__(
+        self, name: str, wake_up: WakeUp, look: Callable[[], float], *, poll_s: float
+    ) -> None:
+        self._wake_up, self._look, self._poll_s = wake_up, look, poll_s
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="follow", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -32,18 +36,18 @@ class Follower:
     def stop(self) -> None:
         self._stop.set()
         if self._thread.is_alive():
-            self._following.stores.wake_up.send(Topic.ENDED)
+            self._wake_up.send(Topic.ENDED)
             self._thread.join(STOP_S)
 
     def _work(self) -> None:
-        with self._following.stores.wake_up.listen(Topic.ENDED) as wake_up:
+        with self._wake_up.listen(Topic.ENDED) as wake_up:
             while not self._stop.is_set():
                 began = time.monotonic()
                 try:
-                    pause_s = follow(self._following)
+                    pause_s = self._look()
                 except Exception:  # a busy or restarting database: the next look may get through
-                    _log.exception("derivatives were not looked after")
-                    pause_s = self._following.poll_s
+                    _log.exception("%s did not look", self._thread.name)
+                    pause_s = self._poll_s
                 rest_s = min(LONGEST_REST_S, RESTS * (time.monotonic() - began))
                 wake_up.wait(pause_s)
                 self._stop.wait(max(SHORTEST_PAUSE_S, rest_s))

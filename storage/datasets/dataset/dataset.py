@@ -194,6 +194,7 @@ class Dataset:
             open=lambda: self.open_whole(kind, object_hash),
             path=None if paths is None else paths.path(key).absolute(),
             place=objects.copy_source(key),
+            object_hash=object_hash,
         )
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:

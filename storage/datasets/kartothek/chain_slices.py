@@ -32,7 +32,7 @@ class ChainSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """A dataset as of its head."""
+    """A dataset as of a block, `head`."""
 
     head: HashedBlock
     path: frozenset[Multihash]
@@ -44,12 +44,13 @@ class ChainView:
     watermark: str | None
 
 
-def chain_view(dataset: Dataset) -> ChainView:
-    """Slices in offset order. One look at each block of the chain, no look at data."""
+def chain_view(dataset: Dataset, at: Multihash | None = None) -> ChainView:
+    """Slices in offset order up to a block, by default the head. One look at each block of the
+    chain, no look at data. Raises `BlockNotFound`."""
     found: list[tuple[int, DataSlice, pa.Schema | None]] = []
     path: list[Multihash] = []
     schema: pa.Schema | None = None
-    tip = dataset.head()
+    tip = at or dataset.head()
     head = dataset.block(tip)
     for page in dataset.pages(upto=tip):
         for block in page:

@@ -56,6 +56,7 @@ class Publication:
     mode: Mode = Mode.CHANGELOG
     primary_key: tuple[str, ...] | None = None
     secondary_indices: tuple[str, ...] = ()
+    partition_on: tuple[str, ...] = ()
     state_format: StateFormat = StateFormat.JSON
     grace: timedelta = timedelta(hours=24)
     max_index_bytes: int = MAX_INDEX_BYTES
@@ -88,7 +89,7 @@ class Published:
     partitions: int
     rows: int
     indices: Mapping[str, Mapping[str, int]]
-    """Values and bytes of the indices that were written just now."""
+    """Values and bytes of each index, by column."""
     skipped: tuple[str, ...]
     unmatched_retractions: int = 0
     changed: bool = True

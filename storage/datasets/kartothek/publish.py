@@ -76,7 +76,7 @@ def publish(
     was = stands.written
     if was is not None and (was.head, was.config) == (str(head), publication.fingerprint()):
         _collect(store, publication, records, was, now)
-        return _report(was, {}, changed=False)
+        return _report(was, changed=False)
     with (
         scanning(view_of_dataset(dataset, head)) as scan,
         tempfile.TemporaryDirectory(prefix="publish-", dir=scratch) as folder,
@@ -91,7 +91,7 @@ def publish(
         if others:
             store.delete(others)
     _collect(store, publication, records, written, now)
-    return _report(written, plan.built.sizes, unmatched=plan.unmatched)
+    return _report(written, unmatched=plan.unmatched)
 
 
 def withdraw(
@@ -174,6 +174,7 @@ class _Plan:
             config=self._publication.fingerprint(),
             schema_hash=content_hash(self._raw_schema),
             rows={part.label: part.rows for part in self._parts},
+            sizes=self.built.sizes,
             skipped=self.built.skipped,
             keys=changes.keys(),
             dropped=dropped,
@@ -253,18 +254,12 @@ def _collect(
     records.write(Record(last=replace(written, keys=(), dropped=left)))
 
 
-def _report(
-    written: Written,
-    indices: Mapping[str, Mapping[str, int]],
-    *,
-    unmatched: int = 0,
-    changed: bool = True,
-) -> Published:
+def _report(written: Written, *, unmatched: int = 0, changed: bool = True) -> Published:
     return Published(
         head=written.head,
         partitions=len(written.rows),
         rows=sum(written.rows.values()),
-        indices=indices,
+        indices=written.sizes,
         skipped=written.skipped,
         unmatched_retractions=unmatched,
         changed=changed,

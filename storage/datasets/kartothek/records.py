@@ -37,6 +37,8 @@ class Written:
     schema_hash: str
     rows: Mapping[str, int]
     """Of each partition, by label."""
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Values and bytes of each index, by column."""
     skipped: tuple[str, ...] = ()
     """Columns whose index was too large."""
     keys: tuple[str, ...] = ()

@@ -30,6 +30,7 @@ from ...stores.mirrors.sql import SqlMirrorStore
 from ...stores.objects.layout import PROJECTIONS
 from ...stores.objects.local import LocalObjectStore
 from ...stores.ports import KeyedStore, ObjectStore
+from ...stores.publications.sql import SqlPublicationStore
 from ...stores.publishing.sql import SqlSchedules, SqlVariables
 from ...stores.sql.engine import open_engine, sqlite_url
 from ...stores.sql.migrate import migrate as migrate_database
@@ -121,6 +122,7 @@ def open_stores(
         mirrors=SqlMirrorStore(engine),
         derivations=SqlDerivationStore(engine),
         definitions=SqlDefinitionAuthors(engine),
+        publications=SqlPublicationStore(engine),
         audit=SqlAuditLog(engine),
         schedules=SqlSchedules(engine, wake_up),
         variables=SqlVariables(engine),

@@ -38,6 +38,7 @@ from ...stores.ports import (
     KeyedStore,
     MirrorStore,
     ObjectStore,
+    PublicationStore,
     RefIndex,
     RoleStore,
     Schedules,
@@ -92,6 +93,7 @@ class Stores:
     mirrors: MirrorStore
     derivations: DerivationStore
     definitions: DefinitionAuthors
+    publications: PublicationStore
     audit: AuditLog
     schedules: Schedules
     variables: Variables
@@ -239,14 +241,15 @@ class Stores:
 
     def write_trouble(self) -> str | None:
         """Why nothing can be stored in the folders of this node; None when it can."""
-        found = (folder_trouble(folder) for folder in self._folders())
+        found = (folder_trouble(folder) for folder in self.folders())
         return next((trouble for trouble in found if trouble is not None), None)
 
     def free_bytes(self) -> int | None:
         """What is free in the fullest of the folders of this node; None if it has none."""
-        return min((shutil.disk_usage(folder).free for folder in self._folders()), default=None)
+        return min((shutil.disk_usage(folder).free for folder in self.folders()), default=None)
 
-    def _folders(self) -> list[Path]:
+    def folders(self) -> list[Path]:
+        """Folders of this machine in which the node keeps its objects and its database."""
         local = self.objects.local_paths
         folders = [] if local is None else [local.root]
         if self.engine.dialect.name == "sqlite":

@@ -80,6 +80,15 @@ def outline_of(dataset: Dataset, at: Multihash | None = None) -> Outline:
     return found.outline(head, state)
 
 
+def active_merge(dataset: Dataset) -> Any:
+    """The merge strategy of the active source at the head; None without one."""
+    found = _Found()
+    for page in dataset.pages(upto=dataset.head()):
+        for block in page:
+            found.see(block)
+    return found.merge
+
+
 def view_of_dataset(dataset: Dataset, at: Multihash | None = None) -> View:
     """As `outline_of`, ready to be read in this process."""
     return outline_of(dataset, at).on(DatasetSource(dataset))
@@ -136,12 +145,16 @@ class _Found:
             case _:
                 pass
 
+    @property
+    def merge(self) -> Any:
+        """Of the source that was defined last and is active; None without one."""
+        return next(reversed(self._sources.values()), None)
+
     def outline(self, head: Multihash, state: ChainState) -> Outline:
-        merge = next(reversed(self._sources.values()), None)
         return Outline(
             head=state.head or head,
             vocab=state.vocab,
             schema=state.data_schema,
             slices=tuple(self._slices),
-            key=tuple(getattr(merge, "primary_key", ())),
+            key=tuple(getattr(self.merge, "primary_key", ())),
         )

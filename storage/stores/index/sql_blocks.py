@@ -23,6 +23,7 @@ from odf_node.protocol.multihash import Multihash
 from ..ports.errors import BlockDamaged
 from ..sql.engine import Source, insert_new, reading
 from ..sql.tables import blocks as block_rows
+from ..sql.tables import datasets
 
 INSERT_BATCH = 500
 LINEAGE_PAGE = 5000
@@ -55,6 +56,12 @@ class SqlBlockIndex:
         with reading(self._source) as db:
             raw = db.execute(query).scalar_one_or_none()
         return None if raw is None else _decode(block, raw)
+
+    def owner(self, block: Multihash) -> DatasetId | None:
+        has = sa.and_(block_rows.c.dataset == datasets.c.id, block_rows.c.hash == block)
+        query = sa.select(datasets.c.id).where(sa.exists().where(has)).limit(1)
+        with reading(self._source) as db:
+            return db.execute(query).scalar_one_or_none()
 
     def ancestors(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000

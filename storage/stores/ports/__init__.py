@@ -51,6 +51,12 @@ from .objects import (
     ObjectUrls,
     PartialUploads,
 )
+from .publications import (
+    PublicationChanges,
+    PublicationReads,
+    PublicationStore,
+    PublicationWork,
+)
 from .publishing import Schedules, UploadedFiles, Variables
 
 __all__ = [
@@ -89,6 +95,10 @@ __all__ = [
     "ObjectUrls",
     "Objects",
     "PartialUploads",
+    "PublicationChanges",
+    "PublicationReads",
+    "PublicationStore",
+    "PublicationWork",
     "RefIndex",
     "RoleChanges",
     "RoleReads",

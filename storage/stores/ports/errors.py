@@ -201,3 +201,14 @@ class SwapLost(Conflict):
 
     def __init__(self, key: str) -> None:
         super().__init__(f"somebody else has written {key[:300]}", key=key[:300])
+
+
+class PublicationNameTaken(Conflict):
+    """In the same store another dataset is published by this name, or by one that begins alike."""
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__(
+            f"another dataset is published there as {uuid[:100]!r}, or by a name that one of the "
+            "two begins with",
+            uuid=uuid[:100],
+        )

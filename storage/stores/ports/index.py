@@ -142,3 +142,6 @@ class BlockIndex(Protocol):
 
     def count(self, dataset: DatasetId) -> int:
         """How many blocks are here, on all branches."""
+
+    def owner(self, block: Multihash) -> DatasetId | None:
+        """The dataset that has this block, on whatever branch; None: no dataset of this node."""

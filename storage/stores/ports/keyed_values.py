@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from odf_node.protocol.instant import Instant
+from odf_node.protocol.multihash import Multihash
 
 from .values import BucketPlace
 
@@ -37,3 +38,5 @@ class LinkSource:
     open: Callable[[], BinaryIO]
     path: Path | None = None
     place: BucketPlace | None = None
+    object_hash: Multihash | None = None
+    """Of the bytes, where they are an object of this node."""

@@ -83,6 +83,9 @@ class OverlaidBlocks:
             yield following
             following = block.prev
 
+    def owner(self, block: Multihash) -> DatasetId | None:
+        return self._dataset if block in self._more else self._base.owner(block)
+
     def count(self, dataset: DatasetId) -> int:
         more = len(self._more) if dataset == self._dataset else 0
         return self._base.count(dataset) + more

@@ -70,5 +70,7 @@ class WorkerContext:
     polls: PollOptions = field(default_factory=PollOptions)
     transforms: TransformOptions = field(default_factory=TransformOptions)
     commit_attempts: int = 5
+    publish_to: tuple[str, ...] = ()
+    """URLs below which datasets may be published as files."""
     job_progress: JobProgress = field(default_factory=JobProgress)
     """Of the job at hand."""

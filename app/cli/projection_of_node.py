@@ -1,0 +1,108 @@
+"""`odf-node projection set|show|refresh`: how a node publishes a dataset, by its URL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from .ingest import dataset_base
+from .output import json_option, print_json
+from .tokens import token_option
+
+PATH = "projections/kartothek"
+
+
+@click.command("set")
+@click.argument("url", metavar="URL")
+@click.option("--store", metavar="STORE", help="Folder or bucket; default: the node serves it.")
+@click.option("--uuid", help="Name in the store; default: the id of the dataset.")
+@click.option("--mode", type=click.Choice(["changelog", "state"]), default="changelog")
+@click.option("--primary-key", metavar="A,B", help="With --mode state; default: as merged.")
+@click.option("--index", "indices", metavar="A,B", help="Columns that readers look up.")
+@click.option("--partition-on", metavar="A,B", help="Columns whose values are folders.")
+@click.option("--state-format", type=click.Choice(["json", "msgpack"]), default="json")
+@click.option("--min-interval", default="0s", help="Between two refreshes, such as 10m.")
+@click.option("--grace", default="24h", show_default=True, help="Old files stay so long.")
+@token_option
+@json_option
+def set_(
+    url: str,
+    store: str | None,
+    uuid: str | None,
+    mode: str,
+    primary_key: str | None,
+    indices: str | None,
+    partition_on: str | None,
+    state_format: str,
+    min_interval: str,
+    grace: str,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Have the node publish the dataset at URL, now and after every change."""
+    body: dict[str, Any] = {
+        "store": store,
+        "uuid": uuid,
+        "mode": mode,
+        "secondaryIndices": names(indices),
+        "partitionOn": names(partition_on),
+        "metadataFormat": state_format,
+        "minInterval": min_interval,
+        "grace": grace,
+    }
+    if primary_key is not None:
+        body["primaryKey"] = names(primary_key)
+    _say(ask(url, token, "PUT", "", body), as_json=as_json)
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@token_option
+@json_option
+def show(url: str, token: str | None, as_json: bool) -> None:
+    """How the node publishes the dataset at URL, and which block readers see."""
+    _say(ask(url, token, "GET"), as_json=as_json)
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option("--force", is_flag=True, help="Take over what somebody else wrote there.")
+@token_option
+@json_option
+def refresh(url: str, force: bool, token: str | None, as_json: bool) -> None:
+    """Have the node bring what it publishes of the dataset at URL to the head."""
+    with open_http() as http:
+        api = NodeApi(dataset_base(url), token, http=http)
+        said = api.act(f"{PATH}/refresh", force=force or None)
+    if as_json:
+        print_json(said)
+    else:
+        click.echo(f"{said['outcome']}: {said['rows']} rows in {said['partitions']} partitions")
+
+
+def ask(url: str, token: str | None, method: str, more: str = "", body: Any = None) -> Any:
+    """What the node at URL says of a publication."""
+    with open_http() as http:
+        return NodeApi(dataset_base(url), token, http=http).ask(method, PATH + more, body)
+
+
+def names(text: str | None) -> list[str]:
+    """Names that stand in a text with commas."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def _say(said: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(said)
+        return
+    place = said["store"] or "the node"
+    counted = f"{said['rows']} rows in {said['partitions']} partitions"
+    click.echo(f"{said['status']} {said['uuid']} at {place}: {counted}")
+    click.echo(f"shows block {said['publishedHead']}, head {said['head']}")
+    for column, size in said["indices"].items():
+        click.echo(f"index on {column}: {size['values']} values, {size['bytes']} bytes")
+    if said["lastError"] is not None:
+        click.echo(f"last error: {said['lastError']['message']}")

@@ -1,0 +1,94 @@
+"""Publications keep up with their datasets: jobs are submitted for heads that were not tried yet.
+
+Which those are is a comparison of two columns of the index, so nothing is forgotten when a service
+dies, any number of moves is one refresh, and several services may look side by side.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads.publish_job import receipt_of
+from odf_node.storage.stores.ports.derivation_values import Problem
+from odf_node.storage.stores.ports.errors import BlockNotFound
+from odf_node.storage.stores.ports.publication_values import PublishedDataset
+from odf_node.storage.stores.ports.values import Failed, Job, Succeeded
+
+from ..derivatives.follow import is_passing
+from .publications import Publishing, submit
+
+LONGEST_PAUSE_S = 300
+ATTEMPTS_COUNTED = 10
+"""Failures after which the pause grows no more."""
+PASSING = frozenset({"SwapLost", BlockNotFound.__name__})
+"""Errors that another try may not meet, whatever their branch."""
+_log = logging.getLogger("odf.publish")
+
+
+def keep_up(publishing: Publishing) -> None:
+    """One round: look at jobs that ended, submit those that are due."""
+    stores = publishing.stores
+    at_work = stores.publications.at_work()
+    jobs = stores.jobs.get_all([row.job for row in at_work if row.job is not None])
+    for row in at_work:
+        job = None if row.job is None else jobs.get(row.job)
+        if job is None or job.finished_at is not None:
+            _settle(publishing, row, job)
+    for row, head in stores.publications.due(now=publishing.clock()):
+        try:
+            submit(publishing, row, head)
+        except NodeError:  # the others are to keep up all the same
+            _log.exception("publication of %s was not submitted", row.dataset)
+
+
+def settle(publishing: Publishing, row: PublishedDataset) -> None:
+    """Note what became of the job of a publication, if it has ended."""
+    if row.job is None:
+        return
+    job = publishing.stores.jobs.get_all([row.job]).get(row.job)
+    if job is not None and job.finished_at is not None:
+        _settle(publishing, row, job)
+
+
+def _settle(publishing: Publishing, row: PublishedDataset, job: Job | None) -> None:
+    if row.job is None:
+        return
+    outcome = None if job is None else job.outcome
+    if isinstance(outcome, Succeeded):
+        _succeeded(publishing, row, outcome)
+    elif isinstance(outcome, Failed):
+        _failed(publishing, row, outcome)
+    else:  # cancelled or forgotten: nobody knows what it did
+        publishing.stores.publications.ended(
+            row.dataset, job=row.job, retry_at=_after(publishing, 1)
+        )
+
+
+def _succeeded(publishing: Publishing, row: PublishedDataset, outcome: Succeeded) -> None:
+    receipt = receipt_of(outcome.result)
+    if row.job is None or receipt.head is None:
+        return
+    head = Multihash.parse(receipt.head)
+    publishing.stores.publications.ended(row.dataset, job=row.job, shown=outcome.result, head=head)
+
+
+def _failed(publishing: Publishing, row: PublishedDataset, failed: Failed) -> None:
+    """Try again later what may pass; the rest waits for the next head, or for somebody."""
+    if row.job is None:
+        return
+    retry_at = None
+    if failed.error in PASSING or is_passing(failed):
+        retry_at = _after(
+            publishing, min(LONGEST_PAUSE_S, 2 ** min(row.attempts, ATTEMPTS_COUNTED))
+        )
+    problem = Problem(failed.error, failed.message, failed.facts)
+    publishing.stores.publications.ended(
+        row.dataset, job=row.job, problem=problem, retry_at=retry_at
+    )
+
+
+def _after(publishing: Publishing, seconds: float) -> Instant:
+    return Instant(publishing.clock().ns + int(seconds * NANOS))

@@ -1,0 +1,175 @@
+"""How a dataset is published as a Kartothek dataset: defined, shown, refreshed, withdrawn.
+
+A worker writes the files (`job_payloads/publish_job.py`). What is published follows the head of the
+dataset by itself (`keep_up.py`), so no commit waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from odf_node.protocol.arrow_schema import to_arrow
+from odf_node.protocol.errors import Conflict, NotFound
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import publish_job
+from odf_node.storage.datasets.job_payloads.publish_job import PublishPayload
+from odf_node.storage.datasets.kartothek.definition import Definition, read_definition
+from odf_node.storage.datasets.kartothek.own_index import made_of
+from odf_node.storage.datasets.kartothek.publication import PublicationConflict
+from odf_node.storage.datasets.kartothek.records import KeyedRecords, record_key
+from odf_node.storage.datasets.kartothek.standing import standing
+from odf_node.storage.datasets.kartothek.targets import allowed_store
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.stores.ports.publication_values import PublishedDataset
+from odf_node.storage.stores.ports.values import DatasetEntry, JobId
+
+
+class NoPublication(NotFound):
+    """The dataset is not published."""
+
+    def __init__(self) -> None:
+        super().__init__("the dataset is not published as a Kartothek dataset")
+
+
+class PublishedElsewhere(Conflict):
+    """The dataset is published at another place or by another name."""
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__(
+            f"the dataset is published as {uuid[:100]!r}; withdraw that before it gets another "
+            "store or name",
+            uuid=uuid[:100],
+        )
+
+
+@dataclass(frozen=True)
+class Publishing:
+    """What publications of a node take."""
+
+    stores: Stores
+    publish_to: tuple[str, ...]
+    """URLs below which the administrator allows publications."""
+    clock: Clock
+
+
+def define(publishing: Publishing, entry: DatasetEntry, definition: Definition) -> JobId:
+    """Publish a dataset this way from now on; the job of the first refresh.
+
+    Raises:
+        MalformedUuid, UnreadableDuration, UnusablePublication: it cannot be published so.
+        StoreNotAllowed, MalformedKeyedStoreUrl: nor there.
+        PublicationConflict: there is a dataset of others. PublicationNameTaken.
+        PublishedElsewhere: at another store or by another name.
+    """
+    stores = publishing.stores
+    dataset = Dataset(entry, stores)
+    publication = definition.publication(dataset)
+    publication.check(_schema(dataset))
+    known = stores.publications.find(entry.id)
+    if known is not None and (known.store, known.uuid) != (definition.store, publication.uuid):
+        raise PublishedElsewhere(known.uuid)
+    if definition.store is not None:
+        store = allowed_store(definition.store, publishing.publish_to, kept_in=stores.folders())
+        if known is None:
+            place = record_key(definition.store, publication.uuid)
+            record = KeyedRecords(made_of(stores.projections, entry.id), place).read()
+            standing(store, publication.uuid, record, force=False)
+    stores.publications.put(
+        PublishedDataset(
+            dataset=entry.id,
+            uuid=publication.uuid,
+            store=definition.store,
+            definition=msgspec.to_builtins(definition),
+        )
+    )
+    return refresh(publishing, entry)
+
+
+def find(publishing: Publishing, entry: DatasetEntry) -> PublishedDataset:
+    """Raises `NoPublication`."""
+    found = publishing.stores.publications.find(entry.id)
+    if found is None:
+        raise NoPublication
+    return found
+
+
+def refresh(publishing: Publishing, entry: DatasetEntry, *, force: bool = False) -> JobId:
+    """The job that brings the publication to the head. Raises `NoPublication`."""
+    found = find(publishing, entry)
+    head = publishing.stores.refs.head(entry.id)
+    return submit(publishing, found, head, force=force)
+
+
+def submit(
+    publishing: Publishing, found: PublishedDataset, head: Multihash, *, force: bool = False
+) -> JobId:
+    """A job for a head; the next one by itself comes after the interval of the publication."""
+    spec = publish_job.spec_of(found.dataset, PublishPayload(force=force))
+    job = publishing.stores.jobs.submit(spec)
+    pause = read_definition(found.definition).interval
+    later = Instant(publishing.clock().ns + int(pause.total_seconds() * 1e9))
+    publishing.stores.publications.submitted(
+        found.dataset, version=found.version, job=job, head=head, not_before=later
+    )
+    return job
+
+
+def withdraw(publishing: Publishing, entry: DatasetEntry, *, force: bool = False) -> JobId:
+    """The job that removes what was published, and the publication. Raises `NoPublication`."""
+    found = find(publishing, entry)
+    spec = publish_job.spec_of(found.dataset, PublishPayload(withdraw=True, force=force))
+    job = publishing.stores.jobs.submit(spec)
+    publishing.stores.publications.submitted(
+        found.dataset, version=found.version, job=job, head=None
+    )
+    return job
+
+
+def shown(publishing: Publishing, entry: DatasetEntry) -> dict[str, Any]:
+    """The definition, and how it stands, as JSON. Raises `NoPublication`."""
+    found = find(publishing, entry)
+    dataset = Dataset(entry, publishing.stores)
+    definition = read_definition(found.definition)
+    key = definition.publication(dataset).primary_key
+    last: Mapping[str, Any] = found.shown or {}
+    head = publishing.stores.refs.head(entry.id)
+    problem = found.problem
+    return {
+        **msgspec.to_builtins(definition),
+        "uuid": found.uuid,
+        "store": found.store,
+        "primaryKey": None if key is None else list(key),
+        "status": _status(found, head),
+        "head": str(head),
+        "publishedHead": last.get("head"),
+        "partitions": last.get("partitions", 0),
+        "rows": last.get("rows", 0),
+        "indices": last.get("indices", {}),
+        "skipped": last.get("skipped", []),
+        "unmatchedRetractions": last.get("unmatchedRetractions", 0),
+        "lastError": None
+        if problem is None
+        else {"error": problem.error, "message": problem.message},
+        "job": found.job,
+    }
+
+
+def _status(found: PublishedDataset, head: Multihash) -> str:
+    if found.problem is not None:
+        is_conflict = found.problem.error == PublicationConflict.__name__
+        return "Conflict" if is_conflict else "Failed"
+    is_current = found.shown is not None and found.shown.get("head") == str(head)
+    return "Fresh" if is_current and found.tried_head is not None else "Stale"
+
+
+def _schema(dataset: Dataset) -> pa.Schema:
+    schema = dataset.state().data_schema
+    return pa.schema([]) if schema is None else to_arrow(schema)

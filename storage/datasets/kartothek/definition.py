@@ -1,0 +1,86 @@
+"""How a dataset is to be published, as people write it: checked, and turned into a publication."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.kartothek.keys import checked_uuid
+from odf_node.protocol.metadata.reading import (
+    MergeStrategyChangelogStream,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+)
+from odf_node.protocol.typed import convert
+
+from ...runtime.durations import parse_duration
+from ...stores.objects.layout import dataset_folder
+from ..dataset.dataset import Dataset
+from ..read.view import active_merge
+from .publication import MAX_INDEX_BYTES, Mode, Publication, StateFormat
+
+_Name = Annotated[str, Meta(min_length=1, max_length=200)]
+_Names = Annotated[tuple[_Name, ...], Meta(max_length=64)]
+_Duration = Annotated[str, Meta(max_length=8)]
+KEYED = (MergeStrategySnapshot, MergeStrategyUpsertStream, MergeStrategyChangelogStream)
+"""Strategies after which a key has one row at most."""
+
+
+class MalformedPublication(BadInput):
+    """The description of a publication cannot be read."""
+
+
+class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What is asked for. What is left out has its default."""
+
+    uuid: Annotated[str, Meta(max_length=200)] | None = None
+    """Name in the store; by default the id of the dataset."""
+    store: Annotated[str, Meta(max_length=2000)] | None = None
+    """`file:///folder`, `s3://bucket/prefix`; None: served by the node itself."""
+    mode: Literal["changelog", "state"] = "changelog"
+    primary_key: _Names | msgspec.UnsetType | None = msgspec.UNSET
+    """None: rows are matched as a whole; by default the key of the merge strategy."""
+    secondary_indices: _Names = ()
+    partition_on: _Names = ()
+    metadata_format: Literal["json", "msgpack"] = "json"
+    min_interval: _Duration = "0s"
+    grace: _Duration = "24h"
+    max_index_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = MAX_INDEX_BYTES
+
+    def name(self, dataset: Dataset) -> str:
+        """Raises `MalformedUuid`."""
+        return checked_uuid(self.uuid or dataset_folder(dataset.id))
+
+    @property
+    def interval(self) -> timedelta:
+        """Raises `UnreadableDuration`."""
+        return parse_duration(self.min_interval)
+
+    def publication(self, dataset: Dataset) -> Publication:
+        """Raises `MalformedUuid`, `UnreadableDuration`."""
+        key = self.primary_key
+        if isinstance(key, msgspec.UnsetType):
+            merge = active_merge(dataset)
+            key = tuple(merge.primary_key) if isinstance(merge, KEYED) else None
+        return Publication(
+            uuid=self.name(dataset),
+            mode=Mode(self.mode),
+            primary_key=(key or None) if self.mode == "state" else None,
+            secondary_indices=self.secondary_indices,
+            partition_on=self.partition_on,
+            state_format=StateFormat(self.metadata_format),
+            grace=parse_duration(self.grace),
+            max_index_bytes=self.max_index_bytes,
+        )
+
+
+def read_definition(value: Any) -> Definition:
+    """From JSON that was read. Raises `MalformedPublication`."""
+    try:
+        return convert(value, Definition)
+    except (msgspec.ValidationError, ValueError) as bad:
+        raise MalformedPublication(f"the publication cannot be read: {str(bad)[:300]}") from None

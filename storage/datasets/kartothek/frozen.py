@@ -1,0 +1,67 @@
+"""A dataset as of one block as a Kartothek dataset whose name is the hash of the block.
+
+Its files are worked out from the chain: nothing is stored, nothing ever changes. It is a changelog
+without indices; its data files are the slices as they are, so a column that was added later is
+missing in older ones, which readers take for nulls.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_node.protocol.kartothek.keys import TABLE, data_key, schema_key, state_keys
+from odf_node.protocol.kartothek.schema import encode_schema, table_schema
+from odf_node.protocol.kartothek.state import State, encode_json
+from odf_node.protocol.multihash import Multihash
+
+from ..dataset.dataset import Dataset
+from .chain_slices import chain_view
+from .parts import EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenDataset:
+    """What is under each key."""
+
+    files: dict[str, bytes]
+    slices: dict[str, Multihash]
+
+
+def frozen_dataset(dataset: Dataset, at: Multihash) -> FrozenDataset:
+    """The dataset as of a block. Raises `BlockNotFound`, `UnsupportedColumn`."""
+    chain = chain_view(dataset, at)
+    uuid = str(at)
+    schema = table_schema(chain.schema)
+    slices = {
+        data_key(uuid, f"b{each.sequence:08}"): each.data.physical_hash for each in chain.slices
+    }
+    files = {schema_key(uuid, TABLE): encode_schema(schema)}
+    if not slices:
+        files[data_key(uuid, EMPTY)] = _no_rows(schema)
+    keys = [*slices] or [data_key(uuid, EMPTY)]
+    prefix, suffix = data_key(uuid, "\0").split("\0")
+    state = State(
+        uuid=uuid,
+        partitions={key.removeprefix(prefix).removesuffix(suffix): {TABLE: key} for key in keys},
+        metadata={
+            "creation_time": chain.head.block.system_time.to_datetime()
+            .replace(tzinfo=None)
+            .isoformat(),
+            "odf.dataset-id": str(dataset.id),
+            "odf.head": uuid,
+            "odf.sequence-number": str(chain.head.sequence_number),
+            "odf.mode": "changelog",
+        },
+    )
+    files[state_keys(uuid)[0]] = encode_json(state)
+    return FrozenDataset(files=files, slices=slices)
+
+
+def _no_rows(schema: pa.Schema) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(schema.empty_table(), sink, compression="snappy", version="2.6")
+    return sink.getvalue()

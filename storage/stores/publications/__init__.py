@@ -1,0 +1,1 @@
+"""Publications of datasets, kept in SQL."""

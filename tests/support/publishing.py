@@ -1,0 +1,56 @@
+"""A worker for publication jobs in a thread of the test, and publications of a served node."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Event, Thread
+from types import SimpleNamespace
+from typing import Any
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.datasets.job_payloads import publish_job
+from odf_node.storage.stores.ports.values import Failed, Succeeded
+from odf_node.workers.jobs.publish.run import run_publication
+
+
+def run_job(stores, job, context) -> Any:
+    """The outcome of a publication job."""
+    dataset = stores.dataset(DatasetRef(id=job.spec.dataset))
+    try:
+        payload = publish_job.payload_of(job.spec.payload)
+        return Succeeded(publish_job.to_json(run_publication(stores, dataset, payload, context)))
+    except NodeError as error:
+        return Failed.of(error)
+
+
+@contextmanager
+def publishing(stores, *, publish_to=(), scratch=None):
+    """Publication jobs are done until the block ends."""
+    context = SimpleNamespace(publish_to=publish_to, commit_attempts=5, scratch=scratch)
+    stop = Event()
+
+    def work() -> None:
+        while not stop.wait(0.01):
+            job = stores.jobs.claim("w", [publish_job.KIND], lease=timedelta(seconds=30))
+            if job is not None:
+                stores.jobs.finish(job.id, "w", run_job(stores, job, context))
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    yield context
+    stop.set()
+    thread.join()
+
+
+def until(client, path, *, seconds=20, **wanted) -> dict[str, Any]:
+    """The publication, once it says what is wanted."""
+    deadline = time.monotonic() + seconds
+    while True:
+        shown = client.get(path).json()
+        if all(shown.get(name) == value for name, value in wanted.items()):
+            return shown
+        assert time.monotonic() < deadline, shown
+        time.sleep(0.05)

@@ -1,0 +1,1 @@
+"""Publications of datasets as tables for other programs."""

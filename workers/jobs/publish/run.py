@@ -1,0 +1,116 @@
+"""A publication job: the node's own index first, then what readers see; tried again when another
+run was first. A job that was killed is repeated, and clears away what the first one left."""
+
+from __future__ import annotations
+
+from odf_node.protocol.errors import NotFound
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.publish_job import (
+    IndexSize,
+    PublishPayload,
+    PublishReceipt,
+)
+from odf_node.storage.datasets.kartothek.definition import Definition, read_definition
+from odf_node.storage.datasets.kartothek.own_index import (
+    made_of,
+    refresh_own_index,
+    remove_own_index,
+)
+from odf_node.storage.datasets.kartothek.publication import Publication, Published
+from odf_node.storage.datasets.kartothek.publish import publish, withdraw
+from odf_node.storage.datasets.kartothek.records import KeyedRecords, record_key
+from odf_node.storage.datasets.kartothek.served import served_store
+from odf_node.storage.datasets.kartothek.slice_values import SliceValues
+from odf_node.storage.datasets.kartothek.targets import allowed_store
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports import KeyedStore
+from odf_node.storage.stores.ports.errors import SwapLost
+
+from ..work.context import WorkerContext
+
+
+class NotPublished(NotFound):
+    """The dataset has no publication."""
+
+    def __init__(self) -> None:
+        super().__init__("the dataset is not published")
+
+
+def run_publication(
+    stores: Stores, dataset: Dataset, payload: PublishPayload, context: WorkerContext
+) -> PublishReceipt:
+    """Publish the head, or take everything back.
+
+    Raises:
+        NotPublished. StoreNotAllowed. PublicationConflict: somebody else wrote there.
+        UnusablePublication, UnusableKey, …: as `publish`.
+        SwapLost: others were first too often.
+    """
+    found = stores.publications.find(dataset.id)
+    if found is None:
+        raise NotPublished
+    definition = read_definition(found.definition)
+    publication = definition.publication(dataset)
+    store = _store(stores, dataset, definition, context)
+    records = KeyedRecords(
+        made_of(stores.projections, dataset.id),
+        record_key(definition.store or "", publication.uuid),
+    )
+    if payload.withdraw:
+        withdraw(store, publication, records, force=payload.force)
+        remove_own_index(stores.projections, dataset.id)
+        stores.publications.remove(dataset.id)
+        return PublishReceipt(outcome="withdrawn")
+    _keep_index(stores, dataset, publication, context)
+    for attempt in range(1, context.commit_attempts + 1):
+        try:
+            said = publish(
+                dataset,
+                store,
+                publication,
+                records,
+                force=payload.force,
+                values=SliceValues(made_of(stores.projections, dataset.id)),
+                scratch=context.scratch,
+            )
+            return _receipt(said)
+        except SwapLost:
+            if attempt == context.commit_attempts:
+                raise
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def _store(
+    stores: Stores, dataset: Dataset, definition: Definition, context: WorkerContext
+) -> KeyedStore:
+    if definition.store is None:
+        return served_store(stores.projections, dataset.id)
+    return allowed_store(definition.store, context.publish_to, kept_in=stores.folders())
+
+
+def _keep_index(
+    stores: Stores, dataset: Dataset, publication: Publication, context: WorkerContext
+) -> None:
+    """The index that look-ups on the node use."""
+    if publication.secondary_indices:
+        refresh_own_index(
+            dataset,
+            stores.projections,
+            publication.secondary_indices,
+            max_index_bytes=publication.max_index_bytes,
+            scratch=context.scratch,
+        )
+    else:
+        remove_own_index(stores.projections, dataset.id)
+
+
+def _receipt(said: Published) -> PublishReceipt:
+    return PublishReceipt(
+        outcome="published" if said.changed else "up-to-date",
+        head=said.head,
+        partitions=said.partitions,
+        rows=said.rows,
+        indices={name: IndexSize(**size) for name, size in said.indices.items()},
+        skipped=said.skipped,
+        unmatched_retractions=said.unmatched_retractions,
+    )
