@@ -96,6 +96,7 @@ def test_who_may_not_read_the_dataset_finds_no_key(service, client, made):
     uuid = client.put(PATH, json={}).json()["uuid"]
     keys = [f"{uuid}.by-dataset-metadata.json", f"{made.head}.by-dataset-metadata.json"]
     keys.append(f"{uuid}/table/b00000002.parquet")
+    service.node.stores.set_visibility(made.entry.id, Visibility.PUBLIC)
     with service.http() as nobody:
         assert [nobody.get(ROOT + key).status_code for key in keys] == [200] * 3
         service.node.stores.set_visibility(made.entry.id, Visibility.PRIVATE)
