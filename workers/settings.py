@@ -129,7 +129,14 @@ class WorkerSettings(SharedSettings):
         8 << 20,
         ge=0,
         description="A file or body of fewer bytes, once it is unpacked, is read, merged and "
-        "written in the worker's process; a larger one by Spark's executors. 0: all by Spark.",
+        "written in the worker's process; a larger one by Spark's executors. Objects of a dataset "
+        "that is verified count the same way. 0: all by Spark.",
+    )
+    verify_task_bytes: int = Field(
+        4 << 30,
+        ge=0,
+        description="Memory that a task of Spark may take to verify slices; one that cannot be "
+        "read within it is reported as unreadable. 0: no bound.",
     )
     slice_rows: int = Field(
         1 << 20, gt=0, description="Most rows of a data slice; a larger batch becomes several."

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 
 from odf_node.protocol.errors import NodeError
 
-from ..engines.port.port import QUIET, Listener
+from ..engines.port.port import QUIET, Listener, QueryTooSlow
 from ..engines.spark.errors import reason
 from ..engines.spark.exchange import Letterbox, collect, exchange_of, lend, letterbox
 from ..engines.spark.limit import limited
@@ -108,14 +108,19 @@ class OnSpark:
         """All elements of an RDD, which Spark computes now.
 
         Raises:
-            QueryTooSlow: the listener stopped it, or it took too long.
+            QueryTooSlow: it took too long.
+            JobLost, JobOverBudget: the job was ended.
             StageFailed.
         """
-        with limited(self._spark, self._seconds, self._listener) as group:
-            try:
-                found: list[Any] = rows.collect()
-            except (PySparkException, Py4JJavaError) as bad:
-                raise StageFailed(f"Spark could not run a stage: {reason(bad)}") from bad
+        try:
+            with limited(self._spark, self._seconds, self._listener) as group:
+                try:
+                    found: list[Any] = rows.collect()
+                except (PySparkException, Py4JJavaError) as bad:
+                    raise StageFailed(f"Spark could not run a stage: {reason(bad)}") from bad
+        except QueryTooSlow:
+            self._listener.progress()  # raises what the job was ended with
+            raise
         self.usage = self.usage.with_jobs(self._spark.sparkContext, group)
         return found
 

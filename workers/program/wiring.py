@@ -54,6 +54,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         ingest=_ingest(settings, archives),
         polls=_polls(settings, archives),
         transforms=_transforms(settings),
+        verify_task_bytes=settings.verify_task_bytes,
         commit_attempts=settings.commit_attempts,
         publish_to=settings.publish_to,
     )

@@ -26,7 +26,7 @@ class JobLost(Conflict):
 
 
 class JobProgress:
-    """Of one job. Phases, in the order they come: fetch, read, merge, execute, commit."""
+    """Of one job. Phases, in the order they come: fetch, read, merge, verify, execute, commit."""
 
     def __init__(self) -> None:
         self._end: NodeError | None = None

@@ -49,15 +49,16 @@ class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RanReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the rows were read, merged and written, and what that took of Spark."""
+    """Where rows were read, merged and written, or objects verified; what that took of Spark."""
 
     way: Literal["process", "spark"]
     bytes: int
-    """What was to be read: the file once it is unpacked, and a history if all of it counts."""
+    """What was to be read: the file once it is unpacked, and a history if all of it counts; or the
+    objects that are verified."""
     micro_batch_bytes: int
     """Fewer run in the worker's process."""
     splits: int
-    """Parts of the file that were read side by side."""
+    """Parts that were read side by side, of the file or of the dataset."""
     one_split_because: str | None = None
     """Why a large file was read as one."""
     spark_jobs: int = 0

@@ -15,6 +15,7 @@ from msgspec import Struct
 from odf_node.protocol.typed import convert
 
 from ..contents.slice_limits import GateLimits
+from .ingest_job import RanReceipt
 from .verify_report import VerifyReport
 
 KIND = "verify"
@@ -58,6 +59,8 @@ class VerifiedDataset(Struct, frozen=True, kw_only=True, rename="camel"):
     """As `odf-node verify --json` prints it."""
     error: str | None = None
     """Why it could not be looked at, if it could not."""
+    ran: RanReceipt | None = None
+    """Where its objects were looked at, if they were."""
 
 
 class VerifyAnswer(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -43,6 +43,10 @@ class Runner(Protocol):
     def width(self) -> int:
         """How many splits are done side by side."""
 
+    @property
+    def splits(self) -> int:
+        """How many were done so far."""
+
     def run(self, stage: Stage[W, R], splits: Iterable[Split[W]]) -> Iterator[R]:
         """What the stage gives for each split, in the order of the splits.
 
@@ -59,6 +63,7 @@ class InThreads:
 
     def __init__(self, source: ObjectSource, threads: int) -> None:
         self._source, self.width = source, threads
+        self.splits = 0
 
     def run(self, stage: Stage[W, R], splits: Iterable[Split[W]]) -> Iterator[R]:
         """As `Runner.run`. At most one split more than there are threads is begun before the
@@ -67,6 +72,7 @@ class InThreads:
         with ThreadPoolExecutor(self.width, thread_name_prefix="verify") as pool:
             try:
                 for split in splits:
+                    self.splits += 1
                     waiting.append(pool.submit(stage, self._source, split.work))
                     if len(waiting) > self.width:
                         yield waiting.popleft().result()

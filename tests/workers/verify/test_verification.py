@@ -172,17 +172,31 @@ def test_a_sound_derivative_is_reproduced_block_by_block_and_noted(
 def test_how_many_executions_were_made_again_is_told_meanwhile(
     stores: Stores, made: Dataset, bench: Any
 ) -> None:
-    seen = []
-    told = bench.job_progress.told
-    run_verification(
-        stores,
-        made,
-        VerifyPayload(),
-        bench,
-        now=NOW,
-        progress=lambda _alias: lambda step, *_: seen.append(told()) if step == "replay" else None,
-    )
-    assert seen == [{"phase": "execute", "done": n, "total": 2} for n in (1, 2)]
+    class Seen(JobProgress):
+        def step(self, done: int, total: int) -> None:
+            super().step(done, total)
+            steps.append(self.told())
+
+    steps: list[Any] = []
+    context = replaced(bench, job_progress=Seen())
+    run_verification(stores, made, VerifyPayload(), context, now=NOW)
+    assert {"phase": "verify", "done": 4, "total": 4} in steps
+    assert [each for each in steps if each["phase"] == "execute"][-1:] == [
+        {"phase": "execute", "done": 2, "total": 2}
+    ]
+
+
+def test_a_verification_that_was_cancelled_ends(stores: Stores, made: Dataset, bench: Any) -> None:
+    class Cancelled(JobProgress):
+        def step(self, done: int, total: int) -> None:
+            if total:
+                self.lose()
+            super().step(done, total)
+
+    context = replaced(bench, job_progress=Cancelled())
+    with pytest.raises(JobLost):
+        run_verification(stores, made, VerifyPayload(), context, now=NOW)
+    assert read_note(stores.objects, made.id) is None
 
 
 def test_less_is_looked_at_when_less_is_asked_for_and_nothing_noted(

@@ -27,7 +27,7 @@ from datetime import timedelta
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -200,6 +200,11 @@ def lend(url: str, path: Path) -> Loan:
     return Loan(_bucket(url).presign("get_object", known.name, LINK_TTL), str(known.hash))
 
 
+def lend_object(url: str, place: Place) -> Loan:
+    """An object of a dataset for executors elsewhere, where it lies, if it is there at all."""
+    return Loan(_bucket(url).presign("get_object", place.name, LINK_TTL), str(place.hash))
+
+
 def letterbox(url: str, partitions: int) -> Letterbox:
     """Links for what each attempt at each partition writes."""
     folder, bucket = f"{EXCHANGE}/{secrets.token_hex(16)}", _bucket(url)
@@ -283,6 +288,47 @@ def fetch(loan: Loan, path: Path) -> None:
     path.write_bytes(content)
 
 
+def opened(loan: Loan) -> BinaryIO | None:
+    """The bytes of what was lent, as they come: not hashed. None: there is nothing.
+
+    What is read raises `ExchangeFault` if the bucket stops to answer.
+    """
+    answer = _requested("GET", loan.link, preload_content=False)
+    if answer.status == HTTPStatus.NOT_FOUND:
+        answer.release_conn()
+        return None
+    if answer.status != HTTPStatus.OK:
+        answer.release_conn()
+        raise ExchangeFault(f"the bucket answers {answer.status} to GET")
+    return io.BufferedReader(_Body(answer), COPY_BYTES)
+
+
+class _Body(io.RawIOBase):
+    """An answer of the bucket, read once from its begin."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        from urllib3.exceptions import HTTPError
+
+        try:
+            part = self._answer.read(len(buffer))
+        except HTTPError as failed:
+            raise ExchangeFault(f"the bucket stops to answer: {type(failed).__name__}") from None
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._answer.close()
+        super().close()
+
+
 def give(path: Path, link: str) -> Multihash:
     """Put the file where a link leads; its hash. Raises `ExchangeFault`."""
     content = path.read_bytes()
@@ -317,16 +363,22 @@ def _writing(links: Mapping[str, str]) -> Callable[[Rows], Rows]:
 
 
 def _asked(method: str, link: str, body: bytes | None = None) -> bytes:
-    """What the bucket answers. Links stay out of messages: anybody who has one may use it."""
+    """What the bucket answers."""
+    answer = _requested(method, link, body=body)
+    if answer.status != HTTPStatus.OK:
+        raise ExchangeFault(f"the bucket answers {answer.status} to {method}")
+    content: bytes = answer.data
+    return content
+
+
+def _requested(method: str, link: str, **how: Any) -> Any:
+    """An answer of the bucket. Links stay out of messages: anybody who has one may use it."""
     from urllib3.exceptions import HTTPError  # comes with boto3, which is an extra
 
     try:
-        answer = _pool(os.getpid()).request(method, link, body=body)
+        return _pool(os.getpid()).request(method, link, **how)
     except HTTPError as failed:
         raise ExchangeFault(f"the bucket does not answer: {type(failed).__name__}") from None
-    if answer.status != HTTPStatus.OK:
-        raise ExchangeFault(f"the bucket answers {answer.status} to {method}")
-    return answer.data
 
 
 @lru_cache(maxsize=1)

@@ -186,7 +186,7 @@ def read_post(
         schema=found.schema,
         rows=rows,
         way=way,
-        ran=partial(ran, context, way, size, splits),
+        ran=partial(ran, context, way, size, len(splits.splits), splits.whole_because),
     )
 
 

@@ -9,7 +9,7 @@ is away: they end the verification without a verdict.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from odf_node.protocol.codec.manifests import to_data
@@ -32,8 +32,6 @@ from odf_node.storage.datasets.node.stores import Stores
 
 from ..transform.replay import CUT_SHORT, NotVerifiable, Replayed, replay
 from ..work.context import WorkerContext
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
@@ -67,8 +65,6 @@ def replay_blocks(
     dataset: Dataset,
     blocks: Sequence[CheckedBlock],
     context: WorkerContext,
-    *,
-    progress: Progress | None = None,
 ) -> Replays:
     """Make the executions among these blocks again, oldest first; nothing is committed.
 
@@ -82,8 +78,6 @@ def replay_blocks(
         context.job_progress.step(done - 1, len(oldest_first))
         _replay(stores, dataset, dataset.block(Multihash.parse(checked.block)), context, found)
         context.job_progress.step(done, len(oldest_first))
-        if progress is not None:
-            progress("replay", done, len(oldest_first))
     return found
 
 

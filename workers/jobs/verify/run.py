@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from odf_node.protocol.errors import NodeError
@@ -11,6 +11,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
 from odf_node.storage.datasets.job_payloads.verify_job import (
     VerifiedDataset,
     VerifyAnswer,
@@ -32,7 +33,10 @@ from odf_node.storage.datasets.verify.run import (
 
 from ..transform.replay import CUT_SHORT
 from ..work.context import WorkerContext
-from .replays import Progress, Replays, replay_blocks
+from .replays import Replays, replay_blocks
+from .where import Placed
+
+PHASE = "verify"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,8 @@ class Found:
 
     report: VerifyReport
     replays: Replays
+    ran: RanReceipt | None = None
+    """Where the checks of objects were done, if there were any."""
 
     @property
     def ok(self) -> bool:
@@ -65,29 +71,31 @@ def verify_dataset(
     subject: Subject,
     payload: VerifyPayload,
     context: WorkerContext,
-    *,
-    progress: Progress | None = None,
 ) -> Found:
     """Chain, objects and rows; then replays, if the chain can be trusted to name what was done.
 
     Raises:
-        NodeError: there is no such dataset or interval.
+        NodeError: there is no such dataset or interval; Spark could not do its part.
+        JobLost, JobOverBudget: the job was ended.
     """
-    report = verify_chain(
-        subject.source,
-        objects=payload.objects,
-        logical=payload.rows,
-        interval=subject.interval,
-        progress=progress,
-    )
+    told = context.job_progress
+    told.phase(PHASE)
+    with closing(Placed(context, subject.dataset.id)) as where:
+        report = verify_chain(
+            subject.source,
+            objects=payload.objects,
+            logical=payload.rows,
+            interval=subject.interval,
+            progress=lambda _phase, done, total: told.step(done, total),
+            where=where,
+        )
+        ran = where.ran()
     derivative = subject.dataset.entry.kind is DatasetKind.Derivative
     chain_is_sound = all(problem.kind.startswith(("Data", "Check")) for problem in report.problems)
     replays = Replays()
     if payload.replay and derivative and chain_is_sound:
-        replays = replay_blocks(
-            stores, subject.dataset, report.data_blocks, context, progress=progress
-        )
-    return Found(report=replays.added_to(report), replays=replays)
+        replays = replay_blocks(stores, subject.dataset, report.data_blocks, context)
+    return Found(report=replays.added_to(report), replays=replays, ran=ran)
 
 
 def run_verification(
@@ -97,24 +105,18 @@ def run_verification(
     context: WorkerContext,
     *,
     now: Instant,
-    progress: Callable[[str], Progress | None] = lambda _alias: None,
 ) -> VerifyAnswer:
     """Look at the inputs and the dataset; a bad one is part of the answer.
 
     What was found of a whole dataset is noted beside its objects.
     """
-    found = [
-        _input(stores, DatasetId.parse(one), payload, context, now, progress)
-        for one in payload.inputs
-    ]
+    found = [_input(stores, DatasetId.parse(one), payload, context, now) for one in payload.inputs]
     subject = Subject(
         dataset=dataset,
         source=DatasetSource(dataset),
         interval=Interval(after=_hash(payload.after), upto=_hash(payload.upto)),
     )
-    done = verify_dataset(
-        stores, subject, payload, context, progress=progress(str(dataset.entry.alias))
-    )
+    done = verify_dataset(stores, subject, payload, context)
     note(stores, subject, done, payload, now=now)
     found.append(described(dataset, done))
     return VerifyAnswer(
@@ -128,7 +130,6 @@ def _input(
     payload: VerifyPayload,
     context: WorkerContext,
     now: Instant,
-    progress: Callable[[str], Progress | None],
 ) -> VerifiedDataset:
     """An input that cannot be looked at is told, and is not valid."""
     alias = ""
@@ -136,7 +137,7 @@ def _input(
         dataset = stores.dataset(DatasetRef(id=one))
         alias = str(dataset.entry.alias)
         subject = Subject(dataset=dataset, source=DatasetSource(dataset))
-        done = verify_dataset(stores, subject, payload, context, progress=progress(alias))
+        done = verify_dataset(stores, subject, payload, context)
         note(stores, subject, done, payload, now=now)
         return described(dataset, done)
     except CUT_SHORT:
@@ -163,6 +164,7 @@ def described(dataset: Dataset, found: Found) -> VerifiedDataset:
         not_verifiable=found.replays.count(CANNOT_TELL),
         engines=tuple(sorted(found.replays.engines)),
         report=listed(found.report),
+        ran=found.ran,
     )
 
 

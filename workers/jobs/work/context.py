@@ -69,6 +69,8 @@ class WorkerContext:
     ingest: IngestOptions
     polls: PollOptions = field(default_factory=PollOptions)
     transforms: TransformOptions = field(default_factory=TransformOptions)
+    verify_task_bytes: int = 4 << 30
+    """Memory that a task may take to verify objects; 0: all there is."""
     commit_attempts: int = 5
     publish_to: tuple[str, ...] = ()
     """URLs below which datasets may be published as files."""

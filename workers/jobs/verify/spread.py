@@ -1,0 +1,98 @@
+"""The stages of a verification as tasks on partitions: a task does a run of splits.
+
+Tasks only read, so one that runs again gives the same. What they find comes back in the order of
+the splits; rows stay where they were read. A few tasks for each place where one runs are one job of
+Spark, after which progress is told and the job may be found to be cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Generic
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.storage.datasets.verify.stages import R, Split, Stage, W
+from odf_node.storage.lanes import expect
+from odf_node.storage.stores.ports import LocatedObjects
+
+from ...partitions.memory import bounded_memory
+from ...partitions.objects import LentObjects, lent
+from ...partitions.port import Way
+
+TASK_BYTES = 256 << 20
+"""Bytes that a task reads at most, unless one split has more."""
+TASK_SPLITS = 32
+TASKS_EACH = 4
+"""Tasks of one job of Spark, for each place where one runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Generic[W]):
+    """A run of splits, and the objects that they open."""
+
+    work: tuple[W, ...]
+    size: int
+    objects: LentObjects
+
+
+class OnPartitions:
+    """A `Runner` for the objects of one dataset."""
+
+    def __init__(
+        self, way: Way, objects: LocatedObjects, dataset: DatasetId, *, size: int, memory: int
+    ) -> None:
+        """`size`: of all objects, in bytes; `memory`: bytes that a task may take."""
+        self._way, self._objects, self._dataset = way, objects, dataset
+        self._memory = memory
+        self._most = min(TASK_BYTES, size // (way.width * TASKS_EACH))
+        self.width = way.width
+        self.splits = 0
+        """That were done so far."""
+
+    def run(self, stage: Stage[W, R], splits: Iterable[Split[W]]) -> Iterator[R]:
+        """As `Runner.run`.
+
+        Raises:
+            StageFailed: a task could not be run.
+            QueryTooSlow, JobLost, …: the job was ended.
+        """
+        runs = self._runs(splits)
+        while tasks := [self._task(each) for each in islice(runs, self.width * TASKS_EACH)]:
+            partitions = self._way.read(tasks, partial(run_task, stage, self._memory))
+            facts = partitions.facts()
+            partitions.release()
+            for found in facts:
+                self.splits += len(found)
+                yield from found
+
+    def _runs(self, splits: Iterable[Split[W]]) -> Iterator[list[Split[W]]]:
+        """Splits that one task does, in their order."""
+        run: list[Split[W]] = []
+        size = 0
+        for split in splits:
+            if run and (size + split.size > self._most or len(run) == TASK_SPLITS):
+                yield run
+                run, size = [], 0
+            run.append(split)
+            size += split.size
+        if run:
+            yield run
+
+    def _task(self, run: list[Split[W]]) -> Task[W]:
+        names = ((each.kind, each.hash) for split in run for each in split.objects)
+        return Task(
+            tuple(split.work for split in run),
+            sum(split.size for split in run),
+            lent(self._way, self._objects, self._dataset, names),
+        )
+
+
+def run_task(stage: Stage[W, R], memory: int, task: Task[W]) -> Iterator[R]:
+    """What the stage gives for each split of the task."""
+    expect(task.size)
+    with bounded_memory(memory):
+        for work in task.work:
+            yield stage(task.objects, work)

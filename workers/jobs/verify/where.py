@@ -1,0 +1,46 @@
+"""Where a verification is done: small datasets in threads of the worker, larger ones on Spark."""
+
+from __future__ import annotations
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
+from odf_node.storage.datasets.verify.source import ChainSource
+from odf_node.storage.datasets.verify.stages import Runner, in_threads
+
+from ...partitions.here import Here
+from ...partitions.objects import can_lend
+from ...partitions.port import Way
+from ..ingest.ways import is_small, on_spark, ran
+from ..work.context import WorkerContext
+from .spread import OnPartitions
+
+
+class Placed:
+    """The `Where` of one dataset of the node, which tells afterwards where that was."""
+
+    def __init__(self, context: WorkerContext, dataset: DatasetId) -> None:
+        self._context, self._dataset = context, dataset
+        self._way: Way = Here()
+        self._runner: Runner | None = None
+        self._size = 0
+
+    def __call__(self, source: ChainSource, size: int) -> Runner:
+        """Spark, if there is much to read and its tasks can read it where it lies."""
+        self._size = size
+        objects = self._context.objects
+        if is_small(self._context, size) or not can_lend(objects):
+            self._runner = in_threads(source, size)
+            return self._runner
+        self._way = on_spark(self._context)
+        memory = self._context.verify_task_bytes
+        self._runner = OnPartitions(self._way, objects, self._dataset, size=size, memory=memory)
+        return self._runner
+
+    def ran(self) -> RanReceipt | None:
+        """What there is to be told, once the verification has ended; None: of no object."""
+        if self._runner is None:
+            return None
+        return ran(self._context, self._way, self._size, self._runner.splits)
+
+    def close(self) -> None:
+        self._way.close()

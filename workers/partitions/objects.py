@@ -1,0 +1,82 @@
+"""Objects of a dataset as stages open them: where they lie, in a folder or in a bucket.
+
+Nothing looks at their bytes on the way, since stages that are given objects check them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
+from odf_node.storage.stores.ports import LocatedObjects
+from odf_node.storage.stores.ports.errors import ObjectNotFound
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+
+from ..engines.spark.exchange import Loan, Place, exchange_of, lend_object, opened
+from .files import File
+from .port import Way
+
+Name = tuple[ObjectKind, Multihash]
+NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class LentObjects:
+    """Some objects of a dataset, for stages wherever they run."""
+
+    files: Mapping[Name, File | None]
+    """None: it was not there when it was to be lent."""
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        """The bytes of one, not hashed yet. From a bucket they are read once, from the begin.
+
+        Raises:
+            ObjectNotFound: it is not there.
+            ExchangeFault: the bucket does not answer.
+        """
+        file = self.files[kind, object_hash]
+        found = opened(file) if isinstance(file, Loan) else _opened(file)
+        if found is None:
+            raise ObjectNotFound(kind, object_hash)
+        return found
+
+
+def can_lend(objects: LocatedObjects) -> bool:
+    """Whether stages can open objects of this store where they lie."""
+    return objects.local_paths is not None or exchange_of() is not None
+
+
+def lent(
+    way: Way, objects: LocatedObjects, dataset: DatasetId, names: Iterable[Name]
+) -> LentObjects:
+    """Those objects of a store from which objects can be lent, for the stages of that way."""
+    return LentObjects(
+        {(kind, name): _lent(way, objects, ObjectKey(dataset, kind, name)) for kind, name in names}
+    )
+
+
+def _lent(way: Way, objects: LocatedObjects, key: ObjectKey) -> File | None:
+    url, local = exchange_of(), objects.local_paths
+    if local is None and url is not None:
+        name = f"{dataset_folder(key.dataset)}/{KIND_FOLDERS[key.kind]}/{key.hash}"
+        return lend_object(url, Place(name, key.hash))
+    if local is None:
+        raise AssertionError("unreachable: nothing can be lent")
+    try:
+        return way.file(local.path(key))
+    except NO_FILE:
+        return None
+
+
+def _opened(file: Path | None) -> BinaryIO | None:
+    if file is None:
+        return None
+    try:
+        return file.open("rb")
+    except NO_FILE:
+        return None
