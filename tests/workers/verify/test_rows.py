@@ -17,6 +17,7 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.verify.pending import Unverified, read_unverified, write_unverified
 from odf_node.workers.jobs.verify.rows import hash_rows
 from odf_node.workers.jobs.verify.run import run_verification
+from tests.workers.datasets import bench_without_engine
 from tests.workers.derivatives import add_rows, moment, root
 
 LIMITS = GateLimits(memory=512 << 20, seconds=60, ratio=1000)
@@ -93,6 +94,6 @@ def test_a_complete_verification_takes_the_mark_away_as_well(
     stores: Stores, source: Dataset, tmp_path: Path
 ) -> None:
     mark(stores, source, source.blocks()[0].hash, source.head())
-    nothing: Any = None
-    assert run_verification(stores, source, VerifyPayload(), nothing, now=moment(40)).ok
+    context = bench_without_engine(stores, tmp_path)
+    assert run_verification(stores, source, VerifyPayload(), context, now=moment(40)).ok
     assert read_unverified(stores.objects, source.id) is None
