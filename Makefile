@@ -79,7 +79,7 @@ lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
 	$(COMPILE) --extra spark --extra datafusion --extra hashing --extra s3 --extra postgres --extra telemetry --extra dev pyproject.toml -o requirements/test.txt
 	$(COMPILE) --extra fuzz -c requirements/test.txt pyproject.toml -o requirements/fuzz.txt
 	$(COMPILE) --extra spark --extra datafusion --extra hashing -c requirements/test.txt pyproject.toml -o requirements/run.txt
-	$(COMPILE) --extra s3 --extra postgres --extra telemetry -c requirements/test.txt pyproject.toml -o requirements/node.txt
+	$(COMPILE) --extra datafusion --extra s3 --extra postgres --extra telemetry -c requirements/test.txt pyproject.toml -o requirements/node.txt
 	$(COMPILE) --extra spark --extra datafusion --extra hashing --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
 	  pyproject.toml -o requirements/worker.txt
 	$(COMPILE) -c requirements/test.txt requirements/build.in -o requirements/build.txt

@@ -68,6 +68,7 @@ def run(settings: Settings) -> None:
     def listening(port: int) -> None:
         workers.start()
         node.readers.start()
+        node.queries.start()
         click.echo(welcome(settings, port))
 
     server.on_listening = listening
@@ -79,6 +80,7 @@ def run(settings: Settings) -> None:
         pass
     finally:
         workers.stop()
+        node.queries.spawner.stop()
         node.stores.close()
         stop_tracing()
     if not server.started:

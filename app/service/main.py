@@ -62,6 +62,7 @@ from .pages.site import page_routes
 from .projections import gateway_routes as gateway
 from .projections.keep_up import keep_up
 from .projections.routes import add_projection_routes
+from .query import routes as query
 from .read.routes import add_read_routes
 from .rewrite.routes import add_history_routes
 from .schedules.clock import Ticker
@@ -82,7 +83,18 @@ PREFIX: dict[Tenancy, str] = {
     Tenancy.SINGLE: "/{dataset}",
     Tenancy.MULTI: "/{account}/{dataset}",
 }
-OWN_PARTS = (contract, gateway, system, audit, schemas, uploads, datasets, jobs, variables)
+OWN_PARTS = (
+    contract,
+    gateway,
+    system,
+    audit,
+    schemas,
+    uploads,
+    datasets,
+    query,
+    jobs,
+    variables,
+)
 PEERS_PARTS = (identity, login)
 """Asked by other nodes and their clients, too, which may add to the query what they like."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)

@@ -53,6 +53,12 @@ from .observe.metrics import Metrics
 from .pages.views import Views
 from .projections.gateway import Gateway
 from .projections.publications import Publishing
+from .query.files import SliceFiles
+from .query.inputs import Inputs
+from .query.outlines import OutlineMemory
+from .query.proofs import SigningKeys, open_signing_keys
+from .query.query import Queries
+from .query.verify import Verification
 from .read.tail import Tails
 from .readers.pool import Readers
 from .rewrite.history import Rewriting
@@ -374,6 +380,33 @@ class Node:
             self.settings.max_tail_records,
             self.settings.max_tail_bytes,
         )
+
+    @cached_property
+    def queries(self) -> Queries:
+        settings = self.settings
+        return Queries(
+            settings=settings,
+            inputs=Inputs(
+                stores=self.stores,
+                access=self.access,
+                outlines=OutlineMemory(settings.query_remembered_slices),
+                max_datasets=settings.query_max_datasets,
+            ),
+            files=SliceFiles(
+                self.stores, settings.data / "query-copies", settings.query_copies_bytes
+            ),
+        )
+
+    @cached_property
+    def signing_keys(self) -> SigningKeys:
+        settings = self.settings
+        return open_signing_keys(
+            settings.signing_key, settings.signing_key_file, settings.signing_keys_retired
+        )
+
+    @cached_property
+    def verification(self) -> Verification:
+        return Verification(self.queries)
 
     @cached_property
     def lineage(self) -> LineageSources:

@@ -20,9 +20,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from odf_node.storage.runtime.births import BIRTH, ENDING
+
 from ...confine import environment, program
 from ..port.port import Listener
-from .spawner import BIRTH, ENDING
 
 START_S = 120.0
 """How long a process may take to be there; the first one waits for its engine to be loaded."""

@@ -7,7 +7,7 @@ are unknown to the context, so that no way of writing one finds it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,11 +39,15 @@ def check_words(query: str) -> None:
         raise InvalidQuery(f"{found[1].upper()} is not available in queries")
 
 
-def forget_functions(context: SessionContext, *, iterates: bool) -> None:
-    """Have the context know functions that are allowed, and no others."""
-    moments = frozenset() if iterates else MOMENTS
+def forget_functions(
+    context: SessionContext, *, iterates: bool, moments: bool | None = None
+) -> None:
+    """Have the context know functions that are allowed, and no others. `moments`: also those whose
+    value depends on when they are computed; by default in all but iterations."""
+    with_moments = not iterates if moments is None else moments
+    known_moments = MOMENTS if with_moments else frozenset()
     for known, allowed, forget in (
-        (context.udfs(), FUNCTIONS | moments, context.deregister_udf),
+        (context.udfs(), FUNCTIONS | known_moments, context.deregister_udf),
         (context.udafs(), AGGREGATES, context.deregister_udaf),
         (context.udwfs(), WINDOWS, context.deregister_udwf),
     ):
@@ -65,8 +69,11 @@ class _Parts:
     """Names by which recursive queries call themselves."""
 
 
-def judge(result: DataFrame, *, iterates: bool) -> None:
-    """Look through all that a query is made of.
+def judge(
+    result: DataFrame, *, iterates: bool, tables: Set[str] = frozenset({INPUTS})
+) -> frozenset[str]:
+    """Look through all that a query is made of; gives the tables it is made of. `tables` are those
+    that it may be made of.
 
     Raises:
         InvalidQuery: it has something that is not allowed, or that cannot be looked into.
@@ -86,10 +93,11 @@ def judge(result: DataFrame, *, iterates: bool) -> None:
             raise not_incremental("a subquery")
         parts.tables |= _tables(lines)
     made = frozenset() if iterates else {f"{name}()" for name in GENERATORS}
-    if unknown := parts.tables - {INPUTS} - parts.recursive - made:
+    if unknown := parts.tables - tables - parts.recursive - made:
         raise not_available(f"the table {min(unknown)}")
     if unknown := parts.functions - FUNCTIONS - (frozenset() if iterates else MOMENTS):
         raise not_available(f"the function {min(unknown)}")
+    return frozenset(parts.tables)
 
 
 def not_available(what: str) -> InvalidQuery:

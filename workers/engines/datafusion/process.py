@@ -56,7 +56,7 @@ TEXTS_AS_TIMES = (
     "cast(text as timestamp with time zone)"
 )
 _READING = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
-_OURS = (AttributeError, AssertionError, ImportError, KeyError, NameError, TypeError)
+OURS = (AttributeError, AssertionError, ImportError, KeyError, NameError, TypeError)
 """Errors of this program, not of a query."""
 _SIZE = re.compile(r"(?m)^(VmSize|VmData):\s+(\d+) kB$")
 
@@ -80,10 +80,10 @@ def answer(connection: socket.socket) -> None:
 
 def _answered(question: Question, say: Callable[[bytes, bytes], None]) -> End:
     try:
-        confine(_beside_what_is_there(Rules.of_text(question.rules)))
-        head, batches = _computed(question)
+        confine(beside_what_is_there(Rules.of_text(question.rules)))
+        head, computed = _computed(question)
         say(HEAD, encoded(head))
-        for batch in batches:
+        for batch in computed:
             say(BATCH, batch.serialize().to_pybytes())
     except BadInput as bad:
         return End(refused=bad.message, facts=dict(bad.facts))
@@ -91,7 +91,7 @@ def _answered(question: Question, say: Callable[[bytes, bytes], None]) -> End:
         return End(failed=str(bad))
     except MemoryError:
         return End(starved=True)
-    except _OURS as bad:
+    except OURS as bad:
         return End(failed=f"{type(bad).__name__}: {bad}"[:SHOWN_CHARS])
     except Exception as bad:  # the library has no type of its own for what a query does wrong
         return End(refused=_with_way_out(str(bad)[:SHOWN_CHARS]))
@@ -111,7 +111,7 @@ def _received(connection: socket.socket) -> bytes:
         return stream.read(length)
 
 
-def _beside_what_is_there(rules: Rules) -> Rules:
+def beside_what_is_there(rules: Rules) -> Rules:
     """Limits of memory are for the query; what this process has before it comes on top."""
     found = {name: int(kb) << 10 for name, kb in _SIZE.findall(_status())}
     return replace(
@@ -129,7 +129,7 @@ def _computed(question: Question) -> tuple[Head, Iterator[pa.RecordBatch]]:
     context = _context(question)
     steps = [SqlQueryStep(query=step.query, alias=step.alias) for step in question.steps]
     result = _last(steps, context, iterates=question.iterates)
-    schema = pa.schema([_plain(field) for field in result.schema()])
+    schema = pa.schema([plain(field) for field in result.schema()])
     splits = False
     if question.iterates:
         follows = question.operation is not None and question.operation in schema.names
@@ -145,7 +145,7 @@ def _computed(question: Question) -> tuple[Head, Iterator[pa.RecordBatch]]:
             except CannotFollow:
                 splits = True
     head = Head(schema=schema.serialize().to_pybytes(), splits=splits)
-    return head, _batches(result, schema)
+    return head, batches(result, schema)
 
 
 def _context(question: Question) -> SessionContext:
@@ -177,7 +177,7 @@ def _last(steps: list[SqlQueryStep], context: SessionContext, *, iterates: bool)
     for number, step in enumerate(steps):
         with blamed_on(steps, number):
             check_words(step.query)
-            result = _planned(step.query, context)
+            result = planned(step.query, context)
             if not iterates:
                 judge(result, iterates=False)
         if number < len(steps) - 1:
@@ -188,7 +188,7 @@ def _last(steps: list[SqlQueryStep], context: SessionContext, *, iterates: bool)
     return result
 
 
-def _planned(query: str, context: SessionContext) -> DataFrame:
+def planned(query: str, context: SessionContext) -> DataFrame:
     """Raises `InvalidQuery`: the library has no type of its own for wrong queries."""
     check_begins_as_query(query)
     try:
@@ -199,7 +199,7 @@ def _planned(query: str, context: SessionContext) -> DataFrame:
         raise InvalidQuery(str(bad)[:SHOWN_CHARS]) from None
 
 
-def _batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     # One after the other: a single stream would take what comes first of the parts of a union.
     for part in result.execute_stream_partitioned():
         for given in part:
@@ -208,7 +208,7 @@ def _batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _plain(field: pa.Field) -> pa.Field:
+def plain(field: pa.Field) -> pa.Field:
     """Layouts the engine chose for itself are not those of the dataset."""
     kind = field.type
     if pa.types.is_dictionary(kind):

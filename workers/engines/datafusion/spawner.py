@@ -17,18 +17,15 @@ import os
 import selectors
 import signal
 import socket
-import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from odf_node.storage.runtime.births import BIRTH, ENDING
+
 from ...confine import close_own_memory
 from ...confine.system import SET_PARENT_DEATH_SIGNAL, prctl
 
-BIRTH = struct.Struct("=q")
-"""The number of a new process, which comes with a handle of it before anything else."""
-ENDING = struct.Struct("=i")
-"""How it ended, as `waitpid` has it."""
 Answer = Callable[[socket.socket], None]
 
 

@@ -32,21 +32,23 @@ class QuerySize:
     depth: int = 100
 
 
-def check_size(steps: Sequence[SqlQueryStep], most: QuerySize) -> None:
-    """Raises `InvalidQuery` with the setting that bounds it."""
+def check_size(
+    steps: Sequence[SqlQueryStep], most: QuerySize, *, prefix: str = "ODF_WORKER_MAX_QUERY_"
+) -> None:
+    """Raises `InvalidQuery` with the setting that bounds it, named so."""
     found = sum(len(step.query.encode("utf-8", "surrogatepass")) for step in steps)
-    _check(found, most.bytes, "bytes long", "MAX_QUERY_BYTES")
+    _check(found, most.bytes, "bytes long", f"{prefix}BYTES")
     codes = [_TEXTS.sub(" ", step.query) for step in steps]
     terms = sum(1 for code in codes for _ in _TERMS.finditer(code))
-    _check(terms, most.terms, "terms long", "MAX_QUERY_TERMS")
-    _check(max(map(_depth, codes), default=0), most.depth, "brackets deep", "MAX_QUERY_DEPTH")
+    _check(terms, most.terms, "terms long", f"{prefix}TERMS")
+    deepest = max(map(_depth, codes), default=0)
+    _check(deepest, most.depth, "brackets deep", f"{prefix}DEPTH")
 
 
 def _check(found: int, most: int, what: str, setting: str) -> None:
     if found > most:
-        name = f"ODF_WORKER_{setting}"
         raise InvalidQuery(
-            f"the query is {found} {what}; {most} are possible ({name})", setting=name
+            f"the query is {found} {what}; {most} are possible ({setting})", setting=setting
         )
 
 

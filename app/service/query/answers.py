@@ -1,0 +1,93 @@
+"""Answers of queries: the JSON document with its parts, or the rows alone in a file format."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.query.messages import Form
+from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
+
+from ..auth.actors import Actor
+from ..datasets.schema_formats import written
+from ..http.answers import HEADERS_ONLY, JsonAnswer
+from .asked import Asked, Include
+from .inputs import DatasetPin
+from .proofs import SigningKeys, SigningNotEnabled, output_hash
+from .query import Queries, Rows
+
+INPUTS = "odf-inputs"
+"""Header of rows alone: the datasets they were made of, as `datasets` takes them."""
+
+
+async def document(
+    queries: Queries, keys: SigningKeys, actor: Actor, caller: str, asked: Asked
+) -> Response:
+    """The whole answer as JSON. Raises `SigningNotEnabled`, and as `Queries.begin`."""
+    if asked.is_proven and keys.active is None:
+        raise SigningNotEnabled
+    rows, data, facts = await _gathered(queries, actor, caller, asked)
+    parts: dict[str, Any] = {}
+    if Include.INPUT in asked.include:
+        parts["input"] = asked.echo(rows.pins)
+    if asked.is_proven:
+        parts |= keys.proven(parts["input"], output_hash(data, facts))
+    head = b'{"output":{"data":' + data + b"," + msgspec.json.encode(facts)[1:]
+    tail = b"," + msgspec.json.encode(parts)[1:] if parts else b"}"
+    return Response(head + tail, media_type=JsonAnswer.media_type)
+
+
+async def proven_output(
+    queries: Queries, actor: Actor, caller: str, asked: Asked
+) -> tuple[list[DatasetPin], Multihash]:
+    """The datasets and the hash of an output. Raises as `Queries.begin`."""
+    rows, data, facts = await _gathered(queries, actor, caller, asked)
+    return rows.pins, output_hash(data, facts)
+
+
+async def _gathered(
+    queries: Queries, actor: Actor, caller: str, asked: Asked
+) -> tuple[Rows, bytes, dict[str, Any]]:
+    """Rows, all of them as JSON, and what stands beside them in the output."""
+    rows = await queries.begin(actor, caller, asked)
+    try:
+        data = b"".join([piece async for piece in rows])
+    finally:
+        await rows.close()
+    facts: dict[str, Any] = {"dataFormat": asked.form.value}
+    if Include.SCHEMA in asked.include:
+        schema = written(rows.schema, asked.schema_form)
+        facts |= {"schema": schema, "schemaFormat": asked.schema_form.value}
+    return rows, data, facts
+
+
+class RowsAlone(StreamingResponse):
+    """Rows in a file format, as they come."""
+
+    def __init__(self, rows: Rows, form: Form) -> None:
+        pins = msgspec.json.encode(rows.pins).decode()
+        media_type = MEDIA_TYPES[Format(form.value)]
+        super().__init__(_pieces(rows), headers={INPUTS: pins}, media_type=media_type)
+        self._rows = rows
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As any; also a client that left before the first byte leaves no process behind."""
+        try:
+            if scope.get("state", {}).get(HEADERS_ONLY):
+                start = {"type": "http.response.start", "status": self.status_code}
+                await send({**start, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._rows.close()
+
+
+async def _pieces(rows: Rows) -> AsyncIterator[bytes]:
+    async for piece in rows:
+        yield piece

@@ -1,0 +1,166 @@
+"""What is asked of `/query`: the body of a POST, or parameters of a GET, checked and filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from odf_node.protocol.errors import BadInput, LimitExceeded
+from odf_node.protocol.identity import DatasetAlias, MalformedName
+from odf_node.protocol.typed import convert
+from odf_node.storage.datasets.query.messages import Form
+
+from ..datasets.schema_formats import SchemaFormat, UnknownFormat, parse_format
+from ..http.bodies import MalformedBody
+from .inputs import DatasetPin
+
+DIALECT = "SqlDataFusion"
+DEFAULT_LIMIT = 100
+IN_JSON = frozenset({Form.AOS, Form.SOA, Form.AOA})
+"""Forms that lie in a JSON answer; the others are the answer."""
+
+
+class UnknownField(BadInput):
+    """A member of the body that means nothing here, or is of another type."""
+
+
+class InvalidQueryRequest(BadInput):
+    """A member of a request whose value is none that is known here."""
+
+
+class TooManyRows(LimitExceeded):
+    """More rows asked for than an answer may have."""
+
+
+class Include(StrEnum):
+    """Parts of an answer beside its rows, in the order they are echoed."""
+
+    INPUT = "Input"
+    PROOF = "Proof"
+    SCHEMA = "Schema"
+
+
+class QueryBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """As it is sent; absent members have their default."""
+
+    query: str
+    query_dialect: str = DIALECT
+    data_format: str | None = None
+    include: list[str] = []
+    schema_format: str | None = None
+    datasets: list[DatasetPin] | None = None
+    skip: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request, checked and filled in."""
+
+    query: str
+    form: Form
+    include: frozenset[Include]
+    schema_form: SchemaFormat
+    pins: tuple[DatasetPin, ...]
+    skip: int
+    limit: int
+
+    @property
+    def is_proven(self) -> bool:
+        return Include.PROOF in self.include
+
+    def echo(self, pins: Sequence[DatasetPin]) -> dict[str, Any]:
+        """The request with its defaults, and the datasets that the rows were made of."""
+        shown: dict[str, Any] = {
+            "query": self.query,
+            "queryDialect": DIALECT,
+            "dataFormat": self.form.value,
+            "include": [each.value for each in Include if each in self.include],
+        }
+        if Include.SCHEMA in self.include:
+            shown["schemaFormat"] = self.schema_form.value
+        datasets = [msgspec.to_builtins(pin) for pin in pins]
+        return {**shown, "datasets": datasets, "skip": self.skip, "limit": self.limit}
+
+
+def parse_body(data: Any) -> QueryBody:
+    """The body of a POST. Raises `MalformedBody`, `UnknownField`."""
+    if not isinstance(data, dict):
+        raise MalformedBody("the body has to be a JSON object")
+    known = {field.encode_name for field in msgspec.structs.fields(QueryBody)}
+    if unknown := data.keys() - known:
+        names = ", ".join(sorted(known))
+        raise UnknownField(f"unknown field {min(unknown)[:50]!r}; known here: {names}")
+    try:
+        return convert(data, QueryBody)
+    except msgspec.ValidationError as bad:
+        raise UnknownField(str(bad)[:200]) from None
+
+
+def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
+    """`form`: what is meant without a data format.
+
+    Raises:
+        InvalidQueryRequest, UnknownFormat. TooManyRows.
+    """
+    if body.query_dialect.lower() != DIALECT.lower():
+        raise InvalidQueryRequest(
+            f"queries are taken in the dialect {DIALECT}, not {body.query_dialect[:50]!r}"
+        )
+    form = form if body.data_format is None else parse_format(body.data_format, Form)
+    include = frozenset(_included(name) for name in body.include)
+    if body.schema_format is not None:
+        include |= {Include.SCHEMA}
+    if Include.PROOF in include:
+        include |= {Include.INPUT}
+    if include and form not in IN_JSON:
+        raise InvalidQueryRequest(f"an answer in {form.value} holds rows and nothing else")
+    limit = body.limit
+    if limit is None:
+        limit = DEFAULT_LIMIT if form in IN_JSON else max_rows
+    _check_part(body.skip, limit, max_rows)
+    pins = tuple(body.datasets or ())
+    _check_names(pins)
+    return Asked(
+        query=body.query,
+        form=form,
+        include=include,
+        schema_form=parse_format(body.schema_format or SchemaFormat.ARROW_JSON.value, SchemaFormat),
+        pins=pins,
+        skip=body.skip,
+        limit=limit,
+    )
+
+
+def _included(name: str) -> Include:
+    for each in Include:
+        if name[:1].upper() + name[1:] == each.value:
+            return each
+    known = ", ".join(Include)
+    raise UnknownFormat(f"what can be included is {known}, not {name[:50]!r}")
+
+
+def _check_part(skip: int, limit: int, max_rows: int) -> None:
+    if not 0 <= skip < 2**53 or limit < 0:
+        raise InvalidQueryRequest("skip and limit are numbers of rows, none below zero")
+    if limit > max_rows:
+        raise TooManyRows(
+            f"an answer has {max_rows} rows at most",
+            limit=max_rows,
+            setting="ODF_NODE_QUERY_MAX_ROWS",
+        )
+
+
+def _check_names(pins: Sequence[DatasetPin]) -> None:
+    names = [pin.alias for pin in pins]
+    if len(set(names)) < len(names):
+        raise InvalidQueryRequest("two datasets have the same alias")
+    for name in names:
+        try:
+            DatasetAlias.parse(name)
+        except MalformedName as bad:
+            raise InvalidQueryRequest(f"datasets: {bad.message}") from None

@@ -1,0 +1,244 @@
+"""Processes of queries, seen from the service: a question goes in, the bytes of an answer come out.
+
+A query takes a turn (its caller has a share of them) and gives it back with its answer. Its process
+is killed, and never asked, when its time is over, when its answer is closed, and with the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
+
+from anyio import CapacityLimiter, to_thread
+
+from odf_node.protocol.errors import BadInput, LimitExceeded, NodeFault, Unavailable
+from odf_node.protocol.typed import decode_json
+from odf_node.storage.datasets.query.messages import (
+    END,
+    FILES,
+    FRAME,
+    MAX_PLANNED_BYTES,
+    PIECE,
+    PLANNED,
+    QUESTION,
+    End,
+    Files,
+    Planned,
+    Question,
+    Why,
+    encoded,
+    frame,
+)
+from odf_node.storage.runtime.births import BIRTH, ENDING
+
+from .spawner import Spawner
+
+START_S = 120.0
+"""How long a process may take to be there; the first one waits for its engine to be loaded."""
+END_S = 10.0
+"""How long the end of a process that was killed may take to be told."""
+RECEIVE_BYTES = 256 * 1024
+_AT_LIMIT = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
+"""Signals that end a process whose allocation failed, whichever allocator that was; and by which
+the system ends one when it has no memory itself."""
+
+
+class InvalidQuery(BadInput):
+    """The engine cannot run the query; its message says why."""
+
+
+class QueryAnswerTooLong(LimitExceeded):
+    """The rows take more bytes than an answer may have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the rows take more than the {limit} bytes of an answer; ask for fewer, or for fewer "
+            "columns",
+            limit=limit,
+            setting="ODF_NODE_QUERY_MAX_BYTES",
+        )
+
+
+class QueryTakesTooMuchMemory(LimitExceeded):
+    """The query needs more memory than its process may have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the query needs more than {limit} bytes of memory; ask for less at a time",
+            limit=limit,
+            setting="ODF_NODE_QUERY_PROCESS_BYTES",
+        )
+
+
+class QueryTakesTooLong(LimitExceeded):
+    """The query was not done in its time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the query takes more than {seconds:g} seconds; ask for less at a time",
+            limit=seconds,
+            setting="ODF_NODE_QUERY_TIME_S",
+        )
+
+
+class QueryProcessGone(Unavailable):
+    """The process of a query ended for reasons of its own."""
+
+
+class QueryEngineBroken(NodeFault):
+    """The engine failed, not the query."""
+
+
+class Process:
+    """One process and its question; to be closed, after which it is gone."""
+
+    def __init__(
+        self,
+        link: socket.socket,
+        told: int,
+        handle: int,
+        question: Question,
+        seconds: float,
+        threads: CapacityLimiter,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._link, self._told, self._question = link, told, question
+        self._seconds = self._left_s = seconds
+        self._threads = threads
+        self._handle = handle
+        self._received = bytearray()
+        self._loop = loop
+
+    async def plan(self) -> Planned:
+        """What the query is. Raises as `pieces`."""
+        await self._say(frame(QUESTION, encoded(self._question)))
+        kind, content = await self._frame()
+        if kind != PLANNED:
+            self._raise(content)
+            raise QueryEngineBroken("the process of a query planned nothing")
+        return decode_json(content, Planned)
+
+    async def pieces(self, files: Files) -> AsyncIterator[bytes]:
+        """The rows, encoded.
+
+        Raises:
+            InvalidQuery, QueryAnswerTooLong, QueryTakesTooMuchMemory, QueryTakesTooLong.
+            QueryProcessGone, QueryEngineBroken.
+        """
+        await self._say(frame(FILES, encoded(files)))
+        while True:
+            kind, content = await self._frame()
+            if kind != PIECE:
+                self._raise(content)
+                return
+            yield content
+
+    def close(self) -> None:
+        """End the process, whatever it does. May block for a moment, while the kernel does so."""
+        if self._handle >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            select.select([self._told], [], [], END_S)  # then its files may be removed
+            os.close(self._handle)
+            self._handle = -1
+        if self._link.fileno() >= 0:
+            self._link.close()
+            os.close(self._told)
+
+    def _raise(self, content: bytes) -> None:
+        """What the last frame says, unless all was sent."""
+        end, limits = decode_json(content, End), self._question.limits
+        match end.why:
+            case None:
+                return
+            case Why.QUERY:
+                raise InvalidQuery(end.message)
+            case Why.LENGTH:
+                raise QueryAnswerTooLong(limits.max_bytes)
+            case Why.MEMORY:
+                raise QueryTakesTooMuchMemory(limits.process_bytes)
+            case Why.ENGINE:
+                raise QueryEngineBroken(f"the engine of queries failed: {end.message}")
+
+    async def _frame(self) -> tuple[bytes, bytes]:
+        kind, length = FRAME.unpack(await self._exactly(FRAME.size))
+        if kind not in (PLANNED, PIECE, END) or length > MAX_PLANNED_BYTES:
+            raise QueryEngineBroken("the process of a query says what none says")
+        return kind, await self._exactly(length)
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            piece = await self._timed(
+                self._loop.sock_recv(self._link, max(RECEIVE_BYTES, size - len(self._received)))
+            )
+            if not piece:
+                await self._died()
+            self._received += piece
+        found = bytes(memoryview(self._received)[:size])
+        del self._received[:size]
+        return found
+
+    async def _say(self, raw: bytes) -> None:
+        await self._timed(self._loop.sock_sendall(self._link, raw))
+
+    async def _timed(self, work: Awaitable[bytes | None]) -> bytes:
+        """What the process does counts; what its client does not."""
+        began = self._loop.time()
+        try:
+            async with asyncio.timeout(self._left_s):
+                return await work or b""
+        except TimeoutError:
+            raise QueryTakesTooLong(self._seconds) from None
+        except OSError:
+            return b""
+        finally:
+            self._left_s = max(0.0, self._left_s - (self._loop.time() - began))
+
+    async def _died(self) -> None:
+        """Raises what the end of the process means."""
+        number = await to_thread.run_sync(self._signal, limiter=self._threads)
+        if number == signal.SIGXCPU:
+            raise QueryTakesTooLong(self._seconds)
+        if number in _AT_LIMIT:
+            raise QueryTakesTooMuchMemory(self._question.limits.process_bytes)
+        raise QueryProcessGone("the process of the query ended before it had answered; try again")
+
+    def _signal(self) -> int | None:
+        """The signal that ended it, if one did."""
+        if not select.select([self._told], [], [], END_S)[0]:
+            return None
+        said = os.read(self._told, ENDING.size)
+        if len(said) < ENDING.size or not os.WIFSIGNALED(ENDING.unpack(said)[0]):
+            return None
+        return os.WTERMSIG(ENDING.unpack(said)[0])
+
+
+def born(spawner: Spawner) -> tuple[socket.socket, int, int]:
+    """A new process: a connection to it, the pipe down which its end is told, and its handle.
+
+    May block as long as the engine takes to be loaded. Raises `QueryProcessGone`.
+    """
+    for _ in range(2):  # the program that forks it may have been killed
+        ours, theirs = socket.socketpair()
+        told, tells = os.pipe()
+        handles: list[int] = []
+        try:
+            with theirs:
+                spawner.ask(theirs.fileno(), tells)
+            ours.settimeout(START_S)
+            _, handles, _, _ = socket.recv_fds(ours, BIRTH.size, 1)
+        except OSError:
+            handles = []
+        finally:
+            os.close(tells)
+        if handles:
+            ours.setblocking(False)
+            return ours, told, handles[0]
+        ours.close()
+        os.close(told)
+    raise QueryProcessGone("no process could be started for the query; try again")

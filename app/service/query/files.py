@@ -1,0 +1,67 @@
+"""Slices as hashed files that the process of a query may read, and the folders they lie in.
+
+Where the store keeps files, they are read in place. From a bucket they are copied into a folder of
+the service, which keeps the copies that were used last.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
+
+IN_USE_S = 600.0
+"""A copy that was asked for so recently is not removed."""
+
+
+@dataclass(frozen=True)
+class SliceFiles:
+    """Where the files of slices are; `copies` is for those of buckets."""
+
+    stores: Stores
+    copies: Path
+    max_bytes: int
+
+    def folder(self, entry: DatasetEntry, some: Multihash | None) -> Path:
+        """The folder of a dataset's files; `some` is any of its slices."""
+        local = self.stores.objects.local_paths
+        if local is not None and some is not None:
+            key = ObjectKey(entry.id, ObjectKind.DATA, some)
+            return local.path(key).absolute().parent
+        folder = self.copies / entry.id.multibase
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder.absolute()
+
+    def paths(self, entry: DatasetEntry, slices: list[Multihash]) -> list[str]:
+        """The files of the slices, hashed.
+
+        Raises:
+            ObjectDamaged, ObjectHealing: one is damaged or missing.
+        """
+        dataset = self.stores.dataset(DatasetRef(id=entry.id))
+        folder = self.copies / entry.id.multibase
+        found = []
+        for name in slices:
+            path = dataset.whole_file(ObjectKind.DATA, name, folder / str(name))
+            if self.stores.objects.local_paths is None:
+                os.utime(path)
+            found.append(str(path.absolute()))
+        if self.stores.objects.local_paths is None:
+            self._make_room()
+        return found
+
+    def _make_room(self) -> None:
+        """Remove the copies that were not used for longest, beyond the bytes that may be kept."""
+        known = [(path, path.stat()) for path in self.copies.glob("*/*") if path.is_file()]
+        left = sum(each.st_size for _, each in known) - self.max_bytes
+        for path, each in sorted(known, key=lambda one: one[1].st_mtime):
+            if left <= 0 or each.st_mtime > time.time() - IN_USE_S:
+                return
+            path.unlink(missing_ok=True)
+            left -= each.st_size

@@ -1,0 +1,205 @@
+"""Names of tables in a query → datasets that the caller may read, as of a block.
+
+Names are looked for in the text: what is quoted, and what stands where a table may stand. That is
+more than there is; the engine tells afterwards which of them the query is made of. A dataset that
+may not be read is as unknown as one that does not exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.errors import BadInput, NotFound
+from odf_node.protocol.identity import (
+    DatasetAlias,
+    DatasetId,
+    DatasetRef,
+    MalformedDid,
+    MalformedName,
+    Name,
+)
+from odf_node.protocol.metadata.schema import (
+    DataField,
+    DataSchema,
+    DataTypeInt32,
+    DataTypeInt64,
+    DataTypeTimestamp,
+    TimeUnit,
+)
+from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.datasets.node.naming import SINGLE_OWNER
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.query.messages import View
+from odf_node.storage.datasets.read.view import Outline, outline_of
+from odf_node.storage.stores.ports.errors import BlockNotFound
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..settings import Tenancy
+from .outlines import OutlineMemory
+
+MAX_NAMES = 1_000
+"""Most different names in a query that are looked up."""
+_QUOTED = re.compile(r'"((?:""|[^"])*)"|`([^`]*)`')
+_BARE = re.compile(r"(?i)(?:\b(?:from|join)\b|,)\s*\(*\s*([a-z_][a-z0-9_]*)")
+
+
+class DatasetPin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A dataset by the name that a query has for it, as of a block."""
+
+    id: str
+    alias: str
+    block_hash: str | None = None
+
+
+class PinnedDatasetNotFound(NotFound):
+    """A dataset that is named by its id is not here, or may not be read."""
+
+    def __init__(self, dataset: str) -> None:
+        super().__init__(f"Dataset not found: {dataset}", dataset_id=dataset)
+
+
+class PinnedBlockNotFound(NotFound):
+    """A dataset has no such block, or has it no longer."""
+
+    def __init__(self, dataset: str, block: str) -> None:
+        super().__init__(
+            f"Block not found: {block} of {dataset}; the history may have been rewritten since "
+            "(compacted or reset), then its rows are to be asked for anew",
+            dataset_id=dataset,
+            block_hash=block,
+        )
+
+
+class TooManyTables(BadInput):
+    """More names of datasets than a query may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A dataset as of a block, by a name in the query."""
+
+    alias: str
+    views: frozenset[View]
+    entry: DatasetEntry
+    outline: Outline
+
+    @property
+    def pin(self) -> DatasetPin:
+        return DatasetPin(
+            id=str(self.entry.id), alias=self.alias, block_hash=str(self.outline.head)
+        )
+
+    @property
+    def schema(self) -> DataSchema:
+        """Columns; before the first schema those that every dataset has."""
+        return self.outline.schema or _own_columns(self.outline.vocab)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the datasets of queries come from."""
+
+    stores: Stores
+    access: DatasetAccess
+    outlines: OutlineMemory
+    max_datasets: int
+
+    def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
+        """Datasets the query may be made of.
+
+        Raises:
+            PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
+        """
+        asked = _views_by_alias(query)
+        for pin in pins:
+            asked.setdefault(pin.alias, set())
+        if len(asked) > MAX_NAMES:
+            raise TooManyTables(f"a query has {MAX_NAMES} names at most", limit=MAX_NAMES)
+        by_alias = {pin.alias: self._pinned(actor, pin) for pin in pins}
+        found: list[Source] = []
+        for alias, views in asked.items():
+            source = by_alias.get(alias) or self._named(actor, alias)
+            if source is None:
+                continue
+            entry, at = source
+            if len(found) == self.max_datasets:
+                raise TooManyTables(
+                    f"a query names {self.max_datasets} datasets at most",
+                    limit=self.max_datasets,
+                    setting="ODF_NODE_QUERY_MAX_DATASETS",
+                )
+            outline = self._outline(entry, at)
+            found.append(Source(alias=alias, views=frozenset(views), entry=entry, outline=outline))
+        return found
+
+    def _pinned(self, actor: Actor, pin: DatasetPin) -> tuple[DatasetEntry, Multihash | None]:
+        try:
+            entry = self.access.visible(actor, DatasetId.parse(pin.id))
+        except (MalformedDid, MalformedMultibase):
+            entry = None
+        if entry is None:
+            raise PinnedDatasetNotFound(pin.id[:200])
+        if pin.block_hash is None:
+            return entry, None
+        try:
+            return entry, Multihash.parse(pin.block_hash)
+        except (MalformedHash, MalformedMultibase):
+            raise PinnedBlockNotFound(pin.id, pin.block_hash[:200]) from None
+
+    def _named(self, actor: Actor, alias: str) -> tuple[DatasetEntry, None] | None:
+        try:
+            named = DatasetAlias.parse(alias)
+        except MalformedName:
+            return None
+        if named.account is None:
+            single = self.access.tenancy is Tenancy.SINGLE
+            own = SINGLE_OWNER if single else actor.account.name if actor.account else None
+            if own is None:
+                return None
+            named = DatasetAlias(named.name, Name(own))
+        entry = self.access.entries.find(named)
+        return None if entry is None or not self.access.may_read(actor, entry) else (entry, None)
+
+    def _outline(self, entry: DatasetEntry, at: Multihash | None) -> Outline:
+        dataset = self.stores.dataset(DatasetRef(id=entry.id))
+        head = at or dataset.head()
+        try:
+            return self.outlines.get(entry.id, head, lambda: outline_of(dataset, head))
+        except BlockNotFound:
+            raise PinnedBlockNotFound(str(entry.id), str(head)) from None
+
+
+def _views_by_alias(query: str) -> dict[str, set[View]]:
+    """Names that may be tables, with the views of them that are asked for."""
+    found: dict[str, set[View]] = {}
+    for name in _names(query):
+        alias, _, view = name.partition("@")
+        if view in set(View):
+            found.setdefault(alias, set()).add(View(view))
+    return found
+
+
+def _names(query: str) -> Iterator[str]:
+    for quoted, ticked in _QUOTED.findall(query):
+        yield quoted.replace('""', '"') or ticked
+    for bare in _BARE.findall(query):
+        yield bare.lower()
+
+
+def _own_columns(vocab: Vocab) -> DataSchema:
+    utc = DataTypeTimestamp(unit=TimeUnit.Millisecond, timezone="UTC")
+    return DataSchema(
+        fields=(
+            DataField(name=vocab.offset_column, type=DataTypeInt64()),
+            DataField(name=vocab.operation_type_column, type=DataTypeInt32()),
+            DataField(name=vocab.system_time_column, type=utc),
+            DataField(name=vocab.event_time_column, type=utc),
+        )
+    )

@@ -1,0 +1,251 @@
+"""One query from request to rows: datasets found, planned by a process, files given, computed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from anyio import CapacityLimiter, to_thread
+
+from odf_node.protocol.codec.manifests import from_data, to_data
+from odf_node.protocol.errors import LimitExceeded, NodeFault
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.storage.datasets.query.messages import (
+    Files,
+    Planned,
+    QueryLimits,
+    Question,
+    Slice,
+    Table,
+    View,
+)
+
+from ..auth.access import refuse_bad_token
+from ..auth.actors import Actor
+from ..limits.shares import RETRY_AFTER_S, AllTaken, Turn, Turns
+from ..settings import Settings
+from .asked import Asked
+from .engine import Process, QueryEngineBroken, born
+from .files import SliceFiles
+from .inputs import DatasetPin, Inputs, Source
+from .spawner import Spawner, is_installed
+
+ABANDONED_S = 86_400.0
+"""A folder of a query that is older than this was left behind."""
+
+
+class QueriesNotEnabled(NodeFault):
+    """This installation has no engine of queries."""
+
+    def __init__(self) -> None:
+        super().__init__("queries are not enabled by the node operator: DataFusion is missing")
+
+
+class QueryQueueFull(LimitExceeded):
+    """All processes of queries are busy, and stayed so for as long as a request waits."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} queries are running on this node already; try again later",
+            limit=limit,
+            setting="ODF_NODE_QUERY_PROCESSES",
+            retry_after_s=RETRY_AFTER_S,
+        )
+
+
+@dataclass
+class Rows:
+    """An answer that has begun: what can be refused was refused. To be iterated, and closed."""
+
+    schema: DataSchema
+    pins: list[DatasetPin]
+    _first: bytes | None
+    _pieces: AsyncIterator[bytes]
+    _end: _End
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._first is not None:
+            yield self._first
+            async for piece in self._pieces:
+                yield piece
+
+    async def close(self) -> None:
+        """Nobody reads on; the process is gone afterwards. A second time changes nothing."""
+        await self._end()
+
+
+@dataclass
+class Queries:
+    """The queries of one service; for the thread of the event loop."""
+
+    settings: Settings
+    inputs: Inputs
+    files: SliceFiles
+    spawner: Spawner = field(default_factory=Spawner)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self._turns = Turns(
+            "queries",
+            most=settings.query_processes,
+            each=settings.query_processes_caller,
+            settings=("ODF_NODE_QUERY_PROCESSES", "ODF_NODE_QUERY_PROCESSES_CALLER"),
+        )
+        self._threads = CapacityLimiter(2 * settings.query_processes)
+        self._folder = (settings.data / "queries").absolute()
+
+    def start(self) -> None:
+        """What the first query would start, and clear away what an earlier run left."""
+        if is_installed() and self.settings.query_processes:
+            self.spawner.start()
+        for each in self._folder.glob("*"):
+            if each.stat().st_mtime < time.time() - ABANDONED_S:
+                shutil.rmtree(each, ignore_errors=True)
+
+    async def begin(self, actor: Actor, caller: str, asked: Asked) -> Rows:
+        """The rows of a query of which the first are there.
+
+        Raises:
+            QueriesNotEnabled. TokenInvalid, TokenExpired. ShareTaken, QueryQueueFull.
+            PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
+            What `Process` raises; what opening a slice raises.
+        """
+        if not is_installed():
+            raise QueriesNotEnabled
+        refuse_bad_token(actor)
+        turn = await self._turn(caller)
+        end = _End(turn)
+        try:
+            sources, process = await to_thread.run_sync(
+                self._started, actor, asked, end, asyncio.get_running_loop(), limiter=self._threads
+            )
+            planned = await process.plan()
+            give = partial(self._given, sources, planned)
+            pieces = process.pieces(await to_thread.run_sync(give, limiter=self._threads))
+            first = await anext(pieces, None)
+        except BaseException:
+            await end()
+            raise
+        pins = sorted((sources[at].pin for at in planned.used), key=lambda pin: pin.alias)
+        return Rows(from_data(planned.schema, DataSchema), pins, first, pieces, end)
+
+    async def _turn(self, caller: str) -> Turn:
+        try:
+            return await self._turns.take(caller, self.settings.query_wait_s)
+        except AllTaken:
+            raise QueryQueueFull(self.settings.query_processes) from None
+
+    def _started(
+        self, actor: Actor, asked: Asked, end: _End, loop: asyncio.AbstractEventLoop
+    ) -> tuple[list[Source], Process]:
+        """In a thread: datasets, and the process of the query; `end` holds what is to be ended."""
+        sources = self.inputs.sources(actor, asked.query, asked.pins)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=self._folder))
+        end.hold(partial(shutil.rmtree, scratch, ignore_errors=True))
+        question = self._question(asked, sources, scratch)
+        link, told, handle = born(self.spawner)
+        seconds = self.settings.query_time_s
+        process = Process(link, told, handle, question, seconds, self._threads, loop)
+        end.hold(process.close)
+        return sources, process
+
+    def _question(self, asked: Asked, sources: Sequence[Source], scratch: Path) -> Question:
+        settings = self.settings
+        return Question(
+            query=asked.query,
+            tables=[self._table(source) for source in sources],
+            skip=asked.skip,
+            limit=asked.limit,
+            form=asked.form,
+            repeatable=asked.is_proven,
+            scratch=str(scratch),
+            limits=QueryLimits(
+                pool_bytes=settings.query_pool_bytes,
+                process_bytes=settings.query_process_bytes,
+                spill_bytes=settings.query_spill_bytes,
+                cpu_s=int(settings.query_time_s * settings.query_threads) + 1,
+                max_bytes=settings.query_max_bytes,
+                threads=settings.query_threads,
+                query_bytes=settings.query_text_bytes,
+                query_terms=settings.query_text_terms,
+                query_depth=settings.query_text_depth,
+            ),
+            confinement=settings.query_confinement,
+        )
+
+    def _table(self, source: Source) -> Table:
+        outline = source.outline
+        some = outline.slices[0][0].physical_hash if outline.slices else None
+        return Table(
+            names={_name(source.alias, view): view for view in {*source.views, View.CHANGELOG}},
+            schema=to_data(source.schema),
+            offset=outline.vocab.offset_column,
+            operation=outline.vocab.operation_type_column,
+            system_time=outline.vocab.system_time_column,
+            key=list(outline.key),
+            slices=[
+                Slice(data.offset_interval.start, data.offset_interval.end)
+                for data, _ in outline.slices
+            ],
+            folder=str(self.files.folder(source.entry, some)),
+        )
+
+    def _given(self, sources: Sequence[Source], planned: Planned) -> Files:
+        """In a thread. A process may ask for what its question has, and for nothing else."""
+        paths = {}
+        for number, wanted in planned.used.items():
+            if not 0 <= number < len(sources):
+                raise QueryEngineBroken("the process of a query asks for what it was not given")
+            source = sources[number]
+            slices = source.outline.slices
+            if any(not 0 <= at < len(slices) for at in wanted):
+                raise QueryEngineBroken("the process of a query asks for what it was not given")
+            hashes = [slices[at][0].physical_hash for at in wanted]
+            paths[number] = self.files.paths(source.entry, hashes)
+        return Files(paths=paths)
+
+
+class _End:
+    """What a query holds, given back once: also what a thread makes for it after its end."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._held: list[Callable[[], None]] = []
+
+    def hold(self, give_back: Callable[[], None]) -> None:
+        """To be called at the end, the last first; at once if that is over."""
+        with self._lock:
+            if not self._is_over:
+                self._held.append(give_back)
+                return
+        give_back()
+
+    async def __call__(self) -> None:
+        await asyncio.shield(asyncio.create_task(self._give_back()))
+
+    async def _give_back(self) -> None:
+        try:
+            await to_thread.run_sync(self._all)
+        finally:
+            self._turn.give_back()
+
+    def _all(self) -> None:
+        with self._lock:
+            self._is_over, held = True, self._held
+            self._held = []
+        for give_back in reversed(held):
+            give_back()
+
+
+def _name(alias: str, view: View) -> str:
+    return f"{alias}@{view}" if view else alias

@@ -1,0 +1,158 @@
+"""POST and GET /query, POST /verify, and the keys that answers are signed by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
+
+from odf_node.protocol.errors import BadInput
+from odf_node.storage.datasets.query.messages import Form
+from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
+
+from ..http.answers import JsonAnswer
+from ..http.bodies import MalformedBody, small_body
+from ..http.deps import ActorDep, SettingsDep, wired
+from ..limits.shares import caller_of
+from .answers import RowsAlone, document
+from .asked import DIALECT, IN_JSON, Asked, QueryBody, checked, parse_body
+from .proofs import SigningKeys
+from .query import Queries
+from .verify import Refuted, Verification
+
+T = TypeVar("T")
+MAX_BODY_BYTES = 2 * 1024 * 1024
+QueriesDep = Annotated[Queries, Depends(wired(Queries))]
+KeysDep = Annotated[SigningKeys, Depends(wired(SigningKeys))]
+VerificationDep = Annotated[Verification, Depends(wired(Verification))]
+_BY_TYPE = {
+    MEDIA_TYPES[form].partition(";")[0]: Form(form.value)
+    for form in (Format.CSV, Format.NDJSON, Format.PARQUET, Format.ARROW)
+}
+
+router = APIRouter(tags=["query"])
+
+
+class BodyNotJson(BadInput):
+    """A body that does not say that it is JSON."""
+
+
+class ClientLeft(BadInput):
+    """Nobody waits for the answer any more."""
+
+
+@router.post("/query", summary="Query datasets by SQL")
+async def ask(
+    request: Request,
+    queries: QueriesDep,
+    keys: KeysDep,
+    settings: SettingsDep,
+    actor: ActorDep,
+) -> Response:
+    """The body is JSON; `Accept` may ask for rows alone as CSV, NDJSON, Parquet or Arrow."""
+    body = parse_body(await _json(request))
+    asked = checked(body, form=_accepted(request), max_rows=settings.query_max_rows)
+    return await _answered(request, queries, keys, actor, asked)
+
+
+@router.get("/query", summary="Query datasets by SQL, as a link")
+async def ask_by_link(
+    request: Request,
+    queries: QueriesDep,
+    keys: KeysDep,
+    settings: SettingsDep,
+    actor: ActorDep,
+    query: str,
+    query_dialect: Annotated[str, Query(alias="queryDialect", max_length=50)] = DIALECT,
+    data_format: Annotated[str | None, Query(alias="dataFormat", max_length=50)] = None,
+    form: Annotated[str | None, Query(alias="format", max_length=50)] = None,
+    include: Annotated[str | None, Query(max_length=200)] = None,
+    schema_format: Annotated[str | None, Query(alias="schemaFormat", max_length=50)] = None,
+    skip: int = 0,
+    limit: int | None = None,
+) -> Response:
+    """The same; what is included is separated by commas."""
+    body = QueryBody(
+        query=query,
+        query_dialect=query_dialect,
+        data_format=data_format or form,
+        include=[part.strip() for part in (include or "").split(",") if part.strip()],
+        schema_format=schema_format,
+        skip=skip,
+        limit=limit,
+    )
+    asked = checked(body, form=_accepted(request), max_rows=settings.query_max_rows)
+    return await _answered(request, queries, keys, actor, asked)
+
+
+@router.post("/verify", summary="Check an answer that proves itself")
+async def verify(request: Request, verification: VerificationDep, actor: ActorDep) -> Response:
+    """The body is an answer with a proof, without its output."""
+    body = await _json(request)
+    try:
+        await _unless_left(request, verification.check(actor, caller_of(request.scope), body))
+    except Refuted as refuted:
+        error = {**refuted.facts, "message": refuted.message}
+        return JsonAnswer({"ok": False, "error": error}, 400)
+    return JsonAnswer({"ok": True})
+
+
+@router.get("/system/keys", summary="Keys by which this node signs answers")
+async def published(keys: KeysDep) -> Response:
+    """As `did:key`; retired ones signed earlier answers."""
+    return JsonAnswer({"keys": keys.published()})
+
+
+async def _answered(
+    request: Request, queries: Queries, keys: SigningKeys, actor: Any, asked: Asked
+) -> Response:
+    caller = caller_of(request.scope)
+    if asked.form in IN_JSON:
+        answer = document(queries, keys, actor, caller, asked)
+        return await _unless_left(request, answer)
+    rows = await _unless_left(request, queries.begin(actor, caller, asked))
+    return RowsAlone(rows, asked.form)
+
+
+async def _json(request: Request) -> Any:
+    """The body as JSON. Raises `BodyNotJson`, `BodyTooLong`, `MalformedBody`."""
+    declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if declared != "application/json":
+        raise BodyNotJson("Expected request with `Content-Type: application/json`")
+    try:
+        return msgspec.json.decode(await small_body(request, MAX_BODY_BYTES))
+    except (msgspec.DecodeError, UnicodeDecodeError) as bad:
+        raise MalformedBody(f"the body is no JSON: {str(bad)[:200]}") from None
+
+
+def _accepted(request: Request) -> Form:
+    """The first form that is accepted by its name; else the usual one."""
+    for part in request.headers.get("accept", "").split(","):
+        form = _BY_TYPE.get(part.partition(";")[0].strip().lower())
+        if form is not None:
+            return form
+    return Form.AOS
+
+
+async def _unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """What the work gives, which is given up when the client leaves. Raises `ClientLeft`."""
+    working, leaving = asyncio.create_task(work), asyncio.create_task(_left(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+            raise ClientLeft("the client left before its answer")
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,87 @@
+"""The program that processes of queries are forks of, started when needed and again if it died.
+
+The service knows of it only how to call it (`odf-query`) and how to ask: over a socket it hands on
+one end of a connection and one of a pipe, down which goes how the process ended.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+
+STOP_S = 5.0
+_COMMAND = (sys.executable, "-P", "-m", "odf_node.workers.query.main")
+_ENVIRONMENT = {
+    # What an allocator sets aside counts as taken.
+    "MIMALLOC_ARENA_EAGER_COMMIT": "0",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+    # Threads do not outlive a fork.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONUTF8": "1",
+}
+"""All of it: nothing of the service's own."""
+
+
+def is_installed() -> bool:
+    """Whether this installation has the engine of queries."""
+    return find_spec("datafusion") is not None
+
+
+class Spawner:
+    """One program for one service."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        atexit.register(self.stop)
+
+    def start(self) -> None:
+        """Have the engine loaded; does not wait for it."""
+        with self._lock:
+            self._started()
+
+    def ask(self, connection: int, tells: int) -> None:
+        """Have a process answer what comes by the connection. Raises `OSError`."""
+        with self._lock:
+            try:
+                socket.send_fds(self._started(), [b"1"], [connection, tells])
+            except OSError:  # it died since
+                self._end()
+                socket.send_fds(self._started(), [b"1"], [connection, tells])
+
+    def stop(self) -> None:
+        with self._lock:
+            self._end()
+
+    def _started(self) -> socket.socket:
+        if self._control is not None and self._process is not None and self._process.poll() is None:
+            return self._control
+        self._end()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                _COMMAND,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                env={**_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)},
+                cwd="/",
+                start_new_session=True,
+            )
+        return self._control
+
+    def _end(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_S)
+            self._process = None

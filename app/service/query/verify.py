@@ -1,0 +1,100 @@
+"""Checks of an answer that proves itself: what was said to be asked, who signed, and once more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from odf_node.protocol.commitments import Commitment, MalformedProof, Proof, hash_of, is_signed
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.typed import convert
+
+from ..auth.actors import Actor
+from ..http.bodies import MalformedBody
+from .answers import proven_output
+from .asked import InvalidQueryRequest, UnknownField, checked, parse_body
+from .inputs import PinnedBlockNotFound, PinnedDatasetNotFound
+from .query import Queries
+
+INVALID = "The commitment is invalid and cannot be disputed: "
+
+
+class Refuted(BadInput):
+    """An answer that does not hold. `kind` and its facts are the answer of `/verify`."""
+
+    def __init__(self, kind: str, message: str, **facts: object) -> None:
+        super().__init__(message, kind=kind, **facts)
+        self.kind = kind
+
+
+class Proven(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """An answer without its output."""
+
+    input: dict[str, Any]
+    sub_queries: list[Any]
+    commitment: Commitment
+    proof: Proof
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Checks answers by asking again, as the caller."""
+
+    queries: Queries
+
+    async def check(self, actor: Actor, caller: str, body: Any) -> None:
+        """Nothing, if the answer holds.
+
+        Raises:
+            Refuted: it does not; checks run in the order of the specification.
+            MalformedBody: it is no answer with a proof. What `Queries.begin` raises.
+        """
+        try:
+            told = convert(body, Proven)
+        except msgspec.ValidationError as bad:
+            raise MalformedBody(f"this is no answer with a proof: {str(bad)[:200]}") from None
+        _check_signed(told)
+        try:
+            asked = checked(parse_body(told.input), max_rows=self.queries.settings.query_max_rows)
+        except (UnknownField, InvalidQueryRequest) as bad:
+            raise MalformedBody(f"input: {bad.message}") from None
+        try:
+            _, actual = await proven_output(self.queries, actor, caller, asked)
+        except PinnedDatasetNotFound as gone:
+            raise Refuted(
+                "VerificationFailed::DatasetNotFound",
+                f"The dataset cannot be found: {gone.facts['dataset_id']}",
+                dataset_id=gone.facts["dataset_id"],
+            ) from None
+        except PinnedBlockNotFound as gone:
+            raise Refuted(
+                "VerificationFailed::DatasetBlockNotFound",
+                f"The block of a dataset cannot be found: {gone.facts['block_hash']}",
+                **gone.facts,
+            ) from None
+        if str(actual) != told.commitment.output_hash:
+            raise Refuted(
+                "VerificationFailed::OutputMismatch",
+                "The query was run again and gave another output",
+                expected_hash=told.commitment.output_hash,
+                actual_hash=str(actual),
+            )
+
+
+def _check_signed(told: Proven) -> None:
+    if str(hash_of(told.input)) != told.commitment.input_hash:
+        raise Refuted("InvalidRequest::InputHash", f"{INVALID}the hash of the input is another")
+    if str(hash_of(told.sub_queries)) != told.commitment.sub_queries_hash:
+        raise Refuted(
+            "InvalidRequest::SubQueriesHash", f"{INVALID}the hash of the sub-queries is another"
+        )
+    try:
+        signed = is_signed(told.commitment, told.proof)
+    except MalformedProof as bad:
+        raise Refuted("InvalidRequest::BadSignature", f"{INVALID}{bad.message}") from None
+    if not signed:
+        raise Refuted(
+            "InvalidRequest::BadSignature", f"{INVALID}the signature is not one of the key"
+        )

@@ -1,0 +1,106 @@
+"""Answers that can be checked: hashes of what was asked and answered, and a signature of them.
+
+    canonical    JSON with sorted keys, without blanks, UTF-8 as it is
+    hash         SHA3-256 of the canonical text, as a multihash
+    proof        Ed25519 of the canonical commitment, `u` and base64url; the key as `did:key`
+
+Source: reference node, "commitment" and "proof" of answers to queries.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+
+from .errors import BadInput
+from .identity import DatasetId, MalformedDid
+from .keys import KeyPair
+from .multihash import MalformedMultibase, Multihash
+
+PROOF_TYPE = "Ed25519Signature2020"
+BASE64_URL = "u"
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+class MalformedProof(BadInput):
+    """A proof that is of another type, or of another form, than those made here."""
+
+
+class Commitment(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Hashes of what was asked, what was answered, and the answers that it was made of."""
+
+    input_hash: str
+    output_hash: str
+    sub_queries_hash: str
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A signature of a commitment."""
+
+    type: str
+    verification_method: str
+    proof_value: str
+
+
+def canonical(value: Any) -> bytes:
+    """The one text of a JSON value."""
+    return _ENCODER.encode(value)
+
+
+def hash_of(value: Any) -> Multihash:
+    """Of the canonical text of a JSON value."""
+    return Multihash.of(canonical(value))
+
+
+def sign(commitment: Commitment, key: KeyPair) -> Proof:
+    """The proof of a commitment by a node's key."""
+    from Crypto.PublicKey import ECC  # slow to import, and proofs are rarely asked for
+    from Crypto.Signature import eddsa
+
+    signer = eddsa.new(ECC.construct(curve="Ed25519", seed=key.seed), "rfc8032")
+    signature = base64.urlsafe_b64encode(signer.sign(canonical(commitment))).rstrip(b"=")
+    return Proof(
+        type=PROOF_TYPE,
+        verification_method=did_key(key.public),
+        proof_value=BASE64_URL + signature.decode(),
+    )
+
+
+def did_key(public: bytes) -> str:
+    """The public key as it is published."""
+    return DatasetId(public).did_key
+
+
+def is_signed(commitment: Commitment, proof: Proof) -> bool:
+    """Whether the key that the proof names signed the commitment. Raises `MalformedProof`."""
+    from Crypto.Signature import eddsa
+
+    key, signature = _parts(proof)
+    try:
+        eddsa.new(eddsa.import_public_key(key), "rfc8032").verify(canonical(commitment), signature)
+    except ValueError:
+        return False
+    return True
+
+
+def _parts(proof: Proof) -> tuple[bytes, bytes]:
+    if proof.type != PROOF_TYPE:
+        raise MalformedProof(f"a proof is of type {PROOF_TYPE}, not {proof.type[:50]!r}")
+    try:
+        key = DatasetId.parse_did_key(proof.verification_method).key
+    except (MalformedDid, MalformedMultibase) as bad:
+        raise MalformedProof(f"the key of the proof cannot be read: {bad.message}") from None
+    text = proof.proof_value
+    if not text.startswith(BASE64_URL):
+        raise MalformedProof("the value of a proof is base64url behind a u")
+    try:
+        padded = text[1:] + "=" * (-len(text[1:]) % 4)
+        signature = base64.b64decode(padded, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise MalformedProof("the value of a proof is base64url behind a u") from None
+    if base64.urlsafe_b64encode(signature).rstrip(b"=").decode() != text[1:]:
+        raise MalformedProof("the value of the proof is not the one text of its bytes")
+    return key, signature

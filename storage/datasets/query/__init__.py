@@ -1,0 +1,1 @@
+"""What the service and the processes of queries agree on."""

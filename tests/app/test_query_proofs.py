@@ -1,0 +1,304 @@
+"""Answers that prove themselves: known answers, and every alteration refused for its own reason."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+from service import SCHEMA as COLUMNS
+from service import Chain, Service, described, seeded, serving
+
+from odf_node.protocol.commitments import (
+    Commitment,
+    MalformedProof,
+    Proof,
+    canonical,
+    did_key,
+    hash_of,
+    is_signed,
+    sign,
+)
+from odf_node.protocol.keys import key_pair
+from odf_node.protocol.metadata.events import SetDataSchema
+
+KEY = key_pair(b"\x7b" * 32)
+DID = "did:key:z6Mko2nqhQ9wYSTS5Giab2j1aHzGnxHimqwmFeEVY8aNsVnN"
+INPUT = {
+    "datasets": [
+        {
+            "alias": "kamu-server/population",
+            "blockHash": "f1620efdd11877825ad5f30fce4fb64a130e3d6273ea8fc81d72507c59081cc1d430e",
+            "id": "did:odf:fed01df230b49615d175307d580c33d6fda61fc7b9aec91df0f5c1a5ebe3b8cbfee02",
+        }
+    ],
+    "dataFormat": "JsonAoS",
+    "include": ["Input", "Proof"],
+    "limit": 100,
+    "query": 'select offset, city, population from "kamu-server/population" order by offset desc',
+    "queryDialect": "SqlDataFusion",
+    "skip": 0,
+}
+OUTPUT = {
+    "data": [
+        {"city": "B", "offset": 1, "population": 200},
+        {"city": "A", "offset": 0, "population": 100},
+    ],
+    "dataFormat": "JsonAoS",
+}
+KNOWN = Commitment(
+    input_hash="f1620ef74430b1ad8916e80c148f7a9e8815ca702610a2655971b2f9852f00d5caa31",
+    output_hash="f1620ff7f5beaf16900218a3ac4aae82cdccf764816986c7c739c716cf7dc03112a2c",
+    sub_queries_hash="f1620ca4510738395af1429224dd785675309c344b2b549632e20275c69b15ed1d210",
+)
+SIGNATURE = (
+    "u43jJXaMAJCmMzZ0SL2HBQloggw5PQzOnG7gCPTZAoJKCtAx-mrhSmqtWna676x3gm09_b0V7_Qb8zcca8nuABg"
+)
+QUERY = 'select "offset", city from city order by "offset" desc'
+
+
+def test_hashes_and_signature_are_those_of_the_reference():
+    assert did_key(KEY.public) == DID
+    assert str(hash_of(INPUT)) == KNOWN.input_hash
+    assert str(hash_of(OUTPUT)) == KNOWN.output_hash
+    assert str(hash_of([])) == KNOWN.sub_queries_hash
+    proof = sign(KNOWN, KEY)
+    assert (proof.verification_method, proof.proof_value) == (DID, SIGNATURE)
+    assert is_signed(KNOWN, proof)
+
+
+def test_canonical_text_sorts_keys_at_every_depth_and_escapes_no_letters():
+    assert (
+        canonical({"b": [{"y": 1, "x": "ä"}], "a": 1.5})
+        == '{"a":1.5,"b":[{"x":"ä","y":1}]}'.encode()
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "Ed25519Signature2018"},
+        {"verification_method": "did:key:z6Mk"},
+        {"verification_method": "did:odf:fed01" + "00" * 32},
+        {"proof_value": SIGNATURE[1:]},
+        {"proof_value": SIGNATURE + "="},
+        {"proof_value": "u!!"},
+    ],
+)
+def test_proofs_of_another_form_are_refused(change):
+    proof = {"type": "Ed25519Signature2020", "verification_method": DID, "proof_value": SIGNATURE}
+    with pytest.raises(MalformedProof):
+        is_signed(KNOWN, Proof(**{**proof, **change}))
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: Any) -> Any:
+    data = tmp_path_factory.mktemp("proofs") / "node"
+    retired = (did_key(key_pair(b"1" * 32).public),)
+    with serving(data, signing_key="7b" * 32, signing_keys_retired=retired) as service:
+        service.keep(city(), "kamu/city")
+        yield service
+
+
+def city() -> Chain:
+    return seeded(b"c" * 32).add(described(), SetDataSchema(schema=COLUMNS)).add_rows(5)
+
+
+@pytest.fixture(scope="module")
+def answer(service: Service) -> Any:
+    with service.http() as client:
+        asked = {"query": QUERY, "include": ["schema", "proof"]}
+        return client.post("/query", json=asked).json()
+
+
+@pytest.mark.scenario("Q06")
+def test_an_answer_with_a_proof_names_its_inputs_and_its_hashes_recompute(answer):
+    assert answer["input"]["include"] == ["Input", "Proof", "Schema"]
+    assert answer["commitment"] == {
+        "inputHash": str(hash_of(answer["input"])),
+        "outputHash": str(hash_of(answer["output"])),
+        "subQueriesHash": str(hash_of([])),
+    }
+    assert answer["proof"]["verificationMethod"] == DID
+    assert is_signed(*_signed(answer))
+
+
+def _signed(answer: Any) -> tuple[Commitment, Proof]:
+    commitment, proof = answer["commitment"], answer["proof"]
+    return (
+        Commitment(
+            input_hash=commitment["inputHash"],
+            output_hash=commitment["outputHash"],
+            sub_queries_hash=commitment["subQueriesHash"],
+        ),
+        Proof(
+            type=proof["type"],
+            verification_method=proof["verificationMethod"],
+            proof_value=proof["proofValue"],
+        ),
+    )
+
+
+def resigned(told: Any) -> Any:
+    """The answer, of which all was changed that a liar with a key can change."""
+    told["commitment"]["inputHash"] = str(hash_of(told["input"]))
+    proof = sign(_signed(told)[0], KEY)
+    told["proof"] |= {"proofValue": proof.proof_value}
+    return told
+
+
+def judged(service: Service, told: Any) -> tuple[int, Any]:
+    with service.http() as client:
+        answer = client.post("/verify", json=told)
+    return answer.status_code, answer.json()
+
+
+@pytest.fixture
+def told(answer: Any) -> Any:
+    return {name: copy.deepcopy(part) for name, part in answer.items() if name != "output"}
+
+
+@pytest.mark.scenario("Q09")
+def test_a_true_answer_is_confirmed(service, told):
+    assert judged(service, told) == (200, {"ok": True})
+
+
+def test_another_node_with_the_dataset_confirms_the_answer(tmp_path, told):
+    with serving(tmp_path / "other") as other:
+        other.keep(city_of(told), "kamu/copy")
+        assert judged(other, told) == (200, {"ok": True})
+
+
+def city_of(told: Any) -> Chain:
+    chain = city()
+    assert str(chain.head) == told["input"]["datasets"][0]["blockHash"]
+    return chain
+
+
+@pytest.mark.scenario("Q13")
+def test_another_output_is_found_by_computing_it_again(service, told):
+    actual = told["commitment"]["outputHash"]
+    told["commitment"]["outputHash"] = str(hash_of("lie"))
+    status, found = judged(service, resigned(told))
+    assert status == 400
+    assert found["error"] | {"message": ""} == {
+        "kind": "VerificationFailed::OutputMismatch",
+        "message": "",
+        "expected_hash": str(hash_of("lie")),
+        "actual_hash": actual,
+    }
+
+
+@pytest.mark.scenario("Q14")
+def test_a_dataset_that_is_not_here_is_told(service, told):
+    nobody = str(seeded().id)
+    told["input"]["datasets"][0]["id"] = nobody
+    status, found = judged(service, resigned(told))
+    error = found["error"]
+    assert (status, error["kind"]) == (400, "VerificationFailed::DatasetNotFound")
+    assert error["dataset_id"] == nobody
+
+
+@pytest.mark.scenario("Q15")
+def test_a_block_that_is_not_here_is_told(service, told):
+    pin = told["input"]["datasets"][0]
+    pin["blockHash"] = "f1620" + "ab" * 32
+    status, found = judged(service, resigned(told))
+    assert (status, found["error"]["kind"]) == (400, "VerificationFailed::DatasetBlockNotFound")
+    assert (found["error"]["dataset_id"], found["error"]["block_hash"]) == (
+        pin["id"],
+        pin["blockHash"],
+    )
+
+
+def _hex_changed(text: str, chosen: random.Random) -> str:
+    at = chosen.randrange(5, len(text))
+    return (
+        text[:at] + chosen.choice([c for c in "0123456789abcdef" if c != text[at]]) + text[at + 1 :]
+    )
+
+
+def _change_input(told: Any, chosen: random.Random) -> str:
+    name = chosen.choice(["query", "limit", "skip", "dataFormat", "include", "datasets", "more"])
+    told["input"][name] = chosen.choice(["other", 7, [], None, {"a": chosen.random()}])
+    return "InvalidRequest::InputHash"
+
+
+def _change_input_hash(told: Any, chosen: random.Random) -> str:
+    told["commitment"]["inputHash"] = _hex_changed(told["commitment"]["inputHash"], chosen)
+    return "InvalidRequest::InputHash"
+
+
+def _change_sub_queries(told: Any, chosen: random.Random) -> str:
+    told["subQueries"] = [chosen.random()]
+    return "InvalidRequest::SubQueriesHash"
+
+
+def _change_sub_queries_hash(told: Any, chosen: random.Random) -> str:
+    hashes = told["commitment"]
+    hashes["subQueriesHash"] = _hex_changed(hashes["subQueriesHash"], chosen)
+    return "InvalidRequest::SubQueriesHash"
+
+
+def _change_output_hash(told: Any, chosen: random.Random) -> str:
+    told["commitment"]["outputHash"] = _hex_changed(told["commitment"]["outputHash"], chosen)
+    return "InvalidRequest::BadSignature"
+
+
+def _change_signature(told: Any, chosen: random.Random) -> str:
+    text = told["proof"]["proofValue"]
+    at = chosen.randrange(1, len(text))
+    told["proof"]["proofValue"] = text[:at] + chosen.choice("-_#é ") + text[at + 1 :]
+    if told["proof"]["proofValue"] == text:
+        told["proof"]["proofValue"] = text[:-1]
+    return "InvalidRequest::BadSignature"
+
+
+def _change_signer(told: Any, chosen: random.Random) -> str:
+    told["proof"]["verificationMethod"] = did_key(key_pair(chosen.randbytes(32)).public)
+    return "InvalidRequest::BadSignature"
+
+
+CHANGES = (
+    _change_input,
+    _change_input_hash,
+    _change_sub_queries,
+    _change_sub_queries_hash,
+    _change_output_hash,
+    _change_signature,
+    _change_signer,
+)
+
+
+@pytest.mark.scenario("Q10")
+@pytest.mark.scenario("Q11")
+@pytest.mark.scenario("Q12")
+def test_a_thousand_altered_answers_are_refused_each_for_its_reason(service, told):
+    chosen = random.Random(1)
+    with service.http() as client:
+        for number in range(1000):
+            altered = copy.deepcopy(told)
+            kind = CHANGES[number % len(CHANGES)](altered, chosen)
+            answer = client.post("/verify", json=altered)
+            assert answer.status_code == 400, altered
+            assert answer.json()["error"]["kind"] == kind, altered
+
+
+def test_what_is_no_answer_with_a_proof_is_refused(service, told):
+    del told["proof"]
+    assert judged(service, told)[0] == 400
+
+
+def test_what_depends_on_the_moment_is_not_proven(service):
+    with service.http() as client:
+        asked = {"query": "select now()"}
+        assert client.post("/query", json=asked).status_code == 200
+        assert client.post("/query", json=asked | {"include": ["Proof"]}).status_code == 400
+
+
+def test_keys_are_published_and_the_retired_ones_too(service):
+    with service.http() as client:
+        keys = client.get("/system/keys").json()["keys"]
+    assert keys[0] == {"id": DID, "state": "active"}
+    assert [key["state"] for key in keys] == ["active", "retired"]

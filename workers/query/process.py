@@ -1,0 +1,198 @@
+"""The process that answers one query of a reader: confined, then planned, judged and computed.
+
+It knows the question and the folders in which the slices of its datasets lie. A query is one SELECT
+in the dialect of the engine; its tables are the datasets of the question, and no others.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext
+
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.transforms import SqlQueryStep
+from odf_node.protocol.typed import decode_json
+from odf_node.storage.datasets.query.messages import (
+    END,
+    FILES,
+    FRAME,
+    PIECE,
+    PIECE_BYTES,
+    PLANNED,
+    QUESTION,
+    End,
+    Files,
+    Form,
+    Planned,
+    Question,
+    Why,
+    encoded,
+    frame,
+)
+
+from ..confine import Rules, confine, program_reads
+from ..engines.datafusion import process as engine
+from ..engines.datafusion.plan import check_words, forget_functions, judge
+from ..engines.port.port import InvalidQuery
+from ..engines.port.query_size import QuerySize, check_size
+from . import encode
+from .pruning import needed
+from .tables import base_names, link, register, view_names
+
+MAPPED_BYTES = 4 << 30
+"""What a process may map beside what it may write to: code, files, what is set aside."""
+DEFAULT_CATALOG = "kamu"
+"""Catalogue and schema of tables, as the reference node names them in its errors."""
+SETTINGS = {
+    "datafusion.catalog.default_catalog": DEFAULT_CATALOG,
+    "datafusion.catalog.default_schema": DEFAULT_CATALOG,
+    "datafusion.catalog.information_schema": "false",
+    "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+    "datafusion.execution.parquet.schema_force_view_types": "false",
+    "datafusion.execution.time_zone": "UTC",
+}
+_OUT_OF_POOL = "Resources exhausted"
+_KIND = re.compile(
+    r"^(?:DataFusion error: |Error during planning: |Schema error: |External error: )+"
+)
+_PARSER = re.compile(r'^SQL error: \w+\("(?P<said>.*)"\)$', re.DOTALL)
+_reads = cache(program_reads)
+
+
+class AnswerTooLong(Exception):
+    """The answer has more bytes than it may have."""
+
+
+def prepare() -> None:
+    """What the first query would do for all, and every process again."""
+    engine.prepare()
+    _reads()
+    schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
+    for form in Form:
+        batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array(["a"])], schema=schema)
+        list(encode.encoded(schema, iter([batch]), form, canonical=True))
+
+
+def answer(connection: socket.socket) -> None:
+    """Read a question, and answer it."""
+    with connection.makefile("rb") as stream:
+
+        def hear(kind: bytes) -> bytes:
+            found, length = FRAME.unpack(stream.read(FRAME.size))
+            if found != kind:
+                raise ValueError(f"a frame of kind {found!r} is none that comes here")
+            return stream.read(length)
+
+        question = decode_json(hear(QUESTION), Question)
+        connection.sendall(frame(END, encoded(_answered(question, connection.sendall, hear))))
+
+
+def _answered(
+    question: Question, say: Callable[[bytes], None], hear: Callable[[bytes], bytes]
+) -> End:
+    try:
+        confine(_rules(question))
+        for piece in _computed(question, say, hear):
+            for at in range(0, len(piece), PIECE_BYTES):
+                say(frame(PIECE, piece[at : at + PIECE_BYTES]))
+    except BadInput as bad:
+        return End(why=Why.QUERY, message=reason(bad.message))
+    except AnswerTooLong:
+        return End(why=Why.LENGTH)
+    except MemoryError:
+        return End(why=Why.MEMORY)
+    except (BrokenPipeError, ConnectionResetError):
+        raise
+    except engine.OURS as bad:
+        return End(why=Why.ENGINE, message=f"{type(bad).__name__}: {bad}"[: engine.SHOWN_CHARS])
+    except Exception as bad:  # the library has no type of its own for what a query does wrong
+        if _OUT_OF_POOL in str(bad):
+            return End(why=Why.MEMORY)
+        return End(why=Why.QUERY, message=reason(str(bad)))
+    except BaseException as bad:  # a panic of the library
+        return End(why=Why.ENGINE, message=str(bad)[: engine.SHOWN_CHARS])
+    return End()
+
+
+def reason(message: str) -> str:
+    """What the engine says is wrong, without the names of its own errors around it."""
+    parsed = _PARSER.match(message)
+    if parsed is not None:
+        return f"sql parser error: {parsed['said']}"[: engine.SHOWN_CHARS]
+    return _KIND.sub("", message)[: engine.SHOWN_CHARS]
+
+
+def _rules(question: Question) -> Rules:
+    limits = question.limits
+    return engine.beside_what_is_there(
+        Rules(
+            reads=(*_reads(), *{table.folder for table in question.tables}),
+            writes=(question.scratch,),
+            address_space=limits.process_bytes + MAPPED_BYTES,
+            data=limits.process_bytes,
+            cpu_s=limits.cpu_s,
+            file_bytes=limits.spill_bytes,
+            mode=question.confinement,
+        )
+    )
+
+
+def _computed(
+    question: Question, say: Callable[[bytes], None], hear: Callable[[bytes], bytes]
+) -> Iterator[bytes]:
+    scratch = Path(question.scratch)
+    context = _context(question)
+    register(context, question.tables, scratch)
+    result, used = _planned(context, question)
+    schema = pa.schema([engine.plain(field) for field in result.schema()])
+    _check_names(schema)
+    wanted = needed(result, question.tables, base_names(question.tables))
+    plan = Planned(schema=to_data(from_arrow(schema)), used={n: wanted.get(n, []) for n in used})
+    say(frame(PLANNED, encoded(plan)))
+    for number, paths in decode_json(hear(FILES), Files).paths.items():
+        link(scratch, number, paths)
+    sent = 0
+    batches = engine.batches(result, schema)
+    for piece in encode.encoded(schema, batches, question.form, canonical=question.repeatable):
+        sent += len(piece)
+        if sent > question.limits.max_bytes:
+            raise AnswerTooLong
+        yield piece
+
+
+def _context(question: Question) -> SessionContext:
+    runtime = RuntimeEnvBuilder().with_disk_manager_specified(question.scratch)
+    threads = 1 if question.repeatable else question.limits.threads
+    settings = {**SETTINGS, "datafusion.execution.target_partitions": str(threads)}
+    pool = runtime.with_fair_spill_pool(question.limits.pool_bytes)
+    context = SessionContext(SessionConfig(settings), pool)
+    forget_functions(context, iterates=False, moments=not question.repeatable)
+    return context
+
+
+def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, set[int]]:
+    """The result, and the numbers of the tables it is made of. Raises `InvalidQuery`."""
+    limits = question.limits
+    size = QuerySize(bytes=limits.query_bytes, terms=limits.query_terms, depth=limits.query_depth)
+    check_size([SqlQueryStep(query=question.query)], size, prefix="ODF_NODE_QUERY_TEXT_")
+    check_words(question.query)
+    result = engine.planned(question.query, context)
+    names = base_names(question.tables)
+    found = judge(result, iterates=False, tables=names.keys() | view_names(question.tables))
+    used = {names[name] for name in found if name in names}
+    return result.limit(question.limit, question.skip), used
+
+
+def _check_names(schema: pa.Schema) -> None:
+    """Raises `InvalidQuery`: two columns would be one member of a row."""
+    twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidQuery(f"two columns are called {twice!r}: give one of them a name by AS")
