@@ -57,6 +57,11 @@ def read_value(text: str, wanted: pa.DataType) -> pa.Scalar:
         raise ValueError(str(error)[:200]) from None
 
 
+def is_partitionable(kind: str) -> bool:
+    """Whether every reader reads values of such columns from keys."""
+    return kind in _WRITE
+
+
 def text_of(value: Any, kind: str) -> str:
     """The text of a value as a writer puts it into a key, not encoded yet.
 

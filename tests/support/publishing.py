@@ -26,10 +26,16 @@ def run_job(stores, job, context) -> Any:
         return Failed.of(error)
 
 
+def in_process(*, publish_to=(), scratch=None):
+    """What a worker without Spark gives a publication job."""
+    few = SimpleNamespace(micro_batch_bytes=8 << 20)
+    return SimpleNamespace(publish_to=publish_to, commit_attempts=5, scratch=scratch, ingest=few)
+
+
 @contextmanager
 def publishing(stores, *, publish_to=(), scratch=None):
     """Publication jobs are done until the block ends."""
-    context = SimpleNamespace(publish_to=publish_to, commit_attempts=5, scratch=scratch)
+    context = in_process(publish_to=publish_to, scratch=scratch)
     stop = Event()
 
     def work() -> None:

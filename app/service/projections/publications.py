@@ -167,7 +167,7 @@ def _status(found: PublishedDataset, head: Multihash) -> str:
         is_conflict = found.problem.error == PublicationConflict.__name__
         return "Conflict" if is_conflict else "Failed"
     is_current = found.shown is not None and found.shown.get("head") == str(head)
-    return "Fresh" if is_current and found.tried_head is not None else "Stale"
+    return "Fresh" if is_current and found.job is None else "Stale"
 
 
 def _schema(dataset: Dataset) -> pa.Schema:

@@ -61,7 +61,9 @@ class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
         return parse_duration(self.min_interval)
 
     def publication(self, dataset: Dataset) -> Publication:
-        """Raises `MalformedUuid`, `UnreadableDuration`."""
+        """Raises `MalformedUuid`, `UnreadableDuration`, `MalformedPublication`."""
+        if self.partition_on and self.store is None:
+            raise MalformedPublication("partitionOn takes a store: files are written for it")
         key = self.primary_key
         if isinstance(key, msgspec.UnsetType):
             merge = active_merge(dataset)

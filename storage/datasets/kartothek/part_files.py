@@ -7,23 +7,22 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..read.rows import Scan
 from .fit import fitted
 from .parts import Part
+from .slice_values import Columns
 from .writer import write_data_file
 
 
-def written_part(scan: Scan, part: Part, schema: pa.Schema, folder: Path) -> Path:
+def written_part(data: Columns, part: Part, schema: pa.Schema, path: Path) -> Path:
     """A file of the part's rows in all columns of the schema."""
-    path = folder / f"{part.label}.parquet"
-    write_data_file(path, schema, _batches(scan, part, schema))
+    write_data_file(path, schema, _batches(data, part, schema))
     return path
 
 
-def _batches(scan: Scan, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(data: Columns, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if part.source is None:
         return
-    for batch in scan(None, part.offsets):
+    for batch in data.scan(None, data.offsets_of(part)):
         columns = [
             fitted(batch.column(field.name), field.type, name=field.name, key=part.label)
             for field in schema

@@ -5,18 +5,37 @@ Pure planning: what is there already is kept, everything new gets a label nobody
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from odf_node.protocol.errors import LimitExceeded
 from odf_node.protocol.kartothek.keys import data_key
 
 from .chain_slices import ChainSlice
 
 EMPTY = "empty"
 """Label of the partition of a dataset without rows: with none, readers would have to list."""
+
+
+MAX_PARTITIONS = 100_000
+"""Of one published dataset: its state file names each."""
+Split = Callable[[ChainSlice, "np.ndarray[Any, Any]"], Mapping[str, "np.ndarray[Any, Any]"]]
+"""Offsets of a slice by the folder that the values of their partition columns make."""
+
+
+class TooManyPartitions(LimitExceeded):
+    """The partition columns have too many values."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the dataset would have more than {MAX_PARTITIONS} partitions; partition on a column "
+            "with fewer values",
+            limit=MAX_PARTITIONS,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +46,12 @@ class Part:
     rows: int
     source: ChainSlice | None
     offsets: np.ndarray[Any, Any]
-    """Of its rows, sorted."""
+    """Sorted. Where the partition has a folder, those of all folders of its slice."""
     is_there: bool
     is_whole: bool
     """Its file is the slice itself."""
+    folder: str = ""
+    """`col=val/…/`, of the values of partition columns."""
 
     @property
     def is_all(self) -> bool:
@@ -47,36 +68,67 @@ def planned_parts(
     publishing: int,
     taken: Collection[str],
     mark: str,
+    split: Split | None = None,
 ) -> list[Part]:
     """Partitions of these slices, of which the `live` offsets stand (None: all).
 
     `there` are partitions, with their numbers of rows, that were made of the same slices: rows
     of a slice only ever die, so the same number of rows is the same rows. `mark` makes labels
-    unique where the plain one is taken.
+    unique where the plain one is taken. A slice is split only if rows of it are new or died.
+
+    Raises:
+        TooManyPartitions: more than `MAX_PARTITIONS`.
     """
-    known = {_block(label): label for label in there if label != EMPTY}
-    parts = []
+    known: dict[int, dict[str, str]] = defaultdict(dict)
+    for former in there:
+        if former.partition("-")[0] != EMPTY:
+            folder, block = _pieces(former)
+            known[block][folder] = former
+    parts: list[Part] = []
     for each in slices:
         offsets = _offsets(each, live)
-        if len(offsets) == 0:
-            continue
-        is_whole = each.is_current and len(offsets) == each.rows
-        label = known.get(each.sequence)
-        is_there = label is not None and there[label] == len(offsets)
-        if label is None or not is_there:
-            plain = f"b{each.sequence:08}" + ("" if is_whole else f"-r{publishing:08}")
-            label = _free(plain, uuid, taken, mark)
-        parts.append(
-            Part(
-                label=label,
-                rows=len(offsets),
-                source=each,
-                offsets=offsets,
-                is_there=is_there,
-                is_whole=is_whole,
+        its = known[each.sequence]
+        for folder, rows in _folders(each, offsets, its, there, split).items():
+            is_all = len(offsets) == each.rows
+            is_whole = split is None and each.is_current and is_all
+            label = its.get(folder)
+            is_there = label is not None and there[label] == rows
+            if label is None or not is_there:
+                plain = f"{folder}b{each.sequence:08}" + (
+                    "" if is_whole or (split is not None and is_all) else f"-r{publishing:08}"
+                )
+                label = _free(plain, uuid, taken, mark)
+            parts.append(
+                Part(
+                    label=label,
+                    rows=rows,
+                    source=each,
+                    offsets=offsets,
+                    is_there=is_there,
+                    is_whole=is_whole,
+                    folder=folder,
+                )
             )
-        )
-    return parts or [_empty(there, uuid, taken, mark)]
+        if len(parts) > MAX_PARTITIONS:
+            raise TooManyPartitions
+    if parts or split is not None:
+        return parts
+    return [_empty(there, uuid, taken, mark)]
+
+
+def _folders(
+    each: ChainSlice,
+    offsets: np.ndarray[Any, Any],
+    its: Mapping[str, str],
+    there: Mapping[str, int],
+    split: Split | None,
+) -> Mapping[str, int]:
+    """Numbers of rows by folder; no folder without rows."""
+    if split is None:
+        return {"": len(offsets)} if len(offsets) else {}
+    if sum(there[label] for label in its.values()) == len(offsets):
+        return {folder: there[label] for folder, label in its.items()}
+    return {folder: len(some) for folder, some in split(each, offsets).items()}
 
 
 def _empty(there: Mapping[str, int], uuid: str, taken: Collection[str], mark: str) -> Part:
@@ -100,9 +152,10 @@ def _offsets(each: ChainSlice, live: np.ndarray[Any, Any] | None) -> np.ndarray[
     return live[first:last]
 
 
-def _block(label: str) -> int:
-    """The number of the block in a label of ours."""
-    return int(label[1:9])
+def _pieces(label: str) -> tuple[str, int]:
+    """Folder, and the number of the block, in a label of ours."""
+    folder, slash, name = label.rpartition("/")
+    return folder + slash, int(name[1:9])
 
 
 def _free(label: str, uuid: str, taken: Collection[str], mark: str) -> str:

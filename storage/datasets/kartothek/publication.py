@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from odf_node.protocol.errors import BadInput, Conflict
 from odf_node.protocol.kartothek.index import is_indexable
+from odf_node.protocol.kartothek.partition_values import is_partitionable
+from odf_node.protocol.kartothek.types import kind_of
 
 MAX_INDICES = 16
 MAX_INDEX_BYTES = 64 << 20
@@ -66,15 +68,24 @@ class Publication:
     def fingerprint(self) -> str:
         """Changes when other files have to be written for the same rows."""
         says = [self.mode, self.primary_key, self.secondary_indices, self.state_format]
-        return content_hash(json.dumps([*says, self.max_index_bytes]).encode())
+        more = [self.partition_on] if self.partition_on else []
+        return content_hash(json.dumps([*says, self.max_index_bytes, *more]).encode())
 
     def check(self, schema: pa.Schema) -> None:
         """Whether the columns are those of the dataset. Raises `UnusablePublication`."""
         if len(self.secondary_indices) > MAX_INDICES:
             raise UnusablePublication(f"at most {MAX_INDICES} columns have an index")
-        for name in (*self.secondary_indices, *(self.primary_key or ())):
+        for name in (*self.secondary_indices, *self.partition_on, *(self.primary_key or ())):
             if name not in schema.names:
                 raise UnusablePublication(f"the dataset has no column {name[:100]!r}", column=name)
+        for name in self.partition_on:
+            kind = schema.field(name).type
+            if not is_partitionable(kind_of(kind)):
+                raise UnusablePublication(f"column {name!r} of type {kind} cannot make partitions")
+            if name in self.secondary_indices:
+                raise UnusablePublication(f"column {name!r} makes partitions, so it has no index")
+        if len(set(self.partition_on)) == len(schema.names):
+            raise UnusablePublication("some column has to be left in the files")
         for name in self.secondary_indices:
             if not is_indexable(name, schema.field(name).type):
                 kind = schema.field(name).type

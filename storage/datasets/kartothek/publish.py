@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.kartothek.keys import (
@@ -33,12 +34,14 @@ from ...stores.ports import KeyedStore
 from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
 from ..read.read import scanning
+from ..read.rows import Scan
 from ..read.view import view_of_dataset
 from .chain_slices import ChainView, chain_view
 from .indices import BuiltIndices, built_indices
 from .live_rows import live_by_key, live_by_row
 from .part_files import written_part
-from .parts import Part, planned_parts
+from .partition_rows import PartitionRows
+from .parts import Part, Split, planned_parts
 from .publication import Mode, Publication, Published, StateFormat, content_hash
 from .records import Record, Records, Written
 from .slice_values import Columns, SliceValues
@@ -81,7 +84,7 @@ def publish(
         scanning(view_of_dataset(dataset, head)) as scan,
         tempfile.TemporaryDirectory(prefix="publish-", dir=scratch) as folder,
     ):
-        data = Columns(scan, chain.schema, values)
+        data = Columns(scan, chain.schema, values, _split(scan, chain, publication))
         plan = _Plan(dataset, store, publication, chain, stands, data, now, Path(folder))
         changes, written = plan.made()
         records.write(Record(last=record.last, begun=(*record.begun, written)))
@@ -118,10 +121,10 @@ class _Plan:
         now: Instant,
         folder: Path,
     ) -> None:
-        self._dataset, self._scan, self._folder = dataset, data.scan, folder
+        self._dataset, self._data_of, self._folder = dataset, data, folder
         self._publication, self._chain, self._stands, self._now = publication, chain, stands, now
         self._uuid = publication.uuid
-        self._schema = table_schema(chain.schema)
+        self._schema = table_schema(chain.schema, publication.partition_on)
         self._raw_schema = encode_schema(self._schema)
         self.unmatched = 0
         slices = chain.slices
@@ -135,6 +138,7 @@ class _Plan:
             publishing=chain.head.sequence_number,
             taken=stands.taken,
             mark=chain.head.hash.digest.hex()[:8],
+            split=data.split,
         )
         self.built: BuiltIndices = built_indices(store, data, publication, self._parts, stands)
 
@@ -146,6 +150,7 @@ class _Plan:
         state = State(
             uuid=self._uuid,
             partitions={label: {TABLE: key} for label, key in keys.items()},
+            partition_keys=self._publication.partition_on,
             indices=dict(sorted(new.items())),
             metadata=self._annotations(),
         )
@@ -184,8 +189,8 @@ class _Plan:
         if self._publication.mode is Mode.CHANGELOG:
             return None
         if self._publication.primary_key:
-            return live_by_key(self._scan, self._chain.vocab, self._publication.primary_key)
-        live, self.unmatched = live_by_row(self._scan, self._chain.vocab)
+            return live_by_key(self._data_of.scan, self._chain.vocab, self._publication.primary_key)
+        live, self.unmatched = live_by_row(self._data_of.scan, self._chain.vocab)
         return live
 
     def _there(self) -> Mapping[str, int]:
@@ -210,10 +215,15 @@ class _Plan:
         if not self._publication.has_data:
             return {}
         rewritten = [part for part in self._parts if not part.is_whole and not part.is_there]
-        return {keys[part.label]: self._rewritten(part) for part in rewritten}
+        return {
+            keys[part.label]: self._rewritten(part, self._folder / f"{number}.parquet")
+            for number, part in enumerate(rewritten)
+        }
 
-    def _rewritten(self, part: Part) -> Any:
-        path = written_part(self._scan, part, self._schema, self._folder)
+    def _rewritten(self, part: Part, path: Path) -> Any:
+        keys = self._publication.partition_on
+        schema = pa.schema([field for field in self._schema if field.name not in keys])
+        written_part(self._data_of, part, schema, path)
         return lambda: chunks_of(path)
 
     def _schema_file(self) -> dict[str, bytes]:
@@ -240,6 +250,13 @@ class _Plan:
             "odf.primary-key": None if key is None else json.dumps(list(key)),
         }
         return {name: text for name, text in said.items() if text is not None}
+
+
+def _split(scan: Scan, chain: ChainView, publication: Publication) -> Split | None:
+    if not publication.partition_on:
+        return None
+    offset = chain.vocab.offset_column
+    return PartitionRows(scan, chain.schema, publication.partition_on, offset).split
 
 
 def _collect(

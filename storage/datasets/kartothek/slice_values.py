@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,7 +25,7 @@ from ...stores.ports import KeyedStore
 from ...stores.ports.errors import KeyNotFound
 from ..read.batches import batches_of
 from ..read.rows import Scan
-from .parts import Part
+from .parts import Part, Split
 
 SLICES = "slices"
 """Folder of what is kept: `slices/<hash of the slice>/<column>.parquet`."""
@@ -76,8 +78,16 @@ class SliceValues:
 class Columns:
     """Columns of the slices of a dataset, read or remembered."""
 
-    def __init__(self, scan: Scan, schema: pa.Schema, kept: SliceValues | None) -> None:
-        self.scan, self.schema, self._kept = scan, schema, kept
+    def __init__(
+        self, scan: Scan, schema: pa.Schema, kept: SliceValues | None, split: Split | None = None
+    ) -> None:
+        self.scan, self.schema, self._kept, self.split = scan, schema, kept, split
+
+    def offsets_of(self, part: Part) -> np.ndarray[Any, Any]:
+        """Of the rows of a partition."""
+        if self.split is None or part.source is None:
+            return part.offsets
+        return self.split(part.source, part.offsets)[part.folder]
 
     def values_of(self, part: Part, columns: Sequence[str]) -> Mapping[str, pa.Array]:
         """Values of these columns in the rows of a partition, each once, no null and no NaN."""
@@ -97,7 +107,7 @@ class Columns:
         return found
 
     def _scanned(self, part: Part, types: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:
-        return distinct(self.scan(list(types), part.offsets), types)
+        return distinct(self.scan(list(types), self.offsets_of(part)), types)
 
 
 def distinct(

@@ -9,7 +9,7 @@ import pytest
 from backends import fresh_place
 from buckets import log_in
 from kartothek_published import A2, A, Growing, Killed, Publisher, R, Watched, by_city
-from publishing import run_job
+from publishing import in_process, run_job
 
 from odf_node.storage.datasets.job_payloads import publish_job
 from odf_node.storage.datasets.job_payloads.publish_job import PublishPayload
@@ -104,7 +104,7 @@ def test_a_job_that_is_killed_at_any_write_is_repeated_and_leaves_nothing(
         )
     )
     shop = open_keyed_store(definition["store"], durable=False)
-    context = SimpleNamespace(publish_to=(definition["store"],), commit_attempts=3, scratch=None)
+    context = in_process(publish_to=(definition["store"],))
     job = SimpleNamespace(spec=publish_job.spec_of(made.entry.id, PublishPayload()))
     dying: dict[str, Watched] = {}
     monkeypatch.setattr(job_run, "allowed_store", lambda *_, **__: dying.get("store", shop))

@@ -3,6 +3,9 @@ run was first. A job that was killed is repeated, and clears away what the first
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.errors import NotFound
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.publish_job import (
@@ -27,6 +30,7 @@ from odf_node.storage.stores.ports import KeyedStore
 from odf_node.storage.stores.ports.errors import SwapLost
 
 from ..work.context import WorkerContext
+from .values import keep_values
 
 
 class NotPublished(NotFound):
@@ -93,6 +97,9 @@ def _keep_index(
 ) -> None:
     """The index that look-ups on the node use."""
     if publication.secondary_indices:
+        publication.check(_schema(dataset))
+        values = SliceValues(made_of(stores.projections, dataset.id))
+        keep_values(dataset, stores.projections, values, publication.secondary_indices, context)
         refresh_own_index(
             dataset,
             stores.projections,
@@ -102,6 +109,11 @@ def _keep_index(
         )
     else:
         remove_own_index(stores.projections, dataset.id)
+
+
+def _schema(dataset: Dataset) -> pa.Schema:
+    schema = dataset.state().data_schema
+    return pa.schema([]) if schema is None else to_arrow(schema)
 
 
 def _receipt(said: Published) -> PublishReceipt:
