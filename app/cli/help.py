@@ -64,6 +64,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zcat rows.csv.gz | odf-node ingest - http://127.0.0.1:8080/weather --media-type text/csv",
     ),
     "refresh": ("odf-node refresh http://127.0.0.1:8080/weather-daily --recursive",),
+    "watch": (
+        "odf-node watch http://127.0.0.1:8080/weather --rows",
+        "odf-node watch http://127.0.0.1:8080 --json",
+    ),
     "schedule add": (
         (
             "odf-node schedule add http://127.0.0.1:8080/planes --cron '0 6 * * 1-5' \\\n"

@@ -118,6 +118,7 @@ COMMANDS = {
         "Show what a dataset is made of, and what of it.",
     ),
     "read": ("odf_node.app.cli.read:read", "Print rows of a dataset, as of some time if asked."),
+    "watch": ("odf_node.app.cli.events:watch", "Follow what changes on a node."),
     "log": ("odf_node.app.cli.log:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("odf_node.app.cli.blocks:inspect", "Show a block file as a manifest."),
     "encode": ("odf_node.app.cli.blocks:encode", "Turn the manifest of a block into its bytes."),

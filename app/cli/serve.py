@@ -72,6 +72,7 @@ def run(settings: Settings) -> None:
         click.echo(welcome(settings, port))
 
     server.on_listening = listening
+    server.on_stopping = node.head_watch.end
     for number in SIGNALS:  # uvicorn raises them again once it has stopped
         signal.signal(number, lambda *_: None)
     try:

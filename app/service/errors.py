@@ -64,6 +64,7 @@ STATUS: dict[str, HTTPStatus] = {
     "MethodNotServed": HTTPStatus.METHOD_NOT_ALLOWED,
     # never an answer to a request
     "PeerSilent": HTTPStatus.REQUEST_TIMEOUT,
+    "ListenerTooSlow": HTTPStatus.REQUEST_TIMEOUT,
 }
 
 BARE: dict[str, bool] = {

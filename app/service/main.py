@@ -54,6 +54,10 @@ from .lineage.routes import add_lineage_routes
 from .lookup.routes import add_lookup_routes
 from .mirrors.mirroring import MirrorRunner
 from .mirrors.routes import add_mirror_routes
+from .news import atom_routes as feeds
+from .news import routes as news
+from .news.atom_routes import add_feed_routes
+from .news.routes import add_news_routes
 from .objects.object_uploads import Uploads
 from .objects.objects import AtHand
 from .objects.routes import Objects
@@ -94,6 +98,8 @@ OWN_PARTS = (
     query,
     jobs,
     variables,
+    news,
+    feeds,
 )
 PEERS_PARTS = (identity, login)
 """Asked by other nodes and their clients, too, which may add to the query what they like."""
@@ -140,7 +146,7 @@ def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
     stores, access, settings = node.stores, node.access, node.settings
     prefix = PREFIX[settings.tenancy]
     uploads = Uploads(stores, access, node.begun_uploads, settings)
-    objects = Objects(stores, access, at_hand, uploads)
+    objects = Objects(stores, access, at_hand, uploads, node.head_polls)
     transfers = Transfers(node.handshake, settings)
     small_posts = SmallPosts(
         stores.reading, stores.jobs, node.pressure, settings.tenancy, settings.anonymous_reads
@@ -164,6 +170,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
         api.state.watchers = set()
         node.watch.start()
+        node.head_watch.start()
         ticker = Ticker(node.scheduling, node.pruning, node.stores, tick_s=settings.schedule_tick_s)
         ticker.start()
         sweeping = asyncio.create_task(_sweep(node))
@@ -182,6 +189,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
             task.cancel()
         await run_in_threadpool(ticker.stop)
         await node.watch.stop()
+        await node.head_watch.stop()
         await run_in_threadpool(node.audit_writer.close)
         if on_stop is not None:
             on_stop()
@@ -239,6 +247,8 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
     add_derivative_routes(routes, prefix)
     add_access_routes(routes, prefix)
     add_file_routes(routes, prefix)
+    add_news_routes(routes, prefix)
+    add_feed_routes(routes, prefix)
     api.include_router(transfers)
     api.include_router(routes)
 

@@ -457,6 +457,44 @@ class Settings(SharedSettings):
         description="Public keys, as JSON of `did:key` texts, that signed earlier answers; they "
         "are published beside the key.",
     )
+    events_listeners: int = Field(
+        2_000,
+        gt=0,
+        description="Most clients that follow news or wait for a head at a time; more are "
+        "answered 503.",
+    )
+    events_listeners_caller: int = Field(
+        100,
+        gt=0,
+        description="Of these, of one account, or one address without an account; more are "
+        "answered 429.",
+    )
+    events_keep_alive_s: float = Field(
+        3.0,
+        gt=0,
+        le=60,
+        description="Seconds of silence after which a stream of news says that it is there.",
+    )
+    events_idle_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds a client may take nothing of its stream of news before it is ended.",
+    )
+    events_poll_s: float = Field(
+        1.0,
+        gt=0,
+        le=60,
+        description="Seconds after which the log of head moves is read when no wake-up comes.",
+    )
+    events_max_wait_s: float = Field(
+        60.0, ge=0, description="Most seconds a request may wait for another head of a dataset."
+    )
+    events_max_rows: int = Field(
+        1_000, ge=0, description="Most rows one event of a stream carries; of more it has none."
+    )
+    events_max_row_bytes: int = Field(
+        MIB, ge=1024, description="Most bytes these rows may have as JSON."
+    )
     validate_pushed_derivatives: bool = Field(
         False,
         description="Whether a worker has to reproduce pushed executions before they count.",

@@ -43,9 +43,17 @@ from .jobs.job_watch import JobWatch
 from .jobs.jobs import Jobs
 from .jobs.waiting import Waiting
 from .limits.pressure import Pressure
+from .limits.shares import Slots
 from .lineage.lineage import LineageSources
 from .lookup.lookup import Lookups
 from .mirrors.mirrors import Mirrors, limits_of
+from .news.atom_feeds import AtomFeeds
+from .news.feeds import ChainFeed, LogFeed
+from .news.head_polls import HeadPolls
+from .news.head_watch import HeadWatch
+from .news.rights import Rights
+from .news.row_texts import RowTexts
+from .news.streams import Streams
 from .objects.begun_uploads import BegunUploads
 from .observe.audit_writer import AuditWriter
 from .observe.counters import Counters
@@ -356,6 +364,57 @@ class Node:
             public_url=self.settings.public_url,
             port=self.settings.port,
             url_ttl_s=self.settings.transfer_url_ttl_s,
+        )
+
+    # news
+
+    @cached_property
+    def head_watch(self) -> HeadWatch:
+        pause_s = self.settings.events_poll_s
+        return HeadWatch(self.stores.refs, self.stores.wake_up, pause_s=pause_s)
+
+    @cached_property
+    def listeners(self) -> Slots:
+        return Slots(
+            "listeners",
+            most=self.settings.events_listeners,
+            each=self.settings.events_listeners_caller,
+            settings=("ODF_NODE_EVENTS_LISTENERS", "ODF_NODE_EVENTS_LISTENERS_CALLER"),
+        )
+
+    @cached_property
+    def atom_feeds(self) -> AtomFeeds:
+        stores = self.stores
+        return AtomFeeds(
+            heads=stores.refs,
+            moves=stores.refs,
+            blocks=stores.blocks,
+            reading=stores.reading,
+            access=self.access,
+            clock=self.clock,
+        )
+
+    @cached_property
+    def head_polls(self) -> HeadPolls:
+        return HeadPolls(self.head_watch, self.listeners, self.settings.events_max_wait_s)
+
+    @cached_property
+    def streams(self) -> Streams:
+        settings, shown = self.settings, self.access.shown_alias
+        return Streams(
+            watch=self.head_watch,
+            chain_feed=ChainFeed(self.stores.reading, shown),
+            log_feed=LogFeed(self.stores.refs, self.stores.reading, shown),
+            rights=Rights(self.callers, self.access, settings.allow_anonymous),
+            row_texts=RowTexts(
+                self.stores,
+                self.readers,
+                max_rows=settings.events_max_rows,
+                max_bytes=settings.events_max_row_bytes,
+            ),
+            slots=self.listeners,
+            keep_alive_s=settings.events_keep_alive_s,
+            idle_s=settings.events_idle_s,
         )
 
     # datasets: read

@@ -8,6 +8,7 @@ from index_parts import Index
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import SetInfo
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports import BlocksBehind
 
 ID = entry().id
 
@@ -94,3 +95,31 @@ class BlockIndexContract:
         hashes = [block.hash for block in reversed(blocks)]
         assert list(index.blocks.lineage(ID, blocks[-1].hash)) == hashes
         assert list(index.blocks.lineage(ID, blocks[-1].hash, down_to=20)) == hashes[:3]
+
+
+class BlocksBehindContract:
+    def test_blocks_behind_one_come_oldest_first_a_page_at_a_time(
+        self, index: Index, reads: BlocksBehind
+    ) -> None:
+        blocks = stored(index, 9)
+        head = blocks[-1].hash
+        assert list(reads.behind(ID, None, head) or ()) == blocks
+        assert list(reads.behind(ID, blocks[2].hash, head, limit=4) or ()) == blocks[3:7]
+        assert list(reads.behind(ID, blocks[2].hash, blocks[4].hash) or ()) == blocks[3:5]
+        assert reads.behind(ID, head, head) == []
+
+    def test_nothing_is_behind_a_block_of_another_history(
+        self, index: Index, reads: BlocksBehind
+    ) -> None:
+        blocks = stored(index, 4)
+        other = [linked(blocks[1], SetInfo(description="another way"))]
+        index.refs.move(ID, expected=blocks[-1].hash, new=other[0].hash, blocks=other)
+        assert reads.behind(ID, blocks[3].hash, other[0].hash) is None
+        assert reads.behind(ID, blocks[2].hash, other[0].hash) is None
+        assert list(reads.behind(ID, blocks[1].hash, other[0].hash) or ()) == other
+        assert list(reads.behind(ID, blocks[0].hash, blocks[3].hash) or ()) == blocks[1:]
+        whole = [*blocks[:2], *other]
+        assert list(reads.behind(ID, None, other[0].hash) or ()) == whole
+        assert list(reads.behind(ID, None, other[0].hash, limit=2) or ()) == whole[:2]
+        assert reads.behind(ID, Multihash.of(b"unknown"), other[0].hash) is None
+        assert reads.behind(ID, None, Multihash.of(b"unknown")) is None

@@ -117,6 +117,12 @@ class RefIndexContract:
         assert seen == [entry(f"kamu/{name}").id for name in "abcde"]
         assert index.refs.moves(after=cursor) == []
 
+    def test_the_end_of_the_log_is_its_largest_number(self, index: Index) -> None:
+        assert index.refs.log_end() == 0
+        for name in "ab":
+            started(index, f"kamu/{name}")
+        assert index.refs.log_end() == index.refs.moves(after=0)[-1].number
+
     def test_the_head_of_an_absent_dataset_is_not_found(self, index: Index) -> None:
         with pytest.raises(DatasetNotFound):
             index.refs.head(some_id())

@@ -11,7 +11,7 @@ from odf_node.storage.stores.index.sql import SqlDatasetRegistry
 from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
 from odf_node.storage.stores.ports.errors import BlockDamaged
 from odf_node.storage.stores.sql.tables import blocks as block_rows
-from tests.conformance.block_index import BlockIndexContract
+from tests.conformance.block_index import BlockIndexContract, BlocksBehindContract
 from tests.conformance.ref_index import RefIndexContract
 from tests.conformance.registry import RegistryContract
 
@@ -30,6 +30,12 @@ class TestBlockIndex(BlockIndexContract):
         monkeypatch.setattr(sql_blocks, "LINEAGE_FIRST_PAGE", 2)
         monkeypatch.setattr(sql_blocks, "LINEAGE_PAGE", 5)
         monkeypatch.setattr(sql_blocks, "INSERT_BATCH", 7)
+
+
+class TestBlocksBehind(BlocksBehindContract):
+    @pytest.fixture
+    def reads(self, database: sa.Engine) -> SqlBlockIndex:
+        return SqlBlockIndex(database)
 
 
 def test_a_block_damaged_in_the_database_is_reported_and_not_served(database: sa.Engine) -> None:

@@ -12,9 +12,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from chain_maker import entry, long_chain
 
 from odf_node.protocol.identity import DatasetId
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import JobSpec, Succeeded
 from odf_node.storage.stores.wakeups.pipes import PipeWakeUp
 from odf_node.storage.stores.wakeups.port import Topic
@@ -37,6 +39,19 @@ def test_work_and_ends_ring_in_every_store(stores: Stores) -> None:
         assert ended.wait(LONG_S)
         stores.jobs.finish(job, "w", Succeeded({}))
         assert ended.wait(LONG_S)
+
+
+def test_heads_that_move_ring_in_every_store(stores: Stores) -> None:
+    created = entry()
+    seed, second = long_chain(created.id, 2)
+    with stores.wake_up.listen(Topic.MOVED) as moved:
+        stores.registry.create(created, blocks=[seed])
+        assert moved.wait(LONG_S)
+        stores.refs.move(created.id, expected=seed.hash, new=second.hash, blocks=[second])
+        assert moved.wait(LONG_S)
+        with pytest.raises(RefConflict):
+            stores.refs.move(created.id, expected=seed.hash, new=second.hash, blocks=[second])
+        assert not moved.wait(SOON_S)
 
 
 def test_a_ring_before_the_wait_is_not_lost(stores: Stores) -> None:

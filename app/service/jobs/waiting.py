@@ -37,10 +37,17 @@ class JobCancelled(Conflict):
         super().__init__("the job was cancelled")
 
 
+def asked_wait(prefer: str) -> float | None:
+    """The seconds a `Prefer` header names, if it does."""
+    asked = _WAIT.search(prefer)
+    return None if asked is None else float(asked[1])
+
+
 def patience_of(prefer: str, most_s: float) -> float:
     """Seconds to wait, by the `Prefer` header (RFC 7240): `respond-async`, `wait=SECONDS`."""
-    if asked := _WAIT.search(prefer):
-        return min(float(asked[1]), most_s)
+    asked = asked_wait(prefer)
+    if asked is not None:
+        return min(asked, most_s)
     return 0.0 if "respond-async" in prefer.lower() else most_s
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from odf_node.storage.stores.ports.values import ObjectKind
 
+from ..http.entity_tags import is_named
 from ..http.ranges import Span, Unsatisfiable, parse_ranges
 
 Headers = list[tuple[bytes, bytes]]
@@ -69,9 +70,9 @@ def _conditional(
     etag: bytes, size: int, public: bool, asked: dict[bytes, bytes], *, is_get: bool
 ) -> ObjectAnswer:
     """Conditions in the order of RFC 9110 section 13.2.2; ranges are for GET only."""
-    if b"if-match" in asked and not _names(asked[b"if-match"], etag, weak=False):
+    if b"if-match" in asked and not is_named(asked[b"if-match"], etag, weak=False):
         return ObjectAnswer(412, [(b"content-length", b"0"), (b"etag", etag)])
-    if b"if-none-match" in asked and _names(asked[b"if-none-match"], etag, weak=True):
+    if b"if-none-match" in asked and is_named(asked[b"if-none-match"], etag, weak=True):
         return ObjectAnswer(304, _kept(etag, public))
     header = asked.get(b"range") if is_get else None
     if header is None or asked.get(b"if-range", etag).strip() != etag:
@@ -110,11 +111,3 @@ def _several(etag: bytes, size: int, public: bool, spans: Sequence[Span]) -> Obj
 
 def _place(span: Span, size: int) -> bytes:
     return b"bytes %d-%d/%d" % (span.start, span.end - 1, size)
-
-
-def _names(header: bytes, etag: bytes, *, weak: bool) -> bool:
-    """Whether a list of entity tags, or `*`, names this one."""
-    tags = [tag.strip() for tag in header.split(b",")]
-    if weak:
-        tags = [tag.removeprefix(b"W/") for tag in tags]
-    return b"*" in tags or etag in tags

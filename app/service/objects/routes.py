@@ -20,10 +20,15 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
+from ..auth.access import Action
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..http.addresses import DATASET, Route, path_of
+from ..http.entity_tags import is_named
 from ..http.ranges import Span
+from ..jobs.waiting import asked_wait
+from ..limits.shares import caller_of
+from ..news.head_polls import HeadPolls
 from . import objects as usecase
 from .hashed_source import BytesDiffer, HashedSource
 from .object_answer import Headers, ObjectAnswer, answer_for
@@ -45,10 +50,16 @@ class Objects:
     """ASGI applications for the addresses of references and objects."""
 
     def __init__(
-        self, stores: Stores, access: DatasetAccess, at_hand: AtHand, uploads: Uploads
+        self,
+        stores: Stores,
+        access: DatasetAccess,
+        at_hand: AtHand,
+        uploads: Uploads,
+        polls: HeadPolls,
     ) -> None:
         self.stores, self.access = stores, access
         self.at_hand, self.uploads = at_hand, uploads
+        self.polls = polls
         self._limiter: CapacityLimiter | None = None
 
     def routes(self) -> Iterator[Route]:
@@ -65,24 +76,61 @@ class Objects:
         answer = await self.uploads.take(path_of(scope), scope, receive)
         await answer(scope, receive, send)
 
-    async def ref(self, scope: Scope, _: Receive, send: Send) -> None:
-        """Where a reference points."""
+    async def ref(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Where a reference points; to those who know it, once it points elsewhere."""
+        asked = {k: v for k, v in scope["headers"] if k in (b"if-none-match", b"prefer")}
+        head = await self._head(scope)
+        applied: Headers = []
+        if b"if-none-match" in asked:
+            known, etag = asked[b"if-none-match"], b'"%s"' % str(head).encode()
+            wait_s = asked_wait(asked.get(b"prefer", b"").decode("latin-1")) or 0.0
+            if is_named(known, etag, weak=True) and wait_s:
+                wait_s = min(wait_s, self.polls.most_s)
+                applied = [(b"preference-applied", b"wait=%d" % wait_s)]
+                head = await self._other_head(scope, receive, head, wait_s)
+                etag = b'"%s"' % str(head).encode()
+            if is_named(known, etag, weak=True):
+                headers = [(b"etag", etag), *_REF_HEADERS[1:], *applied]
+                await _send_whole(304, headers, b"", send)
+                return
+        body = str(head).encode()
+        length = (b"content-length", b"%d" % len(body))
+        headers = [*_REF_HEADERS, length, (b"etag", b'"%s"' % body), *applied]
+        await _send_whole(200, headers, body if scope["method"] == "GET" else b"", send)
+
+    async def _head(self, scope: Scope) -> Multihash:
+        """Raises as `read_ref`."""
         head, actor, path = None, _actor(scope), path_of(scope)
         if path.name == HEAD:
             head = self.at_hand.head(self.at_hand.place(actor, path.account, path.dataset))
-        if head is None:
-            head = await to_thread.run_sync(
-                usecase.read_ref,
-                self.access,
-                self.stores.refs,
-                actor,
-                path.account,
-                path.dataset,
-                path.name,
-            )
-        body = str(head).encode()
-        headers = [*_REF_HEADERS, (b"content-length", b"%d" % len(body))]
-        await _send_whole(200, headers, body if scope["method"] == "GET" else b"", send)
+        if head is not None:
+            return head
+        return await to_thread.run_sync(
+            usecase.read_ref,
+            self.access,
+            self.stores.refs,
+            actor,
+            path.account,
+            path.dataset,
+            path.name,
+        )
+
+    async def _other_head(
+        self, scope: Scope, receive: Receive, known: Multihash, wait_s: float
+    ) -> Multihash:
+        """Raises as `HeadPolls.other`."""
+        path = path_of(scope)
+        entry = await to_thread.run_sync(
+            self.access.resolve, _actor(scope), path.account, path.dataset, Action.READ
+        )
+        return await self.polls.other(
+            entry.id,
+            known,
+            partial(self._head, scope),
+            wait_s=wait_s,
+            caller=caller_of(scope),
+            receive=receive,
+        )
 
     async def read(self, scope: Scope, _: Receive, send: Send) -> None:
         """A file that is named by its hash, or parts of it."""

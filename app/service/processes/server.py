@@ -60,11 +60,18 @@ class NodeServer(uvicorn.Server):
     """uvicorn's server that says when it listens, and where."""
 
     on_listening: Any = None
+    on_stopping: Any = None
+    """Called before open requests are waited for."""
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets=sockets)
         if self.started and self.on_listening is not None:
             self.on_listening(self.port)
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        if self.on_stopping is not None:
+            self.on_stopping()
+        await super().shutdown(sockets=sockets)
 
     @property
     def port(self) -> int:

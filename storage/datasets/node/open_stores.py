@@ -111,7 +111,7 @@ def open_stores(
     stores = Stores(
         objects=objects,
         projections=projections,
-        registry=SqlDatasetRegistry(engine, clock=clock),
+        registry=SqlDatasetRegistry(engine, clock=clock, wake_up=wake_up),
         refs=SqlRefIndex(engine, clock=clock, wake_up=wake_up),
         blocks=SqlBlockIndex(engine),
         jobs=SqlJobQueue(engine, clock=clock, wake_up=wake_up),

@@ -21,6 +21,7 @@ from ...stores.index.sql_states import SqlKeptStates
 from ...stores.mirrors.sql import SqlMirrorReads
 from ...stores.ports import (
     BlockIndex,
+    BlocksBehind,
     DatasetEntries,
     Heads,
     Identities,
@@ -48,6 +49,10 @@ class Reader:
 
     @property
     def blocks(self) -> BlockIndex:
+        return SqlBlockIndex(self._db)
+
+    @property
+    def blocks_behind(self) -> BlocksBehind:
         return SqlBlockIndex(self._db)
 
     @property

@@ -44,6 +44,7 @@ _HEADS = sa.select(refs.c.dataset, refs.c.hash).where(
     refs.c.dataset.in_(sa.bindparam("ids", expanding=True)), refs.c.name == HEAD
 )
 """Statements of every request and job, made once: making one takes longer than running it."""
+_NEWS = sa.select(moves.c.number).where(moves.c.number > sa.bindparam("cursor")).limit(1)
 _RUNG = (Topic.ENDED, Topic.WORK)
 """Who waits for a job is told, and who waits for its lock."""
 
@@ -96,10 +97,13 @@ class SqlDatasetEntries:
 class SqlDatasetRegistry(SqlDatasetEntries):
     """`DatasetRegistry` in SQL."""
 
-    def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self, engine: sa.Engine, *, clock: Clock = system_clock, wake_up: WakeUp | None = None
+    ) -> None:
         super().__init__(engine)
         self._engine = engine
         self._clock = clock
+        self._wake_up = wake_up or MemoryWakeUp()
 
     def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
         head = blocks[-1].hash
@@ -109,10 +113,12 @@ class SqlDatasetRegistry(SqlDatasetEntries):
                 insert_blocks(db, entry.id, blocks)
                 db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
                 log_move(db, entry.id, HEAD, None, head, self._clock)
+                self._wake_up.announce(db, Topic.MOVED)
         except sa.exc.IntegrityError:
             if self.find(DatasetRef(id=entry.id)) is not None:
                 raise DatasetIdTaken(entry.id) from None
             raise AliasTaken(entry.alias) from None
+        self._wake_up.send(Topic.MOVED)
 
     def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         change = sa.update(datasets).where(datasets.c.id == dataset).values(**_alias_columns(alias))
@@ -197,9 +203,11 @@ class SqlRefIndex(SqlHeads):
             raise refused
 
     def move_all(self, wanted: Sequence[HeadMove]) -> Sequence[NodeError | None]:
-        woken = _RUNG if any(move.ended for move in wanted) else ()
         with writing(self._engine) as db:
             refused = move_heads(db, wanted, self._clock)
+            woken = list(_RUNG if any(move.ended for move in wanted) else ())
+            if None in refused:
+                woken.append(Topic.MOVED)
             for topic in woken:
                 self._wake_up.announce(db, topic)
         for topic in woken:
@@ -213,7 +221,21 @@ class SqlRefIndex(SqlHeads):
         if since is not None:
             query = query.where(moves.c.at >= since)
         with reading(self._engine) as db:
+            if db.execute(_NEWS, {"cursor": after}).first() is None:
+                return []
             _wait_for_writers(db)
+            return [HeadMoved(**row) for row in db.execute(query).mappings()]
+
+    def log_end(self) -> int:
+        with reading(self._engine) as db:
+            _wait_for_writers(db)
+            return int(db.execute(sa.select(sa.func.max(moves.c.number))).scalar_one() or 0)
+
+    def newest_moves(self, *, before: int | None = None, limit: int = 100) -> Sequence[HeadMoved]:
+        query = sa.select(moves).order_by(moves.c.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(moves.c.number < before)
+        with reading(self._engine) as db:
             return [HeadMoved(**row) for row in db.execute(query).mappings()]
 
     def prune(self, dataset: DatasetId, *, heads: Sequence[Multihash]) -> int:

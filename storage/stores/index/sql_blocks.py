@@ -46,7 +46,7 @@ _HASH, _PREV, _RAW = (
 
 
 class SqlBlockIndex:
-    """`BlockIndex` in SQL."""
+    """`BlockIndex` and `BlocksBehind` in SQL."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -112,6 +112,22 @@ class SqlBlockIndex:
             if len(rows) == number - bottom + 1:
                 return rows
             return _followed(db, dataset, start, down_to, limit, columns)
+
+    def behind(
+        self, dataset: DatasetId, block: Multihash | None, head: Multihash, *, limit: int = 1000
+    ) -> Sequence[HashedBlock] | None:
+        with reading(self._source) as db:
+            low = -1 if block is None else _number(db, dataset, block)
+            high = _number(db, dataset, head)
+            if low is None or high is None:
+                return None
+            rows = _only_branch(db, dataset, low, high, limit)
+        if rows is None:  # only the way down from the head tells its blocks from others
+            path = list(self.lineage(dataset, head, down_to=low + 1))[-limit:]
+            named = self.raw(dataset, path[0], limit=len(path)) if path else ()
+            rows = [(name.raw, raw) for name, raw in reversed(named)]
+        found = [_decode(Multihash.decode(name), raw) for name, raw in rows]
+        return found if (found[0].prev if found else head) == block else None
 
     def count(self, dataset: DatasetId) -> int:
         query = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
@@ -204,6 +220,30 @@ def _path(dataset: DatasetId, start: Multihash, down_to: int, limit: int) -> sa.
             here.c.depth < limit,
         )
     )
+
+
+def _number(db: sa.Connection, dataset: DatasetId, block: Multihash) -> int | None:
+    query = sa.select(block_rows.c.sequence_number).where(_is(block_rows, dataset, block))
+    number: int | None = db.execute(query).scalar_one_or_none()
+    return number
+
+
+def _only_branch(
+    db: sa.Connection, dataset: DatasetId, low: int, high: int, limit: int
+) -> list[tuple[bytes, bytes]] | None:
+    """Hash and bytes of the first `limit` blocks with numbers behind `low`, up to `high`; None if
+    several branches have such blocks."""
+    between = sa.and_(
+        block_rows.c.dataset == dataset,
+        block_rows.c.sequence_number > low,
+        block_rows.c.sequence_number <= high,
+    )
+    counted = db.execute(sa.select(sa.func.count()).where(between)).scalar_one()
+    if counted > high - low:
+        return None
+    number = block_rows.c.sequence_number
+    query = sa.select(_HASH, _RAW).where(between).order_by(number).limit(limit)
+    return [(bytes(row[0]), bytes(row[1])) for row in db.execute(query)]
 
 
 def _is(table: sa.Table, dataset: DatasetId, block: Multihash) -> sa.ColumnElement[bool]:

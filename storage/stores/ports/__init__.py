@@ -31,6 +31,7 @@ from .following import (
 )
 from .index import (
     BlockIndex,
+    BlocksBehind,
     DatasetChanges,
     DatasetEntries,
     DatasetInputs,
@@ -64,6 +65,7 @@ __all__ = [
     "Accounts",
     "AuditLog",
     "BlockIndex",
+    "BlocksBehind",
     "DamageLog",
     "DatasetChanges",
     "DatasetEntries",

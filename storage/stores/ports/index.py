@@ -106,6 +106,13 @@ class HeadMoves(Protocol):
     ) -> Sequence[HeadMoved]:
         """Lines of the log behind number `after`, oldest first; those of `since` and later."""
 
+    def log_end(self) -> int:
+        """The largest number of the log, 0 while it is empty; no smaller one appears after it."""
+
+    def newest_moves(self, *, before: int | None = None, limit: int = 100) -> Sequence[HeadMoved]:
+        """Lines of the log, newest first, those with smaller numbers than `before`. To look at,
+        not to follow: the newest may still be missing."""
+
     def prune(self, dataset: DatasetId, *, heads: Sequence[Multihash]) -> int:
         """Forget the blocks that none of `heads` leads to; returns how many.
 
@@ -145,3 +152,14 @@ class BlockIndex(Protocol):
 
     def owner(self, block: Multihash) -> DatasetId | None:
         """The dataset that has this block, on whatever branch; None: no dataset of this node."""
+
+
+class BlocksBehind(Protocol):
+    """Chains read onwards, by those who follow them."""
+
+    def behind(
+        self, dataset: DatasetId, block: Multihash | None, head: Multihash, *, limit: int = 1000
+    ) -> Sequence[HashedBlock] | None:
+        """The blocks behind `block` (None: all) on the way to `head`, oldest first, the first
+        `limit` of them. None where `block` is not `head` or one of its ancestors, or is not here.
+        """

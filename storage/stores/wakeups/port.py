@@ -21,6 +21,8 @@ class Topic(StrEnum):
     """A job was submitted, or may start now."""
     ENDED = "ended"
     """A job has ended, or got further."""
+    MOVED = "moved"
+    """A head has moved, or a dataset was created."""
 
 
 class Listener(Protocol):

@@ -1,0 +1,121 @@
+"""Following a node: server-sent events, over broken connections and restarts of the node."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from odf_node.protocol.errors import Damaged
+
+from .http import DatasetMissing, Overloaded, bearer, raise_for_access
+from .limits import LIMITS, ClientLimits, TooMuch
+
+SILENT_S = 30.0
+"""Seconds without a byte after which a connection counts as dead: nodes fill silences."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+PASSING = frozenset({429, 500, 502, 503, 504})
+
+
+class MalformedEvent(Damaged):
+    """What the node sends is no stream of events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. `id` brings a client back to what comes behind it."""
+
+    id: str
+    kind: str
+    data: dict[str, Any]
+
+
+def follow(
+    http: httpx.Client,
+    url: str,
+    token: str | None = None,
+    *,
+    last: str | None = None,
+    rows: bool = False,
+    retries: bool = True,
+    limits: ClientLimits = LIMITS,
+) -> Iterator[Event]:
+    """The events at `url` (`…/events`) behind the id `last`, without an end; each once.
+
+    Connections that break, and a node that is away, are tried again, unless `retries` is false.
+
+    Raises:
+        Unauthenticated, Unauthorized, DatasetMissing: it may not be followed, or no more.
+        httpx.TransportError, Overloaded: without retries.
+        MalformedEvent. TooMuch: one event above `MAX_EVENT_BYTES`.
+    """
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            for event in _events(http, url, token, last, rows=rows, limits=limits):
+                last, pause_s = event.id or last, FIRST_PAUSE_S
+                yield event
+            time.sleep(FIRST_PAUSE_S)  # the node ends the stream, because it stops or will say why
+        except (httpx.TransportError, Overloaded):
+            if not retries:
+                raise
+            time.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+
+
+def _events(
+    http: httpx.Client,
+    url: str,
+    token: str | None,
+    last: str | None,
+    *,
+    rows: bool,
+    limits: ClientLimits,
+) -> Iterator[Event]:
+    headers = {"accept": "text/event-stream", "cache-control": "no-store", **bearer(token)}
+    if last is not None:
+        headers["last-event-id"] = last
+    timeout = httpx.Timeout(SILENT_S, connect=limits.connect_s)
+    query = {"rows": "true"} if rows else {}
+    with http.stream("GET", url, params=query, headers=headers, timeout=timeout) as response:
+        status = response.status_code
+        if status in PASSING:
+            raise Overloaded(f"the node answers {status}", status=status)
+        raise_for_access(status)
+        if status != 200 or "event-stream" not in response.headers.get("content-type", ""):
+            raise DatasetMissing(f"nothing can be followed at {url}", status=status)
+        yield from _parsed(response)
+
+
+def _parsed(response: httpx.Response) -> Iterator[Event]:
+    """Events of the lines of an answer; comments are passed over."""
+    fields: dict[str, str] = {}
+    for line in _lines(response):
+        name, _, value = line.partition(":")
+        if line and name:
+            fields[name] = value.removeprefix(" ")
+        elif not line and "data" in fields:
+            try:
+                data = json.loads(fields["data"])
+            except ValueError:
+                raise MalformedEvent("the data of an event are no JSON") from None
+            if not isinstance(data, dict):
+                raise MalformedEvent("the data of an event are no object")
+            yield Event(fields.get("id", ""), fields.get("event", ""), data)
+            fields = {}
+
+
+def _lines(response: httpx.Response) -> Iterator[str]:
+    buffer = bytearray()
+    for chunk in response.iter_raw():
+        buffer += chunk
+        while (end := buffer.find(b"\n")) >= 0:
+            yield buffer[:end].decode("utf-8", "replace").removesuffix("\r")
+            del buffer[: end + 1]
+        if len(buffer) > MAX_EVENT_BYTES:
+            raise TooMuch("an event", MAX_EVENT_BYTES)

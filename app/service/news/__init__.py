@@ -1,0 +1,1 @@
+"""News of datasets: streams, feeds, webhooks; all from the log of head moves."""

@@ -1,0 +1,183 @@
+"""What is new behind a position: of one dataset by its chain, of the node by the log.
+
+Listeners that stand at the same position share the answer. Positions are what clients send back
+as `Last-Event-ID`, so a stream goes on where it broke off, on whatever process of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.datasets.node.reader import Reader, Reading
+from odf_node.storage.stores.objects.layout import HEAD
+from odf_node.storage.stores.ports import HeadMoves
+from odf_node.storage.stores.ports.values import DatasetEntry, HeadMoved
+
+from .notices import Notice, block_notice, reset_notice
+
+BLOCKS_A_PAGE = 200
+MOVES_A_PAGE = 100
+BEGINNING = "beginning"
+"""The position before the first block."""
+Shown = Callable[[DatasetEntry], str]
+"""The alias of a dataset as clients write it."""
+
+
+class InvalidPosition(BadInput):
+    """A `Last-Event-ID` that no stream of this address gave out."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text[:100]!r} is no position of this stream; send the id of its last event, or "
+            f"{BEGINNING!r}"
+        )
+
+
+class ChainPosition(NamedTuple):
+    """Behind a block of a dataset; None: before the first one."""
+
+    dataset: DatasetId
+    block: Multihash | None
+
+    @classmethod
+    def parse(cls, dataset: DatasetId, text: str) -> ChainPosition:
+        """Raises `InvalidPosition`."""
+        return cls(dataset, None if text == BEGINNING else _hash(text, text))
+
+
+class LogPosition(NamedTuple):
+    """Behind a line of the log; with a block, behind that one of those the line is about."""
+
+    number: int
+    block: Multihash | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> LogPosition:
+        """Raises `InvalidPosition`."""
+        if text == BEGINNING:
+            return cls(0)
+        number, behind, block = text.partition(":")
+        if not (number.isascii() and number.isdigit() and len(number) < 19):  # 64 bits
+            raise InvalidPosition(text)
+        return cls(int(number), _hash(block, text) if behind else None)
+
+    def __str__(self) -> str:
+        return f"{self.number}" if self.block is None else f"{self.number}:{self.block}"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What comes next, and where that leads to. `is_last`: there is nothing behind it yet."""
+
+    notices: Sequence[Notice]
+    position: ChainPosition | LogPosition
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class ChainFeed:
+    """News of single datasets. A history that was rewritten is told by one `reset`."""
+
+    reading: Reading
+    shown: Shown
+
+    def pages(self, positions: Sequence[ChainPosition]) -> list[Page | Exception]:
+        with self.reading() as reader:
+            ids = {position.dataset for position in positions}
+            entries = reader.registry.find_all(ids)
+            heads = reader.refs.heads(ids)
+            found = {
+                position: self._page(
+                    reader, position, entries.get(position.dataset), heads.get(position.dataset)
+                )
+                for position in set(positions)
+            }
+        return [found[position] for position in positions]
+
+    def _page(
+        self,
+        reader: Reader,
+        position: ChainPosition,
+        entry: DatasetEntry | None,
+        head: Multihash | None,
+    ) -> Page:
+        if entry is None or head is None or head == position.block:
+            return Page((), position, is_last=True)
+        blocks = reader.blocks_behind.behind(entry.id, position.block, head, limit=BLOCKS_A_PAGE)
+        alias = self.shown(entry)
+        if blocks is None:
+            notice = reset_notice(entry, alias, head, str(head))
+            return Page([notice], ChainPosition(entry.id, head), is_last=True)
+        notices = [block_notice(entry, alias, block, str(block.hash)) for block in blocks]
+        last = blocks[-1].hash
+        return Page(notices, ChainPosition(entry.id, last), is_last=last == head)
+
+
+@dataclass(frozen=True)
+class LogFeed:
+    """News of all datasets, in the order of the log."""
+
+    moves: HeadMoves
+    reading: Reading
+    shown: Shown
+
+    def pages(self, positions: Sequence[LogPosition]) -> list[Page | Exception]:
+        found: dict[LogPosition, Page | Exception] = {}
+        for position in set(positions):
+            found[position] = self._page(position)
+        return [found[position] for position in positions]
+
+    def _page(self, position: LogPosition) -> Page:
+        is_partial = position.block is not None
+        after = position.number - 1 if is_partial else position.number
+        moves = self.moves.moves(after=after, limit=MOVES_A_PAGE)
+        notices: list[Notice] = []
+        with self.reading() as reader:
+            entries = reader.registry.find_all({move.dataset for move in moves})
+            for move in moves:
+                room = BLOCKS_A_PAGE - len(notices)
+                if room == 0:
+                    return Page(notices, position, is_last=False)
+                start = position.block if move.number == position.number else move.old
+                entry = entries.get(move.dataset)
+                if entry is not None and move.ref == HEAD:
+                    told, is_whole = self._told(reader, entry, move, start, room)
+                    notices += told
+                    if not is_whole:
+                        cut = LogPosition.parse(told[-1].id)
+                        return Page(notices, cut, is_last=False)
+                position = LogPosition(move.number)
+        return Page(notices, position, is_last=len(moves) < MOVES_A_PAGE)
+
+    def _told(
+        self,
+        reader: Reader,
+        entry: DatasetEntry,
+        move: HeadMoved,
+        start: Multihash | None,
+        room: int,
+    ) -> tuple[list[Notice], bool]:
+        """Notices of one line of the log, and whether they are all of it."""
+        blocks = reader.blocks_behind.behind(entry.id, start, move.new, limit=room)
+        alias, end = self.shown(entry), str(move.number)
+        if blocks is None:
+            return [reset_notice(entry, alias, move.new, end)], True
+        is_whole = not blocks or blocks[-1].hash == move.new
+        notices = []
+        for block in blocks:
+            is_end = block.hash == move.new
+            name = end if is_end else str(LogPosition(move.number, block.hash))
+            notices.append(block_notice(entry, alias, block, name))
+        return notices, is_whole
+
+
+def _hash(text: str, shown: str) -> Multihash:
+    try:
+        return Multihash.parse(text)
+    except (MalformedHash, MalformedMultibase):
+        raise InvalidPosition(shown) from None

@@ -1,0 +1,70 @@
+"""The rows of a block as JSON, for streams that carry them: read once for all listeners.
+
+A slice never changes, so listeners share a read that is under way, and the last ones are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Datasets
+from odf_node.storage.datasets.read.records import DataFormat
+from odf_node.storage.datasets.verify.source import DatasetSource
+
+from ..readers.pool import Readers, ReadRefused
+from ..readers.tasks import SliceRef, TailTask
+
+KEPT = 16
+CALLER = "events"
+"""Streams share the readers of one caller, so that they take them from nobody."""
+
+
+class RowTexts:
+    """For coroutines of one event loop."""
+
+    def __init__(
+        self, datasets: Datasets, readers: Readers, *, max_rows: int, max_bytes: int
+    ) -> None:
+        self._datasets, self._readers = datasets, readers
+        self._max_rows, self._max_bytes = max_rows, max_bytes
+        self._texts: OrderedDict[tuple[DatasetId, Multihash], asyncio.Task[bytes | None]]
+        self._texts = OrderedDict()
+
+    async def of(self, dataset: DatasetId, data: DataSlice) -> bytes | None:
+        """A JSON array of records; None where they are more than a notice carries.
+
+        Raises:
+            What `Readers.answer` raises.
+        """
+        interval = data.offset_interval
+        if interval.end - interval.start + 1 > self._max_rows:
+            return None
+        key = (dataset, data.physical_hash)
+        known = self._texts.get(key)
+        if known is None or (known.done() and known.exception() is not None):
+            known = asyncio.create_task(self._read(dataset, data))
+            self._texts[key] = known
+            while len(self._texts) > KEPT:
+                self._texts.popitem(last=False)
+        return await asyncio.shield(known)
+
+    async def _read(self, dataset: DatasetId, data: DataSlice) -> bytes | None:
+        task = TailTask(
+            slices=[SliceRef.of(data)],
+            skip=0,
+            limit=self._max_rows,
+            shape=DataFormat.AOS.value,
+            max_bytes=self._max_bytes,
+        )
+        found = await asyncio.to_thread(self._datasets.dataset, DatasetRef(id=dataset))
+        try:
+            answer = await self._readers.answer(task, DatasetSource(found), CALLER)
+            return b"".join([piece async for piece in answer])
+        except ReadRefused as refused:
+            if refused.failed.error == "AnswerTooLong":
+                return None
+            raise

@@ -1,0 +1,181 @@
+"""Streams of news: what one listener is sent, from a position on, until it may not or goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetId
+
+from ..auth.actors import Actor
+from ..http.answers import HEADERS_ONLY
+from ..limits.coalescer import Coalescer
+from ..limits.shares import Slots
+from .feeds import ChainFeed, ChainPosition, LogFeed, LogPosition, Page
+from .head_watch import HeadWatch
+from .notices import KEEP_ALIVE, Notice
+from .rights import Question, Rights
+from .row_texts import RowTexts
+
+RETRY = b"retry: 1000\n"
+"""Milliseconds after which a browser comes back; within the first frame, see `KEEP_ALIVE`."""
+TOGETHER = 4096
+"""Questions of listeners that are asked together: most are the same."""
+PIECE_BYTES = 64 * 1024
+HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+EVENT_STREAM = "text/event-stream"
+
+
+class ListenerTooSlow(NodeError):
+    """A client that takes nothing of a stream for too long; its last id brings it back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """Who listens to what."""
+
+    actor: Actor
+    dataset: DatasetId | None
+    """None: all of the node."""
+    only: frozenset[DatasetId] | None = None
+    """Of the node, these; None: all."""
+    rows: bool = False
+    """Whether notices carry the rows of their blocks."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What all listeners of a process share."""
+
+    watch: HeadWatch
+    chain_feed: ChainFeed
+    log_feed: LogFeed
+    rights: Rights
+    row_texts: RowTexts
+    slots: Slots
+    keep_alive_s: float
+    idle_s: float
+    """Seconds a client may take nothing."""
+    _chain: Coalescer[ChainPosition, Page] = field(init=False)
+    _log: Coalescer[LogPosition, Page] = field(init=False)
+    _rights: Coalescer[Question, frozenset[DatasetId]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        set_once = object.__setattr__
+        set_once(self, "_chain", Coalescer(self.chain_feed.pages, most=TOGETHER))
+        set_once(self, "_log", Coalescer(self.log_feed.pages, most=TOGETHER))
+        set_once(self, "_rights", Coalescer(self.rights.readable, most=TOGETHER))
+
+    async def page(self, position: ChainPosition | LogPosition) -> Page:
+        """What is new behind the position, as of now or later."""
+        if isinstance(position, ChainPosition):
+            return await self._chain.ask(position)
+        return await self._log.ask(position)
+
+    async def readable(self, actor: Actor, datasets: frozenset[DatasetId]) -> frozenset[DatasetId]:
+        """Those of the datasets that the actor may read now."""
+        return await self._rights.ask((actor.bearer, datasets))
+
+
+async def frames(
+    streams: Streams,
+    listener: Listener,
+    position: ChainPosition | LogPosition,
+    first: Notice | None,
+) -> AsyncIterator[bytes]:
+    """Pieces of the stream behind `position`; `first` says what that is, to those who knew none."""
+    yield RETRY + first.frame() if first is not None else KEEP_ALIVE
+    begun = first is not None
+    with streams.watch.listening(listener.dataset) as moved:
+        while not streams.watch.is_over:
+            moved.clear()
+            page = await streams.page(position)
+            if page.notices:
+                # Asked after the page was read: what is told was open to the listener then.
+                allowed = await _readable(streams, listener, page)
+                if allowed is None:
+                    return
+                async for piece in _pieces(streams, listener, page.notices, allowed):
+                    yield piece if begun else RETRY + piece
+                    begun = True
+            position = page.position
+            while page.is_last and not moved.is_set():
+                try:
+                    async with asyncio.timeout(streams.keep_alive_s):
+                        await moved.wait()
+                except TimeoutError:
+                    if await _readable(streams, listener, page) is None:
+                        return
+                    yield KEEP_ALIVE
+
+
+async def _readable(
+    streams: Streams, listener: Listener, page: Page
+) -> frozenset[DatasetId] | None:
+    """Datasets of the page the listener may read; None when the stream is to end."""
+    wanted = (
+        frozenset({listener.dataset})
+        if listener.dataset is not None
+        else frozenset(each.dataset for each in page.notices if each.dataset is not None)
+    )
+    if listener.only is not None:
+        wanted &= listener.only
+    found = await streams.readable(listener.actor, wanted)
+    return None if listener.dataset is not None and not found else found
+
+
+async def _pieces(
+    streams: Streams,
+    listener: Listener,
+    notices: Sequence[Notice],
+    allowed: frozenset[DatasetId],
+) -> AsyncIterator[bytes]:
+    """Frames of the notices, small ones together."""
+    piece = b""
+    for notice in notices:
+        if notice.dataset not in allowed:
+            continue
+        rows = None
+        if listener.rows and notice.data is not None and notice.dataset is not None:
+            rows = await streams.row_texts.of(notice.dataset, notice.data)
+        piece += notice.frame(rows)
+        if len(piece) >= PIECE_BYTES:
+            yield piece
+            piece = b""
+    if piece:
+        yield piece
+
+
+class EventStream(StreamingResponse):
+    """An answer without an end, in a slot that was taken for it."""
+
+    def __init__(
+        self, pieces: AsyncIterator[bytes], idle_s: float, give_back: Callable[[], None]
+    ) -> None:
+        super().__init__(pieces, 200, HEADERS, EVENT_STREAM)
+        self._idle_s, self._give_back = idle_s, give_back
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As any; a client that takes nothing for too long is left."""
+
+        async def timed(message: Message) -> None:
+            try:
+                async with asyncio.timeout(self._idle_s):
+                    await send(message)
+            except TimeoutError:
+                raise ListenerTooSlow("a listener took nothing for too long") from None
+
+        try:
+            if scope.get("state", {}).get(HEADERS_ONLY):
+                start = {"type": "http.response.start", "status": self.status_code}
+                await send({**start, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            await super().__call__(scope, receive, timed)
+        finally:
+            self._give_back()
