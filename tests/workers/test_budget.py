@@ -25,6 +25,7 @@ from odf_node.storage.datasets.job_payloads.transform_job import TransformPayloa
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import Failed, JobId, JobSpec, JobStatus, Succeeded
 from odf_node.workers.jobs.ingest import claim
+from odf_node.workers.jobs.ingest import round as rounds
 from odf_node.workers.jobs.work.budget import Budget, bounded, memory_taken
 from odf_node.workers.program.handlers import JobContext
 from odf_node.workers.program.loop import Worker
@@ -184,7 +185,7 @@ def test_a_group_that_had_its_turn_gives_the_rest_back(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim, "TURN_S", 0.0)
-    monkeypatch.setattr(claim, "ROUND_S", 0.0)
+    monkeypatch.setattr(rounds, "ROUND_S", 0.0)
     dataset = created(stores, read=ReadStepNdJson(ddl_schema=("n BIGINT",)))
     body = b'{"n": 1}\n'
     payload = IngestPayload(upload=str(Multihash.of(body)), dry_run=True)

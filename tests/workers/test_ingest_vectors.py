@@ -193,7 +193,7 @@ class Runner:
 
     def _write(self, turn: dict[str, Any]) -> None:
         from odf_node.workers.jobs.ingest.outcome import Extras
-        from odf_node.workers.jobs.ingest.run import commit, read_post, write_batch
+        from odf_node.workers.jobs.ingest.run import commit, prepare_post, write_post
         from odf_node.workers.plan.ingest import plan_source
 
         source = source_of(self.given["source"])
@@ -215,8 +215,8 @@ class Runner:
             source_state=from_data(given_state, SourceState) if given_state else None,
             watermark=Instant.parse(watermark) if watermark else None,
         )
-        post = read_post(self.dataset, plan, path, self.bench, self.folder, extras)
-        batch = write_batch(self.dataset, state, [post], self.bench, self.folder)
+        post = prepare_post(self.dataset, plan, path, self.bench, self.folder, extras)
+        batch = write_post(self.dataset, state, post, self.bench, self.folder)
         commit(self.dataset, batch, self.bench)
 
     def slice_table(self, event: AddData) -> Any:

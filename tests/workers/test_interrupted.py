@@ -34,6 +34,7 @@ from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
 from odf_node.workers.engines.spark.exchange import collect, letterbox
 from odf_node.workers.jobs.ingest import claim
+from odf_node.workers.jobs.ingest import round as rounds
 from odf_node.workers.partitions import files as partition_files
 from odf_node.workers.partitions.files import Delivered, Outbox
 from odf_node.workers.partitions.here import Here
@@ -79,7 +80,7 @@ def rows_of(stores: Stores, dataset: DatasetId) -> int:
 def test_a_job_whose_store_is_away_begins_again_and_its_rows_are_there_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, put, made = throwaway_stores(), claim.put_slices, entry("kamu/away")
+    stores, put, made = throwaway_stores(), rounds.put_slices, entry("kamu/away")
     begin(stores, made)
     away = iter([True, True])
 
@@ -88,7 +89,7 @@ def test_a_job_whose_store_is_away_begins_again_and_its_rows_are_there_once(
             raise StoreUnavailable("put_object", "away")
         put(*arguments)
 
-    monkeypatch.setattr(claim, "put_slices", sometimes)
+    monkeypatch.setattr(rounds, "put_slices", sometimes)
     worker = worker_of(stores, tmp_path)
     worker.work(once=True)
     assert {job.status for job in jobs_of(stores, made.id)} == {JobStatus.RUNNING}
@@ -105,7 +106,7 @@ def test_a_store_that_stays_away_is_an_outcome_in_the_end(
     def never(*_: Any) -> None:
         raise StoreUnavailable("put_object", "away")
 
-    monkeypatch.setattr(claim, "put_slices", never)
+    monkeypatch.setattr(rounds, "put_slices", never)
     worker = worker_of(stores, tmp_path)
     assert ended(stores, made.id, worker) == {(JobStatus.FAILED, MAX_ATTEMPTS)}
     for job in jobs_of(stores, made.id):

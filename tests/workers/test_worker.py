@@ -70,12 +70,12 @@ def test_a_payload_that_makes_no_sense_is_an_outcome(
 def test_a_fault_of_the_node_is_told_without_its_insides(
     worker: Worker, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.jobs.ingest import claim
+    from odf_node.workers.jobs.ingest import round as rounds
 
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(claim, "write_batch", broken)
+    monkeypatch.setattr(rounds, "write_batch", broken)
     job = submit(stores, created(stores), ndjson([{"n": 1}]))
     worker.work(once=True)
     outcome = stores.jobs.get(job).outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,19 +16,26 @@ class StageFailed(Unavailable):
         super().__init__(message, retryable=True)
 
 
+class FailedInside(Exception):
+    """A stage raised what no stage should; the message is its traceback, for the log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error without its traceback, which says where it was raised and nothing of the rows."""
+    """An error of this node without its traceback, which says where it was raised and nothing of
+    the rows; of any other error, its traceback is all there is."""
 
-    kind: type[NodeError]
+    kind: type[Exception]
     args: tuple[Any, ...]
     state: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, error: NodeError) -> Failure:
+    def of(cls, error: Exception) -> Failure:
+        if not isinstance(error, NodeError):
+            return cls(FailedInside, ("".join(traceback.format_exception(error)),))
         return cls(type(error), error.args, dict(vars(error)))
 
-    def error(self) -> NodeError:
+    def error(self) -> Exception:
         """The error again, made without its constructor: those have signatures of their own."""
         made = self.kind.__new__(self.kind)
         made.args = self.args

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from .files import Delivered, File, Outbox
-from .port import Output, Partitions, Read, Route, T, Work
+from .port import Output, Read, Route, T, Work
 from .usage import Usage
 
 
@@ -27,10 +27,6 @@ class Here:
 
     def received(self, delivered: Delivered, outbox: Outbox) -> Path:  # noqa: ARG002
         return delivered.path
-
-    def joined(self, parts: Sequence[Partitions]) -> PartitionsHere:
-        own = [each for each in parts if isinstance(each, PartitionsHere)]
-        return PartitionsHere([kept for each in own for kept in each.kept])
 
     def close(self) -> None:
         """Rows go with the partitions."""

@@ -32,7 +32,7 @@ from ..engines.spark.visible_files import shown
 from .failure import Failure, StageFailed
 from .files import Delivered, File, Outbox
 from .messages import batch_of, gathered, message
-from .port import Output, Partitions, Read, Route, T, Work
+from .port import Output, Read, Route, T, Work
 from .usage import Usage
 
 STAGE_SECONDS = 86_400.0
@@ -83,10 +83,6 @@ class OnSpark:
             box = self._boxes[outbox.folder]
             collect(url, box, delivered.name, delivered.hash, delivered.path)
         return delivered.path
-
-    def joined(self, parts: Sequence[Partitions]) -> PartitionsOnSpark:
-        own = [each.rows for each in parts if isinstance(each, PartitionsOnSpark)]
-        return PartitionsOnSpark(self._spark.sparkContext.union(own), self)
 
     def close(self) -> None:
         while self._kept:

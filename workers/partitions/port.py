@@ -72,9 +72,6 @@ class Way(Protocol):
             ExchangeFailed: it is not what the stage wrote.
         """
 
-    def joined(self, parts: Sequence[Partitions]) -> Partitions:
-        """Those of several first stages of this way, one after the other."""
-
     def read(self, inputs: Sequence[T], read: Read[T]) -> Partitions:
         """The first stage: a partition for each input."""
 

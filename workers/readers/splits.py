@@ -70,6 +70,11 @@ class Splits:
     """Why there is one split only, where the file is large enough for more."""
 
 
+def split_count(size: int, width: int) -> int:
+    """How many splits a file of so many bytes is worth, where so many are read side by side."""
+    return size // max(min(size // width, SPLIT_BYTES), SMALLEST_BYTES)
+
+
 def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int) -> Splits:
     """How to read a file by a step, so many splits side by side at least.
 
@@ -77,9 +82,7 @@ def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int
     their types.
     """
     size = path.stat().st_size
-    wanted = max(min(size // width, SPLIT_BYTES), SMALLEST_BYTES)
-    count = size // wanted
-    if count <= 1:
+    if (count := split_count(size, width)) <= 1:
         return Splits(splits=(Split(file=path),))
     if isinstance(step, ReadStepParquet):
         return _of_groups(path, count)

@@ -17,7 +17,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStep
 from odf_node.storage.stores.ports.values import ObjectKind
 from odf_node.workers.jobs.ingest import run
-from odf_node.workers.jobs.ingest.run import push_extras, read_post, run_ingest, write_batch
+from odf_node.workers.jobs.ingest.run import prepare_post, push_extras, run_ingest, write_post
 from odf_node.workers.partitions.here import Here
 from odf_node.workers.partitions.port import Way
 from odf_node.workers.plan.ingest import plan_ingest
@@ -65,10 +65,11 @@ def ingested(
     state = dataset.state()
     plan = plan_ingest(state, payload, now=NOW)
     extras = push_extras(plan, payload, 10)
-    post = read_post(dataset, plan, path, bench, folder, extras)
-    batch = write_batch(dataset, state, [post], bench, folder)
-    assert post.rejected is not None
-    return batch.receipts[0], post.rejected.document()
+    post = prepare_post(dataset, plan, path, bench, folder, extras)
+    batch = write_post(dataset, state, post, bench, folder)
+    rejected = batch.outcomes[0].rejected
+    assert rejected is not None
+    return batch.receipts[0], rejected.document()
 
 
 def both(

@@ -23,7 +23,7 @@ from odf_node.protocol.metadata.reading import (
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.workers.jobs.ingest.outcome import Extras
-from odf_node.workers.jobs.ingest.run import read_post, run_ingest
+from odf_node.workers.jobs.ingest.run import prepare_post, run_ingest, write_post
 from odf_node.workers.merge.findings import NotWhatStands
 from odf_node.workers.plan.ingest import plan_ingest
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
@@ -80,13 +80,12 @@ def compare(request: pytest.FixtureRequest, stores: Stores, tmp_path: Path) -> A
     run_ingest(dataset, rows, bench, now=NOW)
 
     def compared(*changes: tuple[int, dict[str, Any]], name: str = "changes") -> tuple[str, ...]:
-        payload = upload(stores, dataset, b"")
-        plan = plan_ingest(
-            dataset.state(), msgspec.structs.replace(payload, source_name=name), now=NOW
-        )
+        payload, state = upload(stores, dataset, b""), dataset.state()
+        plan = plan_ingest(state, msgspec.structs.replace(payload, source_name=name), now=NOW)
         path = tmp_path / "batch"
         path.write_bytes(ndjson([{"op": code, **row} for code, row in changes]))
-        return read_post(dataset, plan, path, way, tmp_path, Extras()).warnings
+        post = prepare_post(dataset, plan, path, way, tmp_path, Extras())
+        return write_post(dataset, state, post, way, tmp_path).receipts[0].warnings
 
     return compared
 

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from odf_node.workers.partitions import on_spark
 from odf_node.workers.partitions.failure import Failure
 from odf_node.workers.partitions.files import Delivered, File, Outbox
-from odf_node.workers.partitions.port import Partitions, Read, Route, T, Work
+from odf_node.workers.partitions.port import Read, Route, T, Work
 from odf_node.workers.partitions.usage import Usage
 
 
@@ -38,10 +38,6 @@ class Many:
 
     def received(self, delivered: Delivered, outbox: Outbox) -> Path:
         return delivered.path
-
-    def joined(self, parts: Sequence[Partitions]) -> PartitionsOfMany:
-        own = [each for each in parts if isinstance(each, PartitionsOfMany)]
-        return PartitionsOfMany(self, [kept for each in own for kept in each.kept])
 
     def close(self) -> None:
         """Rows go with the partitions."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ...runtime.progress import JobProgress
 from .port import Listener
@@ -25,3 +26,21 @@ class Heard(Listener):
 
     def stops(self, stop: Callable[[], None]) -> None:
         self.job_progress.stops(stop)
+
+
+@dataclass(slots=True)
+class HeardOfAll(Listener):
+    """Hears of work for several jobs, which ends once none of them is ours any more."""
+
+    jobs: Sequence[JobProgress]
+
+    def stops(self, stop: Callable[[], None]) -> None:
+        left = set(range(len(self.jobs)))
+
+        def ended(number: int) -> None:
+            left.discard(number)
+            if not left:
+                stop()
+
+        for number, job in enumerate(self.jobs):
+            job.stops(partial(ended, number))

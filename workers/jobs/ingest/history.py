@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from odf_node.storage.stores.ports.values import ObjectKind
 
 from ...merge.history import HistoryFiles
 from ...merge.table import merging_of, reads_history, state_of
+from ...partitions.files import at_hand
+from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
 from ..work.slice_files import local_file
 
@@ -46,3 +49,11 @@ def history_of(
         spec=spec,
         state=state,
     )
+
+
+def lent(history: HistoryFiles | None, way: Way) -> HistoryFiles | None:
+    """The history as stages elsewhere are given it."""
+    if history is None:
+        return None
+    files = tuple(map(way.file, map(at_hand, history.files)))
+    return replace(history, files=files, state=None)

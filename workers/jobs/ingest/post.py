@@ -20,7 +20,10 @@ from ...plan.ingest import IngestPlan
 from ...runtime.progress import JobProgress
 from ..work.context import WorkerContext
 from ..work.slice_files import local_file
-from .run import ReadPost, push_extras, read_post
+from .run import PreparedPost, prepare_post, push_extras
+
+SHARED_BYTES = 1 << 20
+"""Unpacked bytes of posts that share slices: they are one partition, and few rows wait for it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,7 +36,8 @@ class Post:
 
 
 def shares_slices(post: Post, plan: IngestPlan) -> bool:
-    """Whether a post is small, and has nothing to say but its rows."""
+    """Whether a post has nothing to say but its rows, and came as a small one. What it unpacks to
+    may be large (`SHARED_BYTES`)."""
     return (
         post.job.spec.body is not None
         and not post.payload.dry_run
@@ -45,10 +49,10 @@ def shares_slices(post: Post, plan: IngestPlan) -> bool:
     )
 
 
-def read(
+def prepare(
     dataset: Dataset, post: Post, plan: IngestPlan, context: WorkerContext, scratch: Path
-) -> ReadPost:
-    """The rows of a post.
+) -> PreparedPost:
+    """A post as stages read it.
 
     Raises:
         NodeError: the post cannot be read.
@@ -58,7 +62,7 @@ def read(
     own = replace(context, job_progress=post.job_progress)
     extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
     scratch.mkdir(parents=True)
-    return read_post(dataset, plan, _input(dataset, post, scratch), own, scratch, extras)
+    return prepare_post(dataset, plan, _input(dataset, post, scratch), own, scratch, extras)
 
 
 def _input(dataset: Dataset, post: Post, scratch: Path) -> Path:

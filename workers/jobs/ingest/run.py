@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import from_arrow
 from odf_node.protocol.attributes import Attributes
@@ -31,48 +27,50 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.ingest_job import (
     IngestPayload,
     IngestReceipt,
-    RanReceipt,
 )
 from odf_node.storage.stores.ports import ObjectStore
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
+from ...merge.history import HistoryFiles
 from ...merge.table import bytes_of_all
 from ...partitions.here import Here
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan, plan_ingest
-from ...readers.rejected import Rejected
+from ...readers.splits import Splits
 from ...readers.table_files import TableFiles
 from ...slices.columns import Operation
-from ...slices.write import SlicePlan, Written, operations
+from ...slices.write import Written, operations
 from ..work.context import WorkerContext
 from ..work.slice_files import local_file
-from .history import history_of
+from .batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
+from .history import history_of, lent
 from .outcome import Extras, PostOutcome, data_events, receipts
-from .pipeline import OrderedRows, in_order, is_passing, joined, read, write
-from .source import is_one_partition, source_of, splits_of
+from .pipeline import is_passing
+from .source import Source, is_one_partition, source_of, splits_of
 from .stages import PostRead
 from .vanished import check_vanished
-from .ways import ran, way_of
+from .ways import is_one_task, ran, run_tasks, way_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPost:
-    """What was read of a post that is planned on a head."""
+class PreparedPost:
+    """A post that is planned on a head, and its file as stages read it."""
 
     plan: IngestPlan
     extras: Extras
-    rows_read: int = 0
-    """Those that are good."""
-    rejected: Rejected | None = None
-    warnings: tuple[str, ...] = ()
-    schema: pa.Schema | None = None
-    """Of the slices; None: the post is empty and tells none."""
-    rows: OrderedRows | None = None
-    """Merged and in their order, without offsets and system time; None: nothing changes."""
-    way: Way = field(default_factory=Here)
-    ran: Callable[[], RanReceipt | None] = lambda: None
-    """Where all of that ran, to be asked once its slices are written."""
+    source: Source | None
+    """None: there is nothing to read."""
+    read: PostRead
+    splits: Splits
+    history: HistoryFiles | None
+    size: int
+    """Bytes, those of a history included that is read as a whole."""
+    way: Way
+
+    @property
+    def is_task(self) -> bool:
+        return is_one_task(self.way, self.size, self.splits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +82,10 @@ class WrittenBatch:
     blocks: list[HashedBlock]
     state: ChainState
     """With the blocks."""
-    slices: list[Written]
+    slices: Sequence[Written]
+    outcomes: list[PostOutcome]
     receipts: list[IngestReceipt]
-    """One for each post."""
+    """Both one for each post."""
 
 
 def run_ingest(
@@ -111,8 +110,8 @@ def run_ingest(
             state = dataset.state()
             plan = plan_ingest(state, payload, now=now)
             extras = push_extras(plan, payload, context.ingest.max_rejected_rows)
-            post = read_post(dataset, plan, path, context, scratch, extras)
-            batch = write_batch(dataset, state, [post], context, scratch)
+            post = prepare_post(dataset, plan, path, context, scratch, extras)
+            batch = write_post(dataset, state, post, context, scratch)
             try:
                 if not payload.dry_run:
                     commit(dataset, batch, context)
@@ -135,7 +134,7 @@ def push_extras(plan: IngestPlan, payload: IngestPayload, max_rejected_rows: int
     )
 
 
-def read_post(
+def prepare_post(
     dataset: Dataset,
     plan: IngestPlan,
     path: Path,
@@ -143,102 +142,135 @@ def read_post(
     scratch: Path,
     extras: Extras,
     table: TableFiles | None = None,
-) -> ReadPost:
-    """A post as far as its rows in their order: of the file at the path, or of a table's below it.
+) -> PreparedPost:
+    """A post as far as the driver brings it: unpacked, preprocessed, cut into splits; of the file
+    at the path, or of a table's below it.
+
+    Raises:
+        NodeError: the post, or its strategy, does not allow it.
+    """
+    options, most = context.ingest, extras.max_bad_rows
+    source = source_of(plan, path, context, scratch, most, table)
+    history = None if source is None else history_of(dataset, plan, options.states, scratch)
+    # A history that is read as a whole has to fit into memory as well.
+    size = 0 if source is None else source.size + bytes_of_all(plan.merge, history)
+    way: Way = Here() if source is None else way_of(context, size)
+    split_read, splits = splits_of(source, plan, way, options.limits)
+    passes = is_passing(plan, history)
+    read = PostRead(
+        plan=plan,
+        split=split_read,
+        cut=options.cut,
+        max_bad_rows=None if source is None or source.is_prepared else most,
+        passes=passes,
+        sorts=passes and (source is None or is_one_partition(source, splits)),
+    )
+    return PreparedPost(
+        plan=plan,
+        extras=extras,
+        source=source,
+        read=read,
+        splits=splits,
+        history=history if way.width == 1 else lent(history, way),
+        size=size,
+        way=way,
+    )
+
+
+def batch_of(posts: Sequence[PreparedPost]) -> Batch:
+    """What runs. More than one post only of those that share slices (`post.py`)."""
+    return Batch(
+        posts=tuple(post.read for post in posts),
+        splits=tuple(post.splits.splits for post in posts),
+        history=posts[0].history,
+    )
+
+
+def run_posts(posts: Sequence[PreparedPost], context: WorkerContext, scratch: Path) -> BatchRows:
+    """The slices of posts that share them, on the way of the first. Raises as `run_batch`."""
+    way = posts[0].way
+    if posts[0].is_task:
+        return run_tasks(way, [batch_of(posts)])[0]
+
+    def merges(rows: int) -> None:
+        context.job_progress.passed(rows)
+        context.job_progress.phase("merge")
+
+    try:
+        return run_batch(way, batch_of(posts), scratch / "slices", merges)
+    finally:
+        way.close()
+
+
+def write_post(
+    dataset: Dataset,
+    state: ChainState,
+    post: PreparedPost,
+    context: WorkerContext,
+    scratch: Path,
+) -> WrittenBatch:
+    """A Batch of one post that was prepared on the head of `state`; its slices lie in `scratch`.
 
     Raises:
         NodeError: the post, or its strategy, does not allow it.
         StageFailed: Spark could not do its part.
     """
-    options, most = context.ingest, extras.max_bad_rows
-    source = source_of(plan, path, context, scratch, most, table)
-    if source is None:
-        return ReadPost(plan=plan, extras=extras)
-    history = history_of(dataset, plan, options.states, scratch)
-    # A history that is read as a whole has to fit into memory as well.
-    size = source.size + bytes_of_all(plan.merge, history)
-    way = way_of(context, size)
-    split_read, splits = splits_of(source, way, options.limits)
-    passes = is_passing(plan, history)
-    post = PostRead(
-        plan=plan,
-        split=split_read,
-        cut=options.cut,
-        max_bad_rows=None if source.is_prepared else most,
-        passes=passes,
-        sorts=passes and is_one_partition(source, splits),
-    )
-    with ExitStack() as failing:
-        failing.callback(way.close)
-        found = read(way, post, splits.splits)
-        if found is None:
-            return ReadPost(plan=plan, extras=extras, rejected=source.rejected)
-        context.job_progress.passed(found.rows)
-        context.job_progress.phase("merge")
-        rows = in_order(way, post, found, history)
-        failing.pop_all()
-    return ReadPost(
-        plan=plan,
-        extras=extras,
-        rows_read=found.rows,
-        rejected=source.rejected if source.is_prepared else found.rejected,
-        warnings=(*source.warnings, *found.warnings, *rows.warnings),
-        schema=found.schema,
-        rows=rows,
-        way=way,
-        ran=partial(ran, context, way, size, len(splits.splits), splits.whole_because),
-    )
+    rows = run_posts([post], context, scratch)
+    for failure in (rows.failure, *(each.failure for each in rows.posts)):
+        if failure is not None:
+            raise failure.error()
+    return write_batch(dataset, state, [post], rows, context)
 
 
 def write_batch(
     dataset: Dataset,
     state: ChainState,
-    posts: Sequence[ReadPost],
+    posts: Sequence[PreparedPost],
+    rows: BatchRows,
     context: WorkerContext,
-    scratch: Path,
 ) -> WrittenBatch:
-    """Posts that were read on the head of `state` become slices and blocks together; the slices
-    lie in `scratch`. More than one only of those that share slices (`post.py`).
+    """Blocks and receipts of what came of posts without failures, on the head of `state`.
 
     Rows lie in the slices post by post, so that every receipt has an interval of its own.
     """
-    plan = replace(posts[0].plan, system_time=max(post.plan.system_time for post in posts))
-    schema = next((post.schema for post in posts if post.schema is not None), None)
-    slices: list[Written] = []
-    if schema is not None:
-        way = next(post.way for post in posts if post.rows is not None)
-        rows = joined(way, [post.rows for post in posts if post.rows is not None])
-        folder = scratch / "slices"
-        with ExitStack() as done:
-            for post in posts:
-                done.callback(post.way.close)
-            slices = write(way, rows, slice_plan(plan, schema), folder, context.ingest.cut)
-    outcomes = [_outcome(post, slices, alone=len(posts) == 1) for post in posts]
+    plan = joint_plan([post.plan for post in posts])
+    read = [each for each in rows.posts if each.failure is None]
+    outcomes = [_outcome(post, each, rows, context) for post, each in zip(posts, read, strict=True)]
     events: list[MetadataEvent] = []
-    if schema is not None and plan.schema is None:
-        events.append(SetDataSchema(schema=from_arrow(schema)))
-    links = _links(dataset, plan, slices, context.objects)
-    events += data_events(plan, slices, posts[0].extras, links=links)
+    if rows.schema is not None and plan.schema is None:
+        events.append(SetDataSchema(schema=from_arrow(rows.schema)))
+    links = _links(dataset, plan, rows.slices, context.objects)
+    events += data_events(plan, rows.slices, posts[0].extras, links=links)
     blocks, after = author(state, events, system_time=plan.system_time)
     return WrittenBatch(
         head=plan.head,
         blocks=blocks,
         state=after,
-        slices=slices,
-        receipts=receipts(plan, outcomes, slices, blocks),
+        slices=rows.slices,
+        outcomes=outcomes,
+        receipts=receipts(plan, outcomes, rows.slices, blocks),
     )
 
 
-def _outcome(post: ReadPost, slices: Sequence[Written], *, alone: bool) -> PostOutcome:
+def _outcome(
+    post: PreparedPost, read: ReadPost, rows: BatchRows, context: WorkerContext
+) -> PostOutcome:
     """What came of one post of a Batch. Raises what its strategy does not allow."""
-    check_vanished(post.plan, post.rows_read, slices, post.extras.max_vanish_percent)
-    done = operations(slices) if alone else Counter({Operation.APPEND: post.rows_read})
+    check_vanished(post.plan, read.rows, rows.slices, post.extras.max_vanish_percent)
+    is_alone = len(rows.posts) == 1
+    done = operations(rows.slices) if is_alone else Counter({Operation.APPEND: read.rows})
+    source, rejected, warnings, where = post.source, read.rejected, read.warnings, None
+    if source is not None:
+        found = post.splits
+        where = ran(context, rows.usage, post.size, len(found.splits), found.whole_because)
+        rejected = source.rejected if source.is_prepared else rejected
+        warnings = (*source.warnings, *warnings, *rows.warnings)
     return PostOutcome(
-        rows_read=post.rows_read,
+        rows_read=read.rows,
         done=done,
-        rejected=post.rejected,
-        warnings=post.warnings,
-        ran=post.ran(),
+        rejected=rejected,
+        warnings=warnings,
+        ran=where,
     )
 
 
@@ -266,17 +298,6 @@ def put_slices(
     with ThreadPoolExecutor(threads, thread_name_prefix="uploads") as pool:
         for _ in pool.map(put, slices):
             pass
-
-
-def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:
-    """What the rows of a batch have in common once they are written."""
-    return SlicePlan(
-        schema=schema,
-        vocab=plan.vocab,
-        start=plan.next_offset,
-        system_time=plan.system_time,
-        source_event_time=plan.source_event_time,
-    )
 
 
 def _links(

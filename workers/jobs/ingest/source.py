@@ -26,7 +26,7 @@ from ...readers.known import Known
 from ...readers.read import open_frame, schema_of
 from ...readers.read_split import SplitRead, open_splits
 from ...readers.rejected import Rejected
-from ...readers.splits import SPLIT_BYTES, Split, Splits, plan_splits, splits_of_table
+from ...readers.splits import SPLIT_BYTES, Split, Splits, plan_splits, split_count, splits_of_table
 from ...readers.table_files import TableFiles
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
@@ -101,11 +101,15 @@ def source_of(
     )
 
 
-def splits_of(source: Source, way: Way, limits: Limits) -> tuple[SplitRead, Splits]:
+def splits_of(
+    source: Source | None, plan: IngestPlan, way: Way, limits: Limits
+) -> tuple[SplitRead, Splits]:
     """How the file is read by that way, and the parts that are read side by side.
 
     Raises: as the reader does for the head of the file.
     """
+    if source is None:
+        return SplitRead(step=plan.read, limits=limits), Splits(splits=())
     whole = SplitRead(step=source.step, limits=limits, known=source.known)
     if source.table is not None:
         parts = splits_of_table(source.table)
@@ -113,7 +117,11 @@ def splits_of(source: Source, way: Way, limits: Limits) -> tuple[SplitRead, Spli
     if way.width == 1:
         return whole, Splits(splits=(Split(file=source.path),))
     schema = schema_of(source.step)
-    if schema is None and isinstance(source.step, ReadStepCsv):
+    if (
+        schema is None
+        and isinstance(source.step, ReadStepCsv)
+        and split_count(source.size, way.width) > 1
+    ):
         frame = open_frame(source.step, source.path, limits, known=source.known)
         schema = None if frame is None else frame.schema
     found = plan_splits(source.step, source.path, schema, way.width)

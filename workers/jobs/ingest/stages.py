@@ -24,6 +24,7 @@ from ...merge.history import HistoryFiles
 from ...merge.keys import hashes_of, key_range, key_ranges
 from ...merge.order import Order, range_of, sample, sort_indices
 from ...merge.table import MERGE, check_batch, merging_of, takes_operations
+from ...partitions.failure import Failure
 from ...partitions.files import Delivered, Outbox, deliver, workplace
 from ...partitions.port import Batches, Output
 from ...plan.ingest import IngestPlan
@@ -101,6 +102,8 @@ class ReadFacts(RowFacts):
     nulls_found: NullCounts | None = None
     """Where none may be, of rows that are all written."""
     rejected: tuple[RejectedRow, ...] = ()
+    failure: Failure | None = None
+    """What is wrong with the split; its rows are not to be used then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +156,24 @@ class _Required:
             yield batch
 
 
+def read_part(posts: Sequence[PostRead], part: tuple[int, Split]) -> Output:
+    """Rows of a split of one of the posts. What is wrong with it is a fact: other posts go on."""
+    number, split = part
+    try:
+        yield from read_rows(posts[number], split)
+    except OSError:  # of the machine or the bucket, and not of the post
+        raise
+    except Exception as error:
+        yield ReadFacts(failure=Failure.of(error))
+
+
 def read_rows(read: PostRead, split: Split) -> Output:
-    """Rows of a split in the types of their slice.
+    """Rows of a split in the types of their slice. Of a post that is sorted here, either all come
+    or none.
 
     Raises:
         NodeError: a row, or the head of the file, is wrong; where, is told as it is in the file.
+        UnexpectedNulls: of a post that is sorted here, nulls in columns the dataset requires.
     """
     plan, most = read.plan, read.max_bad_rows
     rejected = None if most is None else Rejected(most, lines=split.lines)
@@ -182,7 +198,11 @@ def read_rows(read: PostRead, split: Split) -> Output:
         typed = _typed(rows.batches, schema, plan)
         if read.passes:
             typed = _timed(found.passed(typed), plan)
-        yield from totals.passed(_in_order(typed, read.order) if read.sorts else typed)
+        if read.sorts:
+            every = list(typed)
+            found.nulls.check()
+            typed = _in_order(every, read.order)
+        yield from totals.passed(typed)
         yield ReadFacts(
             rows=totals.rows,
             cost=totals.cost,
@@ -221,9 +241,8 @@ def _known(schema: pa.Schema, batch: pa.Schema) -> list[str]:
     return [name for name in schema.names if name in batch.names]
 
 
-def _in_order(batches: Batches, order: Order) -> Batches:
+def _in_order(every: list[pa.RecordBatch], order: Order) -> Batches:
     """All rows, sorted unless they are."""
-    every = list(batches)
     if every:
         yield from sorted_rows(pa.Table.from_batches(every), order)
 
@@ -300,7 +319,7 @@ def by_order(
 def order_rows(read: PostRead, _: int, batches: Batches) -> Output:
     """Rows of a range, in order."""
     totals = _Totals(read.cut)
-    yield from totals.passed(_in_order(batches, read.order))
+    yield from totals.passed(_in_order(list(batches), read.order))
     yield RowFacts(rows=totals.rows, cost=totals.cost)
 
 
@@ -309,13 +328,19 @@ def by_slice(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Rows to their slice, with the number of each among all rows as its position."""
     before, cost = rows[number], costs[number]
+    is_one = cut.count(costs[-1]) == 1
     for batch in batches:
         data = without_position(batch)
-        each = row_costs(data, cut)
         whole = data if op in data.schema.names else appended(data, op)
         at = pa.array(np.arange(before, before + batch.num_rows, dtype=np.int64))
-        yield from in_slices(whole.append_column(POSITION, at), each, cost, cut)
-        before, cost = before + batch.num_rows, cost + int(each.sum())
+        placed = whole.append_column(POSITION, at)
+        before += batch.num_rows
+        if is_one:
+            yield 0, placed
+            continue
+        each = row_costs(data, cut)
+        yield from in_slices(placed, each, cost, cut)
+        cost += int(each.sum())
 
 
 def write_rows(

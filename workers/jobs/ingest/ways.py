@@ -1,13 +1,25 @@
-"""Where stages run: those of small inputs in the worker's process, all others on Spark."""
+"""Where stages run, by the size of their input: in the worker's process, or on Spark.
+
+On Spark a Batch that is one partition is one task, and those of several datasets are tasks of one
+job: a job takes long to begin, beside what little rows take. Any other Batch has jobs of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
 
-from ...engines.port.job_listener import Heard
+from ...engines.port.job_listener import Heard, HeardOfAll
+from ...engines.port.port import Listener
 from ...partitions.here import Here
 from ...partitions.port import Way
+from ...partitions.usage import Usage
+from ...readers.splits import Splits
+from ...runtime.progress import JobProgress
 from ..work.context import WorkerContext
+from .batch import Batch, BatchRows, run_as_task
+from .pipeline import SMALLEST_BYTES
 
 
 def is_small(context: WorkerContext, size: int) -> bool:
@@ -22,24 +34,52 @@ def way_of(context: WorkerContext, size: int) -> Way:
 
 def on_spark(context: WorkerContext) -> Way:
     """Spark, whose tasks end with the job."""
+    return _spark(context, Heard(context.job_progress))
+
+
+def way_of_tasks(context: WorkerContext, jobs: Sequence[JobProgress]) -> Way:
+    """The way for Batches of several jobs of the node, until none of them is ours any more."""
+    return _spark(context, HeardOfAll(jobs))
+
+
+def _spark(context: WorkerContext, listener: Listener) -> Way:
     from ...partitions.on_spark import OnSpark
 
-    return OnSpark(context.engines.session, listener=Heard(context.job_progress))
+    return OnSpark(context.engines.session, listener=listener)
+
+
+def is_one_task(way: Way, size: int, found: Splits) -> bool:
+    """Whether a Batch of so many bytes, its history included where all of it is read, is a task of
+    Spark as a whole."""
+    return way.width > 1 and len(found.splits) <= 1 and size < SMALLEST_BYTES
+
+
+def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
+    """What comes of Batches that are one task each, by one job.
+
+    Raises:
+        StageFailed: one of them, or all, could not be run.
+    """
+    try:
+        told = way.read(batches, run_as_task).facts()
+    finally:
+        way.close()
+    return [found for each in told for found in each]
 
 
 def ran(
-    context: WorkerContext, way: Way, size: int, splits: int, because: str | None = None
+    context: WorkerContext, usage: Usage, size: int, splits: int, because: str | None = None
 ) -> RanReceipt:
-    """What there is to be told of a way, once its stages have run; `because`: why a large input was
+    """What there is to be told of where stages ran, once they have; `because`: why a large input was
     one split."""
     return RanReceipt(
-        way=way.usage.way,
+        way=usage.way,
         bytes=size,
         micro_batch_bytes=context.ingest.micro_batch_bytes,
         splits=splits,
         one_split_because=because,
-        spark_jobs=way.usage.jobs,
-        tasks=way.usage.tasks,
-        shuffle_bytes=way.usage.shuffle_bytes,
-        spill_bytes=way.usage.spill_bytes,
+        spark_jobs=usage.jobs,
+        tasks=usage.tasks,
+        shuffle_bytes=usage.shuffle_bytes,
+        spill_bytes=usage.spill_bytes,
     )

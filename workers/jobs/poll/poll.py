@@ -32,7 +32,7 @@ from ...plan.poll import NothingToPoll, PollPlan, plan_poll
 from ...prepare.run import check_steps
 from ...prepare.run import prepare as prepare_steps
 from ..ingest.outcome import Extras
-from ..ingest.run import commit, read_post, write_batch
+from ..ingest.run import commit, prepare_post, write_post
 from ..work.context import WorkerContext
 from .receipts import added_up, of_blocks, up_to_date
 
@@ -150,8 +150,8 @@ def _attempt(
             source_state=found.state,
             max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
         )
-        post = read_post(dataset, ingest, path, context, scratch, extras, found.table)
-        batch = write_batch(dataset, state, [post], context, scratch)
+        post = prepare_post(dataset, ingest, path, context, scratch, extras, found.table)
+        batch = write_post(dataset, state, post, context, scratch)
         commit(dataset, batch, context)
     receipt = batch.receipts[0]
     return PollReceipt(

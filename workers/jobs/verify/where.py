@@ -40,7 +40,7 @@ class Placed:
         """What there is to be told, once the verification has ended; None: of no object."""
         if self._runner is None:
             return None
-        return ran(self._context, self._way, self._size, self._runner.splits)
+        return ran(self._context, self._way.usage, self._size, self._runner.splits)
 
     def close(self) -> None:
         self._way.close()

@@ -1,0 +1,149 @@
+"""The first stage of a Batch: its posts are read, each by itself, as partitions side by side.
+
+A post that cannot be read fails alone: its error is a fact of the stage, and others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...partitions.failure import Failure
+from ...partitions.port import Partitions, Way
+from ...readers.rejected import Rejected
+from ...readers.splits import Split
+from ...slices.conform import NullCounts
+from .stages import PostRead, ReadFacts, read_part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostRows:
+    """What was read of one post; its rows are in the partitions of its Batch."""
+
+    facts: tuple[ReadFacts, ...]
+    """Of each of its partitions."""
+    rejected: Rejected | None = None
+    failure: Failure | None = None
+    """What is wrong first in the post, which fails it."""
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.facts)
+
+    @property
+    def cost(self) -> int:
+        return sum(each.cost for each in self.facts)
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Rows of the post before each partition."""
+        return (0, *accumulate(each.rows for each in self.facts))[:-1]
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Of the slices; None: the post is empty, or fails, and tells none."""
+        return next((each.schema for each in self.facts if each.schema is not None), None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return next(each.columns for each in self.facts if each.schema is not None)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return _warnings(self.facts)
+
+    @property
+    def ascends(self) -> bool:
+        """By event time, over all partitions."""
+        return _ascends(self.facts)
+
+    @property
+    def samples(self) -> tuple[pa.Table, ...]:
+        return tuple(
+            _positioned(each.samples, start)
+            for each, start in zip(self.facts, self.starts, strict=True)
+            if each.samples is not None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRows:
+    """Rows of the posts of a Batch, post by post, before they meet others."""
+
+    posts: tuple[PostRows, ...]
+    partitions: Partitions
+
+
+def read(way: Way, posts: Sequence[PostRead], splits: Sequence[Sequence[Split]]) -> ReadRows:
+    """The rows of posts, each with the splits of its file. A post that cannot be read is told in
+    its `PostRows`.
+
+    Raises:
+        TooManyBadRows, UnexpectedNulls: over all splits of a post.
+    """
+    parts = [(number, split) for number, of in enumerate(splits) for split in of]
+    partitions = way.read(parts, partial(read_part, tuple(posts)))
+    told = iter([found for each in partitions.facts() for found in each])
+    found = [list(islice(told, len(of))) for of in splits]
+    return ReadRows(
+        posts=tuple(_post_rows(post, facts) for post, facts in zip(posts, found, strict=True)),
+        partitions=partitions,
+    )
+
+
+def _post_rows(post: PostRead, facts: Sequence[ReadFacts]) -> PostRows:
+    failures = [each.failure for each in facts if each.failure is not None]
+    if failures:
+        return PostRows(facts=tuple(facts), failure=failures[0])
+    found = PostRows(facts=tuple(facts), rejected=_rejected(post.max_bad_rows, facts))
+    if found.schema is not None:
+        nulls = NullCounts(found.schema)
+        for each in facts:
+            if each.nulls_found is not None:
+                nulls.follow(each.nulls_found)
+        nulls.check()
+    return found
+
+
+def _positioned(keys: pa.Table, before: int) -> pa.Table:
+    """Keys of which the last is the position, in the whole input."""
+    at = keys.num_columns - 1
+    return keys.set_column(at, keys.field(at), pc.add(keys.column(at), before))
+
+
+def _rejected(most: int | None, facts: Sequence[ReadFacts]) -> Rejected | None:
+    """Those of all splits, by their number in the input."""
+    if most is None:
+        return None
+    every, before = Rejected(most), 0
+    for each in facts:
+        every.follow(each.rejected, before)
+        before += each.rows + len(each.rejected)
+    return every
+
+
+def _warnings(facts: Sequence[ReadFacts]) -> tuple[str, ...]:
+    """What a publisher should know; of names of fields, once all records are seen."""
+    names = [each.names for each in facts if each.names is not None]
+    if not names:
+        return tuple(dict.fromkeys(text for each in facts for text in each.warnings))
+    for other in names[1:]:
+        names[0].follow(other)
+    return tuple(names[0].warnings())
+
+
+def _ascends(facts: Sequence[ReadFacts]) -> bool:
+    """Whether event times ascend over all splits, and all rows or none have one."""
+    latest: int | None = None
+    for each in facts:
+        if not each.ascends or (
+            latest is not None and each.first is not None and each.first < latest
+        ):
+            return False
+        latest = latest if each.last is None else each.last
+    return sum(each.nulls for each in facts) in (0, sum(each.rows for each in facts))
