@@ -1,369 +1,239 @@
-"""Ingest: seconds from submit to finish on a warm worker, and rows per second of large batches.
+"""Ingest on both ways, in the worker's process and on Spark: posts to a warm node over HTTP.
 
-    python benchmarks/ingest.py [batches] [rows]     (0 batches: only over HTTP)
+    python benchmarks/ingest.py [--rows 1000000 …] [--ledger] [--snapshot] [--way process|spark]
 
-Small batches of 1 000 rows (NdJson) show the latency; large ones (Csv, NdJson) the throughput,
-through the queue and once more over HTTP. Each is printed with its ratio to a limit measured in
-the same run: for small batches one bare Spark action (read a staged file, sort, collect); for large
-ones what Arrow alone and DataFusion alone take to parse the same file, write it with the same
-settings and hash it twice. Processor time is that of the worker and its JVM, since others may load
-the machine. A profile tells where the time of a large batch goes. The aims: half of the small
-batches within 1 s, 300 000 rows a second of processor time. `history.py` is about merges.
+A table, each line with the way, the median, and how often it is what PyArrow alone takes for the
+same body (parse, write, hash), measured in the same run. Posts of 1 and of 1,000 rows by merge
+strategy, one after the other; posts of one row by 32 writers at once, on one dataset and on 32;
+Csv of `--rows` rows, appended. `--ledger`: a million rows, half of them known, on ten million.
+`--snapshot`: a million rows on a million, a tenth changed. Processor time is told of service and
+worker, since others may load the machine: they share it with the clients.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import hashlib
-import json
+import io
+import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from urllib.parse import urlsplit
 
 import httpx
-import nodes
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+from nodes import RunningNode, served
 from processes import cpu_seconds
 
-from odf_node.protocol.arrow_digest import digest_of
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.metadata.reading import (
-    MergeStrategy,
-    MergeStrategyAppend,
-    MergeStrategyLedger,
-    MergeStrategySnapshot,
-    MergeStrategyUpsertStream,
-    ReadStep,
-)
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Failed
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
-from odf_node.workers.slices.write import parquet_settings
-from tests.workers.datasets import created, ndjson, now, submit, upload
-
-BATCHES = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-LARGE_ROWS = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
-SMALL_ROWS = 1_000
-AIM_S = 1.0
-AIM_ROWS = 300_000
-STRATEGIES: dict[str, MergeStrategy] = {
-    "Append": MergeStrategyAppend(),
-    "Ledger": MergeStrategyLedger(primary_key=("k",)),
-    "UpsertStream": MergeStrategyUpsertStream(primary_key=("k",)),
-    "Snapshot": MergeStrategySnapshot(primary_key=("k",)),
+SMALL, POSTS, WARM_UP = (1, 1_000), 10, 3
+WRITERS, BURST_S = 32, 8.0
+LARGE_POSTS = 3
+MILLION = 1_000_000
+MICRO_BATCH_BYTES = {"process": 1 << 40, "spark": 0}
+COLUMNS = {"id": "Int64", "at": "Timestamp", "city": "String", "value": "Float64"}
+KEYED = {"primaryKey": ["id"]}
+MERGES: dict[str, dict[str, Any]] = {
+    "Append": {"kind": "Append"},
+    "Ledger": {"kind": "Ledger", **KEYED},
+    "Snapshot": {"kind": "Snapshot", **KEYED},
+    "UpsertStream": {"kind": "UpsertStream", **KEYED},
+    "ChangelogStream": {"kind": "ChangelogStream", **KEYED},
 }
-CSV = {
-    "kind": "Csv",
-    "schema": {
-        "fields": [
-            {"name": "event_time", "type": "Timestamp"},
-            {"name": "city", "type": "String"},
-            {"name": "k", "type": "Int64"},
-            {"name": "v", "type": {"kind": "Option", "inner": "Float64"}},
-        ]
-    },
-}
+AIMS_S = {"process": 0.060, "spark": 0.600}
+AIMS_POSTS = {"process": 200, "spark": 50}
 
 
-def rows(start: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "event_time": f"2024-01-01T00:{n // 60:02}:{n % 60:02}Z",
-            "k": start + n,
-            "city": f"c{n % 7}",
-            "v": n / 7,
-        }
-        for n in range(SMALL_ROWS)
+def body(first: int, count: int, *, op: bool = False, changed: int = 0) -> bytes:
+    """Rows of Csv with a header; one in `changed` has another value than it would."""
+    code = "0," if op else ""
+    lines = [
+        f"{code}{n},2024-01-01T{n // 3600 % 24:02}:{n // 60 % 60:02}:{n % 60:02}Z,city {n % 50},"
+        f"{-1.5 if changed and not n % changed else n / 7:.6f}"
+        for n in range(first, first + count)
     ]
+    return ("op," * op + "id,at,city,value\n" + "\n".join(lines) + "\n").encode()
 
 
-def large_csv() -> bytes:
-    lines = (
-        f"2024-01-01T{n // 3600 % 24:02}:{n // 60 % 60:02}:{n % 60:02}Z,c{n % 97},{n},{n / 7:.6f}"
-        for n in range(LARGE_ROWS)
-    )
-    return ("\n".join(lines) + "\n").encode()
-
-
-def large_ndjson() -> bytes:
-    lines = (
-        f'{{"event_time":"2024-01-01T{n // 3600 % 24:02}:{n // 60 % 60:02}:{n % 60:02}Z",'
-        f'"city":"c{n % 97}","k":{n},"v":{n / 7:.6f}}}'
-        for n in range(LARGE_ROWS)
-    )
-    return ("\n".join(lines) + "\n").encode()
-
-
-def run_job(stores: Stores, dataset: Dataset, body: bytes) -> float:
-    """Seconds from submit to finish."""
+def by_arrow(content: bytes) -> float:
+    """Seconds to parse, write and hash the rows without a node."""
     began = time.perf_counter()
-    job = submit(stores, dataset, body)
-    while (outcome := stores.jobs.get(job).outcome) is None:
-        time.sleep(0.002)
-    if isinstance(outcome, Failed):
-        raise SystemExit(f"{outcome.error}: {outcome.message}")
+    out = io.BytesIO()
+    pq.write_table(pacsv.read_csv(io.BytesIO(content)), out)
+    hashlib.sha3_256(out.getvalue()).digest()
     return time.perf_counter() - began
 
 
-def bare_spark() -> float:
-    """Seconds of one warm Spark action on a small staged file."""
-    with tempfile.TemporaryDirectory() as folder:
-        session = start_spark(SparkOptions(scratch=Path(folder)))
-        path = f"{folder}/rows.parquet"
-        pq.write_table(pa.Table.from_pylist(rows(0)), path)
-        schema = session.read.parquet(path).schema
-        taken = []
-        for _ in range(12):
-            began = time.perf_counter()
-            frame = session.read.schema(schema).parquet(path)
-            frame.coalesce(1).sortWithinPartitions("event_time", "k").toArrow()
-            taken.append(time.perf_counter() - began)
-        session.stop()
-    return statistics.median(taken[4:])
+def snapshot(name: str, strategy: str) -> dict[str, Any]:
+    fields = [{"name": name, "type": kind} for name, kind in COLUMNS.items()]
+    if strategy == "ChangelogStream":
+        fields.insert(0, {"name": "op", "type": "Int32"})
+    read = {"kind": "Csv", "header": True, "schema": {"fields": fields}}
+    merge = MERGES[strategy]
+    source = {"kind": "AddPushSource", "sourceName": "default", "read": read, "merge": merge}
+    vocab = {"kind": "SetVocab", "eventTimeColumn": "at"}
+    content = {"name": name, "kind": "Root", "metadata": [source, vocab]}
+    return {"kind": "DatasetSnapshot", "version": 1, "content": content}
 
 
-def hashed(path: Path) -> None:
-    hashlib.sha3_256(path.read_bytes()).digest()
-    with pq.ParquetFile(path) as file:
-        digest_of(file).finish()
+class Bench:
+    """A node all of whose batches go one way."""
 
+    def __init__(self, way: str, node: RunningNode) -> None:
+        self.way, self.node, self.token = way, node, node.token()
 
-def bare_arrow(kind: str, body: bytes, folder: Path) -> float:
-    """Processor seconds to parse the file, write a slice and hash it, in one thread."""
-    began = time.process_time()
-    if kind == "Csv":
-        options = pyarrow.csv.ReadOptions(
-            column_names=["event_time", "city", "k", "v"], use_threads=False
+    @contextmanager
+    def dataset(self, strategy: str, name: str) -> Iterator[Callable[[bytes], float]]:
+        """What posts to a new dataset, and gives the seconds."""
+        with self.node.http(self.token) as http:
+            http.timeout = 3600
+            http.post("/datasets", json=snapshot(name, strategy)).raise_for_status()
+            yield lambda content: self._post(http, name, content)
+
+    def _post(self, http: httpx.Client, name: str, content: bytes) -> float:
+        headers = {"content-type": "text/csv", "prefer": "wait=600"}
+        began = time.perf_counter()
+        answer = http.post(f"/{name}/ingest", content=content, headers=headers)
+        answer.raise_for_status()
+        told = dict(answer.json())
+        while answer.status_code == 202 and told.get("status") != "succeeded":
+            time.sleep(0.05)
+            told = http.get(answer.headers["location"]).json()
+            if told["status"] in ("failed", "cancelled"):
+                raise SystemExit(f"a post failed: {told}")
+        ran = told.get("result", told)["ran"]
+        if ran["way"] != self.way:
+            raise SystemExit(f"it did not run on {self.way}: {ran}")
+        return time.perf_counter() - began
+
+    def say(self, case: str, seconds: list[float], floor: float, aim: float | None = None) -> None:
+        p50 = statistics.median(seconds)
+        judged = "" if aim is None else ("within" if p50 <= aim else f"MISSES {aim:g} s")
+        print(
+            f"{case:<34} {self.way:<8} p50 {p50:8.3f} s   min {min(seconds):8.3f} s   "
+            f"{p50 / floor:7.1f} x Arrow   {judged}",
+            flush=True,
         )
-        table = pyarrow.csv.read_csv(pa.BufferReader(body), read_options=options)
-    else:
-        plain = pyarrow.json.ReadOptions(use_threads=False)
-        table = pyarrow.json.read_json(pa.BufferReader(body), read_options=plain)
-    pq.write_table(table, folder / "arrow.parquet", **parquet_settings(table.schema))
-    hashed(folder / "arrow.parquet")
-    return time.process_time() - began
+
+    def small(self) -> None:
+        for count in SMALL:
+            for strategy in MERGES:
+                op = strategy == "ChangelogStream"
+                with self.dataset(strategy, f"{strategy.lower()}-{count}") as post:
+                    bodies = [body(n * count, count, op=op) for n in range(WARM_UP + POSTS)]
+                    taken = [post(each) for each in bodies][WARM_UP:]
+                floor = statistics.median(map(by_arrow, bodies))
+                self.say(f"{strategy}, {count} row(s)", taken, floor, AIMS_S[self.way])
+
+    def large(self, rows: int) -> None:
+        posts = LARGE_POSTS if rows <= MILLION else 1
+        with self.dataset("Append", f"large-{rows}") as post:
+            post(body(0, 1))
+            content = body(0, rows)
+            spent = cpu_seconds(self.node.process.pid)
+            taken = [post(content) for _ in range(posts)]
+            spent = cpu_seconds(self.node.process.pid) - spent
+        self.say(f"Append, {rows:,} rows", taken, by_arrow(content))
+        print(f"{'':<43} {rows * posts / spent:,.0f} rows a second of processors")
+
+    def ledger(self) -> None:
+        with self.dataset("Ledger", "ledger-on-ten") as post:
+            for number in range(10):
+                post(body(number * MILLION, MILLION))
+            content = body(9 * MILLION + MILLION // 2, MILLION)
+            self.say("Ledger, 1 M on 10 M, half known", [post(content)], by_arrow(content))
+
+    def snapshot(self) -> None:
+        with self.dataset("Snapshot", "snapshot-on-one") as post:
+            post(body(0, MILLION))
+            content = body(0, MILLION, changed=10)
+            self.say("Snapshot, 1 M on 1 M, a tenth", [post(content)], by_arrow(content))
+
+    def single_rows(self, datasets: int) -> None:
+        names = [f"single-{datasets}-{number}" for number in range(datasets)]
+        for name in names:
+            with self.dataset("Append", name) as post:
+                post(body(0, 1))
+        asyncio.run(burst(self.node, names, self.token, 2.0))
+        spent = cpu_seconds(self.node.process.pid)
+        began = time.perf_counter()
+        took = sorted(asyncio.run(burst(self.node, names, self.token, BURST_S)))
+        rate = len(took) / (time.perf_counter() - began)
+        spent = cpu_seconds(self.node.process.pid) - spent
+        aim = AIMS_POSTS[self.way]
+        print(
+            f"{f'1 row, {WRITERS} writers, {datasets} dataset(s)':<34} {self.way:<8} "
+            f"{rate:5.0f} posts/s   p50 {statistics.median(took) * 1000:4.0f} ms   "
+            f"p99 {took[int(len(took) * 0.99) - 1] * 1000:4.0f} ms   "
+            f"{1000 * spent / len(took):.1f} ms of processors a post   "
+            f"{'within' if rate >= aim else f'MISSES {aim}/s'}",
+            flush=True,
+        )
 
 
-def bare_datafusion(kind: str, body: bytes, folder: Path) -> float:
-    """The same with DataFusion reading and writing, in as many threads as it likes."""
-    import datafusion
+async def burst(node: RunningNode, names: list[str], token: str, seconds: float) -> list[float]:
+    """Seconds of every post that `WRITERS` made within the time, one connection each."""
+    url = urlsplit(node.url)
+    until, took = time.perf_counter() + seconds, []
+    content = body(0, 1)
 
-    source, target = folder / f"in.{kind.lower()}", folder / "datafusion.parquet"
-    source.write_bytes(body)
-    began = time.process_time()
-    context = datafusion.SessionContext()
-    if kind == "Csv":
-        frame = context.read_csv(str(source), has_header=False, file_extension=".csv")
-    else:
-        frame = context.read_json(str(source), file_extension=".ndjson")
-    frame.write_parquet(str(target), compression="snappy")
-    for path in [target] if target.is_file() else sorted(target.glob("*.parquet")):
-        hashed(path)
-    return time.process_time() - began
+    async def write(number: int) -> None:
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        head = (
+            f"POST /{names[number % len(names)]}/ingest HTTP/1.1\r\nhost: x\r\n"
+            f"authorization: Bearer {token}\r\nprefer: wait=60\r\n"
+            f"content-type: text/csv\r\ncontent-length: {len(content)}\r\n\r\n"
+        )
+        while time.perf_counter() < until:
+            began = time.perf_counter()
+            writer.write(head.encode() + content)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = int(answer.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            told = await reader.readexactly(length)
+            if not answer.startswith(b"HTTP/1.1 200") or b'"rowsAdded":1' not in told:
+                raise SystemExit(f"a post failed: {answer + told!r}")
+            took.append(time.perf_counter() - began)
+        writer.close()
+
+    await asyncio.gather(*(write(number) for number in range(WRITERS)))
+    return took
 
 
 def main() -> None:
-    limit = bare_spark()
-    print(f"limit: one bare Spark action takes {limit:.3f} s")
-    with tempfile.TemporaryDirectory() as folder:
-        stores = open_stores(StoreSettings(data=Path(folder)))
-        began = time.perf_counter()
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "odf_node.workers.main", "--data", folder],
-            cwd=Path(__file__).parents[1],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert worker.stderr is not None
-        while "worker ready" not in worker.stderr.readline():
-            if worker.poll() is not None:
-                raise SystemExit("the worker did not start")
-        print(f"worker ready after {time.perf_counter() - began:.1f} s")
-        try:
-            small_batches(stores, limit)
-            bodies = {"Csv": large_csv(), "NdJson": large_ndjson()}
-            for kind, body in bodies.items():
-                large_batch(stores, kind, body, worker.pid)
-            profile(stores, bodies)
-        finally:
-            worker.terminate()
-            worker.communicate()
-            stores.close()
-
-
-def small_batches(stores: Stores, limit: float) -> None:
-    for number, (name, merge) in enumerate(STRATEGIES.items(), 1):
-        dataset = created(stores, number=number, merge=merge)
-        taken = [
-            run_job(stores, dataset, ndjson(rows(batch * SMALL_ROWS // 2)))
-            for batch in range(BATCHES)
-        ]
-        p50, worst = statistics.median(taken), max(taken)
-        print(
-            f"{name:13} {SMALL_ROWS} rows: p50 {p50:.3f} s, max {worst:.3f} s, "
-            f"{p50 / limit:.1f} bare actions, {'within' if p50 < AIM_S else 'MISSES'} {AIM_S} s"
-        )
-
-
-def source(kind: str) -> dict[str, Any]:
-    return {**CSV, "kind": kind}
-
-
-def large_batch(stores: Stores, kind: str, body: bytes, worker: int) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        limits = {
-            "Arrow": bare_arrow(kind, body, Path(name)),
-            "DataFusion": bare_datafusion(kind, body, Path(name)),
-        }
-    number = 11 if kind == "Csv" else 12
-    dataset = created(
-        stores, number=number, read=from_data(source(kind), ReadStep), merge=STRATEGIES["Append"]
-    )
-    cpu = cpu_seconds(worker)
-    taken = run_job(stores, dataset, body)
-    cpu = cpu_seconds(worker) - cpu
-    print(
-        f"Append {kind}: {LARGE_ROWS} rows ({len(body) >> 20} MiB) in {taken:.1f} s, "
-        f"{cpu:.1f} s of processors; {LARGE_ROWS / taken:,.0f} rows/s by the clock, "
-        f"{LARGE_ROWS / cpu:,.0f} by processor time: "
-        f"{'within' if LARGE_ROWS / cpu > AIM_ROWS else 'MISSES'} {AIM_ROWS:,}; "
-        + ", ".join(f"{cpu / bare:.1f} times {name} alone" for name, bare in limits.items()),
-        flush=True,
-    )
-
-
-def profile(stores: Stores, bodies: dict[str, bytes]) -> None:
-    """Where the time of a large batch goes, in this process, phase by phase. Needs no Spark."""
-    import odf_node.workers.jobs.ingest.run as steps
-    import odf_node.workers.slices.write as write
-    from odf_node.storage.datasets.merge_state.store import MergeStates
-    from odf_node.workers.jobs.work.context import Engines, IngestOptions
-    from odf_node.workers.readers.read import open_frame
-    from odf_node.workers.slices.frame import Limits
-
-    none: Any = None
-    for number, (kind, body) in enumerate(bodies.items(), 21):
-        read: ReadStep = from_data(source(kind), ReadStep)
-        dataset = created(stores, number=number, read=read, merge=STRATEGIES["Append"])
-        spent: Counter[str] = Counter()
-        with tempfile.TemporaryDirectory() as name:
-            path = Path(name) / "input"
-            path.write_bytes(body)
-            began = time.process_time()
-            frame = open_frame(read, path, Limits())
-            rows = sum(batch.num_rows for batch in frame.batches) if frame else 0
-            spent["read"] = time.process_time() - began  # type: ignore[assignment]
-            kept = {
-                (steps, "read"): "read and order",
-                (write, "write_batches"): "write",
-                (write, "described"): "hash",
-                (steps, "put_slices"): "put",
-            }
-            originals = {place: getattr(*place) for place in kept}
-            for (module, attribute), phase in kept.items():
-                setattr(module, attribute, counted(originals[module, attribute], phase, spent))
-            try:
-                bench = steps.WorkerContext(
-                    engines=Engines(session=none, first=none),
-                    objects=stores.objects,
-                    scratch=Path(name),
-                    ingest=IngestOptions(
-                        states=MergeStates(Path(name) / "merge-state", max_bytes=1 << 40),
-                        micro_batch_bytes=1 << 40,
-                    ),
-                )
-                began = time.process_time()
-                steps.run_ingest(dataset, upload(stores, dataset, body), bench, now=now())
-                whole = time.process_time() - began
-            finally:
-                for (module, attribute), original in originals.items():
-                    setattr(module, attribute, original)
-        spent["read and order"] -= spent["read"]
-        spent["other"] = whole - spent.total()  # type: ignore[assignment]
-        shares = ", ".join(f"{phase} {seconds / whole:.0%}" for phase, seconds in spent.items())
-        print(f"profile {kind}: {whole:.1f} s of processors for {rows} rows: {shares}", flush=True)
-
-
-def counted(call: Callable[..., Any], phase: str, spent: Counter[str]) -> Callable[..., Any]:
-    """The call, its processor time added to the phase."""
-
-    def counting(*given: Any, **named: Any) -> Any:
-        began = time.process_time()
-        try:
-            return call(*given, **named)
-        finally:
-            spent[phase] += time.process_time() - began  # type: ignore[assignment]
-
-    return counting
-
-
-def settled(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
-    """The receipt of a post, also of one that takes longer than the node lets it wait."""
-    answer.raise_for_status()
-    if answer.status_code != 202:
-        return dict(answer.json())
-    url = answer.headers["location"]
-    while (job := client.get(url).json())["status"] in ("waiting", "running"):
-        time.sleep(0.1)
-    if job["status"] != "succeeded":
-        raise SystemExit(f"the batch failed: {job}")
-    return dict(job["result"])
-
-
-def over_http() -> None:
-    """One large batch posted to a served node, from the first byte sent to the receipt."""
-    body = large_csv()
-    with tempfile.TemporaryDirectory() as folder, nodes.served(Path(folder) / "node") as node:
-        snapshot = {
-            "kind": "DatasetSnapshot",
-            "version": 1,
-            "content": {
-                "name": "large",
-                "kind": "Root",
-                "metadata": [
-                    {
-                        "kind": "AddPushSource",
-                        "sourceName": "default",
-                        "read": CSV,
-                        "merge": {"kind": "Append"},
-                    }
-                ],
-            },
-        }
-        with node.http(node.token()) as client:
-            client.timeout = 600
-            client.post("/datasets", json=snapshot).raise_for_status()
-            headers = {"content-type": "text/csv", "prefer": "wait=600"}
-            first = b"2024-01-01T00:00:00Z,x,0,0\n"
-            settled(client, client.post("/large/ingest", content=first, headers=headers))
-            cpu, began = cpu_seconds(node.process.pid), time.perf_counter()
-            told = settled(client, client.post("/large/ingest", content=body, headers=headers))
-            taken = time.perf_counter() - began
-            if told["rowsAdded"] != LARGE_ROWS:
-                raise SystemExit(f"not all rows were added: {told}")
-            cpu = cpu_seconds(node.process.pid) - cpu
-        print(
-            f"Append Csv over HTTP: {LARGE_ROWS} rows in {taken:.1f} s, "
-            f"{LARGE_ROWS / taken:,.0f} rows/s by the clock, {LARGE_ROWS / cpu:,.0f} by "
-            "processor time of service and worker"
-        )
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--rows", type=int, nargs="*", default=[MILLION])
+    given.add_argument("--way", choices=MICRO_BATCH_BYTES, nargs="*", default=MICRO_BATCH_BYTES)
+    given.add_argument("--ledger", action="store_true")
+    given.add_argument("--snapshot", action="store_true")
+    asked = given.parse_args()
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    for way in asked.way:
+        setting = {"ODF_WORKER_MICRO_BATCH_BYTES": str(MICRO_BATCH_BYTES[way])}
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            served(Path(folder) / "node", **setting) as node,
+        ):
+            bench = Bench(way, node)
+            bench.small()
+            for datasets in (1, WRITERS):
+                bench.single_rows(datasets)
+            for rows in asked.rows:
+                bench.large(rows)
+            if asked.ledger:
+                bench.ledger()
+            if asked.snapshot:
+                bench.snapshot()
 
 
 if __name__ == "__main__":
-    print(json.dumps({"batches": BATCHES, "large_rows": LARGE_ROWS}))
-    if BATCHES:
-        main()
-    over_http()
+    main()

@@ -1,0 +1,296 @@
+"""Posts that wait together run together, here and on Spark, and each comes to its own end."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from throwaway import throwaway_stores
+
+from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyAppend,
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+    ReadStep,
+)
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import (
+    Failed,
+    JobId,
+    JobSpec,
+    JobStatus,
+    ObjectKind,
+    Succeeded,
+)
+from odf_node.workers.jobs.ingest import claim, post, stages
+from odf_node.workers.jobs.ingest import round as rounds
+from odf_node.workers.partitions.failure import StageFailed
+from odf_node.workers.program.loop import Worker
+from tests.workers import datasets
+from tests.workers.datasets import bench_without_engine, created
+
+NOW = Instant.parse("2050-01-01T12:00:00Z")
+READ: ReadStep = from_data(
+    {"kind": "Csv", "schema": ["event_time TIMESTAMP", "n BIGINT", "text STRING"]}, ReadStep
+)
+WAYS = ["here", pytest.param("on Spark", marks=pytest.mark.spark)]
+MERGES: list[MergeStrategy] = [
+    MergeStrategyAppend(),
+    MergeStrategyLedger(primary_key=("n",)),
+    MergeStrategySnapshot(primary_key=("n",)),
+    MergeStrategyUpsertStream(primary_key=("n",)),
+]
+WorkerOf = Callable[..., Worker]
+
+
+@pytest.fixture
+def worker_of(request: pytest.FixtureRequest, tmp_path: Path) -> WorkerOf:
+    """A worker on stores, all of whose posts run here, or all on Spark."""
+
+    def made(stores: Stores, way: str, lease: timedelta = timedelta(seconds=30)) -> Worker:
+        folder = tmp_path / f"{way}-{time.monotonic_ns()}"
+        folder.mkdir()
+        bench = bench_without_engine(stores, folder)
+        if way != "here":
+            engines = replace(bench.engines, session=request.getfixturevalue("spark"))
+            bench = replace(
+                bench, engines=engines, ingest=replace(bench.ingest, micro_batch_bytes=0)
+            )
+        return Worker(
+            stores=stores, context=bench, name=folder.name, lease=lease, longest_pause_s=0.04
+        )
+
+    return made
+
+
+def line(n: int) -> str:
+    return f"2024-01-01T00:00:{n % 60:02}Z,{n},row {n}\n"
+
+
+def posted(stores: Stores, dataset: Dataset, body: bytes) -> JobId:
+    payload = IngestPayload(
+        upload=str(Multihash.of(body)), source_event_time="2024-01-02T00:00:00Z"
+    )
+    spec = JobSpec(
+        ingest_job.KIND, dataset.id, ingest_job.to_json(payload), lock=str(dataset.id), body=body
+    )
+    return stores.jobs.submit(spec)
+
+
+def begun(stores: Stores, number: int, merge: MergeStrategy | None = None) -> Dataset:
+    """A dataset that is to get its schema by row 0."""
+    dataset = created(stores, number=number, read=READ, merge=merge)
+    posted(stores, dataset, line(0).encode())
+    return dataset
+
+
+def receipt(stores: Stores, job: JobId) -> IngestReceipt:
+    outcome = stores.jobs.get(job).outcome
+    assert isinstance(outcome, Succeeded), outcome
+    return ingest_job.receipt_of(outcome.result)
+
+
+def rows_of(dataset: Dataset) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for block in dataset.blocks():
+        if (data := getattr(block.event, "new_data", None)) is not None:
+            with dataset.open_object(ObjectKind.DATA, data.physical_hash) as stream:
+                rows += pq.read_table(stream).to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_bad_post_among_twenty_good_ones_fails_alone_by_its_own_line_and_column(
+    worker_of: WorkerOf, way: str
+) -> None:
+    stores = throwaway_stores()
+    worker, dataset = worker_of(stores, way), begun(stores, 1)
+    worker.work(once=True)
+    before = dataset.head()
+    good = [posted(stores, dataset, line(n).encode()) for n in range(1, 11)]
+    bad = posted(stores, dataset, f"{line(90)}{line(91)}2024-01-01,many,x\n".encode())
+    good += [posted(stores, dataset, line(n).encode()) for n in range(11, 21)]
+    worker.work(once=True)
+    outcome = stores.jobs.get(bad).outcome
+    assert isinstance(outcome, Failed)
+    facts = outcome.facts
+    assert (outcome.error, facts["line"], facts["column"], facts["value"]) == (
+        "BadRow",
+        3,
+        "n",
+        "many",
+    )
+    told = [receipt(stores, job) for job in good]
+    assert [each.offset_start for each in told] == list(range(1, 21))
+    assert {each.blocks for each in told} == {(str(dataset.head()),)}
+    assert len(dataset.blocks(after=before)) == 1
+    assert [row["n"] for row in rows_of(dataset)] == list(range(21))
+    assert {each.ran.spark_jobs for each in told if each.ran} == {0 if way == "here" else 1}
+
+
+@pytest.mark.spark
+def test_a_claim_of_several_datasets_is_the_same_here_and_on_spark(
+    worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "now", lambda: NOW)
+    found = []
+    for way in ("here", "on Spark"):
+        stores = throwaway_stores()
+        worker = worker_of(stores, way)
+        made = [begun(stores, number + 1, merge) for number, merge in enumerate(MERGES)]
+        worker.work(once=True)
+        bodies = ["".join(map(line, range(n, 3 * n))) for n in (1, 5, 2)]
+        jobs = [
+            posted(stores, dataset, body.encode())
+            for body in ("", *bodies, "2024-01-01T00:00:00Z,5,changed\n,7,\n")
+            for dataset in made
+        ]
+        worker.work(once=True)
+        ends = [stores.jobs.get(job).outcome for job in jobs]
+        assert all(isinstance(end, Succeeded) for end in ends), ends
+        ran = {receipt(stores, job).ran for job in jobs}
+        assert {each.spark_jobs for each in ran if each} == {0 if way == "here" else 1}
+        slices = [[each.physical_hash for each in receipt(stores, job).slices] for job in jobs]
+        rows = [[without_time(row) for row in rows_of(dataset)] for dataset in made]
+        counts = [
+            (told.rows_read, told.rows_added, told.rows_known, told.offset_start, told.watermark)
+            for told in (receipt(stores, job) for job in jobs)
+        ]
+        found.append((counts, rows, [len(each) for each in slices]))
+    assert found[0] == found[1]
+    assert all(len(rows) > 5 for rows in found[0][1])
+
+
+def without_time(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without when its job was submitted."""
+    return {name: value for name, value in row.items() if name != "system_time"}
+
+
+def test_a_small_body_that_unpacks_to_much_is_a_batch_by_itself_and_keeps_its_rows(
+    worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(post, "SHARED_BYTES", 10_000)
+    monkeypatch.setattr(rounds, "SHARED_BYTES", 10_000)
+    stores = throwaway_stores()
+    worker, dataset = worker_of(stores, "here"), begun(stores, 1)
+    worker.work(once=True)
+    before = dataset.head()
+    much = gzip.compress("".join(line(n) for n in range(1_000)).encode(), mtime=0)
+    jobs = [posted(stores, dataset, body) for body in (line(1).encode(), much, line(2).encode())]
+    worker.work(once=True)
+    told = [receipt(stores, job) for job in jobs]
+    assert [(each.offset_start, each.offset_end) for each in told] == [
+        (1, 1),
+        (2, 1001),
+        (1002, 1002),
+    ]
+    assert [each.rows_added for each in told] == [1, 1000, 1]
+    assert len(rows_of(dataset)) == 1003
+    assert len(dataset.blocks(after=before)) == 3
+
+
+def test_an_error_inside_of_the_node_fails_the_post_that_met_it_and_no_other(
+    worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = throwaway_stores()
+    worker, dataset = worker_of(stores, "here"), begun(stores, 1)
+    worker.work(once=True)
+    read_rows = stages.read_rows
+
+    def broken(read: Any, split: Any) -> Any:
+        if b"row 2" in split.file.read_bytes():
+            raise ZeroDivisionError("secret")
+        return read_rows(read, split)
+
+    monkeypatch.setattr(stages, "read_rows", broken)
+    jobs = [posted(stores, dataset, line(n).encode()) for n in (1, 2, 3)]
+    worker.work(once=True)
+    failed = stores.jobs.get(jobs[1]).outcome
+    assert isinstance(failed, Failed)
+    assert failed.error == "Internal"
+    assert "secret" not in failed.message
+    assert [receipt(stores, job).offset_start for job in (jobs[0], jobs[2])] == [1, 2]
+
+
+@pytest.mark.spark
+def test_datasets_whose_job_of_spark_fails_are_worked_on_one_by_one(
+    worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = throwaway_stores()
+    worker = worker_of(stores, "on Spark")
+    made = [begun(stores, number) for number in (1, 2, 3)]
+    worker.work(once=True)
+    run_tasks, sizes = rounds.run_tasks, []
+
+    def failing(way: Any, batches: Any) -> Any:
+        sizes.append(len(batches))
+        if len(batches) > 1:
+            raise StageFailed("a process has ended")
+        return run_tasks(way, batches)
+
+    monkeypatch.setattr(rounds, "run_tasks", failing)
+    jobs = [posted(stores, dataset, line(1).encode()) for dataset in made]
+    worker.work(once=True)
+    assert sizes[0] == 3
+    assert [receipt(stores, job).offset_start for job in jobs] == [1, 1, 1]
+
+
+class Killed(BaseException):
+    """The worker's process ends."""
+
+
+@pytest.mark.parametrize("moment", ["after the rows are read", "before the commit", "after it"])
+def test_a_claim_whose_worker_is_killed_in_the_middle_commits_each_post_once(
+    worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    stores = throwaway_stores()
+    worker = worker_of(stores, "here", timedelta(seconds=0.5))
+    made = [begun(stores, number) for number in (1, 2, 3)]
+    worker.work(once=True)
+    jobs = [posted(stores, dataset, line(n).encode()) for dataset in made for n in range(1, 6)]
+    where, name = (
+        (rounds, "write_batch") if moment.startswith("after the") else (claim, "commit_all")
+    )
+    real, calls = getattr(where, name), iter(range(100))
+
+    def killed(*given: Any) -> Any:
+        call = next(calls)
+        if moment.startswith("after the"):
+            if call == 1:
+                raise Killed
+            return real(*given)
+        if call == 0 and moment == "before the commit":
+            raise Killed
+        done = real(*given)
+        if call == 0:
+            raise Killed
+        return done
+
+    monkeypatch.setattr(where, name, killed)
+    with pytest.raises(Killed):
+        worker.work(once=True)
+    monkeypatch.setattr(where, name, real)
+    other = worker_of(stores, "here")
+    deadline = time.monotonic() + 30
+    while any(stores.jobs.get(job).outcome is None for job in jobs):
+        assert time.monotonic() < deadline
+        other.work(once=True)
+        time.sleep(0.05)
+    assert {stores.jobs.get(job).status for job in jobs} == {JobStatus.SUCCEEDED}
+    for dataset in made:
+        assert sorted(row["n"] for row in rows_of(dataset)) == list(range(6))
