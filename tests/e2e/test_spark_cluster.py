@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
 from odf_node.workers.engines.spark import exchange
-from odf_node.workers.engines.spark.frames import read_parquet, sorted_batches
+from odf_node.workers.engines.spark.frames import read_parquet, written_batches
 from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 
 master, url, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
@@ -47,8 +47,9 @@ slice_.unlink()  # only the bucket has it
 session = start_spark(SparkOptions(master=master, scratch=folder / "scratch", exchange=url))
 for small in (True, False):
     frame = read_parquet(session, [staged, slice_], schema)
-    found = pa.Table.from_batches(
-        list(sorted_batches(frame, ["id"], folder / "scratch", small=small, partitions=3)))
+    ranged = frame.repartitionByRange(3, "id").sortWithinPartitions("id")
+    found = (frame.sort("id").toArrow() if small
+             else pa.Table.from_batches(list(written_batches(ranged, folder / "scratch"))))
     assert found["id"].to_pylist() == list(range(1, 1001)), found["id"]
     assert found["text"].to_pylist() == [f"row {n}" for n in range(1, 501)] + [None] * 500
     assert found["at"].cast(pa.timestamp("ms", "UTC")).equals(

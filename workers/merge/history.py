@@ -95,7 +95,8 @@ def _first(hashes: Hashes, bound: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFiles:
-    """A state as files, for stages that may run elsewhere; in one process it is mapped already."""
+    """A state as files, for stages that run elsewhere; in one process it is mapped already, and
+    there are none."""
 
     files: tuple[File, ...]
     infos: tuple[SegmentInfo, ...]

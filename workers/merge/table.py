@@ -22,7 +22,7 @@ from ..slices.columns import POSITION, CannotMerge, Merging, check_columns
 from .append import append
 from .changelog_stream import changelog_stream
 from .changes import Merged
-from .history import HistoryFiles, HistoryRange
+from .history import HistoryRange
 from .ledger import ledger
 from .snapshot import snapshot
 from .upsert_stream import upsert_stream
@@ -85,11 +85,10 @@ def reads_history(strategy: MergeStrategy) -> bool:
     return MERGE[type(strategy)].reads_history
 
 
-def bytes_of_all(strategy: MergeStrategy, history: HistoryFiles | None) -> int:
-    """Bytes of a history that a strategy reads all of; 0 where it only looks keys up."""
-    if history is None or not MERGE[type(strategy)].reads_all:
-        return 0
-    return history.size
+def bytes_of_all(strategy: MergeStrategy, history: int) -> int:
+    """Those of a history of so many bytes, if the strategy reads all of it; 0 where it only looks
+    keys up."""
+    return history if MERGE[type(strategy)].reads_all else 0
 
 
 def takes_operations(strategy: MergeStrategy) -> bool:

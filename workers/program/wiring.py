@@ -81,9 +81,8 @@ def _ingest(settings: WorkerSettings, archives: PrepareLimits) -> IngestOptions:
         limits=_limits(settings, archives),
         max_rejected_rows=settings.max_rejected_rows,
         micro_batch_bytes=settings.micro_batch_bytes,
-        cut=Cut(
-            rows=settings.slice_rows, size=settings.slice_bytes, threads=settings.slice_threads
-        ),
+        cut=Cut(rows=settings.slice_rows, size=settings.slice_bytes),
+        upload_threads=settings.slice_threads,
         states=_merge_states(settings),
     )
 

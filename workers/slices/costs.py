@@ -31,8 +31,6 @@ class Cut:
 
     rows: int = 1 << 20
     size: int = 256 << 20
-    threads: int = 2
-    """So many slices are written side by side; one more is in memory."""
 
     @property
     def least(self) -> int:

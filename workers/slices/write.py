@@ -100,7 +100,7 @@ def write_slice(
         UnsupportedColumn: a column type without a logical hash.
     """
     written = Written(path)
-    rows = [tallied(each, plan.vocab, written) for each in complete(batches, plan, nulls)]
+    rows = [counted(each, plan.vocab, written) for each in complete(batches, plan, nulls)]
     if not rows or not nulls.clean:
         return written
     if in_memory and sum(map(weight, rows)) < SMALL_BYTES:
@@ -183,11 +183,11 @@ def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordB
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=plan.schema)
 
 
-def tallied(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordBatch:
+def counted(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordBatch:
     """The batch, once it is counted in `written`."""
-    for counted in pc.value_counts(batch.column(vocab.operation_type_column)).to_pylist():
-        code = Operation(counted["values"])
-        written.operations[code] = written.operations.get(code, 0) + counted["counts"]
+    for found in pc.value_counts(batch.column(vocab.operation_type_column)).to_pylist():
+        code = Operation(found["values"])
+        written.operations[code] = written.operations.get(code, 0) + found["counts"]
     times = batch.column(vocab.event_time_column)
     if times.type != MILLIS:
         times = pc.cast(times, pa.timestamp("ms"), safe=False)

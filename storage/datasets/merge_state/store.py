@@ -65,10 +65,11 @@ class MergeStates:
         schema: pa.Schema,
         local: Local,
         *,
-        links: Path | None = None,
+        links_for: Callable[[int], Path | None] = lambda _: None,
     ) -> MergeState:
         """The state of a dataset as of a head. `schema` has the columns of the spec. Its files are
-        linked into the folder `links`, where they stay while others change the state.
+        linked into the folder that `links_for` gives for so many bytes, where they stay while
+        others change the state; it is mapped already, and needs none in this process.
 
         Raises:
             NotHashable: a key column of a type that has no hash.
@@ -90,7 +91,8 @@ class MergeStates:
             else:
                 raise StateDamaged("merge state: written files do not read back")
             os.utime(folder / MANIFEST)
-            if links is not None:
+            size = sum(each.info.size for each in state.segments)
+            if (links := links_for(size)) is not None:
                 _link([folder / each.info.name for each in state.segments], links)
         self.trim(keep=folder)
         return state

@@ -28,6 +28,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads import ingest_job
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_node.storage.datasets.merge_state import store
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import (
     Failed,
@@ -37,10 +38,12 @@ from odf_node.storage.stores.ports.values import (
     ObjectKind,
     Succeeded,
 )
+from odf_node.workers.engines.port.job_listener import HeardOfAll
 from odf_node.workers.jobs.ingest import claim, post, stages
 from odf_node.workers.jobs.ingest import round as rounds
 from odf_node.workers.partitions.failure import StageFailed
 from odf_node.workers.program.loop import Worker
+from odf_node.workers.runtime.progress import JobProgress
 from tests.workers import datasets
 from tests.workers.datasets import bench_without_engine, created
 
@@ -294,3 +297,27 @@ def test_a_claim_whose_worker_is_killed_in_the_middle_commits_each_post_once(
     assert {stores.jobs.get(job).status for job in jobs} == {JobStatus.SUCCEEDED}
     for dataset in made:
         assert sorted(row["n"] for row in rows_of(dataset)) == list(range(6))
+
+
+def test_work_for_several_jobs_goes_on_until_none_of_them_is_ours() -> None:
+    jobs, stopped = [JobProgress(), JobProgress()], []
+    HeardOfAll(jobs).stops(lambda: stopped.append(True))
+    jobs[0].lose()
+    jobs[0].lose()
+    assert not stopped
+    jobs[1].lose()
+    assert stopped
+
+
+def test_a_merge_in_the_process_links_no_file_of_its_merge_state(
+    worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = throwaway_stores()
+    worker, dataset = worker_of(stores, "here"), begun(stores, 1, MERGES[1])
+    worker.work(once=True)
+    linked: list[Any] = []
+    monkeypatch.setattr(store, "_link", lambda *given: linked.append(given))
+    job = posted(stores, dataset, (line(0) + line(1)).encode())
+    worker.work(once=True)
+    assert (receipt(stores, job).rows_added, receipt(stores, job).rows_known) == (1, 1)
+    assert not linked

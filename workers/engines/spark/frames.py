@@ -17,7 +17,6 @@ from pyspark.sql import types as T  # noqa: N812
 from odf_node.protocol.errors import BadInput
 
 from ...slices.conform import carrier
-from .columns import col
 from .exchange import exchange_of, read_remotely, write_remotely
 from .visible_files import shown
 
@@ -91,22 +90,6 @@ def read_files(session: SparkSession, paths: Sequence[Path], schema: T.StructTyp
     if paths and (url := exchange_of()) is not None:
         return read_remotely(session, url, paths, schema)
     return session.read.schema(schema).parquet(*[str(path) for path in shown(paths)])
-
-
-def sorted_batches(
-    frame: DataFrame, order: Sequence[str], scratch: Path, *, small: bool, partitions: int
-) -> Iterator[pa.RecordBatch]:
-    """The frame's rows in the given order (ascending, nulls first), in one Spark action.
-
-    A small frame is sorted in one task and collected; a large one is sorted by range and
-    passes through files, so that memory never holds it.
-    """
-    keys = [col(name).asc_nulls_first() for name in order]
-    if small:
-        yield from frame.coalesce(1).sortWithinPartitions(*keys).toArrow().to_batches()
-        return
-    ranged = frame.repartitionByRange(partitions, *keys).sortWithinPartitions(*keys)
-    yield from written_batches(ranged, scratch)
 
 
 def written_batches(frame: DataFrame, scratch: Path) -> Iterator[pa.RecordBatch]:

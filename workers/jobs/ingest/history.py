@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,9 +23,14 @@ from ..work.slice_files import local_file
 
 
 def history_of(
-    dataset: Dataset, plan: IngestPlan, states: MergeStates, scratch: Path
+    dataset: Dataset,
+    plan: IngestPlan,
+    states: MergeStates,
+    scratch: Path,
+    way_with: Callable[[int], Way],
 ) -> HistoryFiles | None:
-    """All of the history; None if there is none, or if the strategy does not look at it.
+    """All of the history; None if there is none, or if the strategy does not look at it. Its files
+    are linked into `scratch` unless the way for that many bytes of history is in this process.
 
     Raises:
         CannotMerge: the key is not in the schema.
@@ -40,10 +46,15 @@ def history_of(
     spec = state_of(plan.merge, merging_of(plan.merge, plan.vocab), schema)
     stored = pa.schema([schema.field(name).with_nullable(True) for name in spec.names])
     links = scratch / "merge-state"
-    state = states.at(dataset, plan.head, spec, stored, local, links=links)
+
+    def links_for(size: int) -> Path | None:
+        return None if way_with(size).width == 1 else links
+
+    state = states.at(dataset, plan.head, spec, stored, local, links_for=links_for)
     infos = tuple(segment.info for segment in state.segments)
+    linked = links_for(sum(info.size for info in infos)) is not None
     return HistoryFiles(
-        files=tuple(links / info.name for info in infos),
+        files=tuple(links / info.name for info in infos) if linked else (),
         infos=infos,
         schema=stored,
         spec=spec,

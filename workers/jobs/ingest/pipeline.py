@@ -86,7 +86,8 @@ def _merged(
 ) -> OrderedRows:
     if not rows.rows and (history is None or not MERGE[type(post.plan.merge)].reads_all):
         return OrderedRows(partitions=partitions, facts=rows.facts)
-    ranges = _count(way, rows.cost + bytes_of_all(post.plan.merge, history))
+    known = 0 if history is None else bytes_of_all(post.plan.merge, history.size)
+    ranges = _count(way, rows.cost + known)
     merging = merging_of(post.plan.merge, post.plan.vocab)
     merged = partitions.then(
         ranges,

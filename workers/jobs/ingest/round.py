@@ -255,7 +255,7 @@ class Round:
         written = write_batch(ready.dataset, ready.state, batch.prepared, rows, self._context)
         if not batch.posts[0].payload.dry_run:
             large = [each for each in written.slices if each.content is None]
-            threads = self._context.ingest.cut.threads
+            threads = self._context.ingest.upload_threads
             put_slices(ready.dataset, large, self._context.objects, threads)
         for post in batch.posts:
             with suppress(JobLost):  # the commit will tell

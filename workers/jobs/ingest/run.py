@@ -151,10 +151,20 @@ def prepare_post(
     """
     options, most = context.ingest, extras.max_bad_rows
     source = source_of(plan, path, context, scratch, most, table)
-    history = None if source is None else history_of(dataset, plan, options.states, scratch)
-    # A history that is read as a whole has to fit into memory as well.
-    size = 0 if source is None else source.size + bytes_of_all(plan.merge, history)
-    way: Way = Here() if source is None else way_of(context, size)
+    file_size = 0 if source is None else source.size
+
+    def size_with(history: int) -> int:
+        """A history that is read as a whole has to fit into memory as well."""
+        return file_size + bytes_of_all(plan.merge, history)
+
+    def way_with(history: int) -> Way:
+        return Here() if source is None else way_of(context, size_with(history))
+
+    history = None
+    if source is not None:
+        history = history_of(dataset, plan, options.states, scratch, way_with)
+    known = 0 if history is None else history.size
+    way, size = way_with(known), size_with(known)
     split_read, splits = splits_of(source, plan, way, options.limits)
     passes = is_passing(plan, history)
     read = PostRead(
@@ -277,7 +287,7 @@ def _outcome(
 def commit(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> None:
     """Put the slices, then move the head once. Raises `RefConflict`."""
     if batch.blocks:
-        put_slices(dataset, batch.slices, context.objects, context.ingest.cut.threads)
+        put_slices(dataset, batch.slices, context.objects, context.ingest.upload_threads)
         dataset.commit(batch.blocks, expected=batch.head)
 
 

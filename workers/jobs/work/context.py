@@ -45,6 +45,8 @@ class IngestOptions:
     micro_batch_bytes: int = 8 << 20
     """Fewer are read, merged and written in this process, more by Spark; 0: all of them."""
     cut: Cut = field(default_factory=Cut)
+    upload_threads: int = 2
+    """So many slices are uploaded side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
