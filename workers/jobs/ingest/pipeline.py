@@ -87,7 +87,7 @@ def _merged(
     if not rows.rows and (history is None or not MERGE[type(post.plan.merge)].reads_all):
         return OrderedRows(partitions=partitions, facts=rows.facts)
     known = 0 if history is None else bytes_of_all(post.plan.merge, history.size)
-    ranges = _count(way, rows.cost + known)
+    ranges = partition_count(way, rows.cost + known)
     merging = merging_of(post.plan.merge, post.plan.vocab)
     merged = partitions.then(
         ranges,
@@ -144,7 +144,7 @@ def _sorted(
     starts: Sequence[int],
 ) -> OrderedRows:
     """All rows in order: in ranges that are sorted each by itself."""
-    count = _count(way, sum(each.cost for each in facts))
+    count = partition_count(way, sum(each.cost for each in facts))
     order = post.order
     begins = bounds(samples, count) if samples else None
     if begins is None:
@@ -157,7 +157,7 @@ def _sorted(
     return OrderedRows(partitions=ordered, facts=tuple(found))
 
 
-def _count(way: Way, cost: int) -> int:
+def partition_count(way: Way, cost: int) -> int:
     """Partitions for rows of that cost."""
     if way.width == 1 or cost < SMALLEST_BYTES:
         return 1

@@ -19,7 +19,7 @@ from ...readers.splits import Splits
 from ...runtime.progress import JobProgress
 from ..work.context import WorkerContext
 from .batch import Batch, BatchRows, run_as_task
-from .pipeline import SMALLEST_BYTES
+from .pipeline import partition_count
 
 
 def is_small(context: WorkerContext, size: int) -> bool:
@@ -51,7 +51,7 @@ def _spark(context: WorkerContext, listener: Listener) -> Way:
 def is_one_task(way: Way, size: int, found: Splits) -> bool:
     """Whether a Batch of so many bytes, its history included where all of it is read, is a task of
     Spark as a whole."""
-    return way.width > 1 and len(found.splits) <= 1 and size < SMALLEST_BYTES
+    return way.width > 1 and len(found.splits) <= 1 and partition_count(way, size) == 1
 
 
 def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
