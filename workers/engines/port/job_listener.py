@@ -34,6 +34,10 @@ class HeardOfAll(Listener):
 
     jobs: Sequence[JobProgress]
 
+    def progress(self) -> None:
+        for job in self.jobs:
+            job.check()
+
     def stops(self, stop: Callable[[], None]) -> None:
         left = set(range(len(self.jobs)))
 

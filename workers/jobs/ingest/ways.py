@@ -70,8 +70,8 @@ def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
 def ran(
     context: WorkerContext, usage: Usage, size: int, splits: int, because: str | None = None
 ) -> RanReceipt:
-    """What there is to be told of where stages ran, once they have; `because`: why a large input was
-    one split."""
+    """What there is to be told of where stages ran, once they have; `because`: why a large input
+    was one split."""
     return RanReceipt(
         way=usage.way,
         bytes=size,
