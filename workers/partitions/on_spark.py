@@ -94,6 +94,12 @@ class OnSpark:
         self._kept.append(rows)
         return rows.persist(StorageLevel.DISK_ONLY)
 
+    def drop(self, rows: Any) -> None:
+        """Keep the elements of an RDD no longer; once, as Spark complains of a second time."""
+        if any(each is rows for each in self._kept):
+            self._kept = [each for each in self._kept if each is not rows]
+            rows.unpersist()
+
     def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsOnSpark:
         spark = self._spark.sparkContext
         given = spark.parallelize(list(enumerate(inputs)), max(1, len(inputs)))
@@ -148,7 +154,7 @@ class PartitionsOnSpark:
         )
 
     def release(self) -> None:
-        self.rows.unpersist()
+        self._way.drop(self.rows)
 
 
 def _own(group: int) -> int:

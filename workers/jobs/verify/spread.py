@@ -34,7 +34,8 @@ class Task(Generic[W]):
     """A run of splits, and the objects that they open."""
 
     work: tuple[W, ...]
-    size: int
+    expected: int
+    """Bytes that all tasks in its place may come to."""
     objects: LentObjects
 
 
@@ -46,7 +47,7 @@ class OnPartitions:
     ) -> None:
         """`size`: of all objects, in bytes; `memory`: bytes that a task may take."""
         self._way, self._objects, self._dataset = way, objects, dataset
-        self._memory = memory
+        self._size, self._memory = size, memory
         self._most = min(TASK_BYTES, size // (way.width * TASKS_EACH))
         self.width = way.width
         self.splits = 0
@@ -85,14 +86,14 @@ class OnPartitions:
         names = ((each.kind, each.hash) for split in run for each in split.objects)
         return Task(
             tuple(split.work for split in run),
-            sum(split.size for split in run),
+            self._size // self.width,
             lent(self._way, self._objects, self._dataset, names),
         )
 
 
 def run_task(stage: Stage[W, R], memory: int, task: Task[W]) -> Iterator[R]:
     """What the stage gives for each split of the task."""
-    expect(task.size)
+    expect(task.expected)
     with bounded_memory(memory):
         for work in task.work:
             yield stage(task.objects, work)
