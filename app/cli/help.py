@@ -133,6 +133,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             "      --format parquet"
         ),
     ),
+    "lookup": (
+        "odf-node lookup http://127.0.0.1:8080/weather city=Oslo --state",
+        "odf-node lookup http://127.0.0.1:8080/weather city=Oslo day=2026-01-01 --json",
+    ),
     "log": ("odf-node log ./weather -n 5",),
     "inspect": ("odf-node inspect weather/blocks/f1620…",),
     "encode": ("odf-node inspect weather/blocks/f1620… | odf-node encode - > block",),

@@ -117,6 +117,7 @@ COMMANDS = {
         "odf_node.app.cli.lineage:lineage",
         "Show what a dataset is made of, and what of it.",
     ),
+    "lookup": ("odf_node.app.cli.lookup:lookup", "Print rows of a dataset that have a value."),
     "read": ("odf_node.app.cli.read:read", "Print rows of a dataset, as of some time if asked."),
     "watch": ("odf_node.app.cli.events:watch", "Follow what changes on a node."),
     "log": ("odf_node.app.cli.log:log", "Show the blocks of a dataset, newest first."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -34,7 +34,7 @@ from .text import one_line
 JOB_LOOK_SECONDS = 0.5
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 MAX_PAGES = 10_000
-Given = str | int | bool | None
+Given = str | int | bool | Sequence[str] | None
 """The value of a parameter; None is none."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 Seen = Callable[[dict[str, Any]], None]
@@ -240,6 +240,25 @@ class NodeApi:
         }
         return self._call("GET", "lineage", query=query)
 
+    def lookup(
+        self,
+        columns: Sequence[str],
+        values: Sequence[str],
+        *,
+        block: str | None = None,
+        state: bool = False,
+        limit: int = 100,
+    ) -> dict[str, Any]:
+        """Rows of the dataset at `base` with these values, in offset order: `data`."""
+        query: dict[str, Given] = {
+            "column": columns,
+            "value": values,
+            "blockHash": block,
+            "state": state,
+            "limit": limit,
+        }
+        return self._call("GET", "lookup", query=query)
+
     def act(self, action: str, *, seen: Seen | None = None, **given: Given) -> dict[str, Any]:
         """Have something done with the dataset at `base`; what came of it, waited for if need be.
 
@@ -289,7 +308,7 @@ class NodeApi:
         method: str,
         url: str,
         *,
-        query: Mapping[str, str | int | bool] | None = None,
+        query: Mapping[str, str | int | bool | Sequence[str]] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
@@ -305,7 +324,7 @@ class NodeApi:
         method: str,
         url: str,
         *,
-        query: Mapping[str, str | int | bool] | None = None,
+        query: Mapping[str, str | int | bool | Sequence[str]] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | Iterable[bytes] | None = None,
         most: int,
@@ -329,7 +348,7 @@ class NodeApi:
         method: str,
         url: str,
         *,
-        query: Mapping[str, str | int | bool] | None = None,
+        query: Mapping[str, str | int | bool | Sequence[str]] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | Iterable[bytes] | None = None,
     ) -> httpx.Response:

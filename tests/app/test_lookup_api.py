@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from kartothek_published import A2, A, Growing
 from service import Service, serving
 from sliced import SCHEMA, TEXTS, learned, random_slices, view_of_slices
 
+from odf_node.app.cli.main import main
 from odf_node.app.service.reader_process.lookup_rows import looked_up
 from odf_node.protocol.kartothek.predicates import mask_of
+from odf_node.storage.datasets.kartothek.index_place import index_store
+from odf_node.storage.datasets.kartothek.own_index import refresh_own_index
 from odf_node.storage.datasets.pruning.filters import Filter, equal
 from odf_node.storage.datasets.pruning.predicates import predicate_of
 from odf_node.storage.datasets.read.narrowed import NOTHING_KNOWN, Known
+from odf_node.storage.datasets.rewrite.reset import reset
+from odf_node.storage.stores.objects.layout import dataset_folder
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +203,102 @@ def test_what_stands_of_a_value_is_what_stands_of_all_with_that_value(seed: int)
             assert found(filters, known) == wanted
             if name in key:
                 assert found(filters, NOTHING_KNOWN) == wanted
+
+
+@pytest.fixture(scope="module")
+def indexed(service: Service) -> Growing:
+    """200 slices; three hold Oslo, all hold values on both sides of it."""
+    made = Growing(service.node.stores, "kamu/indexed")
+    for number in range(200):
+        rows = [(A, "Aachen", 1), (A, "Zwolle", 2), (A, None, number)]
+        made.add([*rows, (A, "Oslo", number)] if number in (3, 77, 199) else rows)
+    refresh_own_index(made.dataset, made.stores.projections, ["city", "pop"])
+    return made
+
+
+def test_an_index_leaves_out_all_slices_without_the_value(
+    service: Service, indexed: Growing
+) -> None:
+    def found(path: str = "lookup", **params: Any) -> tuple[int, str]:
+        answer = ask(service, f"/indexed/{path}", **params)
+        assert answer.status_code == 200, answer.text
+        rows = answer.json()["data"] if path == "lookup" else answer.text.splitlines()
+        return len(rows), answer.headers["odf-slices"]
+
+    oslo = {"column": "city", "value": "Oslo"}
+    assert found(**oslo) == (3, "3/200")
+    assert found(**oslo, state=True) == (3, "3/200")
+    assert found(column="city", value="Paris") == (0, "0/200")
+    assert found("read", filter=["city:eq:Oslo", "pop:gt:70"]) == (2, "2/200")
+    assert found("read", filter="city:in:Oslo,Paris") == (3, "3/200")
+    assert found("read", filter="city:ne:Oslo") == (400, "200/200")
+    assert found("read", filter="city:null") == (200, "200/200")
+    pinned = str(indexed.blocks[80].hash)
+    assert found(**oslo, blockHash=pinned)[0] == 2
+
+
+def test_an_index_that_is_behind_is_slow_and_never_wrong(
+    service: Service, indexed: Growing
+) -> None:
+    oslo = {"column": "city", "value": "Oslo", "limit": 1000}
+    indexed.add([(A, "Oslo", 5), (A, "Aachen", 6), (A, "Zwolle", 6)])
+    newer = ask(service, "/indexed/lookup", **oslo)
+    assert (len(offsets(newer)), newer.headers["odf-slices"]) == (4, "4/201")
+    refresh_own_index(indexed.dataset, indexed.stores.projections, ["city", "pop"])
+    assert ask(service, "/indexed/lookup", **oslo).headers["odf-slices"] == "4/201"
+
+
+def test_an_index_of_another_history_or_a_damaged_one_is_not_used(service: Service) -> None:
+    made = Growing(service.node.stores, "kamu/other")
+    for number in range(3):
+        made.add([(A, f"c{number}", 1)])
+    refresh_own_index(made.dataset, made.stores.projections, ["city"])
+    asked = {"column": "city", "value": "c1"}
+    store = index_store(made.stores.projections, made.entry.id)
+    [key] = [info.key for info in store.list(dataset_folder(made.entry.id)) if "city" in info.key]
+    assert ask(service, "/other/lookup", **asked).headers["odf-slices"] == "1/3"
+    store.put(key, [b"PAR1 no file PAR1"])
+    damaged = ask(service, "/other/lookup", column="city", value="c2")
+    # one slice was read before, so its bounds are known
+    assert (offsets(damaged), damaged.headers["odf-slices"]) == ([2], "2/3")
+    store.delete([key])
+    assert offsets(ask(service, "/other/lookup", column="city", value="c0")) == [0]
+
+    state = f"{dataset_folder(made.entry.id)}.by-dataset-metadata.json"
+    raw = store.read(state, most=1 << 20)
+    assert raw is not None
+    foreign = raw.raw.replace(made.head.encode(), str(made.blocks[0].hash).encode()[:-1] + b"0")
+    store.put(state, [foreign])
+    assert offsets(ask(service, "/other/lookup", **asked)) == [1]
+    store.put(state, [b"{"])
+    assert offsets(ask(service, "/other/lookup", **asked)) == [1]
+
+
+def test_a_history_that_was_replaced_is_not_looked_up_in_the_index_of_the_old_one(
+    service: Service,
+) -> None:
+    made = Growing(service.node.stores, "kamu/replaced")
+    made.add([(A, "old", 1)])
+    short = made.blocks[:2]
+    refresh_own_index(made.dataset, made.stores.projections, ["city"])
+    reset(made.stores, made.entry, target=short[-1].hash)
+    made.blocks, made.offset = list(short), 0
+    made.add([(A, "new", 1)])
+    answer = ask(service, "/replaced/lookup", column="city", value="new")
+    assert (offsets(answer), answer.headers["odf-slices"]) == ([0], "1/1")
+
+
+def test_the_command_prints_the_rows_that_have_the_values(service: Service, towns: Growing) -> None:
+    url, token = f"{service.url}/towns", service.token()
+
+    def run(*args: str) -> Any:
+        return CliRunner().invoke(main, ["lookup", url, *args, "--token", token])
+
+    told = run("city=b", "--json")
+    assert [row["offset"] for row in json.loads(told.stdout)["data"]] == [1, 3, 4], told.output
+    stands = run("city=b", "pop=2500", "--state", "--limit", "1")
+    assert [json.loads(text)["offset"] for text in stands.stdout.splitlines()] == [4]
+    earlier = run("city=b", "--at", str(towns.blocks[2].hash))
+    assert len(earlier.stdout.splitlines()) == 1
+    assert run("mayor=b").exit_code == 1
+    assert run("city").exit_code == 2

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from odf_node.protocol.errors import LimitExceeded
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Datasets
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.pruning.filters import Filter
 from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.datasets.read.records import DataFormat
-from odf_node.storage.datasets.verify.source import DatasetSource
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..read.read import table_ref
+from ..readers.materials import Materials
 from ..readers.tasks import LookupTask
 
 
@@ -27,7 +27,7 @@ class TooManyFound(LimitExceeded):
 class Lookups:
     """Look-ups: where they read, what is known of slices, and how much they give at most."""
 
-    datasets: Datasets
+    stores: Stores
     bounds: LearnedBounds
     max_records: int
     max_bytes: int
@@ -42,7 +42,7 @@ def lookup_task(
     state: bool,
     limit: int,
     shape: DataFormat,
-) -> tuple[LookupTask, DatasetSource]:
+) -> tuple[LookupTask, Materials]:
     """What a reader is to do for the first `limit` rows, and where their objects come from.
 
     Raises:
@@ -54,13 +54,14 @@ def lookup_task(
             limit=lookups.max_records,
             setting="ODF_NODE_MAX_TAIL_RECORDS",
         )
-    dataset = lookups.datasets.dataset(DatasetRef(id=entry.id))
+    dataset = lookups.stores.dataset(DatasetRef(id=entry.id))
+    materials = Materials(dataset, lookups.stores.projections)
     task = LookupTask(
-        table=table_ref(dataset, block, filters, lookups.bounds),
+        table=table_ref(dataset, materials, block, filters, lookups.bounds),
         filters=tuple(filters),
         state=state,
         limit=limit,
         shape=shape.value,
         max_bytes=lookups.max_bytes,
     )
-    return task, DatasetSource(dataset)
+    return task, materials

@@ -15,16 +15,19 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.instant import Instant, MalformedInstant
 from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.datasets.kartothek.index_place import indexed_head
 from odf_node.storage.datasets.pruning.filters import Filter, parsed_filter
 from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.datasets.read.formats import Format, encoded
 from odf_node.storage.datasets.read.view import outline_of
-from odf_node.storage.datasets.verify.source import DatasetSource
+from odf_node.storage.stores.objects.layout import dataset_folder
 
-from ..readers.tasks import ReadTask, SliceRef, TableRef, schema_data
+from ..readers.materials import Materials
+from ..readers.tasks import IndexRef, ReadTask, SliceRef, TableRef, schema_data
 
 if TYPE_CHECKING:
-    from odf_node.storage.datasets.dataset.dataset import Dataset, Datasets
+    from odf_node.storage.datasets.dataset.dataset import Dataset
+    from odf_node.storage.datasets.node.stores import Stores
     from odf_node.storage.datasets.read.narrowed import Known
     from odf_node.storage.datasets.read.read import Asked
     from odf_node.storage.datasets.read.view import View
@@ -143,32 +146,43 @@ class Reading:
 
 
 def read_task(
-    datasets: Datasets,
+    stores: Stores,
     entry: DatasetEntry,
     request: ReadRequest,
     bounds: LearnedBounds,
     *,
     max_bytes: int,
-) -> tuple[ReadTask, DatasetSource]:
+) -> tuple[ReadTask, Materials]:
     """What a reader is to do to read a dataset of this node, and where its objects come from.
 
     Raises:
         InvalidTime, MalformedFilter. BlockNotFound: AS AT a block that is not one of the dataset.
     """
-    dataset = datasets.dataset(DatasetRef(id=entry.id))
-    table = table_ref(dataset, request.block(), request.parsed_filters(), bounds)
+    dataset = stores.dataset(DatasetRef(id=entry.id))
+    materials = Materials(dataset, stores.projections)
+    table = table_ref(dataset, materials, request.block(), request.parsed_filters(), bounds)
     task = ReadTask(table=table, request=asdict(request), max_bytes=max_bytes)
-    return task, DatasetSource(dataset)
+    return task, materials
 
 
 def table_ref(
-    dataset: Dataset, block: Multihash | None, filters: Sequence[Filter], bounds: LearnedBounds
+    dataset: Dataset,
+    materials: Materials,
+    block: Multihash | None,
+    filters: Sequence[Filter],
+    bounds: LearnedBounds,
 ) -> TableRef:
     """The table as of a block, with what is known of its slices in the columns of the filters.
 
     Raises `BlockNotFound`.
     """
-    outline = outline_of(dataset, block)
+    indexed = indexed_head(materials.index, dataset.id) if filters else None
+    outline = outline_of(dataset, block, mark=indexed)
+    index = None
+    if indexed is not None and outline.is_marked:
+        index = IndexRef(
+            uuid=dataset_folder(dataset.id), head=str(indexed), sequences=outline.sequences
+        )
     vocab = {
         name: getattr(outline.vocab, name)
         for name in outline.vocab.__struct_fields__
@@ -183,4 +197,5 @@ def table_ref(
         slices=slices,
         key=outline.key,
         bounds=bounds.of(str(dataset.id), columns, [each.physical_hash for each in slices]),
+        index=index,
     )

@@ -16,9 +16,9 @@ from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.read.records import DataFormat
-from odf_node.storage.datasets.verify.source import DatasetSource
 from odf_node.storage.stores.ports.values import DatasetEntry
 
+from ..readers.materials import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import SliceRef, TailTask
 
@@ -46,7 +46,7 @@ def tail_task(
     limit: int,
     shape: DataFormat,
     max_bytes: int | None = None,
-) -> tuple[TailTask, DatasetSource, DataSchema | None]:
+) -> tuple[TailTask, Materials, DataSchema | None]:
     """What a reader is to do for the `limit` records before the last `skip`, in offset order;
     where their objects come from; and the schema. The answer is JSON of that shape.
 
@@ -70,7 +70,7 @@ def tail_task(
         shape=shape.value,
         max_bytes=tails.max_bytes if max_bytes is None else max_bytes,
     )
-    return task, DatasetSource(dataset), schema
+    return task, Materials(dataset, tails.stores.projections), schema
 
 
 async def last_rows(

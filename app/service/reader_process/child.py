@@ -25,6 +25,7 @@ from odf_node.storage.stores.ports.values import Failed, ObjectKind
 
 from ..readers.messages import (
     HEAD,
+    INDEX_FILE,
     PIECE_BYTES,
     Kind,
     Need,
@@ -90,6 +91,17 @@ class Wire:
         self._exactly(HEAD.size - 1)
         self._work_on()
         return os.fdopen(files[0], "rb")
+
+    def open_index(self, key: str) -> BinaryIO | None:
+        """A file of the node's own index of the dataset; None if there is none."""
+        self.say(frame(Kind.NEED, needs([Need(INDEX_FILE, key)])))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raw, files, *_ = socket.recv_fds(self._link, 1, 1)
+        if not raw:
+            os._exit(1)
+        self._exactly(HEAD.size - 1)
+        self._work_on()
+        return os.fdopen(files[0], "rb") if files else None
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
         """The service knows that these are here; it ends us if they are not."""

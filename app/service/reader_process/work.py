@@ -13,10 +13,14 @@ from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import convert
+from odf_node.storage.datasets.kartothek.own_index import opened_index
+from odf_node.storage.datasets.kartothek.slice_index import OwnSliceIndex
 from odf_node.storage.datasets.pruning.learned import Learned
 from odf_node.storage.datasets.read.narrowed import Known, Narrowed
 from odf_node.storage.datasets.read.records import DataFormat, shaped
 from odf_node.storage.datasets.read.view import View
+from odf_node.storage.stores.ports.errors import KeyedFileTooLarge, KeyNotFound
+from odf_node.storage.stores.ports.keyed_values import Content, KeyInfo
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ..read.read import Reading, ReadRequest
@@ -47,6 +51,7 @@ class Objects(Protocol):
 
     def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
+    def open_index(self, key: str, /) -> BinaryIO | None: ...
 
 
 def run(task: Task, objects: Objects) -> Iterator[Told]:
@@ -88,7 +93,9 @@ class _Source:
 
 def _read(task: ReadTask, objects: Objects) -> Iterator[Told]:
     """As the rows come; what goes beyond the budget breaks off."""
-    reading = Reading(_view(task.table, objects), ReadRequest(**task.request), _known(task.table))
+    reading = Reading(
+        _view(task.table, objects), ReadRequest(**task.request), _known(task.table, objects)
+    )
     yield Opened(reading.narrow.scanned, reading.narrow.total)
     sent = 0
     for chunk in reading:
@@ -107,7 +114,7 @@ def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
         state=task.state,
         limit=task.limit,
         max_bytes=task.max_bytes,
-        known=_known(task.table),
+        known=_known(task.table, objects),
     )
     yield Opened(narrow.scanned, narrow.total)
     text = _JSON.encode(shaped(table, DataFormat(task.shape)))
@@ -130,8 +137,40 @@ def _view(table: TableRef, objects: Objects) -> View:
     )
 
 
-def _known(table: TableRef) -> Known:
-    return Known(bounds=table.bounds)
+def _known(table: TableRef, objects: Objects) -> Known:
+    """Bounds that were learned, and the node's own index if it is of the same history."""
+    said = table.index
+    index = None if said is None else opened_index(_IndexFiles(objects), said.uuid)
+    if said is None or index is None or str(index.head) != said.head:
+        return Known(bounds=table.bounds)
+    return Known(bounds=table.bounds, indices=[OwnSliceIndex(index, said.sequences)])
+
+
+class _IndexFiles:
+    """Files of the index, as a keyed store that is only read."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._open = objects.open_index
+
+    def read(self, key: str, *, most: int) -> Content | None:
+        stream = self._open(key)
+        if stream is None:
+            return None
+        with stream:
+            raw = stream.read(most + 1)
+        if len(raw) > most:
+            raise KeyedFileTooLarge(key, most)
+        return Content(raw, "", Instant(0))
+
+    def open(self, key: str) -> BinaryIO:
+        stream = self._open(key)
+        if stream is None:
+            raise KeyNotFound(key)
+        return stream
+
+    def list(self, _: str) -> Iterator[KeyInfo]:
+        """The state of the node's index names every partition: nobody lists."""
+        return iter(())
 
 
 def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:

@@ -26,7 +26,7 @@ PIECE_BYTES = 256 * 1024
 
 
 class Kind(IntEnum):
-    """What a frame is; the first two are said by the service."""
+    """What a frame is; `TASK`, `FILE` and `ABSENT` are said by the service."""
 
     TASK = 1
     FILE = 2
@@ -38,6 +38,11 @@ class Kind(IntEnum):
     END = 8
     SLICES = 9
     LEARNED = 10
+    ABSENT = 11
+
+
+INDEX_FILE = "index"
+"""Kind of a need that names a file of the node's own index by its key."""
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True):

@@ -33,6 +33,7 @@ from ..limits.shares import Turn, Turns
 from ..settings import Settings
 from .messages import (
     HEAD,
+    INDEX_FILE,
     Kind,
     Opened,
     ReaderBrokeProtocol,
@@ -88,6 +89,7 @@ class Objects(Protocol):
 
     def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
+    def open_index(self, key: str, /) -> BinaryIO | None: ...
 
 
 Learn = Callable[[Iterable[Learned]], None]
@@ -231,10 +233,17 @@ class Answer:
     async def _hand_over(self, content: bytes) -> None:
         [need] = read_needs(content)
 
-        def opened() -> BinaryIO:
-            return _with_descriptor(self._objects.open_whole(*need.place))
+        def opened() -> BinaryIO | None:
+            if need.kind == INDEX_FILE:
+                found = self._objects.open_index(need.hash)
+            else:
+                found = self._objects.open_whole(*need.place)
+            return None if found is None else _with_descriptor(found)
 
         file = await to_thread.run_sync(opened, limiter=self._threads)
+        if file is None:
+            await self._loop.sock_sendall(self._link, frame(Kind.ABSENT))
+            return
         with file:
             try:
                 socket.send_fds(self._link, [frame(Kind.FILE)], [file.fileno()])

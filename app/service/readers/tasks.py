@@ -69,6 +69,16 @@ class TailTask(msgspec.Struct, frozen=True, tag="tail", kw_only=True):
     max_bytes: int
 
 
+class IndexRef(msgspec.Struct, frozen=True, kw_only=True):
+    """The node's own index of the dataset, made of blocks of the same history."""
+
+    uuid: str
+    head: str
+    """The block it was brought up to; another index is not used."""
+    sequences: tuple[int, ...]
+    """Numbers of the blocks of the slices, in their order."""
+
+
 class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     """A dataset as a table, as of one block, with what is known of its slices."""
 
@@ -79,6 +89,7 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     key: tuple[str, ...]
     bounds: dict[str, list[Bounds | None]]
     """Of columns that are asked for, in the order of the slices."""
+    index: IndexRef | None = None
 
 
 class ReadTask(msgspec.Struct, frozen=True, tag="read", kw_only=True):

@@ -20,8 +20,9 @@ from ...runtime.clock import Clock, system_clock
 from ...runtime.logs import line
 from ...stores.keyed.below import Below
 from ...stores.objects.layout import dataset_folder
-from ...stores.ports import KeyedStore
+from ...stores.ports import KeyedReads, KeyedStore
 from ..dataset.dataset import Dataset
+from .index_place import INDEX, index_store
 from .publication import MAX_INDEX_BYTES, Publication, Published
 from .publish import publish
 from .records import KeyedRecords
@@ -29,8 +30,6 @@ from .slice_values import SLICES, SliceValues
 from .tables import Table, open_table
 
 _log = logging.getLogger("odf.kartothek")
-INDEX = "index"
-"""Folder of the own index among what is made of a dataset."""
 RECORD = "record.json"
 
 
@@ -59,8 +58,13 @@ def own_index(projections: KeyedStore, dataset: DatasetId) -> OwnIndex | None:
 
     It may be of a head that is none any more: compare `head` with the chain that is read.
     """
+    return opened_index(index_store(projections, dataset), dataset_folder(dataset))
+
+
+def opened_index(store: KeyedReads, uuid: str) -> OwnIndex | None:
+    """As `own_index`, of a store that holds the files of one index."""
     try:
-        table = open_table(_index_store(projections, dataset), dataset_folder(dataset))
+        table = open_table(store, uuid)
         said = table.found.state.metadata
         return OwnIndex(
             table=table,
@@ -71,7 +75,7 @@ def own_index(projections: KeyedStore, dataset: DatasetId) -> OwnIndex | None:
     except NoKartothek:
         return None
     except (BadInput, KartothekFileMissing, ValueError) as unusable:
-        _log.warning(line("index not used", dataset=str(dataset), reason=str(unusable)[:200]))
+        _log.warning(line("index not used", dataset=uuid, reason=str(unusable)[:200]))
         return None
 
 
@@ -101,7 +105,7 @@ def refresh_own_index(
     )
     return publish(
         dataset,
-        _index_store(projections, dataset.id),
+        index_store(projections, dataset.id),
         publication,
         KeyedRecords(made, f"{INDEX}/{RECORD}"),
         clock=clock,
@@ -117,7 +121,3 @@ def remove_own_index(projections: KeyedStore, dataset: DatasetId) -> None:
     made = made_of(projections, dataset)
     gone = [info.key for folder in (INDEX, SLICES) for info in made.list(folder)]
     made.delete(sorted(gone, key=lambda key: not key.startswith(f"{INDEX}/{uuid}.")))
-
-
-def _index_store(projections: KeyedStore, dataset: DatasetId) -> Below:
-    return Below(made_of(projections, dataset), INDEX)

@@ -54,6 +54,10 @@ class Outline:
     schema: DataSchema | None
     slices: tuple[tuple[DataSlice, Instant], ...]
     key: tuple[str, ...]
+    sequences: tuple[int, ...]
+    """Numbers of the blocks of the slices."""
+    is_marked: bool
+    """Whether the block that was looked for is one of these."""
 
     def on(self, source: ChainSource) -> View:
         """The view, with its schema as Arrow has it."""
@@ -69,11 +73,14 @@ class Outline:
         )
 
 
-def outline_of(dataset: Dataset, at: Multihash | None = None) -> Outline:
-    """A dataset of this node as of a block, by default the head. Raises `BlockNotFound`."""
+def outline_of(
+    dataset: Dataset, at: Multihash | None = None, *, mark: Multihash | None = None
+) -> Outline:
+    """A dataset of this node as of a block, by default the head; it tells whether the block `mark`
+    is part of it. Raises `BlockNotFound`."""
     head = at or dataset.head()
     state = dataset.state(head)
-    found = _Found()
+    found = _Found(mark)
     for page in dataset.pages(upto=head):
         for block in page:
             found.see(block)
@@ -125,14 +132,18 @@ def view_of(source: ChainSource, at: Multihash | None = None) -> View:
 class _Found:
     """What a view needs of the blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Multihash | None = None) -> None:
+        self._mark, self._is_marked = mark, False
+        self._sequences: list[int] = []
         self._slices: list[tuple[DataSlice, Instant]] = []
         self._sources: dict[str | None, Any] = {}
 
     def see(self, block: HashedBlock) -> None:
+        self._is_marked |= block.hash == self._mark
         match block.event:
             case AddData(new_data=data) | ExecuteTransform(new_data=data) if data is not None:
                 self._slices.append((data, block.block.system_time))
+                self._sequences.append(block.sequence_number)
             case AddPushSource() as source:
                 self._sources.pop(source.source_name, None)
                 self._sources[source.source_name] = source.merge
@@ -156,5 +167,7 @@ class _Found:
             vocab=state.vocab,
             schema=state.data_schema,
             slices=tuple(self._slices),
+            sequences=tuple(self._sequences),
+            is_marked=self._is_marked,
             key=tuple(getattr(self.merge, "primary_key", ())),
         )

@@ -1,0 +1,38 @@
+"""What a reader is given of a dataset: its objects, hashed, and files of the node's index of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, BinaryIO
+
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.kartothek.index_place import index_store
+from odf_node.storage.stores.ports.errors import KeyNotFound, KeyRefused
+from odf_node.storage.stores.ports.values import ObjectKind
+
+if TYPE_CHECKING:
+    from odf_node.storage.stores.ports import KeyedStore
+
+
+class Materials:
+    """Everything that the readers of one dataset may ask for."""
+
+    def __init__(self, dataset: Dataset, projections: KeyedStore) -> None:
+        self._dataset = dataset
+        self.index = index_store(projections, dataset.id)
+
+    def open_whole(self, kind: ObjectKind, name: Multihash) -> BinaryIO:
+        """Raises `ObjectDamaged`."""
+        return self._dataset.open_whole(kind, name)
+
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
+        """As `Dataset.require`."""
+        self._dataset.require(kind, wanted)
+
+    def open_index(self, key: str) -> BinaryIO | None:
+        """A file of the index; None if there is none."""
+        try:
+            return self.index.open(key)
+        except (KeyNotFound, KeyRefused):
+            return None
