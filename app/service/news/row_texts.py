@@ -11,10 +11,10 @@ from collections import OrderedDict
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Datasets
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.read.records import DataFormat
-from odf_node.storage.datasets.verify.source import DatasetSource
 
+from ..readers.materials import Materials
 from ..readers.pool import Readers, ReadRefused
 from ..readers.tasks import SliceRef, TailTask
 
@@ -26,10 +26,8 @@ CALLER = "events"
 class RowTexts:
     """For coroutines of one event loop."""
 
-    def __init__(
-        self, datasets: Datasets, readers: Readers, *, max_rows: int, max_bytes: int
-    ) -> None:
-        self._datasets, self._readers = datasets, readers
+    def __init__(self, stores: Stores, readers: Readers, *, max_rows: int, max_bytes: int) -> None:
+        self._stores, self._readers = stores, readers
         self._max_rows, self._max_bytes = max_rows, max_bytes
         self._texts: OrderedDict[tuple[DatasetId, Multihash], asyncio.Task[bytes | None]]
         self._texts = OrderedDict()
@@ -60,9 +58,10 @@ class RowTexts:
             shape=DataFormat.AOS.value,
             max_bytes=self._max_bytes,
         )
-        found = await asyncio.to_thread(self._datasets.dataset, DatasetRef(id=dataset))
+        found = await asyncio.to_thread(self._stores.dataset, DatasetRef(id=dataset))
+        materials = Materials(found, self._stores.projections)
         try:
-            answer = await self._readers.answer(task, DatasetSource(found), CALLER)
+            answer = await self._readers.answer(task, materials, CALLER)
             return b"".join([piece async for piece in answer])
         except ReadRefused as refused:
             if refused.failed.error == "AnswerTooLong":
