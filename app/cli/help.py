@@ -63,6 +63,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node ingest weather.csv http://127.0.0.1:8080/weather",
         "zcat rows.csv.gz | odf-node ingest - http://127.0.0.1:8080/weather --media-type text/csv",
     ),
+    "sql": (
+        (
+            "odf-node sql 'select city, count(*) from weather group by city' \\\n"
+            "      --node http://127.0.0.1:8080 --verify"
+        ),
+        "odf-node sql 'select * from weather where population > 1000' weather/ --format csv",
+    ),
     "refresh": ("odf-node refresh http://127.0.0.1:8080/weather-daily --recursive",),
     "watch": (
         "odf-node watch http://127.0.0.1:8080/weather --rows",

@@ -120,6 +120,7 @@ COMMANDS = {
     "lookup": ("odf_node.app.cli.lookup:lookup", "Print rows of a dataset that have a value."),
     "read": ("odf_node.app.cli.read:read", "Print rows of a dataset, as of some time if asked."),
     "watch": ("odf_node.app.cli.events:watch", "Follow what changes on a node."),
+    "sql": ("odf_node.app.cli.sql:sql", "Ask datasets of a node, or in folders, by SQL."),
     "log": ("odf_node.app.cli.log:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("odf_node.app.cli.blocks:inspect", "Show a block file as a manifest."),
     "encode": ("odf_node.app.cli.blocks:encode", "Turn the manifest of a block into its bytes."),

@@ -92,7 +92,7 @@ def read(
     with opened(Location.parse(where), token, whole=True) as repository:
         try:
             found = Reading(view_of(repository, request.block()), request)
-            with nullcontext(sys.stdout.buffer) if output is None else _whole(output) as file:
+            with nullcontext(sys.stdout.buffer) if output is None else whole_file(output) as file:
                 _write(found, file)
         except (ObjectNotFound, RemoteMissing) as missing:
             asked = request.block()
@@ -102,7 +102,7 @@ def read(
 
 
 @contextmanager
-def _whole(output: Path) -> Iterator[IO[bytes]]:
+def whole_file(output: Path) -> Iterator[IO[bytes]]:
     """A file that is there once it is whole; what is no plain file is written as it is."""
     if output.exists() and not output.is_file():
         with output.open("wb") as file:

@@ -335,13 +335,22 @@ class NodeApi:
             return read_bounded(response, most, "the answer of the node")
 
     @contextmanager
-    def opened(self, path: str, **query: Given) -> Iterator[tuple[Mapping[str, str], BinaryIO]]:
-        """Headers and body of a long answer below `base`, as it comes, whatever its length."""
+    def opened(
+        self, path: str, *, body: Any = None, accept: str | None = None, **query: Given
+    ) -> Iterator[tuple[Mapping[str, str], BinaryIO]]:
+        """Headers and body of a long answer below `base`, as it comes, whatever its length; to a
+        POST, if there is a body to send, which is JSON."""
         url = self._base + path
         given = {name: value for name, value in query.items() if value is not None}
-        response = self._answer("GET", url, query=given)
-        with body_of(response, url, "the answer", limits=self._limits) as body:
-            yield response.headers, body
+        headers = {"accept": accept} if accept else {}
+        content = None
+        if body is not None:
+            headers |= {"content-type": "application/json"}
+            content = json.dumps(body).encode()
+        method = "GET" if body is None else "POST"
+        response = self._answer(method, url, query=given, headers=headers, content=content)
+        with body_of(response, url, "the answer", limits=self._limits) as stream:
+            yield response.headers, stream
 
     def _answer(
         self,

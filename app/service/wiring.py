@@ -484,6 +484,7 @@ class Node:
             lineage=self.lineage,
             tails=self.tails,
             readers=self.readers,
+            queries=self.queries,
             public_url=self.settings.public_url,
         )
 

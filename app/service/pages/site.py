@@ -1,7 +1,8 @@
 """The pages and their addresses; requests that do not ask for HTML are passed on to the API.
 
 /                   the datasets
-/{dataset}          one dataset, if the request prefers `text/html`; else the API answers
+/{dataset}          one dataset, if the request prefers `text/html`; else the API answers;
+                    `?query=` asks by SQL, with `&format=` for a file of the rows
 /v/sign-in          account and password, or an access token; /v/sign-out
 /v/style.css, /v/live.js
 """
@@ -31,6 +32,7 @@ from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
 from ..settings import Settings
 from . import views
+from .asking import taken_along
 from .reference import reference
 from .render import page, static
 from .views import Views
@@ -110,7 +112,10 @@ def _dataset(shown: Views, actor: Actor, request: Request) -> Response:
     given = request.path_params
     entry = shown.access.resolve(actor, given.get("account"), given["dataset"], Action.READ)
     caller = caller_of(request.scope)
-    content = views.dataset(shown, actor, entry, base_of(request), caller)
+    query, form = (request.query_params.get(name) for name in ("query", "format"))
+    if query and form:
+        return taken_along(shown.queries, actor, caller, query, form)
+    content = views.dataset(shown, actor, entry, base_of(request), caller, query)
     return page("dataset", {**views.frame(shown, actor, request.url.path), **content})
 
 

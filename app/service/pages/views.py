@@ -32,8 +32,10 @@ from ..files.parquet_files import list_files
 from ..http.media_types import extension_of
 from ..lineage import lineage
 from ..lineage.lineage import LineageSources
+from ..query.query import Queries
 from ..read.tail import Tails, last_rows
 from ..readers.pool import Readers
+from .asking import answered
 from .markdown import markdown
 
 DATASETS = 50
@@ -60,6 +62,7 @@ class Views:
     lineage: LineageSources
     tails: Tails
     readers: Readers
+    queries: Queries
     public_url: str | None
 
 
@@ -91,9 +94,15 @@ def home(views: Views, actor: Actor, base: str, after: str | None) -> dict[str, 
 
 
 def dataset(
-    views: Views, actor: Actor, entry: DatasetEntry, base: str, caller: str
+    views: Views,
+    actor: Actor,
+    entry: DatasetEntry,
+    base: str,
+    caller: str,
+    query: str | None = None,
 ) -> dict[str, Any]:
-    """One dataset: what it says of itself, its newest rows, blocks, files, and its lineage."""
+    """One dataset: what it says of itself, its newest rows, what a query gives, blocks, files, and
+    its lineage."""
     shown = description(views.stores, views.access, entry, base)
     state = views.stores.dataset(DatasetRef(id=entry.id)).state()
     path = f"{root_of(views)}/{shown['alias']}"
@@ -111,6 +120,7 @@ def dataset(
         "posting": _posting(state) if Action.WRITE in allowed else None,
         "columns": _columns(state.data_schema),
         "rows": _rows(views, entry, caller),
+        "asked": _asked(views, actor, caller, query, shown["alias"]),
         "blocks": _blocks(views.stores, entry),
         "files": list_files(
             views.stores, views.stores.blocks, entry, f"{path}/", at=None, before=None, limit=FILES
@@ -187,6 +197,13 @@ def _rows(views: Views, entry: DatasetEntry, caller: str) -> dict[str, Any]:
     rows = reversed(list(zip(*columns.values(), strict=True)))
     cells = [[_cell(value) for value in row] for row in rows]
     return {"columns": list(columns), "values": cells, "problem": None}
+
+
+def _asked(
+    views: Views, actor: Actor, caller: str, query: str | None, alias: str
+) -> dict[str, Any]:
+    shown = answered(views.queries, actor, caller, query, alias=alias)
+    return {**shown, "values": [[_cell(value) for value in row] for row in shown["values"]]}
 
 
 def _cell(value: Any) -> str | None:

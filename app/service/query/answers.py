@@ -31,7 +31,7 @@ async def document(
     """The whole answer as JSON. Raises `SigningNotEnabled`, and as `Queries.begin`."""
     if asked.is_proven and keys.active is None:
         raise SigningNotEnabled
-    rows, data, facts = await _gathered(queries, actor, caller, asked)
+    rows, data, facts = await gathered(queries, actor, caller, asked)
     parts: dict[str, Any] = {}
     if Include.INPUT in asked.include:
         parts["input"] = asked.echo(rows.pins)
@@ -46,11 +46,11 @@ async def proven_output(
     queries: Queries, actor: Actor, caller: str, asked: Asked
 ) -> tuple[list[DatasetPin], Multihash]:
     """The datasets and the hash of an output. Raises as `Queries.begin`."""
-    rows, data, facts = await _gathered(queries, actor, caller, asked)
+    rows, data, facts = await gathered(queries, actor, caller, asked)
     return rows.pins, output_hash(data, facts)
 
 
-async def _gathered(
+async def gathered(
     queries: Queries, actor: Actor, caller: str, asked: Asked
 ) -> tuple[Rows, bytes, dict[str, Any]]:
     """Rows, all of them as JSON, and what stands beside them in the output."""

@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 IN_USE_S = 600.0
 """A copy that was asked for so recently is not removed."""
@@ -28,27 +28,27 @@ class SliceFiles:
     copies: Path
     max_bytes: int
 
-    def folder(self, entry: DatasetEntry, some: Multihash | None) -> Path:
+    def folder(self, dataset: DatasetId, some: Multihash | None) -> Path:
         """The folder of a dataset's files; `some` is any of its slices."""
         local = self.stores.objects.local_paths
         if local is not None and some is not None:
-            key = ObjectKey(entry.id, ObjectKind.DATA, some)
+            key = ObjectKey(dataset, ObjectKind.DATA, some)
             return local.path(key).absolute().parent
-        folder = self.copies / entry.id.multibase
+        folder = self.copies / dataset.multibase
         folder.mkdir(parents=True, exist_ok=True)
         return folder.absolute()
 
-    def paths(self, entry: DatasetEntry, slices: list[Multihash]) -> list[str]:
+    def paths(self, dataset: DatasetId, slices: list[Multihash]) -> list[str]:
         """The files of the slices, hashed.
 
         Raises:
             ObjectDamaged, ObjectHealing: one is damaged or missing.
         """
-        dataset = self.stores.dataset(DatasetRef(id=entry.id))
-        folder = self.copies / entry.id.multibase
+        stored = self.stores.dataset(DatasetRef(id=dataset))
+        folder = self.copies / dataset.multibase
         found = []
         for name in slices:
-            path = dataset.whole_file(ObjectKind.DATA, name, folder / str(name))
+            path = stored.whole_file(ObjectKind.DATA, name, folder / str(name))
             if self.stores.objects.local_paths is None:
                 os.utime(path)
             found.append(str(path.absolute()))

@@ -87,14 +87,13 @@ class Source:
 
     alias: str
     views: frozenset[View]
-    entry: DatasetEntry
+    id: DatasetId
     outline: Outline
 
     @property
     def pin(self) -> DatasetPin:
-        return DatasetPin(
-            id=str(self.entry.id), alias=self.alias, block_hash=str(self.outline.head)
-        )
+        head = str(self.outline.head)
+        return DatasetPin(id=str(self.id), alias=self.alias, block_hash=head)
 
     @property
     def schema(self) -> DataSchema:
@@ -117,7 +116,7 @@ class Inputs:
         Raises:
             PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
         """
-        asked = _views_by_alias(query)
+        asked = views_by_alias(query)
         for pin in pins:
             asked.setdefault(pin.alias, set())
         if len(asked) > MAX_NAMES:
@@ -136,7 +135,7 @@ class Inputs:
                     setting="ODF_NODE_QUERY_MAX_DATASETS",
                 )
             outline = self._outline(entry, at)
-            found.append(Source(alias=alias, views=frozenset(views), entry=entry, outline=outline))
+            found.append(Source(alias=alias, views=frozenset(views), id=entry.id, outline=outline))
         return found
 
     def _pinned(self, actor: Actor, pin: DatasetPin) -> tuple[DatasetEntry, Multihash | None]:
@@ -176,7 +175,7 @@ class Inputs:
             raise PinnedBlockNotFound(str(entry.id), str(head)) from None
 
 
-def _views_by_alias(query: str) -> dict[str, set[View]]:
+def views_by_alias(query: str) -> dict[str, set[View]]:
     """Names that may be tables, with the views of them that are asked for."""
     found: dict[str, set[View]] = {}
     for name in _names(query):

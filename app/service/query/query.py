@@ -11,12 +11,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from anyio import CapacityLimiter, to_thread
 
 from odf_node.protocol.codec.manifests import from_data, to_data
 from odf_node.protocol.errors import LimitExceeded, NodeFault
+from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.query.messages import (
     Files,
     Planned,
@@ -33,8 +36,7 @@ from ..limits.shares import RETRY_AFTER_S, AllTaken, Turn, Turns
 from ..settings import Settings
 from .asked import Asked
 from .engine import Process, QueryEngineBroken, born
-from .files import SliceFiles
-from .inputs import DatasetPin, Inputs, Source
+from .inputs import DatasetPin, Source
 from .spawner import Spawner, is_installed
 
 ABANDONED_S = 86_400.0
@@ -58,6 +60,19 @@ class QueryQueueFull(LimitExceeded):
             setting="ODF_NODE_QUERY_PROCESSES",
             retry_after_s=RETRY_AFTER_S,
         )
+
+
+class Inputs(Protocol):
+    """Where the datasets of queries come from: this node, or folders."""
+
+    def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin], /) -> list[Source]: ...
+
+
+class Slices(Protocol):
+    """Where the files of their slices are."""
+
+    def folder(self, dataset: DatasetId, some: Multihash | None, /) -> Path: ...
+    def paths(self, dataset: DatasetId, slices: list[Multihash], /) -> list[str]: ...
 
 
 @dataclass
@@ -87,7 +102,7 @@ class Queries:
 
     settings: Settings
     inputs: Inputs
-    files: SliceFiles
+    files: Slices
     spawner: Spawner = field(default_factory=Spawner)
 
     def __post_init__(self) -> None:
@@ -195,7 +210,7 @@ class Queries:
                 Slice(data.offset_interval.start, data.offset_interval.end)
                 for data, _ in outline.slices
             ],
-            folder=str(self.files.folder(source.entry, some)),
+            folder=str(self.files.folder(source.id, some)),
         )
 
     def _given(self, sources: Sequence[Source], planned: Planned) -> Files:
@@ -209,7 +224,7 @@ class Queries:
             if any(not 0 <= at < len(slices) for at in wanted):
                 raise QueryEngineBroken("the process of a query asks for what it was not given")
             hashes = [slices[at][0].physical_hash for at in wanted]
-            paths[number] = self.files.paths(source.entry, hashes)
+            paths[number] = self.files.paths(source.id, hashes)
         return Files(paths=paths)
 
 

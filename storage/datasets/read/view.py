@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from odf_node.protocol.chain.state import EMPTY, ChainState, Vocab
 from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.data import DataSlice
@@ -49,6 +50,8 @@ class View:
 class Outline:
     """What a view is made of, but for its source: all that the chain says."""
 
+    dataset: DatasetId | None
+    """None: the chain has no seed."""
     head: Multihash
     vocab: Vocab
     schema: DataSchema | None
@@ -102,6 +105,11 @@ def view_of_dataset(dataset: Dataset, at: Multihash | None = None) -> View:
 
 
 def view_of(source: ChainSource, at: Multihash | None = None) -> View:
+    """As `outline_of_source`, ready to be read in this process."""
+    return outline_of_source(source, at).on(source)
+
+
+def outline_of_source(source: ChainSource, at: Multihash | None = None) -> Outline:
     """Any dataset as of a block. Blocks are hashed on the way; rules are not looked at.
 
     Raises:
@@ -126,7 +134,7 @@ def view_of(source: ChainSource, at: Multihash | None = None) -> View:
     for block in reversed(path):
         found.see(block)
         state = state.after(block)
-    return found.outline(state.head or source.head(), state).on(source)
+    return found.outline(state.head or source.head(), state)
 
 
 class _Found:
@@ -163,6 +171,7 @@ class _Found:
 
     def outline(self, head: Multihash, state: ChainState) -> Outline:
         return Outline(
+            dataset=state.dataset_id,
             head=state.head or head,
             vocab=state.vocab,
             schema=state.data_schema,

@@ -1,0 +1,99 @@
+"""`odf-node sql`: SQL over datasets of a node, or in folders on this machine."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.read.formats import Format
+
+from ..client.text import in_columns
+from .output import json_option, print_json
+from .read import whole_file
+from .sql_sources import FolderQuery, NodeQuery, Source
+from .tokens import token_option
+
+TABLE = "table"
+MAX_CELL_CHARS = 60
+FORMS = (TABLE, *(form.value for form in Format))
+
+
+@click.command()
+@click.argument("query")
+@click.argument(
+    "folders", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path, exists=True)
+)
+@click.option("--node", metavar="URL", help="URL of the node that is asked.")
+@click.option("--at", metavar="BLOCK", help="As of this block of the one dataset that is used.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Most rows; default: 100 in a table, else as many as a query may have.",
+)
+@click.option("--format", "form", type=click.Choice(FORMS), default=TABLE, show_default=True)
+@click.option("--verify", is_flag=True, help="Check the proof of the answer; a table or --json.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
+@token_option
+@json_option
+def sql(
+    query: str,
+    folders: tuple[Path, ...],
+    node: str | None,
+    at: str | None,
+    limit: int | None,
+    form: str,
+    verify: bool,
+    output: Path | None,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Ask datasets of a node, or those in folders: QUERY is one SELECT.
+
+    Tables are datasets by their names in double quotes; a folder is a table by its own name.
+    `--json` prints the whole answer with its inputs.
+    """
+    if (node is None) == (not folders):
+        raise click.UsageError("name a node by --node, or folders")
+    is_document = as_json or form == TABLE
+    if verify and (folders or not is_document):
+        raise click.UsageError("--verify is for answers of a node, as a table or by --json")
+    if form in ("parquet", "arrow") and output is None and sys.stdout.isatty():
+        raise click.UsageError(f"{form} is no text; name a file with --output")
+    block = None if at is None else Multihash.parse(at)
+    source: Source = FolderQuery(folders, block) if node is None else NodeQuery(node, token, block)
+    if is_document:
+        answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
+        if as_json:
+            print_json(answer)
+        else:
+            _print_table(answer["output"])
+        return
+    with nullcontext(sys.stdout.buffer) if output is None else whole_file(output) as out:
+        for piece in source.rows(query, Format(form), limit=limit):
+            out.write(piece)
+        out.flush()
+
+
+def _print_table(output: dict[str, Any]) -> None:
+    names = [field["name"] for field in output["schema"]["fields"]]
+    rows = output["data"]
+    right = {
+        at
+        for at in range(len(names))
+        if rows and all(isinstance(row[at], int | float | None) for row in rows)
+    }
+    cells = [[_cell(value) for value in row] for row in rows]
+    for line in in_columns([names, ["-" * len(name) for name in names], *cells], right=right):
+        click.echo(line)
+    click.echo(f"{len(rows)} row(s)", err=True)
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else value if isinstance(value, str) else str(value)
+    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"

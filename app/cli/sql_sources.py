@@ -1,0 +1,210 @@
+"""Where `odf-node sql` asks: a node over HTTP, or folders through a process of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from odf_node.protocol.errors import BadInput, Damaged
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from ..client.urls import node_base
+
+MAX_DOCUMENT_BYTES = 256 << 20
+MAX_KEYS = 1_000
+PIECE_BYTES = 1 << 20
+
+
+class AnswerRefuted(Damaged):
+    """An answer that is not what its proof says."""
+
+
+class OneDatasetWanted(BadInput):
+    """A block is one of one dataset, and the query uses none or several."""
+
+
+class Source(Protocol):
+    """Where a query is answered."""
+
+    def document(
+        self, query: str, *, limit: int | None, verify: bool, as_table: bool
+    ) -> dict[str, Any]:
+        """The whole answer; for a table with rows as lists, and their schema."""
+
+    def rows(self, query: str, form: Format, *, limit: int | None) -> Iterator[bytes]:
+        """Rows alone."""
+
+
+def _asked(query: str, limit: int | None, *, verify: bool, as_table: bool) -> dict[str, Any]:
+    more: dict[str, Any] = (
+        {"dataFormat": "JsonAoA", "schemaFormat": "ArrowJson"} if as_table else {}
+    )
+    if limit is not None:
+        more["limit"] = limit
+    return {"query": query, "include": ["Proof" if verify else "Input"], **more}
+
+
+class NodeQuery:
+    """A node that is asked."""
+
+    def __init__(self, node: str, token: str | None, block: Multihash | None) -> None:
+        self._base, self._token, self._block = node_base(node), token, block
+
+    def document(
+        self, query: str, *, limit: int | None, verify: bool, as_table: bool
+    ) -> dict[str, Any]:
+        """Raises `AnswerRefuted`, `OneDatasetWanted`; what the node refuses."""
+        with open_http() as http:
+            api = NodeApi(self._base, self._token, http=http)
+            asked = _asked(query, limit, verify=verify, as_table=as_table)
+            answer = _sent(api, asked | self._pins(api, query))
+            if verify:
+                check(answer, api.ask("GET", "system/keys").get("keys", [])[:MAX_KEYS])
+            return answer
+
+    def rows(self, query: str, form: Format, *, limit: int | None) -> Iterator[bytes]:
+        """Raises `OneDatasetWanted`; what the node refuses."""
+        with open_http() as http:
+            api = NodeApi(self._base, self._token, http=http)
+            body = {"query": query, "limit": limit} | self._pins(api, query)
+            # JSON rows alone are lines on the wire, so that a long answer comes as it is made.
+            wanted = Format.NDJSON if form is Format.JSON else form
+            accept = MEDIA_TYPES[wanted].partition(";")[0]
+            with api.opened("query", body=body, accept=accept) as (_, stream):
+                pieces = iter(lambda: stream.read(PIECE_BYTES), b"")
+                yield from _as_list(pieces) if form is Format.JSON else pieces
+
+    def _pins(self, api: NodeApi, query: str) -> dict[str, Any]:
+        """The one dataset of the query as of the block, if one was named."""
+        if self._block is None:
+            return {}
+        datasets = _sent(api, {"query": query, "include": ["Input"], "limit": 0})["input"][
+            "datasets"
+        ]
+        if len(datasets) != 1:
+            raise OneDatasetWanted(f"--at is for a query of one dataset, not of {len(datasets)}")
+        return {"datasets": [datasets[0] | {"blockHash": str(self._block)}]}
+
+
+def _sent(api: NodeApi, body: dict[str, Any]) -> dict[str, Any]:
+    with api.opened("query", body=body, accept="application/json") as (_, stream):
+        raw = stream.read(MAX_DOCUMENT_BYTES + 1)
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise BadInput(
+            f"the answer is longer than {MAX_DOCUMENT_BYTES} bytes", limit=MAX_DOCUMENT_BYTES
+        )
+    answer: dict[str, Any] = json.loads(raw)
+    return answer
+
+
+def _as_list(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines of JSON as one list."""
+    before, rest = b"[\n", b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield before + line
+            before = b",\n"
+    yield b"\n]\n" if before == b",\n" else b"[]\n"
+
+
+def check(answer: dict[str, Any], keys: Sequence[dict[str, Any]]) -> None:
+    """Raises `AnswerRefuted`, `MalformedProof`: the answer is not what a key of the node signed."""
+    from odf_node.protocol.commitments import Commitment, Proof, hash_of, is_signed
+    from odf_node.protocol.typed import convert
+
+    commitment = convert(answer["commitment"], Commitment)
+    proof = convert(answer["proof"], Proof)
+    for what, said in (
+        ("input", commitment.input_hash),
+        ("output", commitment.output_hash),
+        ("subQueries", commitment.sub_queries_hash),
+    ):
+        if str(hash_of(answer[what])) != said:
+            raise AnswerRefuted(f"the answer has another {what} than its commitment says")
+    if not is_signed(commitment, proof):
+        raise AnswerRefuted("the signature of the answer is not one of its key")
+    if proof.verification_method not in {key.get("id") for key in keys}:
+        raise AnswerRefuted(f"the key {proof.verification_method} is none of the node's")
+
+
+class FolderQuery:
+    """Folders, asked through a confined process of this machine."""
+
+    def __init__(self, folders: Sequence[Path], block: Multihash | None) -> None:
+        from odf_node.storage.stores.objects.folder import FolderObjects
+
+        self._folders = {path.resolve().name.lower(): FolderObjects(path) for path in folders}
+        self._block = block
+
+    def document(
+        self, query: str, *, limit: int | None, verify: bool, as_table: bool
+    ) -> dict[str, Any]:
+        """Raises what a node would refuse; `HashMismatch`: a file is damaged."""
+        return asyncio.run(self._document(_asked(query, limit, verify=verify, as_table=as_table)))
+
+    async def _document(self, body: dict[str, Any]) -> dict[str, Any]:
+        from ..service.auth.actors import ANONYMOUS
+        from ..service.query.answers import document
+        from ..service.query.asked import checked, parse_body
+        from ..service.query.proofs import SigningKeys
+
+        async with self._queries() as queries:
+            asked = checked(parse_body(body), max_rows=queries.settings.query_max_rows)
+            found = await document(queries, SigningKeys(None), ANONYMOUS, "", asked)
+            answer: dict[str, Any] = json.loads(bytes(found.body))
+            return answer
+
+    def rows(self, query: str, form: Format, *, limit: int | None) -> Iterator[bytes]:
+        """Raises as `document`."""
+        wanted = Format.NDJSON if form is Format.JSON else form
+        with asyncio.Runner() as runner:
+            pieces = self._rows({"query": query, "limit": limit, "dataFormat": wanted.value})
+            came = _pulled(runner, pieces)
+            yield from _as_list(came) if form is Format.JSON else came
+
+    async def _rows(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+        from ..service.auth.actors import ANONYMOUS
+        from ..service.query.asked import checked, parse_body
+
+        async with self._queries() as queries:
+            asked = checked(parse_body(body), max_rows=queries.settings.query_max_rows)
+            rows = await queries.begin(ANONYMOUS, "", asked)
+            try:
+                async for piece in rows:
+                    yield piece
+            finally:
+                await rows.close()
+
+    @asynccontextmanager
+    async def _queries(self) -> AsyncIterator[Any]:
+        """Queries of these folders, with limits as the settings of a node have them."""
+        from ..service.query.folders import FolderInputs
+        from ..service.query.query import Queries
+        from ..service.settings import load_settings
+
+        folder = Path(tempfile.mkdtemp(prefix="odf-sql-"))
+        inputs = FolderInputs(self._folders, self._block)
+        queries = Queries(load_settings(data=folder), inputs, inputs)
+        try:
+            yield queries
+        finally:
+            queries.spawner.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _pulled(runner: asyncio.Runner, pieces: AsyncIterator[bytes]) -> Iterator[bytes]:
+    async def following() -> bytes | None:
+        return await anext(pieces, None)
+
+    while (piece := runner.run(following())) is not None:
+        yield piece

@@ -1,0 +1,70 @@
+"""Datasets in folders as the inputs of queries: by the names of their folders, each file hashed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from odf_node.protocol.errors import BadInput, NotFound
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_node.storage.datasets.integrity.hashing import hash_of_stream
+from odf_node.storage.datasets.read.view import Outline, outline_of_source
+from odf_node.storage.datasets.verify.source import FolderSource
+from odf_node.storage.stores.objects.folder import FolderObjects
+from odf_node.storage.stores.ports.values import ObjectKind
+
+from ..auth.actors import Actor
+from .inputs import DatasetPin, Source, views_by_alias
+
+
+class PinsOfFolders(BadInput):
+    """Pins name datasets of a node; a folder is the dataset that it holds."""
+
+
+class NoDataset(NotFound):
+    """A chain that begins with no seed."""
+
+
+class FolderInputs:
+    """Folders by the names that queries have for them, at their heads or as of one block."""
+
+    def __init__(self, folders: Mapping[str, FolderObjects], at: Multihash | None = None) -> None:
+        self._folders, self._at = folders, at
+        self._by_id: dict[DatasetId, FolderObjects] = {}
+
+    def sources(self, _actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
+        """Raises `PinsOfFolders`; what reading a chain raises."""
+        if pins:
+            raise PinsOfFolders("folders have no pins; ask as of a block instead")
+        found = []
+        for alias, views in views_by_alias(query).items():
+            if alias in self._folders:
+                dataset, outline = self._looked_at(self._folders[alias])
+                found.append(
+                    Source(alias=alias, views=frozenset(views), id=dataset, outline=outline)
+                )
+        return found
+
+    def _looked_at(self, folder: FolderObjects) -> tuple[DatasetId, Outline]:
+        outline = outline_of_source(FolderSource(folder), self._at)
+        if outline.dataset is None:
+            raise NoDataset(f"{folder.root} holds no dataset")
+        self._by_id[outline.dataset] = folder
+        return outline.dataset, outline
+
+    def folder(self, dataset: DatasetId, some: Multihash | None) -> Path:
+        """Where the files of its slices are; `some` is any of them."""
+        objects = self._by_id[dataset]
+        return objects.root if some is None else objects.path(ObjectKind.DATA, some).parent
+
+    def paths(self, dataset: DatasetId, slices: list[Multihash]) -> list[str]:
+        """The files of the slices. Raises `HashMismatch`."""
+        found = []
+        for name in slices:
+            path = self._by_id[dataset].path(ObjectKind.DATA, name)
+            with path.open("rb") as stream:
+                if (actual := hash_of_stream(stream)) != name:
+                    raise HashMismatch(name, actual)
+            found.append(str(path.absolute()))
+        return found
