@@ -25,9 +25,7 @@ FORMS = (TABLE, *(form.value for form in Format))
 
 @click.command()
 @click.argument("query")
-@click.argument(
-    "folders", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path, exists=True)
-)
+@click.argument("folders", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--node", metavar="URL", help="URL of the node that is asked.")
 @click.option("--at", metavar="BLOCK", help="As of this block of the one dataset that is used.")
 @click.option(
