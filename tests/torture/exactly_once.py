@@ -1,6 +1,7 @@
 """Eight writers post random batches under Idempotency-Keys, again and again until each is
-answered, and some once more, while service, worker and database are killed. Then every receipt
-is held against the rows: each is true, no row is lost, none is there twice.
+answered, and some once more, while service, worker, database and S3 server are killed. Then every
+receipt is held against the rows: each is true, no row is lost, none is there twice, and once
+garbage is collected no object is there that the head does not lead to.
 
     python tests/torture/exactly_once.py --rows 100000 --spark
 """
@@ -21,28 +22,34 @@ from typing import Any
 import clients
 import httpx
 import pyarrow.parquet as pq
+import pytest
 from crash_work import settings_of
+from judge import check_all, check_nothing_left
 from torment import _token as token_of
+from torment import wait_for_jobs
+from upkeep_parts import TOMORROW
 from world import Shape, World, world
 
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.events import AddData
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.node.open_stores import open_stores
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.upkeep.gc import collect_garbage
 from odf_node.storage.stores.ports.values import ObjectKind
 
 WRITERS, MOST_ROWS = 8, 100
-MEAN_ROWS = 18
 ROUNDS, FEW_POSTS = 40, 30
-"""How often something is killed, in the mean; and after how many posts at least."""
+"""How often something is killed, in the mean; and after how many posts, in the mean, at least."""
 REPEATED = 0.2
 """Share of the posts that are sent once more after they were answered."""
 PAUSE_S = 0.2
-KILLED = ("postgres", "node", "worker")
+KILLED = ("postgres", "s3", "node", "worker")
 """In the order in which they are started again."""
 TURNED_AWAY = frozenset({409, 429, 500, 502, 503})
-SETTINGS = {"ODF_WORKER_LEASE_S": "3"}
-"""Jobs of a killed worker are free again soon."""
+SETTINGS = {"ODF_WORKER_LEASE_S": "3", "ODF_WORKER_JOB_DEATHS": "1000"}
+"""Jobs of a killed worker are free again soon, and no job is blamed for our kills."""
+ALL_ON_SPARK = {**SETTINGS, "ODF_WORKER_MICRO_BATCH_BYTES": "0"}
 NDJSON = "application/x-ndjson"
 
 
@@ -62,6 +69,8 @@ class Writer:
     url: str
     token: str
     rows: int
+    most: int = MOST_ROWS
+    """Rows of a post."""
     told: list[Told] = field(default_factory=list)
     failure: Exception | None = None
 
@@ -75,7 +84,7 @@ class Writer:
         left, number = self.rows, 0
         with httpx.Client() as http:
             while left > 0:
-                count = min(left, dice.choice((1, 1, dice.randint(1, MOST_ROWS))))
+                count = min(left, dice.choice((1, 1, dice.randint(1, self.most))))
                 rows = [f"{self.name} {number} {at}" for at in range(count)]
                 key = f"{self.name}-{number}"
                 receipt = self._answer(rows, key, http)
@@ -112,30 +121,66 @@ def answer_to(
         time.sleep(PAUSE_S)
 
 
-def exactly_once(folder: Path, shape: Shape, *, rows: int, seed: int) -> dict[str, int]:
-    """Play it below `folder` and judge; what was done, by name."""
+def exactly_once(
+    folder: Path,
+    shape: Shape,
+    *,
+    rows: int,
+    seed: int,
+    most: int = MOST_ROWS,
+    few_posts: int = FEW_POSTS,
+) -> dict[str, int]:
+    """Play it below `folder` and judge; what was done, by name. Posts have up to `most` rows."""
     with world(folder, shape) as here:
         token = token_of(here)
         _make_dataset(here, token)
         url = f"{here.url}/rows/ingest"
-        writers = [Writer(f"w{n}", url, token, rows // WRITERS) for n in range(WRITERS)]
+        writers = [Writer(f"w{n}", url, token, rows // WRITERS, most) for n in range(WRITERS)]
         threads = [threading.Thread(target=writer.run, daemon=True) for writer in writers]
         for thread in threads:
             thread.start()
-        pause = max(2 * rows // MEAN_ROWS // ROUNDS, 2 * FEW_POSTS)
+        mean = (2 + most / 2) / 3
+        pause = 2 * max(int(rows / mean / ROUNDS), few_posts)
         kills = _kill_while(here, threads, writers, random.Random(seed), pause)
         for writer in writers:
             if writer.failure is not None:
                 raise writer.failure
-        here.parts["worker"].kill()
-        with_stores = open_stores(settings_of(here.stores), migrate=False, repair=False)
+        count = _judged(here, [told for writer in writers for told in writer.told])
+    receipts = [told.receipt for writer in writers for told in writer.told]
+    return {
+        "rows": count,
+        "posts": len(receipts),
+        "posts on Spark": sum(each["ran"]["way"] == "spark" for each in receipts),
+        "kills": sum(kills.values()),
+        **kills,
+    }
+
+
+def _judged(here: World, told: list[Told]) -> int:
+    """What is stored in the end, seen from here: the rows, and nothing beside them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            if name in here.env:
+                patch.setenv(name, here.env[name])
+        stores = open_stores(settings_of(here.stores), migrate=False, repair=False)
         try:
-            dataset = with_stores.dataset(DatasetRef.parse("kamu/rows"))
-            count = judge(dataset, [told for writer in writers for told in writer.told])
+            wait_for_jobs(stores)
+            here.parts["worker"].kill()
+            if "collector" in here.parts:
+                here.parts["collector"].kill()
+            count = judge(stores.dataset(DatasetRef.parse("kamu/rows")), told)
+            _judge_stores(stores)
         finally:
-            with_stores.close()
-    posts = sum(len(writer.told) for writer in writers)
-    return {"rows": count, "posts": posts, "kills": sum(kills.values()), **kills}
+            stores.close()
+    return count
+
+
+def _judge_stores(stores: Stores) -> None:
+    stores.republish_all()
+    check_all(stores)
+    collect_garbage(stores, clock=TOMORROW)
+    check_all(stores)
+    check_nothing_left(stores)
 
 
 def _make_dataset(here: World, token: str) -> None:
@@ -205,12 +250,21 @@ def main() -> None:
     asked.add_argument("--rows", type=int, default=100_000)
     asked.add_argument("--seed", type=int, default=20)
     asked.add_argument("--sqlite", action="store_true", help="instead of PostgreSQL")
-    asked.add_argument("--spark", action="store_true", help="with the real worker")
+    asked.add_argument("--most", type=int, default=3000, help="rows of a post")
+    asked.add_argument("--files", action="store_true", help="instead of the S3 server")
+    asked.add_argument(
+        "--spark", action="store_true", help="with the real worker, and all stages on Spark"
+    )
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # PostgreSQL may run as somebody else
-        shape = Shape(postgres=not given.sqlite, bucket=False, spark=given.spark, settings=SETTINGS)
-        done = exactly_once(Path(folder), shape, rows=given.rows, seed=given.seed)
+        shape = Shape(
+            postgres=not given.sqlite,
+            bucket=not given.files,
+            spark=given.spark,
+            settings=ALL_ON_SPARK if given.spark else SETTINGS,
+        )
+        done = exactly_once(Path(folder), shape, rows=given.rows, seed=given.seed, most=given.most)
     print(", ".join(f"{count} {name}" for name, count in done.items()))
 
 

@@ -1,17 +1,44 @@
-"""Posts under Idempotency-Keys while service and worker are killed; the short form."""
+"""Posts under Idempotency-Keys while service, worker, database and S3 server are killed."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from exactly_once import exactly_once
+from exactly_once import ALL_ON_SPARK, exactly_once
 from world import Shape
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+LONG = bool(os.environ.get("ODF_TORTURE"))
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """PostgreSQL may run as somebody else, and runs of pytest close the folders above `tmp_path`
+    to others whenever one starts."""
+    folder = Path(tempfile.mkdtemp(prefix="odf-exactly-once-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_every_receipt_is_true_and_no_row_is_lost_or_doubled(tmp_path: Path) -> None:
     done = exactly_once(tmp_path, Shape(postgres=False, bucket=False), rows=2400, seed=7)
     assert done["rows"] == 2400
     assert done["kills"] >= 2
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(5400 if LONG else 400)
+def test_every_receipt_is_true_when_all_stages_run_on_spark(open_folder: Path) -> None:
+    rows, most, few, kills = (100_000, 3000, 5, 80) if LONG else (1000, 200, 10, 3)
+    shape = Shape(spark=True, settings=ALL_ON_SPARK)
+    done = exactly_once(open_folder, shape, rows=rows, seed=20, most=most, few_posts=few)
+    print(done)
+    assert done["rows"] == rows
+    assert done["posts on Spark"] == done["posts"]
+    assert done["kills"] >= kills

@@ -110,7 +110,7 @@ def _token(here: World) -> str:
 
 
 def _judge(here: World, stores: Stores, said: list[clients.Said]) -> None:
-    _wait_for_jobs(stores)
+    wait_for_jobs(stores)
     here.parts["collector"].kill()
     stores.republish_all()
     for each in said:
@@ -121,7 +121,7 @@ def _judge(here: World, stores: Stores, said: list[clients.Said]) -> None:
     check_nothing_left(stores)
 
 
-def _wait_for_jobs(stores: Stores) -> None:
+def wait_for_jobs(stores: Stores) -> None:
     """Whatever was left running is claimed again once its lease is over."""
     deadline = time.monotonic() + SETTLE_S
     open_ = (JobStatus.WAITING, JobStatus.RUNNING)
