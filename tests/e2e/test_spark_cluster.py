@@ -11,12 +11,12 @@ import pytest
 from buckets import fresh_location, log_in
 from fault_proxy import FaultProxy, fault_proxy
 from nodes import odf, served
+from odf_node.workers.engines.spark.exchange import AGENT
 from readings import post, snapshot
 from servers import S3Server
 
 from odf_node.storage.stores.objects.layout import EXCHANGE
 from odf_node.storage.stores.objects.s3_bucket import Bucket
-from odf_node.workers.engines.spark.exchange import AGENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,8 @@ from unittest import mock
 
 import pyarrow as pa
 
-from odf_node.workers.engines.spark import exchange
+from odf_node.workers.engines.exchange import executor_side
+from odf_node.workers.engines.spark import far_frames
 
 Partitions = Sequence[Sequence[pa.RecordBatch]]
 
@@ -40,7 +41,7 @@ class Executors:
 @contextmanager
 def _task(partition: int) -> Iterator[None]:
     task = SimpleNamespace(partitionId=lambda: partition, attemptNumber=lambda: 0)
-    with mock.patch.object(exchange, "TaskContext", SimpleNamespace(get=lambda: task)):
+    with mock.patch.object(executor_side, "TaskContext", SimpleNamespace(get=lambda: task)):
         yield
 
 
@@ -51,5 +52,5 @@ def no_plans() -> Iterator[None]:
     def most(frame: Any) -> int:
         return len(frame._partitions)
 
-    with mock.patch.object(exchange, "_most_partitions", most):
+    with mock.patch.object(far_frames, "_most_partitions", most):
         yield

@@ -32,10 +32,11 @@ from odf_node.storage.stores.objects.layout import EXCHANGE
 from odf_node.storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
 from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
-from odf_node.workers.engines.spark.exchange import collect, letterbox
+from odf_node.workers.engines.exchange import executor_side
+from odf_node.workers.engines.exchange.worker_side import collect
+from odf_node.workers.engines.exchange.worker_side import outbox as outbox_of
 from odf_node.workers.jobs.ingest import claim
 from odf_node.workers.jobs.ingest import round as rounds
-from odf_node.workers.partitions import files as partition_files
 from odf_node.workers.partitions.files import Delivered, Outbox
 from odf_node.workers.partitions.here import Here
 from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
@@ -143,17 +144,14 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
 
         def outbox(self, folder: Path, partitions: int) -> Outbox:
             folder.mkdir(parents=True, exist_ok=True)
-            self.box = letterbox(url, partitions)
-            return Outbox(folder=folder, links=self.box.links)
+            return outbox_of(url, folder, partitions)
 
         def received(self, delivered: Delivered, outbox: Outbox) -> Path:
             rot()
-            name, wanted = delivered.name or "", delivered.hash or ""
-            collect(url, self.box, name, wanted, delivered.path)
-            return delivered.path
+            return collect(url, outbox, delivered)
 
     task = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 0)
-    monkeypatch.setattr(partition_files, "TaskContext", SimpleNamespace(get=lambda: task))
+    monkeypatch.setattr(executor_side, "TaskContext", SimpleNamespace(get=lambda: task))
     monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "way_of", lambda *_: Elsewhere())
     stores, made = throwaway_stores(), entry("kamu/rotten")
     begin(stores, made)

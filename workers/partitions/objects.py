@@ -17,7 +17,9 @@ from odf_node.storage.stores.ports import LocatedObjects
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
-from ..engines.spark.exchange import Loan, Place, exchange_of, lend_object, opened
+from ..engines.exchange.files import Loan
+from ..engines.exchange.links import opened
+from ..engines.exchange.worker_side import Place, exchange_of, lend_object
 from .files import File
 from .port import Way
 
@@ -40,7 +42,7 @@ class LentObjects:
             ExchangeFault: the bucket does not answer.
         """
         file = self.files[kind, object_hash]
-        found = opened(file) if isinstance(file, Loan) else _opened(file)
+        found = opened(file.link) if isinstance(file, Loan) else _opened(file)
         if found is None:
             raise ObjectNotFound(kind, object_hash)
         return found

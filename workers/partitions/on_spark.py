@@ -23,9 +23,10 @@ from pyspark.errors import PySparkException
 
 from odf_node.protocol.errors import NodeError
 
+from ..engines.exchange import worker_side
+from ..engines.exchange.worker_side import exchange_of
 from ..engines.port.port import QUIET, Listener, QueryTooSlow
 from ..engines.spark.errors import reason
-from ..engines.spark.exchange import Letterbox, collect, exchange_of, lend, letterbox
 from ..engines.spark.limit import limited
 from ..engines.spark.session import Spark
 from ..engines.spark.visible_files import shown
@@ -59,7 +60,6 @@ class OnSpark:
         self._spark, self._seconds, self._listener = spark, seconds, listener
         self.usage = Usage(way="spark")
         self._kept: list[Any] = []
-        self._boxes: dict[Path, Letterbox] = {}
 
     @property
     def width(self) -> int:
@@ -67,22 +67,20 @@ class OnSpark:
 
     def file(self, path: Path) -> File:
         if (url := exchange_of()) is not None:
-            return lend(url, path)
+            return worker_side.lend(url, path)
         return shown([path])[0]
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
         folder.mkdir(parents=True, exist_ok=True)
         if (url := exchange_of()) is None:
             return Outbox(folder=folder)
-        self._boxes[folder] = box = letterbox(url, partitions)
-        return Outbox(folder=folder, links=box.links)
+        return worker_side.outbox(url, folder, partitions)
 
     def received(self, delivered: Delivered, outbox: Outbox) -> Path:
         url = exchange_of()
-        if url is not None and delivered.name is not None and delivered.hash is not None:
-            box = self._boxes[outbox.folder]
-            collect(url, box, delivered.name, delivered.hash, delivered.path)
-        return delivered.path
+        if url is None or delivered.name is None:
+            return delivered.path
+        return worker_side.collect(url, outbox, delivered)
 
     def close(self) -> None:
         while self._kept:

@@ -34,7 +34,8 @@ from odf_node.storage.stores.ports.values import (
 )
 from odf_node.storage.stores.wakeups.port import Topic
 
-from ..engines.spark import exchange, jvm
+from ..engines.exchange import worker_side as exchange
+from ..engines.spark import jvm
 from ..engines.spark import visible_files as shown
 from ..jobs.ingest.claim import PostRun
 from ..jobs.ingest.post import Post

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from buckets import fresh_location, log_in
+from fault_proxy import FAULTS, fault_proxy
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from static_files import static_files
@@ -16,15 +19,30 @@ from odf_node.protocol.errors import Unavailable
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.objects.layout import EXCHANGE
 from odf_node.storage.stores.objects.s3_bucket import Bucket
-from odf_node.workers.engines.spark import exchange
-from odf_node.workers.engines.spark.exchange import (
+from odf_node.workers.engines.exchange import executor_side, links, worker_side
+from odf_node.workers.engines.exchange.files import (
+    ATTEMPTS,
+    Delivered,
     ExchangeFailed,
     ExchangeFault,
-    failed,
-    reading,
-    write_remotely,
+    Loan,
+    name_of,
 )
+from odf_node.workers.engines.exchange.worker_side import failed
+from odf_node.workers.engines.spark.far_frames import reading, write_delivered
 from tests.workers.executors import Executors, no_plans
+
+
+@pytest.fixture(autouse=True)
+def executor(tmp_path, monkeypatch):
+    """An executor with a disk of its own, which waits for no bucket."""
+    (tmp_path / "executor").mkdir()
+    monkeypatch.setattr(executor_side.tempfile, "gettempdir", lambda: str(tmp_path / "executor"))
+    monkeypatch.setattr(links, "PAUSE_S", 0.001)
+    links._pool.cache_clear()
+    yield tmp_path / "executor"
+    links._pool.cache_clear()
+
 
 SCHEMA = T.StructType([T.StructField("n", T.LongType())])
 
@@ -56,9 +74,9 @@ def test_other_bytes_are_refused_before_their_first_row(tmp_path):
 
 @pytest.fixture
 def through_a_bucket():
-    exchange.use("s3://bucket")
+    worker_side.use("s3://bucket")
     yield
-    exchange.use(None)
+    worker_side.use(None)
 
 
 @pytest.mark.usefixtures("through_a_bucket")
@@ -87,7 +105,7 @@ def files_written(bucket, folder, then):
     """What a worker gets of two partitions, if `then` happens before it looks."""
     partitions = [pa.table({"n": numbers}).to_batches() for numbers in ([1, 2], [3])]
     with no_plans():
-        return write_remotely(Executors(partitions, then), url_of(bucket), folder)
+        return write_delivered(Executors(partitions, then), url_of(bucket), folder)
 
 
 def test_rows_are_those_that_executors_wrote(bucket, tmp_path):
@@ -105,3 +123,84 @@ def test_other_bytes_than_executors_wrote_are_no_result(bucket, tmp_path, which)
     with pytest.raises(ExchangeFailed, match="other bytes than an executor wrote"):
         files_written(bucket, tmp_path / "sorted", swap)
     assert len(list((tmp_path / "sorted").iterdir())) == which  # none that is wrong
+
+
+# --- a loan, on an executor -----------------------------------------------------------------
+
+
+@contextmanager
+def lent(folder, content):
+    """A loan of these bytes, and the proxy through which they come."""
+    folder.mkdir()
+    (folder / "slice").write_bytes(content)
+    with static_files(folder) as server, fault_proxy(server.url.rstrip("/")) as proxy:
+        yield Loan(f"{proxy.url}/slice", str(Multihash.of(content))), proxy
+
+
+def test_a_loan_is_fetched_once_and_again_when_it_was_changed(tmp_path):
+    with lent(tmp_path / "bucket", b"rows") as (loan, proxy):
+        path = executor_side.at_hand(loan)
+        assert executor_side.at_hand(loan) == path
+        assert (path.read_bytes(), len(proxy.seen)) == (b"rows", 1)
+        path.write_bytes(b"rots")
+        assert executor_side.at_hand(loan).read_bytes() == b"rows"
+        assert len(proxy.seen) == 2
+    assert path.parent.stat().st_mode & 0o77 == 0
+
+
+def test_tasks_beside_each_other_fetch_a_loan_once(tmp_path):
+    with lent(tmp_path / "bucket", b"rows" * 100_000) as (loan, proxy):
+        with ThreadPoolExecutor(4) as pool:
+            paths = set(pool.map(executor_side.at_hand, [loan] * 4))
+        assert len(paths) == len(proxy.seen) == 1
+
+
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"slow"}))
+def test_a_loan_comes_whole_from_a_bucket_that_throttles_or_breaks_off(tmp_path, fault):
+    content = b"rows" * 500_000
+    with lent(tmp_path / "bucket", content) as (loan, proxy):
+        proxy.then(*[fault] * 3)
+        assert executor_side.at_hand(loan).read_bytes() == content
+        assert len(proxy.seen) == 4
+
+
+@pytest.mark.parametrize("fault", ["busy", "cut short", "reset"])
+def test_a_bucket_that_stays_away_is_a_fault_and_leaves_no_file(tmp_path, executor, fault):
+    with lent(tmp_path / "bucket", b"rows" * 500_000) as (loan, proxy):
+        proxy.always = fault
+        with pytest.raises(ExchangeFault, match="the bucket"):
+            executor_side.at_hand(loan)
+        assert len(proxy.seen) == links.TRIES
+    kept = [each.name for folder in executor.iterdir() for each in folder.iterdir()]
+    assert kept == [f"{loan.hash}{executor_side._LOCK}"]
+
+
+@pytest.mark.parametrize("fault", ["busy", "fails after doing", "reset", "reset after doing"])
+def test_a_file_is_delivered_whole_to_a_bucket_that_throttles_or_breaks_off(
+    bucket, s3, tmp_path, fault
+):
+    (tmp_path / "rows").write_bytes(file_of(*range(10_000)))
+    place = bucket.location
+    with fault_proxy(s3.endpoint) as proxy:
+        url = f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/")
+        box = worker_side.outbox(url, tmp_path, 1)
+        proxy.clear()
+        proxy.then(*[fault] * 3)
+        found = links.upload(tmp_path / "rows", box.links["0-0"])
+        assert len(proxy.seen) == 4
+        delivered = Delivered(path=tmp_path / "again", name="0-0", hash=str(found))
+        assert worker_side.collect(url, box, delivered).read_bytes() == file_of(*range(10_000))
+        worker_side.clear()
+
+
+def test_what_was_delivered_and_is_gone_is_no_result(bucket, tmp_path):
+    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
+    with pytest.raises(ExchangeFailed, match="lost what an executor wrote"):
+        worker_side.collect(url_of(bucket), box, Delivered(path=tmp_path / "x", name="0-0"))
+
+
+def test_any_number_of_attempts_has_a_link(bucket, tmp_path):
+    """Spark counts attempts on when an executor was lost, whatever it gives up after."""
+    box = worker_side.outbox(url_of(bucket), tmp_path, 2)
+    names = {name_of(partition, attempt) for partition in (0, 1) for attempt in range(3 * ATTEMPTS)}
+    assert names == set(box.links)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
-from odf_node.protocol.multihash import Multihash
-from odf_node.workers.engines.spark.exchange import Loan
-from odf_node.workers.partitions import files, messages
+from odf_node.workers.partitions import messages
 from odf_node.workers.partitions.failure import Failure
 from odf_node.workers.partitions.messages import batch_of, gathered, message
 from odf_node.workers.readers.rejected import TooManyBadRows
@@ -60,24 +56,3 @@ def test_an_error_travels_with_its_facts(error: BadRow) -> None:
     again = Failure.of(error).error()
     assert type(again) is type(error)
     assert (again.message, again.facts, vars(again)) == (error.message, error.facts, vars(error))
-
-
-def test_a_loan_is_fetched_once_and_again_when_it_was_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content, fetched = b"rows", []
-
-    def fetch(loan: Loan, path: Path) -> None:
-        fetched.append(loan)
-        path.write_bytes(content)
-
-    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(files, "fetch", fetch)
-    loan = Loan("https://bucket.example/x", str(Multihash.of(content)))
-    path = files.at_hand(loan)
-    assert files.at_hand(loan) == path
-    assert (path.read_bytes(), len(fetched)) == (content, 1)
-    path.write_bytes(b"rots")
-    assert files.at_hand(loan).read_bytes() == content
-    assert len(fetched) == 2
-    assert path.parent.stat().st_mode & 0o77 == 0

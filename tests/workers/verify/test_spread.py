@@ -37,7 +37,8 @@ from odf_node.storage.stores.objects.local import LocalObjectStore
 from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
 from odf_node.storage.stores.ports import LocatedObjects
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.engines.spark import exchange
+from odf_node.workers.engines.exchange import links, worker_side
+from odf_node.workers.engines.exchange.files import ExchangeFault
 from odf_node.workers.jobs.verify import spread
 from odf_node.workers.jobs.verify.spread import OnPartitions
 from odf_node.workers.partitions.memory import bounded_memory
@@ -164,9 +165,9 @@ def bucket(s3_bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) ->
     """A part of the bucket of the run, through which tasks read."""
     log_in(monkeypatch, s3)
     url = f"{s3_bucket_url}/nodes/{secrets.token_hex(6)}"
-    exchange.use(url)
+    worker_side.use(url)
     yield Bucket(S3Location.parse(url))
-    exchange.use(None)
+    worker_side.use(None)
 
 
 class InBucket:
@@ -208,12 +209,12 @@ def test_a_bucket_that_is_away_is_no_verdict(
         key = f"{dataset_folder(DATASET)}/{KIND_FOLDERS[kind]}/{name}"
         bucket.call("put_object", key, Body=content)
     monkeypatch.setattr(Bucket, "presign", lambda *_: "http://127.0.0.1:9/nobody")
-    monkeypatch.setattr(exchange, "TRIES", 0)
-    exchange._pool.cache_clear()
+    monkeypatch.setattr(links, "TRIES", 1)
+    links._pool.cache_clear()
     store: Any = InBucket()
-    with pytest.raises(exchange.ExchangeFault, match="does not answer"):
+    with pytest.raises(ExchangeFault, match="does not answer"):
         verify_chain(made.source, where=partial(on_many, store, Many(2, random.Random(0))))
-    exchange._pool.cache_clear()
+    links._pool.cache_clear()
 
 
 def hungry(_source: ObjectSource, size: int) -> int:

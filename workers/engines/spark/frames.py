@@ -17,7 +17,8 @@ from pyspark.sql import types as T  # noqa: N812
 from odf_node.protocol.errors import BadInput
 
 from ...slices.conform import carrier
-from .exchange import exchange_of, read_remotely, write_remotely
+from ..exchange.worker_side import exchange_of
+from .far_frames import read_lent, write_delivered
 from .visible_files import shown
 
 BATCH_ROWS = 65_536
@@ -88,7 +89,7 @@ def read_parquet(session: SparkSession, paths: Sequence[Path], schema: pa.Schema
 def read_files(session: SparkSession, paths: Sequence[Path], schema: T.StructType) -> DataFrame:
     """The same, of columns in Spark's types."""
     if paths and (url := exchange_of()) is not None:
-        return read_remotely(session, url, paths, schema)
+        return read_lent(session, url, paths, schema)
     return session.read.schema(schema).parquet(*[str(path) for path in shown(paths)])
 
 
@@ -109,6 +110,6 @@ def written_files(frame: DataFrame, scratch: Path, name: str = "sorted") -> list
     folder = scratch / name
     shutil.rmtree(folder, ignore_errors=True)
     if (url := exchange_of()) is not None:
-        return write_remotely(frame, url, folder)
+        return write_delivered(frame, url, folder)
     frame.write.option("compression", "snappy").parquet(str(folder))
     return sorted(folder.glob("part-*.parquet"))

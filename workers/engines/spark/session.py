@@ -23,7 +23,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ...confine import Mode
-from . import class_archive, exchange, jvm, machine
+from ..exchange import worker_side as exchange
+from . import class_archive, jvm, machine
 from . import visible_files as shown
 from .gateway import remember_classes
 from .java import java_home

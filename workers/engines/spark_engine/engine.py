@@ -22,11 +22,11 @@ from odf_node.protocol.metadata.engine import (
 )
 from odf_node.protocol.metadata.transforms import Transform
 
+from ..exchange import worker_side as exchange
 from ..iteration.transform import execute
 from ..port.port import QUERY_SECONDS, QUIET, InvalidQuery, Listener, steps_of
 from ..port.positions import blamed_on, said
 from ..port.query_size import QuerySize, check_size
-from ..spark import exchange
 from ..spark.allowed import PREPROCESS, TRANSFORM
 from ..spark.errors import is_of_the_query, reason
 from ..spark.limit import limited

@@ -21,8 +21,8 @@ from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 
 from ...slices.columns import Operation
+from ..exchange import worker_side as exchange
 from ..port.port import InvalidQuery
-from ..spark import exchange
 from ..spark.columns import col
 from ..spark.errors import reason
 from .clock import Moments, back

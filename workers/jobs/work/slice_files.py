@@ -10,7 +10,7 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
 from odf_node.storage.stores.ports.values import ObjectKind
 
-from ...engines.spark.exchange import remember
+from ...engines.exchange.worker_side import remember
 
 COPY_BYTES = local_files.COPY_BYTES
 

@@ -1,0 +1,116 @@
+"""What executors do: they have lent files at hand, and deliver files that they write."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from odf_node.storage.datasets.integrity.hashing import hash_of_stream
+from odf_node.storage.datasets.integrity.identity import Identity, identity_of_file
+
+from .files import Delivered, ExchangeFault, File, Loan, Outbox, name_of
+from .links import download, upload
+
+LOANS = "odf-loans"
+"""Folder of an executor for files that were lent to it."""
+LOAN_S = 3600.0
+"""Seconds for which an executor keeps a loan."""
+_LOCK = ".lock"
+_hashed: dict[str, Identity] = {}
+"""Loans that this process has hashed, as they were then."""
+
+
+def at_hand(file: File) -> Path:
+    """The file on this machine, fetched if it is not there yet.
+
+    Raises:
+        ExchangeFault: the bucket does not answer, or has other bytes.
+    """
+    if isinstance(file, Path):
+        return file
+    folder = _own_folder()
+    path = folder / file.hash
+    with _locked(folder / f"{file.hash}{_LOCK}"):  # tasks beside each other fetch it once
+        if path.exists() and _is_whole(path, file):
+            return path
+        _forget(folder)
+        _fetch(file, folder, path)
+    return path
+
+
+def workplace(outbox: Outbox) -> Path:
+    """A folder in which a file may be written before it is delivered."""
+    return outbox.folder if outbox.links is None else Path(tempfile.gettempdir())
+
+
+def deliver(path: Path, outbox: Outbox) -> Delivered:
+    """A file that is whole; elsewhere it goes from this disk. Raises `ExchangeFault`."""
+    if outbox.links is None:
+        return Delivered(path=path)
+    task = TaskContext.get()
+    if task is None:
+        raise AssertionError("unreachable: links are for tasks")
+    name = name_of(task.partitionId(), task.attemptNumber())
+    try:
+        found = upload(path, outbox.links[name])
+    finally:
+        path.unlink()
+    return Delivered(path=outbox.folder / name, name=name, hash=str(found))
+
+
+def _fetch(file: Loan, folder: Path, path: Path) -> None:
+    pending = folder / f"{file.hash}-{secrets.token_hex(8)}"
+    try:
+        if str(download(file.link, pending)) != file.hash:
+            raise ExchangeFault(f"the bucket has other bytes than those of {file.hash}")
+        pending.replace(path)
+    finally:
+        pending.unlink(missing_ok=True)
+    _hashed[file.hash] = identity_of_file(path.stat())
+
+
+def _own_folder() -> Path:
+    """Of this account alone: others of the machine could put files under the names of loans."""
+    folder = Path(tempfile.gettempdir()) / f"{LOANS}-{os.getuid()}"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.getuid():
+        raise ExchangeFault(f"{folder} belongs to another account")
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Held by one task of this machine at a time, and let go with its process."""
+    with path.open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_whole(path: Path, file: Loan) -> bool:
+    """Whether the file is what was lent, by its hash or by that it was hashed and not touched."""
+    identity = identity_of_file(path.stat())
+    if _hashed.get(file.hash) == identity:
+        return True
+    with path.open("rb") as content:
+        if str(hash_of_stream(content)) != file.hash:
+            return False
+    _hashed[file.hash] = identity
+    return True
+
+
+def _forget(folder: Path) -> None:
+    """Remove what was fetched a while ago. A lock that goes while another task waits for it costs
+    that task a second fetch."""
+    for each in folder.iterdir():
+        with suppress(FileNotFoundError):
+            if time.time() - each.stat().st_mtime > LOAN_S:
+                each.unlink()
+                _hashed.pop(each.name, None)

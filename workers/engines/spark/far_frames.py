@@ -1,0 +1,119 @@
+"""Rows of Spark's frames from and to files when executors do not see the worker's disk."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ..exchange.executor_side import at_hand, deliver, workplace
+from ..exchange.files import Delivered, Loan, Outbox
+from ..exchange.worker_side import collect, empty, lend, outbox
+
+BATCH_ROWS = 65_536
+_LENT = "link string, hash string"
+_DELIVERED = "partition int, name string, hash string"
+
+Rows = Iterator[pa.RecordBatch]
+
+
+def read_lent(
+    session: SparkSession, url: str, paths: Sequence[Path], schema: T.StructType
+) -> DataFrame:
+    """Rows of the files, which executors get through the bucket; a file's order is kept."""
+    loans = [lend(url, path) for path in paths]
+    listed = session.createDataFrame([(each.link, each.hash) for each in loans], _LENT)
+    return listed.repartition(max(1, len(loans))).mapInArrow(reading(schema), schema)
+
+
+def write_delivered(frame: DataFrame, url: str, folder: Path) -> list[Path]:
+    """The frame's rows, written by executors and collected into a new folder: a file a partition
+    that has rows, in their order.
+
+    Raises:
+        ExchangeFailed: a file is not what its executor wrote.
+    """
+    box = outbox(url, folder, _most_partitions(frame))
+    written = frame.mapInArrow(writing(box), _DELIVERED).collect()
+    folder.mkdir(parents=True)
+    files = list[Path]()
+    for row in sorted(written, key=lambda row: int(row["partition"])):
+        path = folder / f"part-{row['partition']:05}.parquet"
+        files.append(collect(url, box, Delivered(path=path, name=row["name"], hash=row["hash"])))
+    empty(url, box)
+    return files
+
+
+def reading(schema: T.StructType) -> Callable[[Rows], Rows]:
+    """From loans to the rows of their files, in a task."""
+    wanted = to_arrow_schema(schema, timezone="UTC")
+
+    def read(batches: Rows) -> Rows:
+        for batch in batches:
+            for each in batch.to_pylist():
+                with pq.ParquetFile(at_hand(Loan(each["link"], each["hash"]))) as file:
+                    known = [each.name for each in wanted if each.name in file.schema_arrow.names]
+                    for part in file.iter_batches(BATCH_ROWS, columns=known):
+                        yield fitted(part, wanted)
+
+    return read
+
+
+def fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """The columns Spark expects, by name and in its types; those a file lacks are null."""
+    columns = [
+        pc.cast(batch.column(field.name), field.type, safe=False)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in wanted
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def writing(box: Outbox) -> Callable[[Rows], Rows]:
+    """From rows to what was delivered of them, in a task: one file, or none without a row."""
+
+    def write(batches: Rows) -> Rows:
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return
+        path = workplace(box) / f"rows-{secrets.token_hex(8)}.parquet"
+        try:
+            with pq.ParquetWriter(path, first.schema, compression="snappy") as writer:
+                writer.write_batch(first)
+                for batch in batches:
+                    writer.write_batch(batch)
+            done = deliver(path, box)
+        finally:
+            path.unlink(missing_ok=True)
+        yield _row(done)
+
+    return write
+
+
+def _row(done: Delivered) -> pa.RecordBatch:
+    partition = int(str(done.name).partition("-")[0])
+    return pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([partition], pa.int32()),
+            "name": pa.array([done.name]),
+            "hash": pa.array([done.hash]),
+        }
+    )
+
+
+def _most_partitions(frame: DataFrame) -> int:
+    """As many as there may be. Spark knows it from most plans; else it has to prepare the rows."""
+    execution: Any = frame._jdf.queryExecution()
+    return int(
+        execution.executedPlan().outputPartitioning().numPartitions()
+        or execution.toRdd().getNumPartitions()
+    )
