@@ -6,20 +6,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from buckets import fresh_location, log_in
+from buckets import fresh_location
 from fault_proxy import FaultProxy, fault_proxy
 from nodes import odf, served
-from odf_node.workers.engines.spark.exchange import AGENT
 from readings import post, snapshot
 from servers import S3Server
 
 from odf_node.storage.stores.objects.layout import EXCHANGE
 from odf_node.storage.stores.objects.s3_bucket import Bucket
+from odf_node.workers.engines.exchange.links import AGENT
+
+if TYPE_CHECKING:
+    from spark_cluster import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
-ROOT = Path(__file__).parents[2]
 WORK = """
 import sys
 from pathlib import Path
@@ -27,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_node.workers.engines.spark import exchange
+from odf_node.workers.engines.exchange import worker_side
 from odf_node.workers.engines.spark.frames import read_parquet, written_batches
 from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 
@@ -42,29 +45,26 @@ staged, slice_ = folder / "staged.parquet", folder / "slice.parquet"
 pq.write_table(rows(list(range(500, 0, -1))), staged)
 pq.write_table(rows(list(range(501, 1001))).drop_columns(["text"]), slice_)
 Bucket(S3Location.parse(url)).call("put_object", "fed01/data/slice", Body=slice_.read_bytes())
-exchange.remember(slice_, "fed01/data/slice", Multihash.of(slice_.read_bytes()))
+worker_side.remember(slice_, "fed01/data/slice", Multihash.of(slice_.read_bytes()))
 slice_.unlink()  # only the bucket has it
 session = start_spark(SparkOptions(master=master, scratch=folder / "scratch", exchange=url))
-for small in (True, False):
+for partitions in (1, 3):
     frame = read_parquet(session, [staged, slice_], schema)
-    ranged = frame.repartitionByRange(3, "id").sortWithinPartitions("id")
-    found = (frame.sort("id").toArrow() if small
-             else pa.Table.from_batches(list(written_batches(ranged, folder / "scratch"))))
+    ranged = frame.repartitionByRange(partitions, "id").sortWithinPartitions("id")
+    found = pa.Table.from_batches(written_batches(ranged, folder / "scratch"))
     assert found["id"].to_pylist() == list(range(1, 1001)), found["id"]
     assert found["text"].to_pylist() == [f"row {n}" for n in range(1, 501)] + [None] * 500
     assert found["at"].cast(pa.timestamp("ms", "UTC")).equals(
         pa.chunked_array([pa.array([1000 * n for n in range(1, 1001)], schema.field(1).type)]))
     assert found["small"].to_pylist() == [n % 200 for n in range(1, 1001)]
-    print("executors", session.sparkContext.uiWebUrl, small)
-rotten = rows([1]).drop_columns(["text"])
-pq.write_table(rotten, folder / "rotten.parquet")  # as good a file, and another
-Bucket(S3Location.parse(url)).call(
-    "put_object", "fed01/data/slice", Body=(folder / "rotten.parquet").read_bytes())
+    print("executors", session.sparkContext.uiWebUrl, partitions)
+rotten = folder / "rotten.parquet"
+worker_side.remember(rotten, "fed01/data/slice", Multihash.of(b"as good a file, and another"))
 try:
-    shown = read_parquet(session, [slice_], schema).toArrow()
+    shown = read_parquet(session, [rotten], schema).toArrow()
 except Exception as error:
-    print("refused", exchange.failed(error))
-exchange.clear()
+    print("refused", worker_side.failed(error))
+worker_side.clear()
 session.stop()
 """
 
@@ -74,27 +74,19 @@ PATIENCE_S = 240
 
 
 @pytest.fixture(scope="module")
-def cluster(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A master and two workers, whose executors have no key of the bucket."""
-    from spark_cluster import QUICK_START, spark_cluster
+def cluster(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    from spark_cluster import cluster_without_keys
 
-    with pytest.MonkeyPatch.context() as patch:
-        log_in(patch, s3)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONPATH", str(ROOT))
-        for name, value in QUICK_START.items():
-            patch.setenv(name, value)
-        folder = tmp_path_factory.mktemp("cluster")
-        with spark_cluster(folder) as master:
-            yield master
+    with cluster_without_keys(s3, tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 def test_executors_elsewhere_read_and_write_the_bucket(
-    cluster: str, s3_bucket_url: str, tmp_path: Path
+    cluster: Cluster, s3_bucket_url: str, tmp_path: Path
 ) -> None:
     place = fresh_location(s3_bucket_url)
     url = f"s3+{place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
-    work = [sys.executable, "-c", WORK, cluster, url, str(tmp_path)]
+    work = [sys.executable, "-c", WORK, cluster.url, url, str(tmp_path)]
     done = subprocess.run(work, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("executors") == 2
@@ -103,13 +95,13 @@ def test_executors_elsewhere_read_and_write_the_bucket(
 
 
 def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_themselves(
-    cluster: str, s3: S3Server, s3_bucket_url: str, tmp_path: Path
+    cluster: Cluster, s3: S3Server, s3_bucket_url: str, tmp_path: Path
 ) -> None:
     place = fresh_location(s3_bucket_url)
     with fault_proxy(s3.endpoint) as proxy:
         settings = {
             "ODF_STORE_OBJECTS_URL": f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/"),
-            "ODF_WORKER_SPARK_MASTER": cluster,
+            "ODF_WORKER_SPARK_MASTER": cluster.url,
             "ODF_NODE_INGEST_WAIT_S": str(PATIENCE_S),
             "ODF_WORKER_WARM_UP": "false",
             "ODF_WORKER_MERGE_STATE_BYTES": "0",  # nothing of the history is kept by the worker

@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
-from servers import free_port, wait_until
+import pytest
+from buckets import log_in
+from servers import S3Server, free_port, wait_until
 
 from odf_node.workers.engines.spark.class_archive import using
 from odf_node.workers.engines.spark.session import LOCAL_JVM_FLAGS, java
@@ -26,9 +29,54 @@ QUICK_START = {"JDK_JAVA_OPTIONS": " ".join((*LOCAL_JVM_FLAGS, *map(_quoted, usi
 """For every Java that is started under it: none lives long enough to be worth optimizing."""
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that runs. Its workers start another executor for one that is gone."""
+
+    url: str
+    workers: list[int]
+    """Their processes."""
+
+    def executors(self) -> list[int]:
+        """Processes of all executors there are now."""
+        return [pid for worker in self.workers for pid in children(worker)]
+
+    def kill_executor(self, pid: int) -> None:
+        """At once, as a machine that is gone."""
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 @contextmanager
-def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[str]:
-    """The master's URL. Executors inherit `env`, and no key of a bucket."""
+def cluster_without_keys(s3: S3Server, folder: Path) -> Iterator[Cluster]:
+    """A master and two workers; this process has the keys of the bucket, and executors have not."""
+    with pytest.MonkeyPatch.context() as patch:
+        log_in(patch, s3)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        for name, value in QUICK_START.items():
+            patch.setenv(name, value)
+        with spark_cluster(folder) as running:
+            yield running
+
+
+def children(process: int) -> list[int]:
+    """Numbers of the processes that it started and that are there."""
+    return [pid for pid, parent in _parents() if parent == process]
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """The number of each process, and its parent's."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                behind_name = (entry / "stat").read_text().rpartition(")")[2]
+                yield int(entry.name), int(behind_name.split()[1])
+
+
+@contextmanager
+def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[Cluster]:
+    """A master and so many workers. Executors inherit `env`, and no key of a bucket."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     given = {
@@ -41,9 +89,11 @@ def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[str
     }
     master = [DEPLOY + ".master.Master", "--host", "127.0.0.1", "--port", str(port)]
     with ExitStack() as stack:
-        log = stack.enter_context(_running([*master, "--webui-port", "0"], folder, "master", given))
+        _, log = stack.enter_context(
+            _running([*master, "--webui-port", "0"], folder, "master", given)
+        )
         wait_until(lambda: "New state: ALIVE" in log.read_text(), "the Spark master", 150)
-        logs = []
+        logs, pids = [], []
         for number in range(workers):
             place = folder / f"worker-{number}"
             place.mkdir()
@@ -51,10 +101,12 @@ def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[str
             options = ["--cores", "1", "--memory", "1200m", "--work-dir", str(place), url]
             mine = {**given, "SPARK_LOCAL_DIRS": str(place), "TMPDIR": str(place)}
             name = f"worker-{number}"
-            logs.append(stack.enter_context(_running([*worker, *options], folder, name, mine)))
+            pid, log = stack.enter_context(_running([*worker, *options], folder, name, mine))
+            logs.append(log)
+            pids.append(pid)
         for each in logs:
             wait_until(lambda log=each: _is_registered(log), "a Spark worker", 150)
-        yield url
+        yield Cluster(url, pids)
 
 
 def _is_registered(log: Path) -> bool:
@@ -62,14 +114,16 @@ def _is_registered(log: Path) -> bool:
 
 
 @contextmanager
-def _running(words: list[str], folder: Path, name: str, env: dict[str, str]) -> Iterator[Path]:
+def _running(
+    words: list[str], folder: Path, name: str, env: dict[str, str]
+) -> Iterator[tuple[int, Path]]:
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
             [RUN, *words], stdout=out, stderr=out, env=env, cwd=folder, start_new_session=True
         )
     try:
-        yield log
+        yield process.pid, log
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=20)

@@ -204,3 +204,15 @@ def test_any_number_of_attempts_has_a_link(bucket, tmp_path):
     box = worker_side.outbox(url_of(bucket), tmp_path, 2)
     names = {name_of(partition, attempt) for partition in (0, 1) for attempt in range(3 * ATTEMPTS)}
     assert names == set(box.links)
+
+
+def test_executors_need_no_key_of_the_bucket(bucket, tmp_path, monkeypatch):
+    (tmp_path / "rows").write_bytes(file_of(1, 2, 3))
+    loan = worker_side.lend(url_of(bucket), tmp_path / "rows")
+    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    assert executor_side.at_hand(loan).read_bytes() == file_of(1, 2, 3)
+    assert links.upload(tmp_path / "rows", box.links["0-0"]) == Multihash.of(file_of(1, 2, 3))
+    with pytest.raises(ExchangeFault, match="answers 403"):
+        links.download(loan.link.partition("?")[0], tmp_path / "again")
