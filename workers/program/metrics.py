@@ -1,6 +1,9 @@
-"""What a worker tells Prometheus, on a port of its own: jobs by kind and outcome, rows, seconds."""
+"""What a worker tells Prometheus, on a port of its own: jobs by kind and outcome, batches by where
+their stages ran, rows, seconds."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,6 +22,15 @@ from ..confine import PARTS, Mode, missing
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 DONE, FAILED = "done", "failed"
+BY_WAY = {
+    "odf_worker_batch_rows": ("rowsRead", "Rows read of batches, by where their stages ran."),
+    "odf_worker_batch_bytes": ("bytes", "Bytes read of batches, by where their stages ran."),
+    "odf_worker_spark_jobs": ("sparkJobs", "Jobs of Spark."),
+    "odf_worker_spark_tasks": ("tasks", "Tasks of Spark."),
+    "odf_worker_shuffle_bytes": ("shuffleBytes", "Bytes of rows between tasks of Spark."),
+    "odf_worker_spill_bytes": ("spillBytes", "Bytes of rows that memory was too short for."),
+}
+"""Counters by kind and way, and the members of a receipt or of what it says it `ran` by."""
 
 
 class WorkerMetrics:
@@ -42,6 +54,19 @@ class WorkerMetrics:
             registry=self.registry,
         )
 
+        by_way = [*kind, "way"]
+        self._batch_seconds = Histogram(
+            "odf_worker_batch_seconds",
+            "From the claim of a batch to its end, by where its stages ran.",
+            by_way,
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self._by_way = {
+            member: Counter(name, said, by_way, registry=self.registry)
+            for name, (member, said) in BY_WAY.items()
+        }
+
     def confinement(self, mode: Mode) -> None:
         """What the processes that run queries are kept from."""
         lacking = missing(mode)
@@ -60,6 +85,17 @@ class WorkerMetrics:
         self._seconds.labels(kind).observe(seconds)
         if isinstance(outcome, Succeeded):
             self._rows.labels(kind).inc(int(outcome.result.get("rowsAdded") or 0))
+            self._ran(kind, outcome.result, seconds)
+
+    def _ran(self, kind: str, receipt: dict[str, Any], seconds: float) -> None:
+        """Where the stages of a job ran, if it has some."""
+        ran = receipt.get("ran")
+        if not isinstance(ran, dict):
+            return
+        way = str(ran["way"])
+        self._batch_seconds.labels(kind, way).observe(seconds)
+        for member, counter in self._by_way.items():
+            counter.labels(kind, way).inc(int(ran.get(member, receipt.get(member)) or 0))
 
     def serve(self, port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - to be scraped
         """Answer scrapes from a thread. Raises `OSError`: the port is taken."""
