@@ -50,6 +50,14 @@ class WorkerSettings(SharedSettings):
 
     spark_master: str = Field("local[2]", description="Spark master URL.")
     spark_driver_memory: str = Field("1g", description="Heap of the Spark driver.")
+    spark_page_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="Port of Spark's own page about jobs, tasks and executors, on the machine of "
+        "the driver; everybody who reaches it sees plans of queries. A local Spark answers there "
+        "to its own machine only. 0: none.",
+    )
     datafusion_memory_bytes: int = Field(
         512 << 20, gt=0, description="Memory of a query on DataFusion; more spills to disk."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 
@@ -16,6 +16,8 @@ class Usage:
     tasks: int = 0
     shuffle_bytes: int = 0
     spill_bytes: int = 0
+    page: str | None = None
+    """Spark's own about it, if it has one."""
 
     def with_jobs(self, spark: Any, group: str) -> Usage:
         """With the jobs of a group, which have ended."""
@@ -28,8 +30,8 @@ class Usage:
             for stage in info.stageIds
         }
         ran = [store.lastStageAttempt(stage) for stage in sorted(stages)]
-        return Usage(
-            way="spark",
+        return replace(
+            self,
             jobs=self.jobs + len(jobs),
             tasks=self.tasks + sum(each.numCompleteTasks() for each in ran),
             shuffle_bytes=self.shuffle_bytes + sum(each.shuffleWriteBytes() for each in ran),

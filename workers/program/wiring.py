@@ -120,6 +120,7 @@ def _spark_options(settings: WorkerSettings, stores: Stores, scratch: Path) -> A
         log_format=settings.log_format,
         reads=_read_in_place(stores.objects, scratch),
         confinement=settings.engine_confinement,
+        page_port=settings.spark_page_port,
     )
 
 

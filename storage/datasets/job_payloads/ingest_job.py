@@ -67,6 +67,8 @@ class RanReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     """Of rows that went from task to task."""
     spill_bytes: int = 0
     """Of rows that went to disk because memory was short."""
+    spark_page: str | None = None
+    """Address of Spark's own page, if it has one: for whoever looks after the worker."""
 
 
 class RowsReceipt(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -74,6 +74,8 @@ class Machine:
     """Where the parent of its Python workers listens, if it is local."""
     updates_port: int = field(default_factory=free_port)
     """Where this process listens for what tasks in Python count, which a local Spark sends."""
+    page_port: int = 0
+    """Where its page answers; 0: it has none."""
     confinement: Mode = "auto"
 
 
@@ -124,7 +126,7 @@ def rules_of(machine: Machine) -> Rules:
         ),
         writes=(str(machine.scratch), *map(str, machine.folders)),
         connects=(machine.python_port, machine.updates_port) if machine.local else None,
-        binds=(0, machine.python_port) if machine.local else None,
+        binds=(0, machine.python_port, machine.page_port) if machine.local else None,
         sockets="stream" if machine.local else "any",
         starts=True,  # Spark's own script, and the JVM by it
         mode=machine.confinement,

@@ -110,6 +110,16 @@ INSIDE_SETTINGS: Mapping[str, str] = {
 """For a Spark whose tasks run in its one JVM."""
 
 
+PAGE_SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "true",
+    # It shows, and does nothing.
+    "spark.ui.killEnabled": "false",
+    "spark.ui.threadDumpsEnabled": "false",
+    "spark.ui.heapHistogramEnabled": "false",
+}
+"""For a Spark that has a page."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
     """How to start Spark. `master` is any Spark master URL; `memory` as Spark writes it."""
@@ -126,6 +136,8 @@ class SparkOptions:
     reads: tuple[Path, ...] = ()
     """What jobs only read."""
     confinement: Mode = "auto"
+    page_port: int = 0
+    """Where Spark's own page answers; 0: there is none."""
     record_classes_in: Path | None = None
     """Where the JVM keeps the classes it used, at its end, instead of using those that are kept."""
 
@@ -230,11 +242,16 @@ def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
     return {
         **FIXED_SETTINGS,
         **(INSIDE_SETTINGS if options.runs_inside else {}),
+        **_page(options.page_port),
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "blocks"),
         "spark.executor.extraJavaOptions": " ".join(SAME_EVERYWHERE_FLAGS),
     }
+
+
+def _page(port: int) -> Mapping[str, str]:
+    return {**PAGE_SETTINGS, "spark.ui.port": str(port)} if port else {}
 
 
 def _start_machine(options: SparkOptions, scratch: Path, settings: Mapping[str, str]) -> None:
@@ -267,5 +284,6 @@ def _machine(options: SparkOptions, scratch: Path, settings: Mapping[str, str]) 
         memory=options.memory,
         settings=settings,
         local=options.runs_inside,
+        page_port=options.page_port,
         confinement=options.confinement,
     )

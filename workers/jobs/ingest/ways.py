@@ -82,4 +82,5 @@ def ran(
         tasks=usage.tasks,
         shuffle_bytes=usage.shuffle_bytes,
         spill_bytes=usage.spill_bytes,
+        spark_page=usage.page,
     )
