@@ -31,6 +31,10 @@ COMMANDS = {
         "odf_node.workers.program.deprecate_command:deprecate",
         "Let this engine version stand for the older ones of a derivative.",
     ),
+    "spark-cluster": (
+        "odf_node.workers.program.cluster_command:spark_cluster",
+        "Run a part of a Spark cluster, for workers that name it as their master.",
+    ),
     "class-archive": (
         "odf_node.workers.program.class_archive:keep_classes",
         "Keep Spark's classes ready: it starts in half the time.",

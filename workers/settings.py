@@ -50,6 +50,18 @@ class WorkerSettings(SharedSettings):
 
     spark_master: str = Field("local[2]", description="Spark master URL.")
     spark_driver_memory: str = Field("1g", description="Heap of the Spark driver.")
+    spark_executor_memory: str | None = Field(
+        None,
+        pattern=r"^[0-9]+[kmgtKMGT]$",
+        description="Heap of an executor on a cluster, as Spark writes it; default: as Spark is "
+        "configured, else 1g.",
+    )
+    spark_cores: int | None = Field(
+        None,
+        gt=0,
+        description="Most cores of a standalone cluster that this worker takes; default: as Spark "
+        "is configured, else all, and the next worker waits for them.",
+    )
     spark_page_port: int = Field(
         0,
         ge=0,

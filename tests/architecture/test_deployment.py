@@ -70,6 +70,7 @@ EVERYTHING = {
     "worker": {"extraEnv": {"ODF_WORKER_LEASE_S": 60}},
 }
 KEDA = {"worker": {"keda": {"enabled": True}}}
+EXECUTORS = {"worker": {"replicas": 2, "executors": {"count": 3, "cores": 4, "memory": "3g"}}}
 BAD: list[dict[str, Any]] = [
     {"objectsUrl": "file:///data"},
     {"objectsUrl": "s3://key:secret@bucket"},
@@ -82,6 +83,8 @@ BAD: list[dict[str, Any]] = [
     {"upkeep": {"gc": {"schedule": "daily"}}},
     {"upkeep": {"gc": {"grace": "10s"}}},
     {"worker": {"driverMemory": "1 GB"}},
+    {"worker": {"replicas": 3, "executors": {"count": 1, "cores": 2}}},
+    {"worker": {"executors": {"count": 1, "memory": "3Gi"}}},
 ]
 
 
@@ -281,10 +284,18 @@ def test_every_variable_of_the_compose_file_is_in_its_template() -> None:
 # --- chart ----------------------------------------------------------------------------------
 
 
+def named(rendered: dict[str, str], kind: str, name: str) -> dict[str, Any]:
+    return next(
+        item
+        for item in resources(rendered)
+        if (item["kind"], item["metadata"]["name"]) == (kind, name)
+    )
+
+
 @pytest.fixture(scope="module")
 def helmed() -> dict[str, Any]:
     """Lint and renderings, by Helm itself, in a process of its own."""
-    variants = json.dumps({"good": [{}, EVERYTHING, KEDA], "bad": BAD})
+    variants = json.dumps({"good": [{}, EVERYTHING, KEDA, EXECUTORS], "bad": BAD})
     done = run(sys.executable, "-c", RENDER, CHART, input=variants)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
@@ -312,7 +323,7 @@ def test_the_chart_has_nothing_its_linter_objects_to(helmed: dict[str, Any]) -> 
     assert [item for item in lint["messages"] if item["severity"] > INFO] == []
 
 
-@pytest.mark.parametrize("variant", [0, 1])
+@pytest.mark.parametrize("variant", [0, 1, 3])
 def test_what_the_chart_renders_is_what_kubernetes_takes(
     helmed: dict[str, Any], variant: int, tmp_path: Path
 ) -> None:
@@ -323,7 +334,7 @@ def test_what_the_chart_renders_is_what_kubernetes_takes(
     assert done.returncode == 0, done.stdout + done.stderr
     kinds = {item["kind"] for item in made}
     expected = {"Deployment", "Service", "PodDisruptionBudget", "Job", "CronJob", "NetworkPolicy"}
-    assert kinds == expected | ({"HorizontalPodAutoscaler", "Ingress"} if variant else set())
+    assert kinds == expected | ({"HorizontalPodAutoscaler", "Ingress"} if variant == 1 else set())
 
 
 @pytest.mark.parametrize("number", range(len(BAD)))
@@ -334,7 +345,8 @@ def test_values_that_make_no_sense_are_refused(helmed: dict[str, Any], number: i
 def test_no_pod_runs_as_root_writes_to_its_image_or_gets_a_cluster_token(
     helmed: dict[str, Any],
 ) -> None:
-    for pod in pods(helmed["rendered"][1]).values():
+    both = [*pods(helmed["rendered"][1]).values(), *pods(helmed["rendered"][3]).values()]
+    for pod in both:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["automountServiceAccountToken"] is False
         for container in pod["containers"]:
@@ -354,10 +366,11 @@ def test_the_chart_holds_no_secret_and_takes_them_from_one_that_exists(
             assert "secretKeyRef" in env[name]["valueFrom"]
 
 
+@pytest.mark.parametrize("variant", [1, 3])
 def test_every_pod_is_under_a_policy_and_none_reaches_the_network_inside(
-    helmed: dict[str, Any],
+    helmed: dict[str, Any], variant: int
 ) -> None:
-    made = resources(helmed["rendered"][1])
+    made = resources(helmed["rendered"][variant])
     policies = [item["spec"] for item in made if item["kind"] == "NetworkPolicy"]
     for item in made:
         spec = item.get("spec", {})
@@ -427,3 +440,49 @@ def test_workers_can_follow_the_length_of_the_queue(helmed: dict[str, Any]) -> N
         if item["kind"] == "Deployment" and item["metadata"]["name"] == "test-odf-worker"
     ]
     assert "replicas" not in workers[0]["spec"]
+
+
+def test_executors_of_the_release_are_the_cluster_of_its_workers_and_hold_no_secret(
+    helmed: dict[str, Any],
+) -> None:
+    rendered = helmed["rendered"][3]
+    worker, master, executors = (
+        pods(rendered)[f"Deployment/test-odf-{name}"]["containers"][0]
+        for name in ("worker", "spark-master", "executors")
+    )
+    told = {item["name"]: item.get("value") for item in worker["env"]}
+    assert told["ODF_WORKER_SPARK_MASTER"] == "spark://test-odf-spark-master:7077"
+    assert told["ODF_WORKER_SPARK_MASTER"] in executors["args"]
+    assert (told["ODF_WORKER_SPARK_EXECUTOR_MEMORY"], told["ODF_WORKER_SPARK_CORES"]) == ("3g", "6")
+    service = named(rendered, "Service", "test-odf-spark-master")["spec"]
+    deployment = named(rendered, "Deployment", "test-odf-spark-master")["spec"]
+    assert service["selector"].items() <= deployment["template"]["metadata"]["labels"].items()
+    assert named(rendered, "Deployment", "test-odf-executors")["spec"]["replicas"] == 3
+    for container in (master, executors):
+        assert not {item["name"] for item in container["env"]} & set(told) - {"SPARK_LOCAL_IP"}
+        assert not [item for item in container["env"] if "secretKeyRef" in str(item)]
+
+
+def test_commands_of_the_cluster_are_those_of_the_worker(helmed: dict[str, Any]) -> None:
+    from odf_node.workers.program.cluster_command import spark_cluster
+
+    for name in ("spark-master", "executors"):
+        made = pods(helmed["rendered"][3])[f"Deployment/test-odf-{name}"]["containers"][0]
+        group, command, *words = made["args"]
+        assert group == "spark-cluster"
+        spark_cluster.commands[command].make_context(command, words)
+
+
+def test_executors_reach_the_bucket_and_their_release_and_no_database(
+    helmed: dict[str, Any],
+) -> None:
+    policy = named(helmed["rendered"][3], "NetworkPolicy", "test-odf-executors")["spec"]
+    ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
+    assert 5432 not in {
+        port["port"] for rule in policy["egress"] if "to" not in rule for port in rule["ports"]
+    }
+    assert {53, 443} <= ports
+    (met,) = policy["ingress"]
+    assert {
+        peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in met["from"]
+    } == {"spark-master", "worker", "executors"}

@@ -1,4 +1,4 @@
-"""A standalone Spark on this machine: master and workers from the classes of pyspark."""
+"""A standalone Spark on this machine, as `odf-worker spark-cluster` runs it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
 import pytest
 from buckets import log_in
+from nodes import COMMAND
 from servers import S3Server, free_port, wait_until
 
 from odf_node.workers.engines.spark.class_archive import using
-from odf_node.workers.engines.spark.session import LOCAL_JVM_FLAGS, java
+from odf_node.workers.engines.spark.session import LOCAL_JVM_FLAGS
 
 
 def _quoted(flag: str) -> str:
     return f'"{flag}"'
 
 
-RUN = Path(pyspark.__file__).parent / "bin" / "spark-class"
-DEPLOY = "org.apache.spark.deploy"
+RUN = (COMMAND.with_name("odf-worker"), "spark-cluster")
+HERE = ("--host", "127.0.0.1")
 QUICK_START = {"JDK_JAVA_OPTIONS": " ".join((*LOCAL_JVM_FLAGS, *map(_quoted, using())))}
 """For every Java that is started under it: none lives long enough to be worth optimizing."""
 
@@ -76,32 +76,27 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[Cluster]:
-    """A master and so many workers. Executors inherit `env`, and no key of a bucket."""
+    """A master and so many workers. Executors inherit what the command lets through of this
+    environment and of `env`, and no key of a bucket."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     given = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+        **os.environ,
         **QUICK_START,
         **env,
-        "JAVA_HOME": str(java()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
     }
-    master = [DEPLOY + ".master.Master", "--host", "127.0.0.1", "--port", str(port)]
+    master = ["master", *HERE, "--port", str(port)]
     with ExitStack() as stack:
-        _, log = stack.enter_context(
-            _running([*master, "--webui-port", "0"], folder, "master", given)
-        )
+        _, log = stack.enter_context(_running(master, folder, "master", given))
         wait_until(lambda: "New state: ALIVE" in log.read_text(), "the Spark master", 150)
         logs, pids = [], []
         for number in range(workers):
             place = folder / f"worker-{number}"
-            place.mkdir()
-            worker = [DEPLOY + ".worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
-            options = ["--cores", "1", "--memory", "1200m", "--work-dir", str(place), url]
-            mine = {**given, "SPARK_LOCAL_DIRS": str(place), "TMPDIR": str(place)}
+            words = ["machine", url, *HERE, "--memory", "1200m", "--folder", str(place)]
             name = f"worker-{number}"
-            pid, log = stack.enter_context(_running([*worker, *options], folder, name, mine))
+            pid, log = stack.enter_context(_running(words, folder, name, given))
             logs.append(log)
             pids.append(pid)
         for each in logs:
@@ -120,7 +115,7 @@ def _running(
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [RUN, *words], stdout=out, stderr=out, env=env, cwd=folder, start_new_session=True
+            [*RUN, *words], stdout=out, stderr=out, env=env, cwd=folder, start_new_session=True
         )
     try:
         yield process.pid, log

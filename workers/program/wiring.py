@@ -121,6 +121,8 @@ def _spark_options(settings: WorkerSettings, stores: Stores, scratch: Path) -> A
         reads=_read_in_place(stores.objects, scratch),
         confinement=settings.engine_confinement,
         page_port=settings.spark_page_port,
+        executor_memory=settings.spark_executor_memory,
+        cores=settings.spark_cores,
     )
 
 

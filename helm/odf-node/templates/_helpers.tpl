@@ -101,6 +101,35 @@ volumes:
   - {name: tmp, emptyDir: {}}
 {{- end }}
 
+{{/* Cores of the cluster for each worker: a worker that takes all leaves none to the next. */}}
+{{- define "odf.cores" -}}
+{{- $workers := .Values.worker.replicas }}
+{{- if .Values.worker.keda.enabled }}{{ $workers = .Values.worker.keda.maxReplicas }}{{ end }}
+{{- $cores := div (mul .Values.worker.executors.count .Values.worker.executors.cores) (max 1 $workers) }}
+{{- if lt $cores 1 }}
+{{- fail "worker.executors has fewer cores than there are workers: a worker without a core waits for ever" }}
+{{- end }}
+{{- $cores }}
+{{- end }}
+
+{{/* Address of a pod for the others of its cluster. */}}
+{{- define "odf.own.address" -}}
+- name: SPARK_LOCAL_IP
+  valueFrom:
+    fieldRef:
+      fieldPath: status.podIP
+{{- end }}
+
+{{/* Pods of the release by their components, as peers of a policy. */}}
+{{- define "odf.peers" -}}
+{{- $root := .root }}
+{{- range .components }}
+- podSelector:
+    matchLabels:
+      {{- include "odf.selector" (dict "root" $root "component" .) | nindent 6 }}
+{{- end }}
+{{- end }}
+
 {{/* Where every pod of ours connects to: names, database and bucket. */}}
 {{- define "odf.egress.stores" -}}
 - ports:

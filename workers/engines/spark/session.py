@@ -138,6 +138,10 @@ class SparkOptions:
     confinement: Mode = "auto"
     page_port: int = 0
     """Where Spark's own page answers; 0: there is none."""
+    executor_memory: str | None = None
+    """Heap of an executor elsewhere; None: as Spark is configured."""
+    cores: int | None = None
+    """Most of a standalone cluster; None: as Spark is configured, or all."""
     record_classes_in: Path | None = None
     """Where the JVM keeps the classes it used, at its end, instead of using those that are kept."""
 
@@ -243,6 +247,7 @@ def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
         **FIXED_SETTINGS,
         **(INSIDE_SETTINGS if options.runs_inside else {}),
         **_page(options.page_port),
+        **_share(options),
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "blocks"),
@@ -252,6 +257,15 @@ def _settings(options: SparkOptions, scratch: Path) -> dict[str, str]:
 
 def _page(port: int) -> Mapping[str, str]:
     return {**PAGE_SETTINGS, "spark.ui.port": str(port)} if port else {}
+
+
+def _share(options: SparkOptions) -> Mapping[str, str]:
+    """What is taken of a cluster. What is not set is left to the administrator's configuration."""
+    asked = {
+        "spark.executor.memory": options.executor_memory,
+        "spark.cores.max": options.cores,
+    }
+    return {name: str(value) for name, value in asked.items() if value is not None}
 
 
 def _start_machine(options: SparkOptions, scratch: Path, settings: Mapping[str, str]) -> None:
