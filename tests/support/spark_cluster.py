@@ -41,6 +41,10 @@ class Cluster:
         """Processes of all executors there are now."""
         return [pid for worker in self.workers for pid in children(worker)]
 
+    def is_working(self, pid: int) -> bool:
+        """Whether an executor has Python processes, as it has from its first task of ours on."""
+        return bool(children(pid))
+
     def kill_executor(self, pid: int) -> None:
         """At once, as a machine that is gone."""
         with suppress(ProcessLookupError):

@@ -12,8 +12,6 @@ from odf_node.protocol.errors import NodeError
 
 DEPLOY = "org.apache.spark.deploy"
 PORT = 7077
-_KEPT = ("SPARK_", "JDK_JAVA_OPTIONS", "PYTHONPATH", "HOME")
-"""Beginnings of variables that masters and executors are given, beside those of any program."""
 _MACHINE_OPTIONS = "-Dspark.worker.cleanup.enabled=true"
 """Else the folders of applications that ended stay for good."""
 
@@ -64,8 +62,7 @@ def machine(*, url: str, host: str, cores: int, memory: str, folder: Path) -> No
     folder.mkdir(parents=True, exist_ok=True)
     words = ["--host", host, "--cores", str(cores), "--memory", memory, "--work-dir", str(folder)]
     own = {"SPARK_LOCAL_DIRS": str(folder), "TMPDIR": str(folder)}
-    options = {"SPARK_WORKER_OPTS": os.environ.get("SPARK_WORKER_OPTS", _MACHINE_OPTIONS)}
-    _become(f"{DEPLOY}.worker.Worker", [*words, *_PAGE, url], own | options)
+    _become(f"{DEPLOY}.worker.Worker", [*words, *_PAGE, url], own)
 
 
 _PAGE = ("--webui-port", "0")
@@ -73,14 +70,13 @@ _PAGE = ("--webui-port", "0")
 
 def _become(program: str, words: Sequence[str], more: dict[str, str]) -> None:
     """This process is Spark's from here on, so that signals and its end are."""
-    from ..confine import environment
-    from ..engines.spark.machine import spark_home
+    from ..engines.spark.machine import environment_of_cluster, spark_home
     from ..engines.spark.session import java
 
     try:
-        kept = {key: value for key, value in os.environ.items() if key.startswith(_KEPT)}
-        kept |= {"JAVA_HOME": str(java()), "SPARK_HOME": str(spark_home())}
+        environment = environment_of_cluster(java())
     except NodeError as error:
         raise click.ClickException(str(error)) from None
     run = str(spark_home() / "bin" / "spark-class")
-    os.execve(run, [run, program, *words], environment(kept | more))  # noqa: S606 - no shell
+    given = {"SPARK_WORKER_OPTS": _MACHINE_OPTIONS} | environment | more
+    os.execve(run, [run, program, *words], given)  # noqa: S606 - no shell

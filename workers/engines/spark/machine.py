@@ -36,6 +36,8 @@ START_S = 300.0
 _LOOK_S = 0.02
 _OF_CLUSTERS = ("SPARK_", "HADOOP_", "YARN_", "KUBE")
 """Beginnings of variables by which a driver finds its cluster."""
+_OF_EXECUTORS = ("SPARK_", "JDK_JAVA_OPTIONS", "PYTHONPATH", "HOME")
+"""The same for a standalone cluster that is started here."""
 _CLUSTER_READS = (
     "/etc/resolv.conf",
     "/etc/host.conf",
@@ -153,6 +155,12 @@ def environment_of(machine: Machine) -> dict[str, str]:
             "TMPDIR": str(machine.scratch),
         }
     )
+
+
+def environment_of_cluster(java: Path) -> dict[str, str]:
+    """The variables that masters and executors have: no key and no setting of the node."""
+    named = {key: value for key, value in os.environ.items() if key.startswith(_OF_EXECUTORS)}
+    return environment({**named, "JAVA_HOME": str(java), "SPARK_HOME": str(spark_home())})
 
 
 def command_of(machine: Machine) -> list[str]:
