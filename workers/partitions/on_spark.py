@@ -58,7 +58,7 @@ class OnSpark:
         self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: Listener = QUIET
     ) -> None:
         self._spark, self._seconds, self._listener = spark, seconds, listener
-        self.usage = Usage(way="spark", page=spark.sparkContext.uiWebUrl)
+        self.usage = Usage(way="spark")
         self._kept: list[Any] = []
 
     @property

@@ -36,4 +36,5 @@ class Usage:
             tasks=self.tasks + sum(each.numCompleteTasks() for each in ran),
             shuffle_bytes=self.shuffle_bytes + sum(each.shuffleWriteBytes() for each in ran),
             spill_bytes=self.spill_bytes + sum(each.diskBytesSpilled() for each in ran),
+            page=spark.uiWebUrl,
         )
