@@ -153,6 +153,7 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
     task = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 0)
     monkeypatch.setattr(executor_side, "TaskContext", SimpleNamespace(get=lambda: task))
     monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "way_of", lambda *_: Elsewhere())
+    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "is_one_task", lambda *_: False)
     stores, made = throwaway_stores(), entry("kamu/rotten")
     begin(stores, made)
     worker = worker_of(stores, tmp_path)
