@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from odf_node.protocol.errors import NodeError
 
-
-class MissingLibrary(NodeError):
+class MissingLibrary(ImportError):
     """A library that this call needs is not installed."""
 
     def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{what} needs {name}: pip install {name}", library=name)
+        super().__init__(f"{what} needs {name}: pip install {name}", name=name)
 
 
 def library(name: str, what: str) -> Any:

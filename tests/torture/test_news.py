@@ -25,7 +25,7 @@ from odf_node.storage.datasets.node.open_stores import StoreSettings, open_store
 
 pytestmark = pytest.mark.e2e
 TORTURE = bool(os.environ.get("ODF_TORTURE"))
-KILLS, BLOCKS = (20, 100_000) if TORTURE else (2, 400)
+KILLS, BLOCKS = (20, 100_000) if TORTURE else (1, 200)
 PATIENCE_S = 1800 if TORTURE else 300
 
 
