@@ -16,7 +16,7 @@ from odf_node.app.public.dataset import TimeWithoutZone
 from odf_node.app.public.libraries import MissingLibrary
 from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
 from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
-from odf_node.storage.datasets.read.read import UnreadableSlice
+from odf_node.storage.datasets.read.scan import UnreadableSlice
 from odf_node.storage.stores.ports.values import Visibility
 
 KEYED = AddPushSource(
