@@ -431,7 +431,7 @@ class Settings(SharedSettings):
         200_000,
         gt=0,
         description="Slices, of all datasets in sum, of which the service remembers where they "
-        "stand in their chain, so that a query need not read the chain again.",
+        "stand in their chain, so that reads, look-ups and queries need not read the chain again.",
     )
     query_copies_bytes: int = Field(
         8192 * MIB,

@@ -63,10 +63,11 @@ from .projections.gateway import Gateway
 from .projections.publications import Publishing
 from .query.files import SliceFiles
 from .query.inputs import Inputs
-from .query.outlines import OutlineMemory
 from .query.proofs import SigningKeys, open_signing_keys
 from .query.query import Queries
 from .query.verify import Verification
+from .read.outlines import OutlineMemory, Outlines
+from .read.read import Tables
 from .read.tail import Tails
 from .readers.pool import Readers
 from .rewrite.history import Rewriting
@@ -432,10 +433,18 @@ class Node:
         return LearnedBounds(self.settings.learned_bounds)
 
     @cached_property
+    def outlines(self) -> Outlines:
+        memory = OutlineMemory(self.settings.query_remembered_slices)
+        return Outlines(self.stores.projections, memory)
+
+    @cached_property
+    def tables(self) -> Tables:
+        return Tables(self.stores, self.outlines, self.learned_bounds)
+
+    @cached_property
     def lookups(self) -> Lookups:
         return Lookups(
-            self.stores,
-            self.learned_bounds,
+            self.tables,
             self.settings.max_tail_records,
             self.settings.max_tail_bytes,
         )
@@ -448,7 +457,7 @@ class Node:
             inputs=Inputs(
                 stores=self.stores,
                 access=self.access,
-                outlines=OutlineMemory(settings.query_remembered_slices),
+                outlines=self.outlines,
                 max_datasets=settings.query_max_datasets,
             ),
             files=SliceFiles(

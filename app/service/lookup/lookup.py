@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from odf_node.protocol.errors import LimitExceeded
-from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.pruning.filters import Filter
-from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.datasets.read.records import DataFormat
 from odf_node.storage.stores.ports.values import DatasetEntry
 
-from ..read.read import table_ref
+from ..read.read import Tables
 from ..readers.materials import Materials
 from ..readers.tasks import LookupTask
 
@@ -27,8 +24,7 @@ class TooManyFound(LimitExceeded):
 class Lookups:
     """Look-ups: where they read, what is known of slices, and how much they give at most."""
 
-    stores: Stores
-    bounds: LearnedBounds
+    tables: Tables
     max_records: int
     max_bytes: int
 
@@ -54,10 +50,9 @@ def lookup_task(
             limit=lookups.max_records,
             setting="ODF_NODE_MAX_TAIL_RECORDS",
         )
-    dataset = lookups.stores.dataset(DatasetRef(id=entry.id))
-    materials = Materials(dataset, lookups.stores.projections)
+    table, materials = lookups.tables.of(entry, block, filters)
     task = LookupTask(
-        table=table_ref(dataset, materials, block, filters, lookups.bounds),
+        table=table,
         filters=tuple(filters),
         state=state,
         limit=limit,

@@ -57,7 +57,7 @@ async def lookup(
         shape=shape,
     )
     task, source = await run_in_threadpool(plan)
-    learn = partial(lookups.bounds.learn, str(entry.id))
+    learn = partial(lookups.tables.bounds.learn, str(entry.id))
     try:
         found = await readers.answer(task, source, caller_of(request.scope), learn)
     except ReadRefused as refused:

@@ -35,14 +35,14 @@ from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multi
 from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.query.messages import View
-from odf_node.storage.datasets.read.view import Outline, outline_of
+from odf_node.storage.datasets.read.view import Outline
 from odf_node.storage.stores.ports.errors import BlockNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
+from ..read.outlines import Outlines
 from ..settings import Tenancy
-from .outlines import OutlineMemory
 
 MAX_NAMES = 1_000
 """Most different names in a query that are looked up."""
@@ -107,7 +107,7 @@ class Inputs:
 
     stores: Stores
     access: DatasetAccess
-    outlines: OutlineMemory
+    outlines: Outlines
     max_datasets: int
 
     def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
@@ -168,11 +168,10 @@ class Inputs:
 
     def _outline(self, entry: DatasetEntry, at: Multihash | None) -> Outline:
         dataset = self.stores.dataset(DatasetRef(id=entry.id))
-        head = at or dataset.head()
         try:
-            return self.outlines.get(entry.id, head, lambda: outline_of(dataset, head))
+            return self.outlines.of(dataset, at, indexed=False)[0]
         except BlockNotFound:
-            raise PinnedBlockNotFound(str(entry.id), str(head)) from None
+            raise PinnedBlockNotFound(str(entry.id), str(at)) from None
 
 
 def views_by_alias(query: str) -> dict[str, set[View]]:

@@ -15,18 +15,15 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.instant import Instant, MalformedInstant
 from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
-from odf_node.storage.datasets.kartothek.index_place import indexed_head
 from odf_node.storage.datasets.pruning.filters import Filter, parsed_filter
 from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.datasets.read.formats import Format, encoded
-from odf_node.storage.datasets.read.view import outline_of
-from odf_node.storage.stores.objects.layout import dataset_folder
 
 from ..readers.materials import Materials
-from ..readers.tasks import IndexRef, ReadTask, SliceRef, TableRef, schema_data
+from ..readers.tasks import ReadTask, SliceRef, TableRef, schema_data
+from .outlines import Outlines
 
 if TYPE_CHECKING:
-    from odf_node.storage.datasets.dataset.dataset import Dataset
     from odf_node.storage.datasets.node.stores import Stores
     from odf_node.storage.datasets.read.narrowed import Known
     from odf_node.storage.datasets.read.read import Asked
@@ -145,57 +142,49 @@ class Reading:
         self._open.close()
 
 
+@dataclass(frozen=True)
+class Tables:
+    """Datasets of this node as tables for readers, with what is known of their slices."""
+
+    stores: Stores
+    outlines: Outlines
+    bounds: LearnedBounds
+
+    def of(
+        self, entry: DatasetEntry, block: Multihash | None, filters: Sequence[Filter]
+    ) -> tuple[TableRef, Materials]:
+        """The table as of a block, with what is known in the columns of the filters, and where its
+        objects come from. Raises `BlockNotFound`."""
+        dataset = self.stores.dataset(DatasetRef(id=entry.id))
+        outline, index = self.outlines.of(dataset, block, indexed=bool(filters))
+        vocab = {
+            name: getattr(outline.vocab, name)
+            for name in outline.vocab.__struct_fields__
+            if name != "event"
+        }
+        slices = [SliceRef.of(data, recorded) for data, recorded in outline.slices]
+        columns = [each.column for each in filters]
+        table = TableRef(
+            head=str(outline.head),
+            vocab=vocab,
+            schema=schema_data(outline.schema),
+            slices=slices,
+            key=outline.key,
+            bounds=self.bounds.of(
+                str(dataset.id), columns, [each.physical_hash for each in slices]
+            ),
+            index=index,
+        )
+        return table, Materials(dataset, self.stores.projections)
+
+
 def read_task(
-    stores: Stores,
-    entry: DatasetEntry,
-    request: ReadRequest,
-    bounds: LearnedBounds,
-    *,
-    max_bytes: int,
+    tables: Tables, entry: DatasetEntry, request: ReadRequest, *, max_bytes: int
 ) -> tuple[ReadTask, Materials]:
     """What a reader is to do to read a dataset of this node, and where its objects come from.
 
     Raises:
         InvalidTime, MalformedFilter. BlockNotFound: AS AT a block that is not one of the dataset.
     """
-    dataset = stores.dataset(DatasetRef(id=entry.id))
-    materials = Materials(dataset, stores.projections)
-    table = table_ref(dataset, materials, request.block(), request.parsed_filters(), bounds)
-    task = ReadTask(table=table, request=asdict(request), max_bytes=max_bytes)
-    return task, materials
-
-
-def table_ref(
-    dataset: Dataset,
-    materials: Materials,
-    block: Multihash | None,
-    filters: Sequence[Filter],
-    bounds: LearnedBounds,
-) -> TableRef:
-    """The table as of a block, with what is known of its slices in the columns of the filters.
-
-    Raises `BlockNotFound`.
-    """
-    indexed = indexed_head(materials.index, dataset.id) if filters else None
-    outline = outline_of(dataset, block, mark=indexed)
-    index = None
-    if indexed is not None and outline.is_marked:
-        index = IndexRef(
-            uuid=dataset_folder(dataset.id), head=str(indexed), sequences=outline.sequences
-        )
-    vocab = {
-        name: getattr(outline.vocab, name)
-        for name in outline.vocab.__struct_fields__
-        if name != "event"
-    }
-    slices = [SliceRef.of(data, recorded) for data, recorded in outline.slices]
-    columns = [each.column for each in filters]
-    return TableRef(
-        head=str(outline.head),
-        vocab=vocab,
-        schema=schema_data(outline.schema),
-        slices=slices,
-        key=outline.key,
-        bounds=bounds.of(str(dataset.id), columns, [each.physical_hash for each in slices]),
-        index=index,
-    )
+    table, materials = tables.of(entry, request.block(), request.parsed_filters())
+    return ReadTask(table=table, request=asdict(request), max_bytes=max_bytes), materials

@@ -10,32 +10,30 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 
 from ..http.answers import failed_answer
-from ..http.deps import ReadableDep, SettingsDep, StoresDep, wired
+from ..http.deps import ReadableDep, SettingsDep, wired
 from ..limits.shares import caller_of
 from ..observe.counters import Counters
 from ..readers.pool import Answer, Readers, ReadRefused
 from ..readers.tasks import TableRef
-from .read import ReadRequest, read_task
+from .read import ReadRequest, Tables, read_task
 from .rows import Rows
 
 MAX_ROWS = 2**53
 ReadersDep = Annotated[Readers, Depends(wired(Readers))]
 HEAD, SLICES = "odf-block", "odf-slices"
 """Headers: the block as of which rows were read; slices that were opened, of how many."""
-BoundsDep = Annotated[LearnedBounds, Depends(wired(LearnedBounds))]
+TablesDep = Annotated[Tables, Depends(wired(Tables))]
 CountersDep = Annotated[Counters, Depends(wired(Counters))]
 
 
 async def read(
     request: Request,
-    stores: StoresDep,
     settings: SettingsDep,
     readers: ReadersDep,
-    bounds: BoundsDep,
+    tables: TablesDep,
     counters: CountersDep,
     entry: ReadableDep,
     as_at: Annotated[str | None, Query(alias="asAt", max_length=200)] = None,
@@ -59,9 +57,9 @@ async def read(
         filters=filters or (),
     )
     task, source = await run_in_threadpool(
-        read_task, stores, entry, asked, bounds, max_bytes=settings.max_read_bytes
+        read_task, tables, entry, asked, max_bytes=settings.max_read_bytes
     )
-    learn = partial(bounds.learn, str(entry.id))
+    learn = partial(tables.bounds.learn, str(entry.id))
     try:
         found = await readers.answer(task, source, caller_of(request.scope), learn)
     except ReadRefused as refused:

@@ -16,6 +16,7 @@ from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import decode_json
+from odf_node.storage.datasets.kartothek.index_place import IndexRef
 from odf_node.storage.datasets.pruning.filters import Filter
 from odf_node.storage.datasets.pruning.learned import Bounds
 
@@ -67,16 +68,6 @@ class TailTask(msgspec.Struct, frozen=True, tag="tail", kw_only=True):
     limit: int
     shape: str
     max_bytes: int
-
-
-class IndexRef(msgspec.Struct, frozen=True, kw_only=True):
-    """The node's own index of the dataset, made of blocks of the same history."""
-
-    uuid: str
-    head: str
-    """The block it was brought up to; another index is not used."""
-    sequences: tuple[int, ...]
-    """Numbers of the blocks of the slices, in their order."""
 
 
 class TableRef(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,16 @@ MAX_STATE_BYTES = 64 << 20
 """Largest state file of an index that is looked at before a read."""
 
 
+class IndexRef(msgspec.Struct, frozen=True, kw_only=True):
+    """The node's own index of a dataset, made of blocks of the history that is read."""
+
+    uuid: str
+    head: str
+    """The block it was brought up to; another index is not used."""
+    sequences: tuple[int, ...]
+    """Numbers of the blocks of the slices that are read, in their order."""
+
+
 class _State(msgspec.Struct):
     metadata: dict[str, Any] = {}
 
