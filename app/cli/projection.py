@@ -12,7 +12,8 @@ import click
 from odf_node.storage.datasets.node.naming import dataset_ref
 
 from .output import json_option, print_json
-from .projection_of_node import ask, names, refresh, set_, show
+from .projection_definition import definition_body, definition_options
+from .projection_of_node import ask, refresh, set_, show
 from .tokens import token_option
 
 
@@ -45,50 +46,25 @@ def _options(command: Any) -> Any:
 
 
 @projection.command()
-@click.option(
-    "--mode",
-    type=click.Choice(["changelog", "state"]),
-    default="changelog",
-    show_default=True,
-    help="All rows of the changelog, or those that stand.",
-)
-@click.option("--primary-key", metavar="A,B", help="With --mode state; default: whole rows.")
-@click.option("--index", "indices", metavar="A,B", help="Columns that readers look up.")
-@click.option(
-    "--state-format",
-    type=click.Choice(["json", "msgpack"]),
-    default="json",
-    show_default=True,
-    help="Of the state file; msgpack is smaller.",
-)
-@click.option("--grace", default="24h", show_default=True, help="Old files stay so long.")
+@definition_options
 @_options
 def kartothek(
     where: str,
-    mode: str,
-    primary_key: str | None,
-    indices: str | None,
-    state_format: str,
-    grace: str,
     url: str | None,
     uuid: str | None,
     force: bool,
     as_json: bool,
-    **data: Any,
+    objects_url: str | None,
+    database_url: str | None,
+    data: Path | None,
+    **asked: Any,
 ) -> None:
     """Publish a dataset as a Kartothek dataset, or bring a published one up to date."""
-    from odf_node.storage.datasets.kartothek.publication import Mode, StateFormat
     from odf_node.storage.datasets.kartothek.publish import publish
-    from odf_node.storage.runtime.durations import parse_duration
 
-    config = {
-        "mode": Mode(mode),
-        "primary_key": tuple(names(primary_key)) or None,
-        "secondary_indices": tuple(names(indices)),
-        "state_format": StateFormat(state_format),
-        "grace": parse_duration(grace),
-    }
-    with _publication(where, url, uuid, data, **config) as (found, store, publication, records):
+    body = definition_body(store=url, uuid=uuid, **asked)
+    place = {"objects_url": objects_url, "database_url": database_url, "data": data}
+    with _publication(where, body, place) as (found, store, publication, records):
         said = publish(found, store, publication, records, force=force)
     answer = {
         "uuid": publication.uuid,
@@ -128,7 +104,12 @@ def withdraw(
         ask(where, token, "DELETE", "?force=true" if force else "")
         name = where
     else:
-        with _publication(where, url, uuid, data) as (_, store, publication, records):
+        with _publication(where, {"store": url, "uuid": uuid}, data) as (
+            _,
+            store,
+            publication,
+            records,
+        ):
             withdraw_published(store, publication, records, force=force)
         name = publication.uuid
     if as_json:
@@ -143,21 +124,22 @@ def _is_url(where: str) -> bool:
 
 @contextmanager
 def _publication(
-    dataset: str, url: str | None, uuid: str | None, where: dict[str, Any], **config: Any
+    dataset: str, body: dict[str, Any], where: dict[str, Any]
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
     """The dataset, the store, the publication, and the record that the data folder keeps of it."""
+    from odf_node.storage.datasets.kartothek.definition import read_definition
     from odf_node.storage.datasets.kartothek.own_index import made_of
-    from odf_node.storage.datasets.kartothek.publication import Publication
     from odf_node.storage.datasets.kartothek.records import KeyedRecords, record_key
     from odf_node.storage.stores.keyed.open import open_keyed_store
-    from odf_node.storage.stores.objects.layout import dataset_folder
 
     from .upkeep import opened_stores
 
+    url = body["store"]
     if url is None:
         raise click.UsageError("--store says where the dataset is published")
     with opened_stores(where) as (stores, _):
         found = stores.dataset(dataset_ref(dataset))
-        name = uuid or dataset_folder(found.id)
-        records = KeyedRecords(made_of(stores.projections, found.id), record_key(url, name))
-        yield found, open_keyed_store(url), Publication(uuid=name, **config), records
+        publication = read_definition(body).publication(found)
+        place = record_key(url, publication.uuid)
+        records = KeyedRecords(made_of(stores.projections, found.id), place)
+        yield found, open_keyed_store(url), publication, records

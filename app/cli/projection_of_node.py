@@ -10,6 +10,7 @@ from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base
 from .output import json_option, print_json
+from .projection_definition import definition_body, definition_options
 from .tokens import token_option
 
 PATH = "projections/kartothek"
@@ -19,42 +20,13 @@ PATH = "projections/kartothek"
 @click.argument("url", metavar="URL")
 @click.option("--store", metavar="STORE", help="Folder or bucket; default: the node serves it.")
 @click.option("--uuid", help="Name in the store; default: the id of the dataset.")
-@click.option("--mode", type=click.Choice(["changelog", "state"]), default="changelog")
-@click.option("--primary-key", metavar="A,B", help="With --mode state; default: as merged.")
-@click.option("--index", "indices", metavar="A,B", help="Columns that readers look up.")
-@click.option("--partition-on", metavar="A,B", help="Columns whose values are folders.")
-@click.option("--state-format", type=click.Choice(["json", "msgpack"]), default="json")
+@definition_options
 @click.option("--min-interval", default="0s", help="Between two refreshes, such as 10m.")
-@click.option("--grace", default="24h", show_default=True, help="Old files stay so long.")
 @token_option
 @json_option
-def set_(
-    url: str,
-    store: str | None,
-    uuid: str | None,
-    mode: str,
-    primary_key: str | None,
-    indices: str | None,
-    partition_on: str | None,
-    state_format: str,
-    min_interval: str,
-    grace: str,
-    token: str | None,
-    as_json: bool,
-) -> None:
+def set_(url: str, min_interval: str, token: str | None, as_json: bool, **asked: Any) -> None:
     """Have the node publish the dataset at URL, now and after every change."""
-    body: dict[str, Any] = {
-        "store": store,
-        "uuid": uuid,
-        "mode": mode,
-        "secondaryIndices": names(indices),
-        "partitionOn": names(partition_on),
-        "metadataFormat": state_format,
-        "minInterval": min_interval,
-        "grace": grace,
-    }
-    if primary_key is not None:
-        body["primaryKey"] = names(primary_key)
+    body = {**definition_body(**asked), "minInterval": min_interval}
     _say(ask(url, token, "PUT", "", body), as_json=as_json)
 
 
@@ -87,11 +59,6 @@ def ask(url: str, token: str | None, method: str, more: str = "", body: Any = No
     """What the node at URL says of a publication."""
     with open_http() as http:
         return NodeApi(dataset_base(url), token, http=http).ask(method, PATH + more, body)
-
-
-def names(text: str | None) -> list[str]:
-    """Names that stand in a text with commas."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _say(said: dict[str, Any], *, as_json: bool) -> None:

@@ -51,3 +51,29 @@ def test_what_somebody_else_wrote_is_a_conflict(made: Growing, tmp_path: Path) -
     assert odf("kartothek", *where, "--force").stdout.startswith("published u: 3 rows")
     assert odf("withdraw", *where).exit_code == 0
     assert list((tmp_path / "shop").iterdir()) == []
+
+
+def test_values_of_columns_become_folders(made: Growing, tmp_path: Path) -> None:
+    for block in A2:
+        made.add(block)
+    where = ["towns", "--uuid", "u", "--data", tmp_path / "data"]
+    where += ["--store", (tmp_path / "shop").as_uri()]
+    assert odf("kartothek", *where, "--partition-on", "city", "--index", "pop").exit_code == 0
+    folders = {path.name for path in (tmp_path / "shop/u/table").iterdir() if path.is_dir()}
+    assert folders == {"city=a", "city=b", "city=c", "city=d"}
+    rows = Plateau(tmp_path / "shop").read("u", [[("city", "==", "b")]])
+    assert [row[0] for row in by_city(rows)] == [1, 3, 4]
+
+
+def test_a_definition_is_checked_as_by_the_node(made: Growing, tmp_path: Path) -> None:
+    made.add(A2[0])
+    where = ["towns", "--data", tmp_path / "data", "--store", (tmp_path / "shop").as_uri()]
+    for option, value, said in (
+        ("--uuid", "a.b", "letters"),
+        ("--partition-on", "nope", "nope"),
+        ("--grace", "soon", "soon"),
+    ):
+        answer = odf("kartothek", *where, option, value)
+        assert answer.exit_code != 0
+        assert said in answer.output
+    assert not (tmp_path / "shop").exists()
