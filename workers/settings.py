@@ -198,6 +198,12 @@ class WorkerSettings(SharedSettings):
     max_fetched_bytes: int = Field(
         16 << 30, gt=0, description="Most bytes of one fetch, and of what is unpacked from it."
     )
+    max_fetched_files: int = Field(
+        100_000, gt=0, description="Most new data files of a Kartothek source in one poll."
+    )
+    fetch_threads: int = Field(
+        4, gt=0, description="Data files of a Kartothek source fetched side by side."
+    )
     max_fetches: int = Field(1_000, gt=0, description="Most fetches of one poll.")
     max_unpack_ratio: int = Field(
         1_000, gt=0, description="How often larger an archive may become when it is unpacked."

@@ -22,9 +22,11 @@ from raw_arrow import bare_schema
 
 from odf_node.protocol.codec.blocks import decode_block
 from odf_node.protocol.codec.manifests import to_yaml
+from odf_node.protocol.kartothek.source import SCHEMES
 from odf_node.protocol.multihash import Multihash
 from tests.fuzz.arrow_targets import fuzz_arrow_schema, fuzz_ddl
 from tests.fuzz.kartothek_targets import (
+    fuzz_kartothek_address,
     fuzz_kartothek_key,
     fuzz_kartothek_schema,
     fuzz_kartothek_state,
@@ -213,12 +215,20 @@ def _kartothek_keys() -> Iterator[bytes]:
         yield str(path.relative_to(KARTOTHEK)).encode()
 
 
+def _kartothek_addresses() -> Iterator[bytes]:
+    for scheme in SCHEMES:
+        yield f"{scheme}://host/folder/u-1".encode()
+        yield f"{scheme}:///a%20b/u?table=core".encode()
+    yield b"kartothek+s3+http://u:p@[::1]:9000/b/..%2Fx/u?table=a%2Fb#f"
+
+
 TARGETS: dict[str, Target] = {
     "arrow_schema": Target(fuzz_arrow_schema, _arrow_schemas),
     "block": Target(fuzz_block, _blocks),
     "bundle": Target(fuzz_bundle, _bundles, max_bytes=16_384),
     "ddl": Target(fuzz_ddl, _ddl, max_bytes=1024),
     "engine_message": Target(fuzz_engine_message, _engine_messages),
+    "kartothek_address": Target(fuzz_kartothek_address, _kartothek_addresses, max_bytes=600),
     "kartothek_key": Target(fuzz_kartothek_key, _kartothek_keys, max_bytes=600),
     "kartothek_schema": Target(fuzz_kartothek_schema, _kartothek_schemas, max_bytes=8192),
     "kartothek_state": Target(fuzz_kartothek_state, _kartothek_states),

@@ -1,15 +1,22 @@
-"""Fuzz targets of Kartothek datasets: state files, schema files, keys of data files."""
+"""Fuzz targets of Kartothek datasets: state files, schema files, keys of data files, addresses."""
 
 from __future__ import annotations
 
 import contextlib
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from odf_node.protocol.errors import NodeError
-from odf_node.protocol.kartothek.keys import checked_data_key, partition_texts
+from odf_node.protocol.kartothek.keys import (
+    checked_data_key,
+    checked_uuid,
+    partition_texts,
+    state_keys,
+)
 from odf_node.protocol.kartothek.partition_values import value_of
 from odf_node.protocol.kartothek.schema import decode_schema, encode_schema, table_schema
+from odf_node.protocol.kartothek.source import SCHEMES, parse_address
 from odf_node.protocol.kartothek.state import decode_json, decode_msgpack, encode_json
 
 TYPES = (
@@ -46,3 +53,14 @@ def fuzz_kartothek_key(data: bytes) -> None:
             for wanted in TYPES:
                 with contextlib.suppress(NodeError):
                     assert value_of(text, wanted, key).type == wanted
+
+
+def fuzz_kartothek_address(data: bytes) -> None:
+    """Whatever is read names one dataset in a store of a known kind, and leads nowhere else."""
+    with contextlib.suppress(NodeError):
+        found = parse_address(data.decode("utf-8", "surrogateescape"))
+        assert f"kartothek+{found.scheme}" in SCHEMES
+        assert state_keys(checked_uuid(found.uuid))
+        assert not found.store.endswith("/") or found.store.endswith("://")
+        query = "" if found.table is None else f"?table={quote(found.table, safe='')}"
+        assert parse_address(f"kartothek+{found.store}/{found.uuid}{query}") == found

@@ -9,10 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
-
-import pyarrow.parquet as pq
 
 from odf_node.protocol.attributes import MalformedAttributes
 from odf_node.protocol.kartothek.errors import KartothekFileMissing, MalformedState
@@ -25,15 +22,15 @@ from odf_node.protocol.kartothek.source import (
 )
 from odf_node.protocol.metadata.reading import MergeStrategyLedger
 from odf_node.protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
-from odf_node.storage.datasets.kartothek.rows import open_partition
-from odf_node.storage.datasets.kartothek.tables import Partition, Table, open_table
+from odf_node.storage.datasets.kartothek.tables import Table, open_table
 from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 from odf_node.storage.stores.ports import KeyedReads
 
-from ..readers.table_files import TableFile, TableFiles, TablePart
-from .files import CHUNK_BYTES, allowed_folder
+from ..readers.table_files import TableFile, TableFiles
+from .files import allowed_folder
 from .http import checked, client_of, parsed
 from .http_store import HttpKeyedStore
+from .table_copies import copied
 from .templates import expand
 from .values import (
     ETAG,
@@ -43,7 +40,6 @@ from .values import (
     MalformedSource,
     SourceRefused,
     SourceUnreachable,
-    spooled,
     state,
 )
 from .written import HIDDEN, saying
@@ -96,7 +92,7 @@ def _fetched(
         return None
     known = _known(request)
     wanted = [each for each in table.partitions if (each.label, each.key) not in known]
-    files = _taken(table, sorted(wanted, key=lambda each: each.label), request, deadline)
+    files = copied(table, sorted(wanted, key=lambda each: each.label), request, deadline)
     if request.rules.lists is not None:
         request.rules.lists.keep(listed)
     from_clock = isinstance(step.event_time, EventTimeSourceFromSystemTime)
@@ -115,29 +111,6 @@ def _known(request: FetchRequest) -> frozenset[tuple[str, str]]:
     if lists is None or source is None or not isinstance(source.merge, MergeStrategyLedger):
         return frozenset()
     return lists.of(request.state_of(ETAG))
-
-
-def _taken(
-    table: Table, partitions: Sequence[Partition], request: FetchRequest, deadline: Deadline
-) -> list[TableFile]:
-    """Copies of data files; a table without rows is one file without rows."""
-    if not partitions:
-        empty = request.folder / "empty.parquet"
-        pq.write_table(table.schema.empty_table(), empty)
-        return [TableFile(empty, TablePart(table.found.key, table.schema))]
-    files, total = [], 0
-    for at, partition in enumerate(partitions):
-        path = request.folder / f"part-{at}.parquet"
-        with open_partition(table, partition) as stream:
-            spooled(_chunks(stream), path, request.rules, deadline, before=total)
-        total += path.stat().st_size
-        files.append(TableFile(path, TablePart(partition.key, table.schema, partition.values)))
-    return files
-
-
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    while chunk := stream.read(CHUNK_BYTES):
-        yield chunk
 
 
 def _shown(file: TableFile, hidden: Sequence[str]) -> TableFile:

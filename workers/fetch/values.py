@@ -52,7 +52,8 @@ class FetchRules:
     """What the administrator allows. `networks` are ranges beside the public ones, `roots`
     folders of local files, `buckets` URLs of buckets or of prefixes in them, `containers` how
     images are run (no runtime: refused), `variables` what templates may read. `lists` remembers
-    which files of tables were read before."""
+    which files of tables were read before; of the new ones `max_files` are taken at most, and
+    `threads` at once."""
 
     networks: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
@@ -61,6 +62,8 @@ class FetchRules:
     variables: Mapping[str, str] = field(default_factory=dict)
     containers: ContainerRules = field(default_factory=ContainerRules)
     max_bytes: int = 16 << 30
+    max_files: int = 100_000
+    threads: int = 4
     connect_s: float = 30.0
     idle_s: float = 60.0
     total_s: float = 3600.0

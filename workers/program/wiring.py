@@ -177,6 +177,8 @@ def _fetch_rules(settings: WorkerSettings) -> Any:
         variables=environment(settings.template_variables),
         containers=container_rules(settings),
         max_bytes=settings.max_fetched_bytes,
+        max_files=settings.max_fetched_files,
+        threads=settings.fetch_threads,
         total_s=settings.fetch_s,
     )
 

@@ -58,6 +58,8 @@ def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iter
                 read.limits,
                 rejected,
                 read.known,
+                groups=split.groups,
+                before=split.rows,
                 part=split.part,
             )
         elif split.groups is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,7 +41,7 @@ _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
     """A part of a file: bytes from `start` up to `end` behind `head`, or row groups; or a whole
-    file that is a `part` of a table.
+    file. `part`: the file is one of a table.
 
     `lines` and `rows` stand before it in the file, less the lines of its head.
     """
@@ -72,7 +72,11 @@ class Splits:
 
 def split_count(size: int, width: int) -> int:
     """How many splits a file of so many bytes is worth, where so many are read side by side."""
-    return size // max(min(size // width, SPLIT_BYTES), SMALLEST_BYTES)
+    return size // _split_bytes(size, width)
+
+
+def _split_bytes(size: int, width: int) -> int:
+    return max(min(size // width, SPLIT_BYTES), SMALLEST_BYTES)
 
 
 def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int) -> Splits:
@@ -95,9 +99,15 @@ def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int
     return _whole(path, "it is one document")
 
 
-def splits_of_table(table: TableFiles) -> tuple[Split, ...]:
-    """Each file of a table is one."""
-    return tuple(Split(file=each.path, part=each.part) for each in table.files)
+def splits_of_table(table: TableFiles, width: int = 1) -> tuple[Split, ...]:
+    """Each file of a table is one; where several are read side by side, large ones are cut."""
+    wanted = _split_bytes(table.size, width)
+    found: list[Split] = []
+    for each in table.files:
+        count = each.path.stat().st_size // wanted if width > 1 else 1
+        splits = _of_groups(each.path, count).splits if count > 1 else (Split(file=each.path),)
+        found.extend(replace(split, part=each.part) for split in splits)
+    return tuple(found)
 
 
 def _whole(path: Path, why: str) -> Splits:

@@ -53,6 +53,31 @@ def test_columns_are_those_of_the_table_and_values_of_the_key_win(tmp_path):
     assert table.size == sum(path.stat().st_size for path in tmp_path.iterdir())
 
 
+def test_a_large_file_is_cut_at_row_groups_where_several_are_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", 1)
+    table = files(tmp_path, pa.table({"n": [7]}), pa.table({"n": range(9), "t": ["x"] * 9}))
+    pq.write_table(pa.table({"n": range(9), "t": ["x"] * 9}), table.files[1].path, row_group_size=2)
+    cut = splits_of_table(table, 4)
+    assert [(each.groups, each.rows) for each in cut[1:]] == [((0, 1), 0), ((2, 3), 4), ((4,), 8)]
+    frame = open_splits(SplitRead(step=ReadStepParquet(), limits=Limits()), cut, None)
+    read = pa.Table.from_batches(frame.batches, frame.schema).to_pylist()
+    assert read == rows(table)
+    assert [row["p"] for row in read] == ["p0"] + ["p1"] * 9
+
+
+def test_what_is_wrong_in_a_part_of_a_file_names_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", 1)
+    table = files(tmp_path, pa.table({"n": pa.array([1, 2, 2**63], pa.uint64())}))
+    pq.write_table(
+        pa.table({"n": pa.array([1, 2, 2**63], pa.uint64())}), table.files[0].path, row_group_size=1
+    )
+    frame = open_splits(
+        SplitRead(step=ReadStepParquet(), limits=Limits()), splits_of_table(table, 2), None
+    )
+    with pytest.raises(TypeConflict, match="u/0: column 'n' is no int64"):
+        list(frame.batches)
+
+
 def test_a_file_of_another_kind_is_named(tmp_path):
     good, bad = pa.table({"n": [1]}), pa.table({"n": ["1"]})
     with pytest.raises(TypeConflict, match="u/1: column 'n': it holds text"):

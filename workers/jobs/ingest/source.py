@@ -112,7 +112,7 @@ def splits_of(
         return SplitRead(step=plan.read, limits=limits), Splits(splits=())
     whole = SplitRead(step=source.step, limits=limits, known=source.known)
     if source.table is not None:
-        parts = splits_of_table(source.table)
+        parts = splits_of_table(source.table, way.width)
         return whole, Splits(splits=tuple(_seen_by(way, each) for each in parts))
     if way.width == 1:
         return whole, Splits(splits=(Split(file=source.path),))
