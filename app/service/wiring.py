@@ -458,11 +458,13 @@ class Node:
                 stores=self.stores,
                 access=self.access,
                 outlines=self.outlines,
+                bounds=self.learned_bounds,
                 max_datasets=settings.query_max_datasets,
             ),
             files=SliceFiles(
                 self.stores, settings.data / "query-copies", settings.query_copies_bytes
             ),
+            counters=self.counters,
         )
 
     @cached_property

@@ -6,11 +6,13 @@ in the dialect of the engine; its tables are the datasets of the question, and n
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext
@@ -24,6 +26,7 @@ from odf_node.storage.datasets.query.messages import (
     END,
     FILES,
     FRAME,
+    INDEX,
     PIECE,
     PIECE_BYTES,
     PLANNED,
@@ -33,6 +36,7 @@ from odf_node.storage.datasets.query.messages import (
     Form,
     Planned,
     Question,
+    Wanted,
     Why,
     encoded,
     frame,
@@ -44,7 +48,7 @@ from ..engines.datafusion.plan import check_words, forget_functions, judge
 from ..engines.port.port import InvalidQuery
 from ..engines.port.query_size import QuerySize, check_size
 from . import encode
-from .pruning import needed
+from .pruning import OpenIndex, needed
 from .tables import base_names, link, register, view_names
 
 MAPPED_BYTES = 4 << 30
@@ -91,16 +95,28 @@ def answer(connection: socket.socket) -> None:
                 raise ValueError(f"a frame of kind {found!r} is none that comes here")
             return stream.read(length)
 
+        def open_index(table: int, key: str) -> BinaryIO | None:
+            """Nothing else is on its way to us meanwhile, so nothing of it is in the stream."""
+            connection.sendall(frame(INDEX, encoded(Wanted(table, key))))
+            raw, files, *_ = socket.recv_fds(connection, FRAME.size, 1)
+            if raw != frame(INDEX):
+                raise ValueError("a file was asked for, and something else came")
+            return os.fdopen(files[0], "rb") if files else None
+
         question = decode_json(hear(QUESTION), Question)
-        connection.sendall(frame(END, encoded(_answered(question, connection.sendall, hear))))
+        end = _answered(question, connection.sendall, hear, open_index)
+        connection.sendall(frame(END, encoded(end)))
 
 
 def _answered(
-    question: Question, say: Callable[[bytes], None], hear: Callable[[bytes], bytes]
+    question: Question,
+    say: Callable[[bytes], None],
+    hear: Callable[[bytes], bytes],
+    open_index: OpenIndex,
 ) -> End:
     try:
         confine(_rules(question))
-        for piece in _computed(question, say, hear):
+        for piece in _computed(question, say, hear, open_index):
             for at in range(0, len(piece), PIECE_BYTES):
                 say(frame(PIECE, piece[at : at + PIECE_BYTES]))
     except BadInput as bad:
@@ -146,7 +162,10 @@ def _rules(question: Question) -> Rules:
 
 
 def _computed(
-    question: Question, say: Callable[[bytes], None], hear: Callable[[bytes], bytes]
+    question: Question,
+    say: Callable[[bytes], None],
+    hear: Callable[[bytes], bytes],
+    open_index: OpenIndex,
 ) -> Iterator[bytes]:
     scratch = Path(question.scratch)
     context = _context(question)
@@ -154,7 +173,7 @@ def _computed(
     result, used = _planned(context, question)
     schema = pa.schema([engine.plain(field) for field in result.schema()])
     _check_names(schema)
-    wanted = needed(result, question.tables, base_names(question.tables))
+    wanted = needed(result, question.tables, base_names(question.tables), open_index)
     plan = Planned(schema=to_data(from_arrow(schema)), used={n: wanted.get(n, []) for n in used})
     say(frame(PLANNED, encoded(plan)))
     for number, paths in decode_json(hear(FILES), Files).paths.items():

@@ -1,32 +1,42 @@
-"""Which slices a query needs, by the conditions on offsets that the optimized plan pushes down.
+"""Which slices a query needs, by the conditions that the optimized plan pushes down to its tables.
 
-What is not understood excludes nothing. Plans show subqueries that stay in expressions as text
-only, so a query with one needs all slices.
+The engine pushes a condition below what it makes of a changelog (a state, facts) only where that
+changes nothing, so what arrives at a table may leave out slices of it. Plans show subqueries that
+stay in expressions as text only, so a query with one needs all slices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any, BinaryIO
 
+import numpy as np
 from datafusion import DataFrame, Expr
 
-from odf_node.storage.datasets.query.messages import Slice, Table
+from odf_node.protocol.kartothek.predicates import Predicate
+from odf_node.storage.datasets.kartothek.slice_index import own_slice_indices
+from odf_node.storage.datasets.pruning.bounds import bounds_indices
+from odf_node.storage.datasets.pruning.plan import SliceIndex, slices_to_open
+from odf_node.storage.datasets.pruning.predicates import columns_of
+from odf_node.storage.datasets.query.messages import Table
 
-Bounds = tuple[int, int]
-ALL: Bounds = (-(2**63), 2**63 - 1)
+from . import tables as named
+from .conditions import both, predicate_of
+
 _SUBQUERY = "Subquery:"
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "="}
+OpenIndex = Callable[[int, str], BinaryIO | None]
+"""A file of the index of the table with this number; None if there is none."""
 
 
 def needed(
-    result: DataFrame, tables: Sequence[Table], names: Mapping[str, int]
+    result: DataFrame, tables: Sequence[Table], names: Mapping[str, int], open_index: OpenIndex
 ) -> dict[int, list[int]]:
     """By number of the table: numbers of the slices that may hold rows of the result."""
     plan = result.optimized_logical_plan()
     if any(line.strip() == _SUBQUERY for line in plan.display_indent().splitlines()):
         return {number: list(range(len(table.slices))) for number, table in enumerate(tables)}
-    wanted: dict[int, list[Bounds]] = {}
+    wanted: dict[int, list[Predicate | None]] = {}
     nodes: list[Any] = [plan]
     while nodes:
         node = nodes.pop()
@@ -34,73 +44,28 @@ def needed(
         variant = node.to_variant()
         if type(variant).__name__ == "TableScan" and variant.table_name() in names:
             number = names[variant.table_name()]
-            column = tables[number].offset
-            found = [_bounds(Expr(each), column) for each in variant.filters()]
-            wanted.setdefault(number, []).append(_both(found))
+            schema = named.columns_of(tables[number])
+            found = [predicate_of(Expr(each), schema) for each in variant.filters()]
+            wanted.setdefault(number, []).append(reduce(both, found, None))
     return {
-        number: [
-            at for at, piece in enumerate(tables[number].slices) if _meets(piece, wanted[number])
-        ]
-        for number in wanted
+        number: _slices(tables[number], predicates, partial(open_index, number))
+        for number, predicates in wanted.items()
     }
 
 
-def _meets(piece: Slice, wanted: Sequence[Bounds]) -> bool:
-    return any(piece.start <= last and piece.end >= first for first, last in wanted)
-
-
-def _both(found: Sequence[Bounds]) -> Bounds:
-    return max((ALL[0], *(first for first, _ in found))), min(
-        (ALL[1], *(last for _, last in found))
-    )
-
-
-def _bounds(condition: Expr, column: str) -> Bounds:
-    """Between which offsets, both included, rows can meet the condition."""
-    kind = condition.variant_name()
-    if kind == "InList" and not condition.to_variant().negated():
-        tested, *listed = condition.rex_call_operands()
-        values = [_whole_number(each) for each in listed]
-        if not _is_column(tested, column) or not values or None in values:
-            return ALL
-        known = [each for each in values if each is not None]
-        return min(known), max(known)
-    if kind != "BinaryExpr":
-        return ALL
-    operator = condition.rex_call_operator()
-    left, right = condition.rex_call_operands()
-    if operator == "AND":
-        return _both([_bounds(left, column), _bounds(right, column)])
-    if operator == "OR":
-        one, other = _bounds(left, column), _bounds(right, column)
-        return min(one[0], other[0]), max(one[1], other[1])
-    return _compared(operator, left, right, column)
-
-
-def _compared(operator: str, left: Expr, right: Expr, column: str) -> Bounds:
-    if operator not in _MIRRORED:
-        return ALL
-    if left.variant_name() == "Literal":
-        left, right, operator = right, left, _MIRRORED[operator]
-    value = _whole_number(right)
-    if value is None or not _is_column(left, column):
-        return ALL
-    return {
-        "=": (value, value),
-        "<": (ALL[0], value - 1),
-        "<=": (ALL[0], value),
-        ">": (value + 1, ALL[1]),
-        ">=": (value, ALL[1]),
-    }[operator]
-
-
-def _is_column(expression: Expr, column: str) -> bool:
-    return bool(expression.variant_name() == "Column" and expression.to_variant().name() == column)
-
-
-def _whole_number(expression: Expr) -> int | None:
-    if expression.variant_name() != "Literal":
-        return None
-    value = expression.python_value()
-    value = value.as_py() if hasattr(value, "as_py") else value
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _slices(
+    table: Table,
+    predicates: Sequence[Predicate | None],
+    open_index: Callable[[str], BinaryIO | None],
+) -> list[int]:
+    """Those that any scan of the table needs."""
+    count, schema = len(table.slices), named.columns_of(table)
+    if not count or None in predicates:
+        return list(range(count))
+    asked = [terms for predicate in predicates for terms in predicate or ()]
+    intervals = [(each.start, each.end) for each in table.slices]
+    indices: list[SliceIndex] = [
+        *bounds_indices(columns_of(asked), schema, table.bounds, table.offset, intervals),
+        *own_slice_indices(open_index, table.index),
+    ]
+    return [int(at) for at in np.flatnonzero(slices_to_open(count, asked, schema, indices))]

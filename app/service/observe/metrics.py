@@ -95,7 +95,9 @@ def _of_requests(counters: Counters) -> Iterator[Metric]:
     for (exchange, code), count in list(counters.transfers.items()):
         ended.add_metric([exchange, str(code)], count)
     slices = CounterMetricFamily(
-        "odf_filtered_slices", "Slices of datasets that filters were asked of.", labels=["outcome"]
+        "odf_filtered_slices",
+        "Slices of datasets that filters or queries were asked of.",
+        labels=["outcome"],
     )
     slices.add_metric(["opened"], counters.slices_opened)
     slices.add_metric(["left_out"], counters.slices_left_out)

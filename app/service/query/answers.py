@@ -16,6 +16,7 @@ from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 from ..auth.actors import Actor
 from ..datasets.schema_formats import written
 from ..http.answers import HEADERS_ONLY, JsonAnswer
+from ..read.routes import SLICES
 from .asked import Asked, Include
 from .inputs import DatasetPin
 from .proofs import SigningKeys, SigningNotEnabled, output_hash
@@ -39,7 +40,7 @@ async def document(
         parts |= keys.proven(parts["input"], output_hash(data, facts))
     head = b'{"output":{"data":' + data + b"," + msgspec.json.encode(facts)[1:]
     tail = b"," + msgspec.json.encode(parts)[1:] if parts else b"}"
-    return Response(head + tail, media_type=JsonAnswer.media_type)
+    return Response(head + tail, headers=opened_of(rows), media_type=JsonAnswer.media_type)
 
 
 async def proven_output(
@@ -72,7 +73,9 @@ class RowsAlone(StreamingResponse):
     def __init__(self, rows: Rows, form: Form) -> None:
         pins = msgspec.json.encode(rows.pins).decode()
         media_type = MEDIA_TYPES[Format(form.value)]
-        super().__init__(_pieces(rows), headers={INPUTS: pins}, media_type=media_type)
+        super().__init__(
+            _pieces(rows), headers={INPUTS: pins, **opened_of(rows)}, media_type=media_type
+        )
         self._rows = rows
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,6 +89,11 @@ class RowsAlone(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self._rows.close()
+
+
+def opened_of(rows: Rows) -> dict[str, str]:
+    """The header about slices that were opened."""
+    return {SLICES: f"{rows.scanned}/{rows.total}"}
 
 
 async def _pieces(rows: Rows) -> AsyncIterator[bytes]:

@@ -11,8 +11,9 @@ import os
 import select
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from typing import BinaryIO
 
 from anyio import CapacityLimiter, to_thread
 
@@ -22,6 +23,7 @@ from odf_node.storage.datasets.query.messages import (
     END,
     FILES,
     FRAME,
+    INDEX,
     MAX_PLANNED_BYTES,
     PIECE,
     PLANNED,
@@ -30,6 +32,7 @@ from odf_node.storage.datasets.query.messages import (
     Files,
     Planned,
     Question,
+    Wanted,
     Why,
     encoded,
     frame,
@@ -46,6 +49,11 @@ RECEIVE_BYTES = 256 * 1024
 _AT_LIMIT = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
 """Signals that end a process whose allocation failed, whichever allocator that was; and by which
 the system ends one when it has no memory itself."""
+
+
+MAX_INDEX_FILES = 10_000
+"""Files of indices that a process may ask for."""
+OpenIndex = Callable[[Wanted], BinaryIO | None]
 
 
 class InvalidQuery(BadInput):
@@ -114,12 +122,17 @@ class Process:
         self._received = bytearray()
         self._loop = loop
 
-    async def plan(self) -> Planned:
-        """What the query is. Raises as `pieces`."""
+    async def plan(self, open_index: OpenIndex) -> Planned:
+        """What the query is. `open_index` is called in a thread. Raises as `pieces`."""
         await self._say(frame(QUESTION, encoded(self._question)))
         kind, content = await self._frame()
+        for _ in range(MAX_INDEX_FILES):
+            if kind != INDEX:
+                break
+            await self._hand_over(decode_json(content, Wanted), open_index)
+            kind, content = await self._frame()
         if kind != PLANNED:
-            self._raise(content)
+            self._raise(kind, content)
             raise QueryEngineBroken("the process of a query planned nothing")
         return decode_json(content, Planned)
 
@@ -134,7 +147,7 @@ class Process:
         while True:
             kind, content = await self._frame()
             if kind != PIECE:
-                self._raise(content)
+                self._raise(kind, content)
                 return
             yield content
 
@@ -150,8 +163,21 @@ class Process:
             self._link.close()
             os.close(self._told)
 
-    def _raise(self, content: bytes) -> None:
+    async def _hand_over(self, wanted: Wanted, open_index: OpenIndex) -> None:
+        file = await to_thread.run_sync(open_index, wanted, limiter=self._threads)
+        if file is None:
+            await self._say(frame(INDEX))
+            return
+        with file:
+            try:
+                socket.send_fds(self._link, [frame(INDEX)], [file.fileno()])
+            except OSError:
+                await self._died()
+
+    def _raise(self, kind: bytes, content: bytes) -> None:
         """What the last frame says, unless all was sent."""
+        if kind != END:
+            raise QueryEngineBroken("the process of a query says what is not its turn to say")
         end, limits = decode_json(content, End), self._question.limits
         match end.why:
             case None:
@@ -167,7 +193,7 @@ class Process:
 
     async def _frame(self) -> tuple[bytes, bytes]:
         kind, length = FRAME.unpack(await self._exactly(FRAME.size))
-        if kind not in (PLANNED, PIECE, END) or length > MAX_PLANNED_BYTES:
+        if kind not in (INDEX, PLANNED, PIECE, END) or length > MAX_PLANNED_BYTES:
             raise QueryEngineBroken("the process of a query says what none says")
         return kind, await self._exactly(length)
 

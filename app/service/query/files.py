@@ -10,11 +10,14 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+
+from ..readers.materials import Materials
 
 IN_USE_S = 600.0
 """A copy that was asked for so recently is not removed."""
@@ -55,6 +58,11 @@ class SliceFiles:
         if self.stores.objects.local_paths is None:
             self._make_room()
         return found
+
+    def open_index(self, dataset: DatasetId, key: str) -> BinaryIO | None:
+        """A file of the node's own index of a dataset; None if there is none."""
+        stored = self.stores.dataset(DatasetRef(id=dataset))
+        return Materials(stored, self.stores.projections).open_index(key)
 
     def _make_room(self) -> None:
         """Remove the copies that were not used for longest, beyond the bytes that may be kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from odf_node.protocol.errors import BadInput, NotFound
 from odf_node.protocol.identity import DatasetId
@@ -57,6 +58,10 @@ class FolderInputs:
         """Where the files of its slices are; `some` is any of them."""
         objects = self._by_id[dataset]
         return objects.root if some is None else objects.path(ObjectKind.DATA, some).parent
+
+    def open_index(self, _dataset: DatasetId, _key: str) -> BinaryIO | None:
+        """A folder has no index."""
+        return None
 
     def paths(self, dataset: DatasetId, slices: list[Multihash]) -> list[str]:
         """The files of the slices. Raises `HashMismatch`."""

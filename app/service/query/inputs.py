@@ -8,8 +8,8 @@ may not be read is as unknown as one that does not exist.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -32,8 +32,10 @@ from odf_node.protocol.metadata.schema import (
     TimeUnit,
 )
 from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_node.storage.datasets.kartothek.index_place import IndexRef
 from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.pruning.learned import Bounds, LearnedBounds
 from odf_node.storage.datasets.query.messages import View
 from odf_node.storage.datasets.read.view import Outline
 from odf_node.storage.stores.ports.errors import BlockNotFound
@@ -89,6 +91,9 @@ class Source:
     views: frozenset[View]
     id: DatasetId
     outline: Outline
+    index: IndexRef | None = None
+    bounds: Mapping[str, Sequence[Bounds | None]] = field(default_factory=dict)
+    """What is known of slices, by columns that the text may mean."""
 
     @property
     def pin(self) -> DatasetPin:
@@ -108,6 +113,7 @@ class Inputs:
     stores: Stores
     access: DatasetAccess
     outlines: Outlines
+    bounds: LearnedBounds
     max_datasets: int
 
     def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
@@ -134,9 +140,26 @@ class Inputs:
                     limit=self.max_datasets,
                     setting="ODF_NODE_QUERY_MAX_DATASETS",
                 )
-            outline = self._outline(entry, at)
-            found.append(Source(alias=alias, views=frozenset(views), id=entry.id, outline=outline))
+            outline, index = self._outline(entry, at)
+            found.append(
+                Source(
+                    alias=alias,
+                    views=frozenset(views),
+                    id=entry.id,
+                    outline=outline,
+                    index=index,
+                    bounds=self._bounds(entry, outline, query.casefold()),
+                )
+            )
         return found
+
+    def _bounds(
+        self, entry: DatasetEntry, outline: Outline, text: str
+    ) -> Mapping[str, Sequence[Bounds | None]]:
+        fields = outline.schema.fields if outline.schema is not None else ()
+        columns = [each.name for each in fields if each.name.casefold() in text]
+        slices = [str(data.physical_hash) for data, _ in outline.slices] if columns else []
+        return self.bounds.of(str(entry.id), columns, slices)
 
     def _pinned(self, actor: Actor, pin: DatasetPin) -> tuple[DatasetEntry, Multihash | None]:
         try:
@@ -166,10 +189,12 @@ class Inputs:
         entry = self.access.entries.find(named)
         return None if entry is None or not self.access.may_read(actor, entry) else (entry, None)
 
-    def _outline(self, entry: DatasetEntry, at: Multihash | None) -> Outline:
+    def _outline(
+        self, entry: DatasetEntry, at: Multihash | None
+    ) -> tuple[Outline, IndexRef | None]:
         dataset = self.stores.dataset(DatasetRef(id=entry.id))
         try:
-            return self.outlines.of(dataset, at, indexed=False)[0]
+            return self.outlines.of(dataset, at)
         except BlockNotFound:
             raise PinnedBlockNotFound(str(entry.id), str(at)) from None
 

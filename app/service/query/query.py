@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from anyio import CapacityLimiter, to_thread
 
@@ -28,11 +28,14 @@ from odf_node.storage.datasets.query.messages import (
     Slice,
     Table,
     View,
+    Wanted,
 )
 
 from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
 from ..limits.shares import RETRY_AFTER_S, AllTaken, Turn, Turns
+from ..observe.counters import Counters
+from ..readers.handles import with_descriptor
 from ..settings import Settings
 from .asked import Asked
 from .engine import Process, QueryEngineBroken, born
@@ -73,6 +76,7 @@ class Slices(Protocol):
 
     def folder(self, dataset: DatasetId, some: Multihash | None, /) -> Path: ...
     def paths(self, dataset: DatasetId, slices: list[Multihash], /) -> list[str]: ...
+    def open_index(self, dataset: DatasetId, key: str, /) -> BinaryIO | None: ...
 
 
 @dataclass
@@ -81,6 +85,9 @@ class Rows:
 
     schema: DataSchema
     pins: list[DatasetPin]
+    scanned: int
+    """Slices that are opened, of all datasets in sum."""
+    total: int
     _first: bytes | None
     _pieces: AsyncIterator[bytes]
     _end: _End
@@ -103,6 +110,7 @@ class Queries:
     settings: Settings
     inputs: Inputs
     files: Slices
+    counters: Counters = field(default_factory=Counters)
     spawner: Spawner = field(default_factory=Spawner)
 
     def __post_init__(self) -> None:
@@ -141,7 +149,7 @@ class Queries:
             sources, process = await to_thread.run_sync(
                 self._started, actor, asked, end, asyncio.get_running_loop(), limiter=self._threads
             )
-            planned = await process.plan()
+            planned = await process.plan(partial(self._index_file, sources))
             give = partial(self._given, sources, planned)
             pieces = process.pieces(await to_thread.run_sync(give, limiter=self._threads))
             first = await anext(pieces, None)
@@ -149,7 +157,18 @@ class Queries:
             await end()
             raise
         pins = sorted((sources[at].pin for at in planned.used), key=lambda pin: pin.alias)
-        return Rows(from_data(planned.schema, DataSchema), pins, first, pieces, end)
+        scanned = sum(len(slices) for slices in planned.used.values())
+        total = sum(len(sources[at].outline.slices) for at in planned.used)
+        self.counters.filtered(scanned, total)
+        return Rows(
+            schema=from_data(planned.schema, DataSchema),
+            pins=pins,
+            scanned=scanned,
+            total=total,
+            _first=first,
+            _pieces=pieces,
+            _end=end,
+        )
 
     async def _turn(self, caller: str) -> Turn:
         try:
@@ -211,7 +230,16 @@ class Queries:
                 for data, _ in outline.slices
             ],
             folder=str(self.files.folder(source.id, some)),
+            bounds={name: list(known) for name, known in source.bounds.items()},
+            index=source.index,
         )
+
+    def _index_file(self, sources: Sequence[Source], wanted: Wanted) -> BinaryIO | None:
+        """In a thread. Raises as `_given`."""
+        if not 0 <= wanted.table < len(sources) or sources[wanted.table].index is None:
+            raise QueryEngineBroken("the process of a query asks for what it was not given")
+        found = self.files.open_index(sources[wanted.table].id, wanted.key)
+        return None if found is None else with_descriptor(found)
 
     def _given(self, sources: Sequence[Source], planned: Planned) -> Files:
         """In a thread. A process may ask for what its question has, and for nothing else."""

@@ -13,14 +13,11 @@ from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import convert
-from odf_node.storage.datasets.kartothek.own_index import opened_index
-from odf_node.storage.datasets.kartothek.slice_index import OwnSliceIndex
+from odf_node.storage.datasets.kartothek.slice_index import own_slice_indices
 from odf_node.storage.datasets.pruning.learned import Learned
 from odf_node.storage.datasets.read.narrowed import Known, Narrowed
 from odf_node.storage.datasets.read.records import DataFormat, shaped
 from odf_node.storage.datasets.read.view import View
-from odf_node.storage.stores.ports.errors import KeyedFileTooLarge, KeyNotFound
-from odf_node.storage.stores.ports.keyed_values import Content, KeyInfo
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ..read.read import Reading, ReadRequest
@@ -139,38 +136,7 @@ def _view(table: TableRef, objects: Objects) -> View:
 
 def _known(table: TableRef, objects: Objects) -> Known:
     """Bounds that were learned, and the node's own index if it is of the same history."""
-    said = table.index
-    index = None if said is None else opened_index(_IndexFiles(objects), said.uuid)
-    if said is None or index is None or str(index.head) != said.head:
-        return Known(bounds=table.bounds)
-    return Known(bounds=table.bounds, indices=[OwnSliceIndex(index, said.sequences)])
-
-
-class _IndexFiles:
-    """Files of the index, as a keyed store that is only read."""
-
-    def __init__(self, objects: Objects) -> None:
-        self._open = objects.open_index
-
-    def read(self, key: str, *, most: int) -> Content | None:
-        stream = self._open(key)
-        if stream is None:
-            return None
-        with stream:
-            raw = stream.read(most + 1)
-        if len(raw) > most:
-            raise KeyedFileTooLarge(key, most)
-        return Content(raw, "", Instant(0))
-
-    def open(self, key: str) -> BinaryIO:
-        stream = self._open(key)
-        if stream is None:
-            raise KeyNotFound(key)
-        return stream
-
-    def list(self, _: str) -> Iterator[KeyInfo]:
-        """The state of the node's index names every partition: nobody lists."""
-        return iter(())
+    return Known(bounds=table.bounds, indices=own_slice_indices(objects.open_index, table.index))
 
 
 def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:

@@ -10,16 +10,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import shutil
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import suppress
 from typing import BinaryIO, Protocol
 
 from anyio import CapacityLimiter, to_thread
@@ -31,6 +28,7 @@ from odf_node.storage.stores.ports.values import Failed, ObjectKind
 
 from ..limits.shares import Turn, Turns
 from ..settings import Settings
+from .handles import with_descriptor
 from .messages import (
     HEAD,
     INDEX_FILE,
@@ -238,7 +236,7 @@ class Answer:
                 found = self._objects.open_index(need.hash)
             else:
                 found = self._objects.open_whole(*need.place)
-            return None if found is None else _with_descriptor(found)
+            return None if found is None else with_descriptor(found)
 
         file = await to_thread.run_sync(opened, limiter=self._threads)
         if file is None:
@@ -281,19 +279,6 @@ class Answer:
         if not piece:
             raise ReaderGone("a reader ended before its answer did")
         return piece
-
-
-def _with_descriptor(stream: BinaryIO) -> BinaryIO:
-    """The stream as a file that another process can read."""
-    with suppress(OSError):
-        stream.fileno()
-        stream.seek(0)
-        return stream
-    with stream:
-        copy = tempfile.TemporaryFile()  # noqa: SIM115
-        shutil.copyfileobj(stream, copy)
-        copy.flush()
-        return copy
 
 
 class _Nursery:

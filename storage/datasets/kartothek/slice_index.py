@@ -14,10 +14,20 @@ from odf_node.protocol.kartothek.predicates import Term
 
 from ...runtime.logs import line
 from ..pruning.plan import Mask
-from .own_index import OwnIndex, block_of
+from .index_files import IndexFiles, OpenFile
+from .index_place import IndexRef
+from .own_index import OwnIndex, block_of, opened_index
 from .select import index_pairs
 
 _log = logging.getLogger("odf.kartothek")
+
+
+def own_slice_indices(open_file: OpenFile, said: IndexRef | None) -> list[OwnSliceIndex]:
+    """The index that is meant, by files that somebody opens; none if there is another by now."""
+    index = None if said is None else opened_index(IndexFiles(open_file), said.uuid)
+    if said is None or index is None or str(index.head) != said.head:
+        return []
+    return [OwnSliceIndex(index, said.sequences)]
 
 
 class OwnSliceIndex:

@@ -6,7 +6,7 @@ rows is taken from rows. A slice never changes, so what was learned of it stays 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -104,6 +104,27 @@ _FITS: dict[Op, tuple[tuple[Op, str], ...]] = {
     Op.GREATER_EQUAL: ((Op.GREATER_EQUAL, "greatest"),),
 }
 """What has to be true of the ends if the term is true of a value between them."""
+
+
+def bounds_indices(
+    columns: Iterable[str],
+    schema: pa.Schema,
+    known: Mapping[str, Sequence[Bounds | None]],
+    offset: str,
+    intervals: Sequence[tuple[int, int]],
+) -> list[BoundsIndex]:
+    """Indices on these columns of what is known of slices, by column and in their order.
+
+    Of the column `offset` the chain tells: `intervals` are its first and last values.
+    """
+    found = []
+    for name in columns:
+        bounds, kind = known.get(name, ()), schema.field(name).type
+        if name == offset and pa.types.is_integer(kind):
+            bounds = [Bounds(str(kind), first, last) for first, last in intervals]
+        if len(bounds) == len(intervals):
+            found.append(BoundsIndex(name, kind, bounds))
+    return found
 
 
 class _Form(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 service                          process
 Question  ────────────────────►  confines itself, plans, judges
+          ◄────────────────────  Wanted: a file of an index, as often as it needs one
+an open file, or none  ───────►
           ◄────────────────────  Planned: columns, datasets used, slices needed
 Files     ────────────────────►  computes
           ◄────────────────────  rows in the format that was asked for, piece by piece
@@ -16,9 +18,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..kartothek.index_place import IndexRef
+from ..pruning.learned import Bounds
+
 FRAME = struct.Struct("=cQ")
 """Before each frame: its kind, its length. Both ends are on one machine."""
-QUESTION, PLANNED, FILES, PIECE, END = b"Q", b"P", b"F", b"D", b"E"
+QUESTION, INDEX, PLANNED, FILES, PIECE, END = b"Q", b"I", b"P", b"F", b"D", b"E"
 PIECE_BYTES = 256 * 1024
 MAX_PLANNED_BYTES = 64 << 20
 """Longest of the frames that a process sends."""
@@ -66,6 +71,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first."""
     folder: str
     """Where the files of its slices are."""
+    bounds: dict[str, list[Bounds | None]] = {}
+    """What is known of columns, in the order of the slices."""
+    index: IndexRef | None = None
+    """The node's own index of the dataset."""
 
 
 class QueryLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +109,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """An empty folder of this query alone."""
     limits: QueryLimits
     confinement: Literal["auto", "require", "off"]
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """A file of the index of a table. The answer is a frame with its handle, or without one."""
+
+    table: int
+    key: str
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.kartothek.predicates import Predicate
 
-from ..pruning.bounds import BoundsIndex
+from ..pruning.bounds import bounds_indices
 from ..pruning.filters import Filter
 from ..pruning.learned import Bounds
 from ..pruning.plan import SliceIndex, slices_to_open
@@ -81,7 +81,12 @@ def narrowed(
     check_columns([each.column for each in filters], schema)
     wanted = predicate_of(filters, schema)
     early = weakened(wanted, early_columns(view, schema, below))
-    indices = [*_indices(view, schema, early, known), *known.indices]
+    offset = view.vocab.offset_column
+    intervals = [
+        (each.start, each.end) for each in (data.offset_interval for data, _ in view.slices)
+    ]
+    by_bounds = bounds_indices(columns_of(early or ()), schema, known.bounds, offset, intervals)
+    indices = [*by_bounds, *known.indices]
     open_it = slices_to_open(total, early, schema, indices)
     slices = tuple(each for each, is_open in zip(view.slices, open_it, strict=True) if is_open)
     return Narrowed(
@@ -113,19 +118,3 @@ def loosened(schema: pa.Schema) -> pa.Schema:
 def _added(vocab: Vocab) -> tuple[str, str, str]:
     """Columns in which a row differs from the one it takes back."""
     return vocab.offset_column, vocab.operation_type_column, vocab.system_time_column
-
-
-def _indices(
-    view: View, schema: pa.Schema, early: Predicate | None, known: Known
-) -> list[SliceIndex]:
-    """Bounds as indices, by columns that are asked for; of offsets the chain tells."""
-    found: list[SliceIndex] = []
-    for name in columns_of(early or ()):
-        bounds = known.bounds.get(name, ())
-        kind = schema.field(name).type
-        if name == view.vocab.offset_column and pa.types.is_integer(kind):
-            intervals = [data.offset_interval for data, _ in view.slices]
-            bounds = [Bounds(str(kind), each.start, each.end) for each in intervals]
-        if len(bounds) == len(view.slices):
-            found.append(BoundsIndex(name, kind, bounds))
-    return found
