@@ -86,6 +86,7 @@ def kartothek(
 
 
 @projection.command()
+@click.option("--leave-files", is_flag=True, help="With a URL: the node forgets the files.")
 @token_option
 @_options
 def withdraw(
@@ -93,6 +94,7 @@ def withdraw(
     url: str | None,
     uuid: str | None,
     force: bool,
+    leave_files: bool,
     token: str | None,
     as_json: bool,
     **data: Any,
@@ -101,8 +103,12 @@ def withdraw(
     from odf_node.storage.datasets.kartothek.publish import withdraw as withdraw_published
 
     if _is_url(where):
-        ask(where, token, "DELETE", "?force=true" if force else "")
+        query = {"force": force, "leaveFiles": leave_files}
+        wanted = "&".join(f"{key}=true" for key, is_asked in query.items() if is_asked)
+        ask(where, token, "DELETE", f"?{wanted}" if wanted else "")
         name = where
+    elif leave_files:
+        raise click.UsageError("--leave-files is for publications of a node, by its URL")
     else:
         with _publication(where, {"store": url, "uuid": uuid}, data) as (
             _,

@@ -341,6 +341,12 @@ class Settings(SharedSettings):
         ge=1024,
         description="Most bytes answered by one read of rows; at that point the answer breaks off.",
     )
+    gateway_rewrite_bytes: int = Field(
+        1024 * MIB,
+        ge=0,
+        description="Most bytes of a slice from before a column was added that is written anew for "
+        "readers of a dataset as of a block at /platform/kartothek.",
+    )
     readers: int = Field(
         8,
         gt=0,

@@ -304,7 +304,7 @@ class Node:
 
     @cached_property
     def gateway(self) -> Gateway:
-        return Gateway(self.stores, self.access)
+        return Gateway(self.stores, self.access, self.settings.gateway_rewrite_bytes)
 
     @cached_property
     def refreshing(self) -> Refreshing:

@@ -6,7 +6,7 @@ import json
 from urllib.parse import quote
 
 import pytest
-from kartothek_published import A2, A, Growing, by_city
+from kartothek_published import A2, A, Growing, by_city, extend
 from plateau_http import PlateauOverHttp
 from publishing import publishing, until
 from service import serving
@@ -89,6 +89,39 @@ def test_the_dataset_as_of_a_block_stays_as_it_was(client, made):
     answer = client.get(f"{ROOT}{at}.by-dataset-metadata.json")
     assert "immutable" in answer.headers["cache-control"]
     assert answer.json()["metadata"]["odf.head"] == at
+
+
+def test_files_from_before_a_column_have_it_in_a_dataset_as_of_a_block(service, client, made):
+    made.add(A2[0])
+    before = made.head
+    extend(made)
+    peer = PlateauOverHttp(client)
+    for wanted, found in (([("mayor", "==", "Ada")], [3]), ([("city", "==", "b")], [1])):
+        rows = peer.read(made.head, [wanted])
+        assert offsets(rows) == found
+        assert all(set(row) == {*made.table([]).column_names, "mayor"} for row in rows)
+    assert offsets(peer.read(made.head)) == [0, 1, 2, 3]
+    old = client.get(f"{ROOT}{made.head}/table/b00000002.parquet")
+    assert "immutable" in old.headers["cache-control"]
+    assert client.get(f"{ROOT}{made.head}/table/b00000002.parquet").content == old.content
+    as_it_was = client.get(f"{ROOT}{before}/table/b00000002.parquet").content
+    assert as_it_was == made.slice_path(made.parts[0]).read_bytes()
+    stored = [info.key for info in made.stores.projections.list("") if "/completed/" in info.key]
+    assert len(stored) == 1
+    made.stores.forget_dataset(made.entry.id)
+    assert list(made.stores.projections.list("")) == []
+
+
+def test_a_slice_that_is_too_large_is_not_written_anew(tmp_path):
+    with serving(tmp_path / "node", gateway_rewrite_bytes=10) as service:
+        made = Growing(service.node.stores)
+        made.add(A2[0])
+        extend(made)
+        with service.http(service.token()) as client:
+            answer = client.get(f"{ROOT}{made.head}/table/b00000002.parquet")
+            assert answer.status_code == 413
+            assert "ODF_NODE_GATEWAY_REWRITE_BYTES" in answer.json()["detail"]
+            assert client.get(f"{ROOT}{made.head}/table/b00000004.parquet").status_code == 200
 
 
 def test_who_may_not_read_the_dataset_finds_no_key(service, client, made):

@@ -227,3 +227,37 @@ def test_a_publication_goes_with_its_dataset(client, made, service):
     assert service.node.stores.publications.find(made.entry.id) is None
     folder = dataset_folder(made.entry.id)
     assert list(made.stores.projections.list(folder)) == []
+
+
+def test_a_dataset_whose_files_are_elsewhere_is_not_deleted_before_they_are(client, made, shop):
+    made.add(A2[0])
+    client.put(PATH, json=asked(shop))
+    answer = client.delete("/towns")
+    assert (answer.status_code, answer.json()["store"]) == (409, shop.root.as_uri())
+    assert offsets(shop) == [0, 1, 2]
+    assert client.delete(PATH).status_code == 204
+    assert client.delete("/towns").status_code == 204
+    assert not list(shop.list(""))
+
+
+def test_a_publication_is_forgotten_with_its_files_left_where_they_are(client, made, shop):
+    made.add(A2[0])
+    client.put(PATH, json=asked(shop))
+    assert client.delete(PATH, params={"leaveFiles": True}).status_code == 204
+    assert client.get(PATH).status_code == 404
+    assert own_index(made.stores.projections, made.entry.id) is None
+    assert offsets(shop) == [0, 1, 2]
+    made.add(A2[1])
+    assert client.put(PATH, json=asked(shop)).json()["status"] == "Fresh"  # it knows its files
+    assert offsets(shop) == [0, 1, 2, 3, 4, 5]
+    assert client.delete(PATH, params={"leaveFiles": True}).status_code == 204
+    assert client.delete("/towns").status_code == 204
+    assert offsets(shop) == [0, 1, 2, 3, 4, 5]
+    assert client.delete(PATH, params={"leaveFiles": True}).status_code == 404
+
+
+def test_what_the_node_serves_itself_cannot_be_left_behind(client, made):
+    made.add(A2[0])
+    client.put(PATH, json={})
+    answer = client.delete(PATH, params={"leaveFiles": True})
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (400, "NothingToLeave")

@@ -14,7 +14,7 @@ from odf_node.protocol.arrow_schema import from_arrow
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.data import DataSlice
-from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.protocol.metadata.events import AddData, SetDataSchema
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.kartothek.publication import Publication, Published
 from odf_node.storage.datasets.kartothek.publish import publish
@@ -89,6 +89,17 @@ class Growing:
         paths = self.stores.objects.local_paths
         assert paths is not None
         return paths.path(key_of(self.entry, ObjectKind.DATA, part.physical_hash))
+
+
+def extend(made: Growing) -> None:
+    """A column more, and a block that has it."""
+    wider = made.table([(A, "w", 1)]).append_column("mayor", pa.array(["Ada"]))
+    made.commit(SetDataSchema(schema=from_arrow(wider.schema)))
+    content = parquet(wider)
+    part = slice_of(content, wider, made.offset)
+    key = key_of(made.entry, ObjectKind.DATA, part.physical_hash)
+    made.stores.objects.put(key, [content])
+    made.commit(AddData(prev_offset=made.offset - 1, new_data=part))
 
 
 class Publisher:

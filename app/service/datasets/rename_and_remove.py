@@ -24,6 +24,17 @@ class StillRead(Conflict):
     """A dataset that is to go is the input of others."""
 
 
+class StillPublished(Conflict):
+    """Files of a dataset that is to go are in a folder or bucket of others."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"the dataset is published at {store[:200]}: withdraw it first, or have the node forget "
+            "its files (leaveFiles), which then stay there",
+            store=store[:200],
+        )
+
+
 def rename_dataset(
     stores: Stores, entries: EntryMemory, entry: DatasetEntry, name: str
 ) -> DatasetEntry:
@@ -56,6 +67,7 @@ def delete_dataset(
     Raises:
         ActionForbidden: neither its owner nor an admin.
         StillRead: derivatives of this node read it; they have to go first.
+        StillPublished: files outside of the node would be nobody's.
         RefConflict: its head is not `expected`, if that is given.
     """
     if not owns(actor, entry.alias) and not (actor.account and actor.account.is_admin):
@@ -66,6 +78,9 @@ def delete_dataset(
         names = sorted(access.shown_alias(one) for one in seen if one is not None)
         shown = ", ".join(names) or f"{len(readers)} that you may not see"
         raise StillRead(f"derivatives read it: {shown}; delete those first", derivatives=names)
+    published = stores.publications.find(entry.id)
+    if published is not None and published.store is not None:
+        raise StillPublished(published.store)
     stores.forget_dataset(entry.id, expected=expected)
     access.entries.forget(entry.alias)
     _log.info("dataset deleted id=%s alias=%s", entry.id, entry.alias)

@@ -20,7 +20,9 @@ from odf_node.protocol.kartothek.keys import INDICES, SCHEMA_NAME, state_keys
 from odf_node.protocol.kartothek.state import MAX_STATE_BYTES
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.kartothek.completed import complete_slice, completed_key
 from odf_node.storage.datasets.kartothek.frozen import FrozenDataset, frozen_dataset
+from odf_node.storage.datasets.kartothek.own_index import made_of
 from odf_node.storage.datasets.kartothek.served import noted_slice, served_store
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports import KeyedReads
@@ -60,6 +62,8 @@ class Gateway:
 
     stores: Stores
     access: DatasetAccess
+    rewrite_bytes: int
+    """Most bytes of a slice that are written anew for a request."""
     frozen: FrozenMemory = field(default_factory=lambda: FrozenMemory())
 
 
@@ -110,17 +114,9 @@ def _published_file(gateway: Gateway, actor: Actor, key: str, plain: str, name: 
         slice_hash = noted_slice(store, spelling)
         if slice_hash is not None:
             return _slice(gateway, entry, slice_hash)
-        with store.open(spelling) as stream:
-            size = stream.seek(0, io.SEEK_END)
+        return _stored(entry, store, spelling)
     except (KeyNotFound, KeyRefused):
         raise NoSuchKey from None
-    return ServedFile(
-        open=lambda: store.open(spelling),
-        size=size,
-        tag=Multihash.of(spelling.encode()).digest.hex(),
-        is_fixed=True,
-        is_public=_is_public(entry),
-    )
 
 
 def _as_stored(store: KeyedReads, name: str, key: str, plain: str) -> str:
@@ -157,9 +153,36 @@ def _frozen_file(gateway: Gateway, actor: Actor, key: str, block: Multihash) -> 
         frozen = known[1]
     if key in frozen.files:
         return _small(entry, frozen.files[key], is_fixed=True)
+    if key in frozen.incomplete:
+        return _completed(gateway, entry, frozen, key)
     if key in frozen.slices:
         return _slice(gateway, entry, frozen.slices[key])
     raise NoSuchKey
+
+
+def _completed(
+    gateway: Gateway, entry: DatasetEntry, frozen: FrozenDataset, key: str
+) -> ServedFile:
+    """The slice in all columns. Raises as `complete_slice`."""
+    slice_hash = frozen.slices[key]
+    kept = completed_key(slice_hash, frozen.raw_schema)
+    store = made_of(gateway.stores.projections, entry.id)
+    dataset, most = _dataset(gateway, entry), gateway.rewrite_bytes
+    complete_slice(dataset, slice_hash, frozen.schema, store, kept, most=most)
+    return _stored(entry, store, kept)
+
+
+def _stored(entry: DatasetEntry, store: KeyedReads, key: str) -> ServedFile:
+    """A file that never changes. Raises `KeyNotFound`."""
+    with store.open(key) as stream:
+        size = stream.seek(0, io.SEEK_END)
+    return ServedFile(
+        open=lambda: store.open(key),
+        size=size,
+        tag=Multihash.of(key.encode()).digest.hex(),
+        is_fixed=True,
+        is_public=_is_public(entry),
+    )
 
 
 def _slice(gateway: Gateway, entry: DatasetEntry, slice_hash: Multihash) -> ServedFile:

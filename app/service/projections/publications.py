@@ -6,6 +6,7 @@ dataset by itself (`keep_up.py`), so no commit waits for it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +15,14 @@ import msgspec
 import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
-from odf_node.protocol.errors import Conflict, NotFound
+from odf_node.protocol.errors import BadInput, Conflict, NotFound
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads import publish_job
 from odf_node.storage.datasets.job_payloads.publish_job import PublishPayload
 from odf_node.storage.datasets.kartothek.definition import Definition, read_definition
-from odf_node.storage.datasets.kartothek.own_index import made_of
+from odf_node.storage.datasets.kartothek.own_index import made_of, remove_own_index
 from odf_node.storage.datasets.kartothek.publication import PublicationConflict
 from odf_node.storage.datasets.kartothek.records import KeyedRecords, record_key
 from odf_node.storage.datasets.kartothek.standing import standing
@@ -31,12 +32,21 @@ from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.stores.ports.publication_values import PublishedDataset
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId
 
+_log = logging.getLogger("odf.publish")
+
 
 class NoPublication(NotFound):
     """The dataset is not published."""
 
     def __init__(self) -> None:
         super().__init__("the dataset is not published as a Kartothek dataset")
+
+
+class NothingToLeave(BadInput):
+    """Files were to stay that the node itself serves."""
+
+    def __init__(self) -> None:
+        super().__init__("the node serves the dataset itself: no file can stay behind")
 
 
 class PublishedElsewhere(Conflict):
@@ -131,6 +141,20 @@ def withdraw(publishing: Publishing, entry: DatasetEntry, *, force: bool = False
         found.dataset, version=found.version, job=job, head=None
     )
     return job
+
+
+def abandon(publishing: Publishing, entry: DatasetEntry) -> None:
+    """Forget the publication, and leave its files where they are.
+
+    Raises:
+        NoPublication. NothingToLeave: the files are the node's own.
+    """
+    found = find(publishing, entry)
+    if found.store is None:
+        raise NothingToLeave
+    remove_own_index(publishing.stores.projections, entry.id)
+    publishing.stores.publications.remove(entry.id)
+    _log.info("publication forgotten dataset=%s store=%s", entry.id, found.store)
 
 
 def shown(publishing: Publishing, entry: DatasetEntry) -> dict[str, Any]:

@@ -75,9 +75,14 @@ async def withdraw(
     entry: MaintainedDep,
     base: BaseDep,
     force: Force = False,
+    leave_files: Annotated[bool, Query(alias="leaveFiles")] = False,
     prefer: Prefer = "",
 ) -> Response:
-    """What was published goes, its state file first. The dataset stays as it is."""
+    """What was published goes, its state file first; or it is left there, and the node
+    forgets it. The dataset stays as it is."""
+    if leave_files:
+        await run_in_threadpool(usecase.abandon, publishing, entry)
+        return Response(status_code=204)
     job = await run_in_threadpool(usecase.withdraw, publishing, entry, force=force)
     ended = await waiting.watch.ended(job, patience_of(prefer, waiting.most_s))
     if ended is None:

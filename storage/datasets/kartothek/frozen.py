@@ -1,8 +1,8 @@
 """A dataset as of one block as a Kartothek dataset whose name is the hash of the block.
 
-Its files are worked out from the chain: nothing is stored, nothing ever changes. It is a changelog
-without indices; its data files are the slices as they are, so a column that was added later is
-missing in older ones, which readers take for nulls.
+Its files are worked out from the chain, and never change. It is a changelog without indices. Its
+data files are the slices as they are, but for those from before a column was added: readers fail on
+a column that is missing as soon as they filter by it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odf_node.protocol.kartothek.state import State, encode_json
 from odf_node.protocol.multihash import Multihash
 
 from ..dataset.dataset import Dataset
-from .chain_slices import chain_view
+from .chain_slices import ChainSlice, chain_view
 from .parts import EMPTY
 
 
@@ -29,6 +29,10 @@ class FrozenDataset:
 
     files: dict[str, bytes]
     slices: dict[str, Multihash]
+    incomplete: frozenset[str]
+    """Keys of slices that lack columns of the schema."""
+    schema: pa.Schema
+    raw_schema: bytes
 
 
 def frozen_dataset(dataset: Dataset, at: Multihash) -> FrozenDataset:
@@ -36,10 +40,10 @@ def frozen_dataset(dataset: Dataset, at: Multihash) -> FrozenDataset:
     chain = chain_view(dataset, at)
     uuid = str(at)
     schema = table_schema(chain.schema)
-    slices = {
-        data_key(uuid, f"b{each.sequence:08}"): each.data.physical_hash for each in chain.slices
-    }
-    files = {schema_key(uuid, TABLE): encode_schema(schema)}
+    slices = {data_key(uuid, _label(each)): each.data.physical_hash for each in chain.slices}
+    raw_schema = encode_schema(schema)
+    incomplete = [data_key(uuid, _label(each)) for each in chain.slices if not each.is_current]
+    files = {schema_key(uuid, TABLE): raw_schema}
     if not slices:
         files[data_key(uuid, EMPTY)] = _no_rows(schema)
     keys = [*slices] or [data_key(uuid, EMPTY)]
@@ -58,7 +62,17 @@ def frozen_dataset(dataset: Dataset, at: Multihash) -> FrozenDataset:
         },
     )
     files[state_keys(uuid)[0]] = encode_json(state)
-    return FrozenDataset(files=files, slices=slices)
+    return FrozenDataset(
+        files=files,
+        slices=slices,
+        incomplete=frozenset(incomplete),
+        schema=schema,
+        raw_schema=raw_schema,
+    )
+
+
+def _label(each: ChainSlice) -> str:
+    return f"b{each.sequence:08}"
 
 
 def _no_rows(schema: pa.Schema) -> bytes:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 from backends import fresh_place
 from buckets import log_in
-from chain_maker import infos, linked, parquet, slice_of
-from kartothek_published import A2, A, C, Growing, Publisher, Watched, by_city
+from chain_maker import infos, linked
+from kartothek_published import A2, A, C, Growing, Publisher, Watched, by_city, extend
 from plateau_peer import Plateau
 from upkeep_parts import key_of
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.metadata.events import AddData, SetDataSchema
 from odf_node.storage.datasets.kartothek.publication import Mode
 from odf_node.storage.datasets.kartothek.rows import whole_table
 from odf_node.storage.datasets.kartothek.tables import open_table
@@ -20,17 +17,6 @@ from odf_node.storage.datasets.node.open_stores import StoreSettings, open_store
 from odf_node.storage.stores.keyed.open import open_keyed_store
 from odf_node.storage.stores.ports.errors import SwapLost
 from odf_node.storage.stores.ports.values import ObjectKind
-
-
-def extend(made: Growing) -> None:
-    """A column more, and a block that has it."""
-    wider = made.table([(A, "w", 1)]).append_column("mayor", pa.array(["Ada"]))
-    made.commit(SetDataSchema(schema=from_arrow(wider.schema)))
-    content = parquet(wider)
-    part = slice_of(content, wider, made.offset)
-    key = key_of(made.entry, ObjectKind.DATA, part.physical_hash)
-    made.stores.objects.put(key, [content])
-    made.commit(AddData(prev_offset=made.offset - 1, new_data=part))
 
 
 def test_slices_from_before_a_new_column_get_it_as_nulls(made, store, tmp_path):

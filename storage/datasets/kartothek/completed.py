@@ -1,0 +1,119 @@
+"""Slices from before a column was added, with that column as nulls of its type.
+
+Such a file is made once for a slice and the columns it is read in, and kept: neither ever changes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+
+import pyarrow as pa
+
+from odf_node.protocol.errors import LimitExceeded, Unavailable
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.slice_file import open_slice
+
+from ...stores.ports import KeyedStore
+from ...stores.ports.errors import KeyNotFound
+from ...stores.ports.values import ObjectKind
+from ..dataset.dataset import Dataset
+from ..read.batches import batches_of
+from .fit import in_schema
+from .publication import content_hash
+from .writer import chunks_of, write_data_file
+
+COMPLETED = "completed"
+"""Folder of these files: `completed/<hash of the slice>/<columns>.parquet`."""
+PATIENCE_S = 60.0
+_one_at_a_time = Lock()
+
+
+class SliceTooLarge(LimitExceeded):
+    """A slice has more bytes than are written anew for one request."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(
+            f"a slice of {size} bytes lacks columns that were added later; more than {most} bytes "
+            "are not written anew for a reader: publish the dataset",
+            limit="gateway_rewrite_bytes",
+            value=most,
+            setting="ODF_NODE_GATEWAY_REWRITE_BYTES",
+        )
+
+
+class CompletingBusy(Unavailable):
+    """Files for other requests are being made for a long time already."""
+
+    def __init__(self) -> None:
+        super().__init__("files are being made for other readers; ask again")
+
+
+def completed_key(slice_hash: Multihash, schema: bytes) -> str:
+    """Where the slice is kept in the columns of this schema file."""
+    return f"{COMPLETED}/{slice_hash}/{content_hash(schema)[:16]}.parquet"
+
+
+def complete_slice(
+    dataset: Dataset,
+    slice_hash: Multihash,
+    schema: pa.Schema,
+    store: KeyedStore,
+    key: str,
+    *,
+    most: int,
+) -> None:
+    """Make the file under `key` if it is not there. One at a time in this process.
+
+    Raises:
+        SliceTooLarge: more than `most` bytes. CompletingBusy.
+        ObjectDamaged, ObjectHealing: the slice is not whole.
+    """
+    if _is_there(store, key):
+        return
+    if not _one_at_a_time.acquire(timeout=PATIENCE_S):
+        raise CompletingBusy
+    try:
+        if not _is_there(store, key):
+            _make(dataset, slice_hash, schema, store, key, most)
+    finally:
+        _one_at_a_time.release()
+
+
+def _make(
+    dataset: Dataset,
+    slice_hash: Multihash,
+    schema: pa.Schema,
+    store: KeyedStore,
+    key: str,
+    most: int,
+) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="complete-") as folder,
+        dataset.open_whole(ObjectKind.DATA, slice_hash) as stream,
+    ):
+        size = stream.seek(0, 2)
+        if size > most:
+            raise SliceTooLarge(size, most)
+        stream.seek(0)
+        path = Path(folder) / "slice.parquet"
+        batches = batches_of(open_slice(stream), stream)
+        write_data_file(path, schema, _fitted(batches, schema, key))
+        store.put(key, chunks_of(path))
+
+
+def _fitted(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, key: str
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield in_schema(batch, schema, {}, key=key)
+
+
+def _is_there(store: KeyedStore, key: str) -> bool:
+    try:
+        store.open(key).close()
+    except KeyNotFound:
+        return False
+    return True
