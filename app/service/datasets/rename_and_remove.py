@@ -29,8 +29,8 @@ class StillPublished(Conflict):
 
     def __init__(self, store: str) -> None:
         super().__init__(
-            f"the dataset is published at {store[:200]}: withdraw it first, or have the node forget "
-            "its files (leaveFiles), which then stay there",
+            f"the dataset is published at {store[:200]}: withdraw it first, or have the node "
+            "forget its files (leaveFiles), which then stay there",
             store=store[:200],
         )
 
