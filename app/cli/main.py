@@ -81,6 +81,7 @@ COMMANDS = {
         "Have a node fetch the polling source of a dataset.",
     ),
     "schedule": ("odf_node.app.cli.schedules:schedule", "Have a dataset refreshed by itself."),
+    "webhook": ("odf_node.app.cli.webhooks:webhook", "Have an address told of new blocks."),
     "variable": ("odf_node.app.cli.variables:variable", "Variables and secrets of polled sources."),
     "job": ("odf_node.app.cli.jobs:job", "List, show and cancel the work on a dataset."),
     "pull": (

@@ -62,11 +62,11 @@ PROBLEM_BYTES = 65_536
 
 def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
     """A connection pool with the client's timeouts; use it as a context."""
-    trusted = _trusted()
-    guarded = None if limits.networks is None else GuardedTransport(limits.networks, trusted)
+    authorities = trusted()
+    guarded = None if limits.networks is None else GuardedTransport(limits.networks, authorities)
     return httpx.Client(
         transport=guarded,
-        verify=trusted,
+        verify=authorities,
         follow_redirects=True,
         max_redirects=5,
         timeout=httpx.Timeout(limits.idle_s, connect=limits.connect_s),
@@ -75,8 +75,8 @@ def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
 
 
 @functools.cache
-def _trusted() -> ssl.SSLContext:
-    """Reading the authorities takes tens of milliseconds: once a process, not once a transfer."""
+def trusted() -> ssl.SSLContext:
+    """The authorities of TLS. Reading them takes tens of milliseconds, so it is done once."""
     return httpx.create_ssl_context()
 
 

@@ -6,8 +6,10 @@ elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import httpx
@@ -38,22 +40,48 @@ class GuardedTransport(httpx.HTTPTransport):
         self._networks = networks
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        host, port = request.url.host, request.url.port or PORTS[request.url.scheme]
-        try:
-            addresses = reachable(host, port, self._networks)
-        except (OSError, UnicodeError, ValueError) as error:
-            raise httpx.ConnectError(f"the host {host!r} has no address") from error
-        for number, address in enumerate(addresses, 1):
-            pinned = httpx.Request(
-                request.method,
-                request.url.copy_with(host=address),
-                headers=request.headers,
-                stream=request.stream,
-                extensions={**request.extensions, "sni_hostname": host},
-            )
+        error = _no_address(request)
+        for pinned in _pinned(request, self._networks):
             try:
                 return super().handle_request(pinned)
-            except httpx.ConnectError:
-                if number == len(addresses):
-                    raise
-        raise httpx.ConnectError(f"the host {host!r} has no address")
+            except httpx.ConnectError as broken:
+                error = broken
+        raise error
+
+
+class GuardedAsyncTransport(httpx.AsyncHTTPTransport):
+    """As `GuardedTransport`, for requests that end at a moment, whatever the other side does."""
+
+    def __init__(self, networks: tuple[str, ...], trusted: ssl.SSLContext) -> None:
+        super().__init__(verify=trusted, trust_env=False)
+        self._networks = networks
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        error = _no_address(request)
+        for pinned in await asyncio.to_thread(lambda: [*_pinned(request, self._networks)]):
+            try:
+                return await super().handle_async_request(pinned)
+            except httpx.ConnectError as broken:
+                error = broken
+        raise error
+
+
+def _pinned(request: httpx.Request, networks: tuple[str, ...]) -> Iterator[httpx.Request]:
+    """The request to each address of its host. Raises `HostRefused`, `httpx.ConnectError`."""
+    host, port = request.url.host, request.url.port or PORTS[request.url.scheme]
+    try:
+        addresses = reachable(host, port, networks)
+    except (OSError, UnicodeError, ValueError) as error:
+        raise _no_address(request) from error
+    for address in addresses:
+        yield httpx.Request(
+            request.method,
+            request.url.copy_with(host=address),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": host},
+        )
+
+
+def _no_address(request: httpx.Request) -> httpx.ConnectError:
+    return httpx.ConnectError(f"the host {request.url.host!r} has no address")

@@ -25,6 +25,7 @@ from starlette.types import ASGIApp
 from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
 from odf_node.storage.runtime.version import app_version
+from odf_node.storage.stores.wakeups.port import Topic
 
 from .accounts import login_routes as login
 from .accounts import routes as identity
@@ -80,6 +81,8 @@ from .uploads.uploaded_files import clear_away
 from .variables import routes as variables
 from .variables.routes import add_variable_routes
 from .verify.routes import add_verify_routes
+from .webhooks.delivering import Deliverer
+from .webhooks.routes import add_webhook_routes
 from .wiring import Node
 
 _log = logging.getLogger("odf.node")
@@ -178,12 +181,16 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
             node.mirrors, threads=settings.mirror_threads, poll_s=settings.mirror_poll_s
         )
         mirrors.start()
-        followers = _followers(node)
+        deliverer = Deliverer(
+            node.delivering, threads=settings.webhook_threads, poll_s=settings.webhook_poll_s
+        )
+        followers = [*_followers(node), _webhook_follower(node, deliverer)]
         for follower in followers:
             follower.start()
         yield
         for follower in followers:
             await run_in_threadpool(follower.stop)
+        await run_in_threadpool(deliverer.stop)
         await run_in_threadpool(mirrors.stop)
         for task in (sweeping, *api.state.watchers):
             task.cancel()
@@ -224,6 +231,11 @@ def _followers(node: Node) -> list[Follower]:
     return [Follower(name, wake_up, look, poll_s=poll_s) for name, look in looks.items()]
 
 
+def _webhook_follower(node: Node, deliverer: Deliverer) -> Follower:
+    wake_up, poll_s = node.stores.wake_up, node.settings.webhook_poll_s
+    return Follower("webhooks", wake_up, deliverer.look, poll_s=poll_s, topic=Topic.MOVED)
+
+
 def _add_routes(api: FastAPI, prefix: str) -> None:
     for part in OWN_PARTS:
         api.include_router(part.router, dependencies=KNOWN_PARAMETERS)
@@ -249,6 +261,7 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
     add_file_routes(routes, prefix)
     add_news_routes(routes, prefix)
     add_feed_routes(routes, prefix)
+    add_webhook_routes(routes, prefix)
     api.include_router(transfers)
     api.include_router(routes)
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, IPvAnyNetwork, field_validator
+from pydantic import Field, IPvAnyNetwork, PositiveFloat, field_validator
 
 from odf_node.storage.runtime import old_settings
 from odf_node.storage.runtime.environment import read_settings
@@ -500,6 +500,27 @@ class Settings(SharedSettings):
     )
     events_max_row_bytes: int = Field(
         MIB, ge=1024, description="Most bytes these rows may have as JSON."
+    )
+    webhook_networks: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="Ranges webhooks may be delivered to, beside the public network."
+    )
+    webhook_threads: int = Field(
+        16, ge=0, le=256, description="Webhooks this service delivers at a time; 0 = none."
+    )
+    webhook_timeout_s: float = Field(
+        20.0, gt=0, le=120, description="Seconds a receiver of a webhook has to answer."
+    )
+    webhook_retry_s: tuple[PositiveFloat, ...] = Field(
+        (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400),
+        description="Seconds before a delivery that failed is tried again, as JSON, one number "
+        "for each time; when none is left, the webhook is paused. Up to a tenth more is waited, "
+        "by chance.",
+    )
+    webhook_poll_s: float = Field(
+        1.0, gt=0, le=60, description="Seconds between two looks for webhooks that are due."
+    )
+    webhooks_account: int = Field(
+        20, gt=0, description="Most webhooks an account may have at one dataset."
     )
     validate_pushed_derivatives: bool = Field(
         False,

@@ -81,6 +81,9 @@ from .transfer.received import Receiving
 from .uploads.uploaded_files import FileUploads
 from .variables.variables import NodeVariables
 from .verify.verify import Verifying
+from .webhooks.delivering import Delivering
+from .webhooks.sending import Sender
+from .webhooks.webhooks import Webhooks
 
 
 @dataclass(frozen=True)
@@ -416,6 +419,30 @@ class Node:
             slots=self.listeners,
             keep_alive_s=settings.events_keep_alive_s,
             idle_s=settings.events_idle_s,
+        )
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        settings = self.settings
+        networks = tuple(str(network) for network in settings.webhook_networks)
+        return Webhooks(
+            store=self.stores.webhooks,
+            reading=self.stores.reading,
+            keys=self.secret_keys,
+            sender=Sender(networks, settings.webhook_timeout_s),
+            most=settings.webhooks_account,
+            public_url=settings.public_url,
+            clock=self.clock,
+            random=self.random,
+        )
+
+    @cached_property
+    def delivering(self) -> Delivering:
+        return Delivering(
+            hooks=self.webhooks,
+            feed=ChainFeed(self.stores.reading, self.access.shown_alias),
+            access=self.access,
+            retry_s=self.settings.webhook_retry_s,
         )
 
     # datasets: read

@@ -18,15 +18,22 @@ _log = logging.getLogger("odf.follow")
 
 
 class Follower:
-    """Looks whenever a job has ended, and now and then by itself: pushes wake nobody.
+    """Looks whenever a job has ended, or what else it follows has happened, and now and then by
+    itself: no wake-up comes for everything.
 
     `look` gives the seconds to the next look; after one that failed it is `poll_s`.
     """
 
     def __init__(
-        self, name: str, wake_up: WakeUp, look: Callable[[], float], *, poll_s: float
+        self,
+        name: str,
+        wake_up: WakeUp,
+        look: Callable[[], float],
+        *,
+        poll_s: float,
+        topic: Topic = Topic.ENDED,
     ) -> None:
-        self._wake_up, self._look, self._poll_s = wake_up, look, poll_s
+        self._wake_up, self._look, self._poll_s, self._topic = wake_up, look, poll_s, topic
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
@@ -36,11 +43,11 @@ class Follower:
     def stop(self) -> None:
         self._stop.set()
         if self._thread.is_alive():
-            self._wake_up.send(Topic.ENDED)
+            self._wake_up.send(self._topic)
             self._thread.join(STOP_S)
 
     def _work(self) -> None:
-        with self._wake_up.listen(Topic.ENDED) as wake_up:
+        with self._wake_up.listen(self._topic) as wake_up:
             while not self._stop.is_set():
                 began = time.monotonic()
                 try:

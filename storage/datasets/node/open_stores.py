@@ -37,6 +37,7 @@ from ...stores.sql.migrate import migrate as migrate_database
 from ...stores.wakeups.pipes import PipeWakeUp
 from ...stores.wakeups.port import WakeUp
 from ...stores.wakeups.postgres import PostgresWakeUp
+from ...stores.webhooks.sql import SqlWebhookStore
 from ..dataset.state_cache import StateCache
 from ..integrity.memory import REHASH_S, Hashed
 from .stores import Stores
@@ -123,6 +124,7 @@ def open_stores(
         derivations=SqlDerivationStore(engine),
         definitions=SqlDefinitionAuthors(engine),
         publications=SqlPublicationStore(engine),
+        webhooks=SqlWebhookStore(engine),
         audit=SqlAuditLog(engine),
         schedules=SqlSchedules(engine, wake_up),
         variables=SqlVariables(engine),

@@ -44,6 +44,7 @@ from ...stores.ports import (
     Schedules,
     UploadedFiles,
     Variables,
+    WebhookStore,
 )
 from ...stores.ports.errors import (
     AliasTaken,
@@ -94,6 +95,7 @@ class Stores:
     derivations: DerivationStore
     definitions: DefinitionAuthors
     publications: PublicationStore
+    webhooks: WebhookStore
     audit: AuditLog
     schedules: Schedules
     variables: Variables

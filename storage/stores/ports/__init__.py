@@ -59,6 +59,7 @@ from .publications import (
     PublicationWork,
 )
 from .publishing import Schedules, UploadedFiles, Variables
+from .webhooks import WebhookChanges, WebhookReads, WebhookStore, WebhookWork
 
 __all__ = [
     "AccountStore",
@@ -109,4 +110,8 @@ __all__ = [
     "Tokens",
     "UploadedFiles",
     "Variables",
+    "WebhookChanges",
+    "WebhookReads",
+    "WebhookStore",
+    "WebhookWork",
 ]

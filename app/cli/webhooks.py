@@ -1,0 +1,128 @@
+"""`odf-node webhook`: addresses that the node tells of new blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from .ingest import dataset_base
+from .output import json_option, print_json
+from .tokens import token_option
+
+
+@click.group()
+def webhook() -> None:
+    """Your webhooks at the dataset at URL: signed requests that tell of new blocks."""
+
+
+@webhook.command("add")
+@click.argument("url", metavar="URL")
+@click.argument("address", metavar="ADDRESS")
+@click.option(
+    "--since", metavar="BLOCK", help="Tell what is behind it, or `beginning`; default: the head."
+)
+@token_option
+@json_option
+def add(url: str, address: str, *, since: str | None, token: str | None, as_json: bool) -> None:
+    """Have ADDRESS told; the secret that signs is shown once."""
+    made = _ask(url, token, "POST", "webhooks", {"url": address, "since": since})
+    _say(made, as_json=as_json)
+    if not as_json:
+        click.echo(f"secret  {made['secret']}")
+
+
+@webhook.command("list")
+@click.argument("url", metavar="URL")
+@token_option
+@json_option
+def listed(url: str, token: str | None, as_json: bool) -> None:
+    """Webhooks, and how each stands."""
+    found = _ask(url, token, "GET", "webhooks")
+    if as_json:
+        print_json(found)
+        return
+    for each in found.get("webhooks", []):
+        click.echo(_line(each))
+
+
+@webhook.command("show")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="ID")
+@token_option
+@json_option
+def show(url: str, name: str, token: str | None, as_json: bool) -> None:
+    """A webhook and its newest attempts."""
+    found = _ask(url, token, "GET", f"webhooks/{name}")
+    _say(found, as_json=as_json)
+    if not as_json:
+        for attempt in found.get("attempts", []):
+            click.echo(_attempt_line(attempt))
+
+
+@webhook.command("ping")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="ID")
+@token_option
+@json_option
+def ping(url: str, name: str, token: str | None, as_json: bool) -> None:
+    """Send a delivery that tells nothing, and say what came of it."""
+    attempt = _ask(url, token, "POST", f"webhooks/{name}/ping")
+    if as_json:
+        print_json(attempt)
+    else:
+        click.echo(_attempt_line(attempt))
+
+
+@webhook.command("replay")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="ID")
+@click.option(
+    "--since", metavar="BLOCK", help="Or `beginning`; default: go on where deliveries ended."
+)
+@token_option
+@json_option
+def replay(url: str, name: str, *, since: str | None, token: str | None, as_json: bool) -> None:
+    """Deliver again what is behind a block, or go on with a webhook that was paused."""
+    query = {} if since is None else {"since": since}
+    _say(_ask(url, token, "POST", f"webhooks/{name}/replay", **query), as_json=as_json)
+
+
+@webhook.command("remove")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="ID")
+@token_option
+@json_option
+def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
+    """Deliver nothing more."""
+    _ask(url, token, "DELETE", f"webhooks/{name}")
+    if as_json:
+        print_json({"removed": name})
+
+
+def _ask(
+    url: str, token: str | None, method: str, path: str, body: Any = None, **query: str
+) -> dict[str, Any]:
+    with open_http() as http:
+        return NodeApi(dataset_base(url), token, http=http).ask(method, path, body, **query)
+
+
+def _say(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(_line(found))
+
+
+def _line(each: dict[str, Any]) -> str:
+    problem = each["problem"] or {}
+    columns = (each["id"], f"{each['state']:<6}", each["url"], problem.get("message", ""))
+    return "  ".join(columns).rstrip()
+
+
+def _attempt_line(attempt: dict[str, Any]) -> str:
+    answered = attempt["error"] or "taken"
+    columns = (attempt["at"], str(attempt["status"] or "-"), answered, attempt["message"])
+    return "  ".join(columns)

@@ -1,0 +1,1 @@
+"""Webhooks: the node tells other programs of new blocks by signed requests."""

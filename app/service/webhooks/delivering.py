@@ -1,0 +1,233 @@
+"""Delivers webhooks: what is behind a position, block by block, until the receiver has all.
+
+The chain is the queue: a webhook has a position and nothing else is remembered. The position
+moves only after the receiver took the delivery, so a kill in between makes it come again, with the
+same id. One process at a time is at a webhook (a lease), one failing receiver delays no other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from odf_node.protocol.errors import NodeError, Refused
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.derivation_values import Problem
+from odf_node.storage.stores.ports.errors import AccountNotFound
+from odf_node.storage.stores.ports.values import DatasetEntry, Scope
+from odf_node.storage.stores.ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
+
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..news.feeds import ChainFeed, ChainPosition, Page
+from ..news.notices import Notice
+from .messages import Message, message_of
+from .retries import after_failure
+from .sending import Answer
+from .signing import signed_headers
+from .webhooks import Webhooks, opened_secret, source_of
+
+_log = logging.getLogger("odf.webhooks")
+DELIVERIES_A_TURN = 500
+"""Then others have their turn, if they wait for a thread."""
+STOP_S = 5.0
+CHANCES = 256
+Holder = str
+
+
+class ReadingEnded(Refused):
+    """The account of a webhook may not read its dataset any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the account of the webhook may not read the dataset any more")
+
+
+@dataclass(frozen=True)
+class Delivering:
+    """What deliveries take beside the webhooks."""
+
+    hooks: Webhooks
+    feed: ChainFeed
+    access: DatasetAccess
+    retry_s: tuple[float, ...]
+
+    @property
+    def lease_s(self) -> float:
+        """Seconds for which a process has a webhook: longer than an attempt takes."""
+        return 2 * self.hooks.sender.timeout_s + 60
+
+
+def take_turn(delivering: Delivering, webhook: str, go_on: Callable[[], bool]) -> None:
+    """Deliver what there is, in order, until all is delivered or something goes wrong."""
+    hooks, holder = delivering.hooks, delivering.hooks.random(8).hex()
+    held = _lease(delivering, webhook, holder)
+    sent = 0
+    try:
+        while held is not None and sent < DELIVERIES_A_TURN:
+            page = _page(delivering, held)
+            for notice in page.notices:
+                position = held.position
+                held = _lease(delivering, webhook, holder) if go_on() else None
+                if held is None or held.position != position:
+                    return
+                held = _deliver(delivering, held, holder, notice)
+                if held is None:
+                    return
+                sent += 1
+            if page.is_last:
+                return
+    finally:
+        hooks.store.release(webhook, holder)
+
+
+def _lease(delivering: Delivering, webhook: str, holder: Holder) -> Webhook | None:
+    now = delivering.hooks.clock()
+    until = Instant(now.ns + int(delivering.lease_s * NANOS))
+    return delivering.hooks.store.lease(webhook, holder, now=now, until=until)
+
+
+def _page(delivering: Delivering, webhook: Webhook) -> Page:
+    [page] = delivering.feed.pages([ChainPosition(webhook.dataset, webhook.position)])
+    if isinstance(page, Exception):
+        raise page
+    return page
+
+
+def _deliver(
+    delivering: Delivering, webhook: Webhook, holder: Holder, notice: Notice
+) -> Webhook | None:
+    """Deliver one notice. The webhook as it is afterwards; None: its turn has ended."""
+    hooks = delivering.hooks
+    # Asked after the page was read: what is told was open to the account then.
+    entry = _still_readable(delivering, webhook)
+    if entry is None:
+        problem = _problem(ReadingEnded())
+        hooks.store.failed(
+            webhook.id, holder, None, problem=problem, state=WebhookState.ENDED, not_before=None
+        )
+        return None
+    alias = delivering.access.shown_alias(entry)
+    message = message_of(webhook, notice, source=source_of(hooks, entry, alias))
+    now = hooks.clock()
+    headers = signed_headers(opened_secret(hooks, webhook), message.id, message.body, now)
+    answer = hooks.sender.send(webhook.url, message, headers)
+    attempt = DeliveryAttempt(
+        at=now,
+        message=message.id,
+        status=answer.status,
+        error=None if answer.error is None else type(answer.error).__name__,
+        took_ms=answer.took_ms,
+    )
+    if answer.error is not None:
+        _failed(delivering, webhook, holder, attempt, answer, answer.error)
+        return None
+    return _delivered(delivering, webhook, holder, attempt, message, Multihash.parse(notice.id))
+
+
+def _delivered(
+    delivering: Delivering,
+    webhook: Webhook,
+    holder: Holder,
+    attempt: DeliveryAttempt,
+    message: Message,
+    position: Multihash,
+) -> Webhook | None:
+    resets = webhook.resets + message.is_reset
+    is_ours = delivering.hooks.store.delivered(
+        webhook.id, holder, attempt, position=position, resets=resets
+    )
+    return replace(webhook, position=position, resets=resets) if is_ours else None
+
+
+def _failed(
+    delivering: Delivering,
+    webhook: Webhook,
+    holder: Holder,
+    attempt: DeliveryAttempt,
+    answer: Answer,
+    error: NodeError,
+) -> None:
+    hooks = delivering.hooks
+    state, not_before = after_failure(
+        answer,
+        failed_before=webhook.attempts,
+        retry_s=delivering.retry_s,
+        now=hooks.clock(),
+        chance=hooks.random(1)[0] / CHANCES,
+    )
+    hooks.store.failed(
+        webhook.id, holder, attempt, problem=_problem(error), state=state, not_before=not_before
+    )
+    _log.info("webhook %s: %s (%s)", webhook.id, error.message, state.value)
+
+
+def _problem(error: NodeError) -> Problem:
+    return Problem(type(error).__name__, error.message, dict(error.facts))
+
+
+def _still_readable(delivering: Delivering, webhook: Webhook) -> DatasetEntry | None:
+    """The dataset, if the account may read it now; looked up in the index, nothing remembered."""
+    with delivering.access.reading() as reader:
+        entry = reader.registry.find(DatasetRef(id=webhook.dataset))
+        if entry is None:
+            return None
+        try:
+            account = reader.accounts.account(webhook.account)
+        except AccountNotFound:
+            return None
+        roles = reader.roles.of_account(webhook.account)
+    actor = Actor(account, frozenset(Scope), roles=roles)
+    return entry if delivering.access.may_read(actor, entry) else None
+
+
+class Deliverer:
+    """Gives each webhook that is due a thread, for a turn; `threads` at a time."""
+
+    def __init__(self, delivering: Delivering, *, threads: int, poll_s: float) -> None:
+        self._delivering, self._threads, self._poll_s = delivering, threads, poll_s
+        self._at_work: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def look(self) -> float:
+        """Begin turns of what is due; seconds to the next look."""
+        hooks = self._delivering.hooks
+        with self._lock:
+            free = self._threads - len(self._at_work)
+        if free > 0:
+            for webhook in hooks.store.due(now=hooks.clock(), limit=free):
+                self._begin(webhook.id)
+        return self._poll_s
+
+    def stop(self) -> None:
+        """What is under way is left after a moment; it comes again, with the same id."""
+        self._stop.set()
+        until = time.monotonic() + STOP_S
+        with self._lock:
+            threads = list(self._at_work.values())
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _begin(self, webhook: str) -> None:
+        thread = threading.Thread(
+            target=self._turn, args=(webhook,), name=f"webhook-{webhook}", daemon=True
+        )
+        with self._lock:
+            if webhook in self._at_work or self._stop.is_set():
+                return
+            self._at_work[webhook] = thread
+        thread.start()
+
+    def _turn(self, webhook: str) -> None:
+        try:
+            take_turn(self._delivering, webhook, lambda: not self._stop.is_set())
+        except Exception:  # a busy or restarting database: the next look may get through
+            _log.exception("webhook %s was not delivered", webhook)
+        finally:
+            with self._lock:
+                del self._at_work[webhook]

@@ -1,0 +1,30 @@
+"""What follows an attempt that failed: when the next one is, or that there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.stores.ports.webhook_values import WebhookState
+
+from .sending import Answer, ReceiverGone
+
+JITTER = 0.1
+LONGEST_S = 86_400.0
+"""A receiver that asks for patience gets so much at most."""
+
+
+def after_failure(
+    answer: Answer, *, failed_before: int, retry_s: Sequence[float], now: Instant, chance: float
+) -> tuple[WebhookState, Instant | None]:
+    """The state of the webhook, and before when nothing is sent.
+
+    `failed_before` counts failures in a row without this one, `chance` is from 0 to 1.
+    """
+    if isinstance(answer.error, ReceiverGone):
+        return WebhookState.ENDED, None
+    if failed_before >= len(retry_s):
+        return WebhookState.PAUSED, None
+    pause_s = retry_s[failed_before] * (1 + JITTER * chance)
+    pause_s = max(pause_s, min(answer.retry_after_s, LONGEST_S))
+    return WebhookState.ACTIVE, Instant(now.ns + int(pause_s * NANOS))

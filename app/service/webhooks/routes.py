@@ -1,0 +1,90 @@
+"""Webhooks of the caller at a dataset."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from odf_node.storage.stores.ports.values import Account
+
+from ..http.answers import JsonAnswer
+from ..http.bodies import small_body
+from ..http.deps import AccessDep, ActorDep, ReadableDep, wired
+from . import webhooks as usecase
+from .webhooks import Webhooks, find_webhook, read_body, shown, shown_attempt
+
+MAX_BODY_BYTES = 8192
+WebhooksDep = Annotated[Webhooks, Depends(wired(Webhooks))]
+
+
+async def _managing(actor: ActorDep) -> Account:
+    return usecase.managing(actor)
+
+
+ManagingDep = Annotated[Account, Depends(_managing)]
+
+
+def webhooks(hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Response:
+    """Of the caller, in the order they were made."""
+    found = hooks.store.of_account(entry.id, account.id)
+    return JsonAnswer({"webhooks": [shown(each) for each in found]})
+
+
+async def add(
+    request: Request, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep
+) -> Response:
+    """`{"url": "https://…"}`; `since` is `beginning` or a block. The secret is shown once."""
+    body = read_body(await small_body(request, MAX_BODY_BYTES))
+    made, secret = await run_in_threadpool(usecase.add_webhook, hooks, account, entry, body)
+    return JsonAnswer({**shown(made), "secret": secret}, 201)
+
+
+def show(webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Response:
+    """With the newest attempts."""
+    found = find_webhook(hooks.store, account, entry, webhook)
+    attempts = hooks.store.attempts(found.id, limit=usecase.SHOWN_ATTEMPTS)
+    return JsonAnswer({**shown(found), "attempts": [shown_attempt(each) for each in attempts]})
+
+
+def remove(webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Response:
+    """Nothing more is delivered; what is under way may still arrive."""
+    hooks.store.remove(find_webhook(hooks.store, account, entry, webhook).id)
+    return Response(status_code=204)
+
+
+def replay(
+    webhook: str,
+    hooks: WebhooksDep,
+    entry: ReadableDep,
+    account: ManagingDep,
+    since: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    """Deliver again what is behind `since`; without it, go on where deliveries ended."""
+    found = find_webhook(hooks.store, account, entry, webhook)
+    usecase.replay(hooks.store, found, entry, since)
+    return JsonAnswer(shown(find_webhook(hooks.store, account, entry, webhook)))
+
+
+def ping(
+    webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep, access: AccessDep
+) -> Response:
+    """Sends a signed delivery that tells nothing, and answers what came of it."""
+    found = find_webhook(hooks.store, account, entry, webhook)
+    attempt = usecase.ping(hooks, found, entry, access.shown_alias(entry))
+    return JsonAnswer(shown_attempt(attempt))
+
+
+def add_webhook_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve the above below the dataset addresses."""
+    tags: list[str | Enum] = ["webhooks"]
+    all_, one = prefix + "/webhooks", prefix + "/webhooks/{webhook}"
+    routes.get(all_, summary="Your webhooks at a dataset", tags=tags)(webhooks)
+    routes.post(all_, summary="Add a webhook", status_code=201, tags=tags)(add)
+    routes.get(one, summary="A webhook and its newest attempts", tags=tags)(show)
+    routes.delete(one, summary="Remove a webhook", status_code=204, tags=tags)(remove)
+    routes.post(one + "/replay", summary="Deliver again, or go on", tags=tags)(replay)
+    routes.post(one + "/ping", summary="Try a webhook", tags=tags)(ping)

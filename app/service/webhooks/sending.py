@@ -1,0 +1,102 @@
+"""One request to a receiver: to addresses that may be reached, without redirects, ended in time.
+
+Nothing of the answer is read but its head: status and `Retry-After`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import httpx
+
+from odf_node.protocol.errors import NodeError, RemoteFailed
+from odf_node.storage.runtime.networks import HostRefused
+
+from ...client.http import trusted
+from ...client.reach import GuardedAsyncTransport
+from .messages import CONTENT_TYPE, Message
+
+GONE = 410
+USER_AGENT = "odf-node"
+
+
+class ReceiverUnreachable(RemoteFailed):
+    """The receiver of a webhook was not reached, or did not answer in time."""
+
+
+class ReceiverRefused(RemoteFailed):
+    """The receiver of a webhook answered, but not with success. The fact `status`."""
+
+    def __init__(self, status: int) -> None:
+        redirects = "; redirects are not followed" if status // 100 == 3 else ""
+        super().__init__(f"the receiver answered {status}{redirects}", status=status)
+
+
+class ReceiverGone(RemoteFailed):
+    """The receiver of a webhook answered 410: it wants nothing any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the receiver answered 410: it wants nothing any more", status=GONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a request. `error` is None where the receiver took it."""
+
+    error: NodeError | None
+    status: int | None
+    retry_after_s: float
+    took_ms: int
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Sends deliveries. `networks` are ranges that are allowed beside the public network."""
+
+    networks: tuple[str, ...]
+    timeout_s: float
+    """Of a whole request, however slowly the other side goes on."""
+
+    def send(self, url: str, message: Message, headers: dict[str, str]) -> Answer:
+        """Try once; what goes wrong is in the answer. Takes `timeout_s` at most."""
+        began = time.monotonic()
+        status, retry_after_s = None, 0.0
+        error: NodeError | None = None
+        try:
+            head = asyncio.run(self._head(url, message, headers))
+            status, retry_after_s = head.status_code, _seconds(head.headers.get("retry-after"))
+            error = _error_of(status)
+        except HostRefused as refused:
+            error = refused
+        except TimeoutError:
+            error = ReceiverUnreachable(f"the receiver did not answer within {self.timeout_s:g} s")
+        except (httpx.HTTPError, httpx.InvalidURL) as broken:
+            error = ReceiverUnreachable(f"the receiver was not reached: {type(broken).__name__}")
+        took_ms = int((time.monotonic() - began) * 1000)
+        return Answer(error, status, retry_after_s, took_ms)
+
+    async def _head(self, url: str, message: Message, headers: dict[str, str]) -> httpx.Response:
+        sent = {"content-type": CONTENT_TYPE, "user-agent": USER_AGENT, **headers}
+        transport = GuardedAsyncTransport(self.networks, trusted())
+        async with (
+            asyncio.timeout(self.timeout_s),
+            httpx.AsyncClient(
+                transport=transport, timeout=self.timeout_s, follow_redirects=False, trust_env=False
+            ) as http,
+            http.stream("POST", url, content=message.body, headers=sent) as response,
+        ):
+            return response
+
+
+def _error_of(status: int) -> NodeError | None:
+    if 200 <= status < 300:
+        return None
+    return ReceiverGone() if status == GONE else ReceiverRefused(status)
+
+
+def _seconds(retry_after: str | None) -> float:
+    """`Retry-After` as seconds; 0 for none, and for a date: the usual pause is kept then."""
+    text = retry_after or ""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0

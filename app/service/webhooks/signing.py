@@ -1,0 +1,34 @@
+"""Secrets and signatures of webhooks, as Standard Webhooks has them: HMAC-SHA256, `v1`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.runtime.randomness import Random
+
+PREFIX = "whsec_"
+SECRET_BYTES = 32
+
+
+def new_secret(random: Random) -> str:
+    """A secret as its owner sees it, once."""
+    return PREFIX + base64.b64encode(random(SECRET_BYTES)).decode()
+
+
+def signed_headers(secret: str, message: str, body: bytes, at: Instant) -> dict[str, str]:
+    """Headers of one attempt. `message` is the id of the delivery, `at` the moment of the attempt.
+
+    What is signed is `{id}.{unix seconds}.{body}`; receivers refuse moments that are more than five
+    minutes off.
+    """
+    key = base64.b64decode(secret.removeprefix(PREFIX))
+    moment = str(at.ns // NANOS)
+    digest = hmac.digest(key, f"{message}.{moment}.".encode() + body, hashlib.sha256)
+    return {
+        "webhook-id": message,
+        "webhook-timestamp": moment,
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }

@@ -1,0 +1,230 @@
+"""Webhooks of datasets: an account has an address told of the blocks it may read.
+
+Address, secret and what went wrong are shown to that account alone. The secret is shown once and
+kept sealed; it opens for its webhook and dataset only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.typed import decode_json
+from odf_node.storage.datasets.node.reader import Reading
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.runtime.networks import reachable
+from odf_node.storage.runtime.randomness import Random
+from odf_node.storage.stores.ports import WebhookStore
+from odf_node.storage.stores.ports.values import Account, DatasetEntry, Scope, Variable
+from odf_node.storage.stores.ports.webhook_values import DeliveryAttempt, Webhook
+from odf_node.storage.stores.publishing.sealing import SecretKeys
+
+from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.actors import Actor
+from ..news.feeds import ChainPosition
+from .messages import ping_of
+from .sending import Sender
+from .signing import new_secret, signed_headers
+
+SECRET = "secret"  # noqa: S105 - the name of a secret, not one
+MAX_URL_CHARS = 2048
+PORTS = {"http": 80, "https": 443}
+SHOWN_ATTEMPTS = 100
+
+
+class MalformedWebhook(BadInput):
+    """A body or an address that no webhook has."""
+
+
+class WebhookNotFound(NotFound):
+    """The account has no webhook of that name at the dataset."""
+
+
+class TooManyWebhooks(LimitExceeded):
+    """The account has as many webhooks at the dataset as it may have."""
+
+
+class WebhookBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: str
+    since: str | None = None
+    """The position to begin behind; None: the head."""
+
+
+@dataclass(frozen=True)
+class Webhooks:
+    """The webhooks of a node: where they are kept, what seals and signs, what sends."""
+
+    store: WebhookStore
+    reading: Reading
+    keys: SecretKeys
+    sender: Sender
+    most: int
+    """Of an account at one dataset."""
+    public_url: str | None
+    clock: Clock
+    random: Random
+
+
+def read_body(content: bytes) -> WebhookBody:
+    """Raises `MalformedWebhook`."""
+    try:
+        return decode_json(content, WebhookBody)
+    except (msgspec.DecodeError, UnicodeError):
+        raise MalformedWebhook(
+            'the body has to be JSON: {"url": "https://…", "since": "beginning" or a block}'
+        ) from None
+
+
+def managing(actor: Actor) -> Account:
+    """Whose webhooks the actor sees and changes. Raises `Unauthenticated`, `Unauthorized`."""
+    if actor.account is None:
+        raise Unauthenticated
+    if not actor.may(Scope.MANAGE):
+        raise Unauthorized
+    return actor.account
+
+
+def add_webhook(
+    hooks: Webhooks, account: Account, entry: DatasetEntry, body: WebhookBody
+) -> tuple[Webhook, str]:
+    """A new webhook and its secret.
+
+    Raises:
+        MalformedWebhook, InvalidPosition. HostRefused: the host is not on the public network.
+        TooManyWebhooks.
+    """
+    check_url(body.url, hooks.sender.networks)
+    with hooks.reading() as reader:
+        head = reader.refs.head(entry.id)
+    position = head if body.since is None else since_of(entry, body.since)
+    id_, secret = f"wh_{hooks.random(12).hex()}", new_secret(hooks.random)
+    now = hooks.clock()
+    sealed = hooks.keys.sealed(_owner(id_, entry.id), SECRET, secret, at=now)
+    webhook = Webhook(
+        id=id_,
+        dataset=entry.id,
+        account=account.id,
+        url=body.url,
+        sealed_secret=f"{sealed.key_id}:".encode() + sealed.value,
+        created_at=now,
+        position=position,
+    )
+    if not hooks.store.add(webhook, most=hooks.most):
+        raise TooManyWebhooks(
+            f"an account has at most {hooks.most} webhooks at a dataset", limit=hooks.most
+        )
+    return webhook, secret
+
+
+def check_url(url: str, networks: tuple[str, ...]) -> None:
+    """Whether deliveries may go there. Raises `MalformedWebhook`, `HostRefused`."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise MalformedWebhook("the address of a webhook is a URL") from None
+    if parts.scheme not in PORTS or not host or len(url) > MAX_URL_CHARS or not url.isascii():
+        raise MalformedWebhook(
+            f"the address of a webhook is http(s)://host/…, of at most {MAX_URL_CHARS} characters"
+        )
+    if "@" in parts.netloc:
+        raise MalformedWebhook("the address of a webhook has no user and password")
+    try:
+        reachable(host, port or PORTS[parts.scheme], networks)
+    except (OSError, UnicodeError, ValueError):
+        raise MalformedWebhook(f"the host {host!r} has no address", host=host) from None
+
+
+def since_of(entry: DatasetEntry, since: str) -> Multihash | None:
+    """The position that a text names. Raises `InvalidPosition`."""
+    return ChainPosition.parse(entry.id, since).block
+
+
+def find_webhook(
+    store: WebhookStore, account: Account, entry: DatasetEntry, webhook: str
+) -> Webhook:
+    """Raises `WebhookNotFound`."""
+    found = store.find(webhook)
+    if found is None or (found.dataset, found.account) != (entry.id, account.id):
+        raise WebhookNotFound(f"you have no webhook {webhook[:50]!r} at this dataset")
+    return found
+
+
+def replay(store: WebhookStore, webhook: Webhook, entry: DatasetEntry, since: str | None) -> None:
+    """Deliver what is behind `since`; None: go on where it ended. Raises `InvalidPosition`."""
+    position = webhook.position if since is None else since_of(entry, since)
+    store.restart(webhook.id, position=position)
+
+
+def ping(hooks: Webhooks, webhook: Webhook, entry: DatasetEntry, alias: str) -> DeliveryAttempt:
+    """Try the address at once, whatever state the webhook is in, and leave that as it is."""
+    source, now = source_of(hooks, entry, alias), hooks.clock()
+    number = hooks.random(8).hex()
+    message = ping_of(webhook, alias, source=source, number=number, at=now)
+    headers = signed_headers(opened_secret(hooks, webhook), message.id, message.body, now)
+    answer = hooks.sender.send(webhook.url, message, headers)
+    error = None if answer.error is None else type(answer.error).__name__
+    attempt = DeliveryAttempt(
+        at=now, message=message.id, status=answer.status, error=error, took_ms=answer.took_ms
+    )
+    hooks.store.note(webhook.id, attempt)
+    return attempt
+
+
+def source_of(hooks: Webhooks, entry: DatasetEntry, alias: str) -> str:
+    """The address of the dataset; its id, where the node does not know its own address."""
+    return str(entry.id) if hooks.public_url is None else f"{hooks.public_url}{alias}"
+
+
+def opened_secret(hooks: Webhooks, webhook: Webhook) -> str:
+    """Raises `SecretUnreadable`."""
+    key_id, _, value = webhook.sealed_secret.partition(b":")
+    sealed = Variable(
+        name=SECRET,
+        is_secret=True,
+        value=value,
+        updated_at=webhook.created_at,
+        key_id=key_id.decode(),
+    )
+    return hooks.keys.opened(_owner(webhook.id, webhook.dataset), sealed)
+
+
+def _owner(webhook: str, dataset: DatasetId) -> str:
+    """What a secret is sealed for."""
+    return f"webhook:{dataset}:{webhook}"
+
+
+def shown(webhook: Webhook) -> dict[str, Any]:
+    """A webhook as JSON, for its account. The secret is not shown."""
+    problem = webhook.problem
+    return {
+        "id": webhook.id,
+        "url": webhook.url,
+        "state": webhook.state.value,
+        "position": None if webhook.position is None else str(webhook.position),
+        "createdAt": str(webhook.created_at),
+        "failures": webhook.attempts,
+        "failingSince": None if webhook.failing_since is None else str(webhook.failing_since),
+        "notBefore": None if webhook.not_before is None else str(webhook.not_before),
+        "problem": None
+        if problem is None
+        else {"error": problem.error, "message": problem.message},
+    }
+
+
+def shown_attempt(attempt: DeliveryAttempt) -> dict[str, Any]:
+    """An attempt as JSON."""
+    return {
+        "at": str(attempt.at),
+        "message": attempt.message,
+        "status": attempt.status,
+        "error": attempt.error,
+        "tookMs": attempt.took_ms,
+    }
