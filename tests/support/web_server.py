@@ -20,10 +20,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """Path and headers of one request."""
+    """Path, headers and body of one request."""
 
     path: str
     headers: Mapping[str, str]
+    body: bytes = b""
 
 
 class WebServer(ThreadingHTTPServer):
@@ -45,7 +46,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: WebServer
 
     def do_GET(self) -> None:
-        asked = Asked(self.path, dict(self.headers.items()))
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        asked = Asked(self.path, dict(self.headers.items()), body)
         self.server.asked.append(asked)
         answer = self.server.answer(asked)
         self.send_response_only(answer.status)
@@ -55,6 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         self.wfile.write(answer.body)
+
+    do_POST = do_GET
 
     def log_message(self, *_: object) -> None:
         pass

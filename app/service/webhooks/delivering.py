@@ -59,7 +59,7 @@ class Delivering:
     @property
     def lease_s(self) -> float:
         """Seconds for which a process has a webhook: longer than an attempt takes."""
-        return 2 * self.hooks.sender.timeout_s + 60
+        return 2 * self.hooks.sender.timeout_s + 10
 
 
 def take_turn(delivering: Delivering, webhook: str, go_on: Callable[[], bool]) -> None:
