@@ -135,6 +135,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "lineage": ("odf-node lineage http://127.0.0.1:8080/weather-daily --columns",),
     "read": (
         "odf-node read ./weather --as-of 2020-06-01T00:00:00Z --limit 3",
+        "odf-node read ./weather --filter city:in:Oslo,Bergen --filter temp:lt:0",
         (
             "odf-node read http://127.0.0.1:8080/weather --projection facts -o facts.parquet \\\n"
             "      --format parquet"

@@ -42,6 +42,14 @@ class DatasetNotWhole(Damaged):
 )
 @click.option("--columns", metavar="A,B", help="Only these columns, in this order.")
 @click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="COLUMN:OP:VALUE",
+    help="Only rows of which this is true, as often as you like: eq, ne, lt, le, gt, ge, in (commas"
+    " between), or COLUMN:null and COLUMN:notnull.",
+)
+@click.option(
     "--skip", type=click.IntRange(0), default=0, metavar="N", help="Leave out rows first."
 )
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="Most rows; default: all.")
@@ -66,6 +74,7 @@ def read(
     as_of: str | None,
     projection: str | None,
     columns: str | None,
+    filters: tuple[str, ...],
     skip: int,
     limit: int | None,
     form: str,
@@ -81,6 +90,7 @@ def read(
         as_of=as_of,
         projection=projection,
         columns=columns,
+        filters=filters,
         skip=skip,
         limit=limit,
         form=Format.JSON.value if as_json else form,

@@ -237,6 +237,14 @@ def test_a_folder_and_a_url_are_read_alike(
             assert found.stdout.splitlines() == ["city", *(f"c{n}" for n in range(rows))]
 
 
+def test_the_command_filters_rows(service: Service, entry: DatasetEntry, folder: str) -> None:
+    for where in (folder, f"{service.url}/city"):
+        some = ("--filter", "city:in:c1,c4,c6", "--filter", "offset:lt:6", "--columns", "city")
+        assert run(where, *some).stdout.splitlines() == ["city", "c1", "c4"]
+    assert run(folder, "--filter", "city:like:c").exit_code == 1
+    assert run(folder, "--filter", "mayor:eq:c").exit_code == 1
+
+
 def test_rows_go_to_a_file_and_json_is_a_format(folder: str, tmp_path: Path) -> None:
     target = tmp_path / "rows.parquet"
     assert run(folder, "--format", "parquet", "-o", str(target)).exit_code == 0

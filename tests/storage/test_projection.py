@@ -228,6 +228,15 @@ def test_a_state_of_many_keys_is_the_last_row_of_each(
     assert offsets(made, projection=STATE) == list(range(3000 - rows, 3000))
 
 
+def test_a_correction_that_moves_a_row_to_another_key_leaves_the_old_key_absent() -> None:
+    day = "2020-01-01T00:00:00Z"
+    rows = [
+        [n, op, day, day, city, 1]
+        for n, (op, city) in enumerate([(0, "a"), (0, "b"), (2, "a"), (3, "c"), (1, "b")])
+    ]
+    assert offsets(history(rows, cuts=(3,)), projection=STATE) == [3]
+
+
 def test_nulls_and_several_columns_can_be_a_key() -> None:
     day = "2020-01-01T00:00:00Z"
     rows = [
@@ -243,7 +252,7 @@ def test_a_block_gives_rows_schema_and_key_of_its_time() -> None:
     before = made.blocks[3].hash
     made.pushes(keyed("population"), "other")
     assert [row[0] for row in read(made, before, projection=STATE)] == [0, 1, 2]
-    assert offsets(made, projection=STATE) == [2, 3, 4, 5]
+    assert offsets(made, projection=STATE) == [2, 4]  # what was taken back stands for no key
 
 
 def test_the_key_is_that_of_the_last_source_that_is_active() -> None:

@@ -199,3 +199,11 @@ def test_floats_that_the_engine_orders_in_its_own_way_hide_no_row(tmp_path: Path
     for where in ("rate < 0", "rate <= -1", "rate > 5", "rate >= 0", "rate = 0", "rate IN (0, 1)"):
         query = f'SELECT "offset" FROM t WHERE {where}'
         assert asking.rows(query, pruned=True)[0] == asking.rows(query, pruned=False)[0], where
+
+
+def test_floats_that_are_equal_are_one_key(tmp_path: Path) -> None:
+    rates = [-0.0, float("nan"), 0.0, float("nan"), 1.5, None, None]
+    slices = [[{"rate": rate, "pop": at, "op": 0}] for at, rate in enumerate(rates)]
+    asking = Asking(tmp_path / "t", slices, key="rate")
+    found, _ = asking.rows('SELECT pop FROM "t@state"', pruned=True)
+    assert found == [repr({"pop": at}) for at in (2, 3, 4, 6)]

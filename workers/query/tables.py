@@ -20,8 +20,8 @@ from odf_node.storage.datasets.query.messages import Table, View
 
 from ..engines.datafusion.rows import quoted
 
-ADDED, RETRACTED, TAKEN_BACK = (0, 3), 1, (1, 2)
-"""Codes of operations: rows that add, the one that ends a key, rows that take another one back."""
+ADDED = (0, 3)
+"""Codes of operations of rows that add; the others take a row back."""
 
 
 class NoPrimaryKey(BadInput):
@@ -80,20 +80,29 @@ def columns_of(table: Table) -> pa.Schema:
 
 
 def _state(table: Table, base: str) -> str:
-    """Of each primary key the row with the last offset, unless that row is a retraction."""
+    """Of each primary key the row with the last offset, if it adds: `live_by_key` as SQL."""
     if not table.key:
         raise NoPrimaryKey(
             "no merge strategy of the dataset has a primary key, so it has no state; ask for its "
             f"changelog or its facts (…@{View.FACTS})"
         )
-    columns = ", ".join(quoted(name) for name in columns_of(table).names)
-    key = ", ".join(quoted(name) for name in table.key)
+    schema = columns_of(table)
+    columns = ", ".join(quoted(name) for name in schema.names)
+    key = ", ".join(_same(name, schema) for name in table.key)
     operation, offset = quoted(table.operation), quoted(table.offset)
     return (
         f"SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY {key} "  # noqa: S608
         f'ORDER BY {offset} DESC) AS "?last?" FROM {base}) '
-        f'WHERE "?last?" = 1 AND {operation} <> {RETRACTED}'
+        f'WHERE "?last?" = 1 AND {operation} IN {ADDED}'
     )
+
+
+def _same(name: str, schema: pa.Schema) -> str:
+    """A column of a key, so that equal floats have equal bits: NaN is NaN, -0.0 is 0.0."""
+    place = schema.get_field_index(name)
+    if place < 0 or not pa.types.is_floating(schema.field(place).type):
+        return quoted(name)
+    return f"CASE WHEN isnan({quoted(name)}) THEN 'NaN' ELSE {quoted(name)} + 0.0 END"
 
 
 def _facts(table: Table, base: str) -> str:

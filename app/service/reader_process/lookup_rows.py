@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from odf_node.protocol.kartothek.predicates import mask_of
-from odf_node.storage.datasets.kartothek.live_rows import live_by_key, live_by_row
+from odf_node.storage.datasets.kartothek.live_rows import live_by_row
 from odf_node.storage.datasets.pruning.filters import Filter
 from odf_node.storage.datasets.read.narrowed import Known, Narrowed, check_columns, narrowed
-from odf_node.storage.datasets.read.rows import Projection
+from odf_node.storage.datasets.read.rows import Projection, live_by_key
 from odf_node.storage.datasets.read.scan import SliceScan
 from odf_node.storage.datasets.read.view import View
 

@@ -34,11 +34,11 @@ from ...stores.ports import KeyedStore
 from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
 from ..read.read import scanning
-from ..read.rows import Scan
+from ..read.rows import Scan, live_by_key
 from ..read.view import view_of_dataset
 from .chain_slices import ChainView, chain_view
 from .indices import BuiltIndices, built_indices
-from .live_rows import live_by_key, live_by_row
+from .live_rows import live_by_row
 from .part_files import written_part
 from .partition_rows import PartitionRows
 from .parts import Part, Split, planned_parts

@@ -8,8 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from odf_node.protocol.kartothek.errors import MalformedIndex
 from odf_node.protocol.kartothek.index import (
@@ -24,9 +27,12 @@ from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...runtime.logs import line
 from ...stores.ports.errors import KeyNotFound
+from ..pruning.bounds import fits_between
 from ..read.batches import batches_of
 from .tables import Partition, Table
 
+OWN_ROWS = 1024
+"""Values of an index of the node's own that are unpacked at a time, each with its labels."""
 _log = logging.getLogger("odf.kartothek")
 
 
@@ -97,9 +103,18 @@ class _Indices:
 
 
 def index_pairs(
-    table: Table, column: str, known: pa.Array, terms: Sequence[Term] | None = None
+    table: Table,
+    column: str,
+    known: pa.Array,
+    terms: Sequence[Term] | None = None,
+    *,
+    is_ours: bool = False,
 ) -> Iterator[pa.Table]:
-    """Pairs (value, label) of the index on a column, as `pairs_in`. Raises `MalformedIndex`."""
+    """Pairs (value, label) of the index on a column, as `pairs_in`. Raises `MalformedIndex`.
+
+    Of an index that the node wrote for itself (`is_ours`), only the row groups are read that can
+    hold a value that any of the terms is true of; each of them has to be prunable.
+    """
     column_type = table.schema.field(column).type
     place = table.found.state.indices[column]
     if isinstance(place, Mapping):
@@ -107,22 +122,55 @@ def index_pairs(
         rows: Iterable[pa.RecordBatch] = [embedded_batch(column, column_type, place, key)]
         yield from pairs_in(rows, column, column_type, known, key, terms)
         return
-    with _index_file(table, column, place) as rows:
+    sought = terms if is_ours else None
+    with _index_file(table, column, place, sought) as rows:
         yield from pairs_in(rows, column, column_type, known, place, terms)
 
 
 @contextmanager
-def _index_file(table: Table, column: str, key: str) -> Iterator[Iterable[pa.RecordBatch]]:
+def _index_file(
+    table: Table, column: str, key: str, sought: Sequence[Term] | None
+) -> Iterator[Iterable[pa.RecordBatch]]:
     """Rows of an index file. Whatever is wrong with it is `MalformedIndex`."""
     try:
         with table.store.open(key) as stream:
             file = open_slice(stream)
             column_type = table.schema.field(column).type
             check_index_schema(file.schema_arrow, column, column_type, key)
-            yield batches_of(file, stream)
+            if sought is None:
+                yield batches_of(file, stream)
+                return
+            groups = _groups_with(file, column, column_type, sought)
+            yield file.iter_batches(OWN_ROWS, row_groups=groups, use_threads=False)
     except KeyNotFound:
         raise MalformedIndex(key, "there is no such file") from None
     except (UnreadableSlice, *UNREADABLE) as error:
         if isinstance(error, MemoryError):
             raise
         raise MalformedIndex(key, f"no Parquet: {str(error)[:200]}") from None
+
+
+def _groups_with(
+    file: pq.ParquetFile, column: str, column_type: pa.DataType, sought: Sequence[Term]
+) -> list[int]:
+    """Row groups that may hold a value that any of the terms is true of.
+
+    Statistics of a footer are asked for where the node wrote the file itself, and nowhere else.
+    """
+    count = file.metadata.num_row_groups
+    ends = [_ends(file.metadata.row_group(at), column) for at in range(count)]
+    least, greatest = (pa.array([each[at] for each in ends], column_type) for at in (0, 1))
+    may = least.is_null().to_numpy(zero_copy_only=False)
+    for term in sought:
+        may = may | fits_between(term, least, greatest)
+    return [int(at) for at in np.flatnonzero(may)]
+
+
+def _ends(group: pq.RowGroupMetaData, column: str) -> tuple[Any, Any]:
+    """The least and the greatest value; nothing where the footer does not say, as of long texts."""
+    for at in range(group.num_columns):
+        chunk = group.column(at)
+        told = chunk.statistics
+        if chunk.path_in_schema == column and told is not None and told.has_min_max:
+            return told.min, told.max
+    return None, None

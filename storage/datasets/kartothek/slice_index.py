@@ -48,7 +48,9 @@ class OwnSliceIndex:
             return None
         labels: set[str] = set()
         try:
-            for pairs in index_pairs(self._index.table, term.column, self._labels, [term]):
+            for pairs in index_pairs(
+                self._index.table, term.column, self._labels, [term], is_ours=True
+            ):
                 labels.update(pairs[LABEL].to_pylist())
         except (MalformedIndex, MalformedPredicate) as unusable:
             _log.warning(line("index not used", column=term.column, reason=unusable.message))

@@ -78,22 +78,23 @@ class BoundsIndex:
     def may_hold(self, term: Term) -> Mask | None:
         if term.column != self._column or not self._is_known.any():
             return None
-        if term.op is Op.IN:
-            fits = np.zeros(len(self._is_known), bool)
-            for value in term.value:
-                fits |= self._fits(Term(term.column, Op.EQUAL, value))
-        else:
-            fits = self._fits(term)
-        told: Mask = fits | ~self._is_known
+        told: Mask = fits_between(term, self._least, self._greatest) | ~self._is_known
         return told
 
-    def _fits(self, term: Term) -> Mask:
-        found = np.ones(len(self._is_known), bool)
-        for op, ends in _FITS[term.op]:
-            values = self._least if ends == "least" else self._greatest
-            fits = term_mask(Term(term.column, op, term.value), values)
-            found &= np.asarray(fits.to_numpy(zero_copy_only=False), bool)
+
+def fits_between(term: Term, least: pa.Array, greatest: pa.Array) -> Mask:
+    """Where a term may be true of a value that is none less than `least`, none above `greatest`."""
+    found = np.zeros(len(least), bool)
+    if term.op is Op.IN:
+        for value in term.value:
+            found |= fits_between(Term(term.column, Op.EQUAL, value), least, greatest)
         return found
+    found[:] = True
+    for op, ends in _FITS[term.op]:
+        values = least if ends == "least" else greatest
+        fits = term_mask(Term(term.column, op, term.value), values)
+        found &= np.asarray(fits.to_numpy(zero_copy_only=False), bool)
+    return found
 
 
 _FITS: dict[Op, tuple[tuple[Op, str], ...]] = {

@@ -4,7 +4,8 @@ A dataset as a table is its changelog. Two cuts can be made before anything else
 time, which is when this was known, and at an event time, which is when it happened. Then
 
 - `changelog`: every row that is left;
-- `state`: of each primary key the row with the last offset, unless that row is a retraction;
+- `state`: of each primary key the row with the last offset, if that row adds: a retraction, or
+  the old row of a correction whose new one has another key, leaves the key absent;
 - `facts`: rows that were added and still stand; what was retracted or corrected is gone.
   Corrections are folded before the cut at an event time, since they may change that time.
 
@@ -86,7 +87,7 @@ def project(
     if projection is Projection.STATE:
         if not key:
             raise DatasetHasNoPrimaryKeys
-        standing = _standing(scan, vocab, key, cut)
+        standing = live_by_key(scan, vocab, key, cut)
         return _selected(scan(columns, standing), columns)
     if projection is Projection.FACTS:
         standing = _facts(scan, vocab, cut)
@@ -147,43 +148,59 @@ def _upto(column: pa.Array, at: Instant) -> pa.Array:
 # --- state ----------------------------------------------------------------------------------
 
 
-def _standing(scan: Scan, vocab: Vocab, key: Sequence[str], cut: Cut) -> np.ndarray[Any, Any]:
-    """Offsets of the rows that are the present state, sorted."""
-    offset, operation = vocab.offset_column, vocab.operation_type_column
-    needed = _with([*key, offset, operation], cut, vocab)
+def live_by_key(
+    scan: Scan, vocab: Vocab, key: Sequence[str], cut: Cut = WHOLE
+) -> np.ndarray[Any, Any]:
+    """Offsets of the rows that are the present state, sorted: of each key the last row, if it adds.
+
+    Null is null, NaN is NaN, -0.0 is 0.0. Raises `UnusableKey`.
+    """
+    needed = [*key, vocab.offset_column, vocab.operation_type_column]
+    columns = _with(list(dict.fromkeys(needed)), cut, vocab)
     settled: pa.Table | None = None
     pending: list[pa.Table] = []
     waiting = 0
-    for batch in scan(needed, None):
-        rows = within(batch, vocab, cut).select([*key, offset, operation])
-        pending.append(pa.Table.from_batches([rows]))
-        waiting += rows.num_rows
+    for batch in scan(columns, None):
+        pending.append(_keyed(within(batch, vocab, cut), vocab, key))
+        waiting += pending[-1].num_rows
         if waiting > SETTLE_ROWS + (0 if settled is None else settled.num_rows):
-            settled, pending, waiting = _settled(settled, pending, vocab, key), [], 0
-    settled = _settled(settled, pending, vocab, key)
+            settled, pending, waiting = _last_of_each(settled, pending, len(key)), [], 0
+    settled = _last_of_each(settled, pending, len(key))
     if settled is None:
         return np.empty(0, np.int64)
-    alive = settled.filter(pc.not_equal(settled[operation], RETRACT))
-    return np.sort(alive[offset].to_numpy().astype(np.int64))
+    adds = pc.is_in(settled["op"], value_set=pa.array([APPEND, CORRECT_TO], pa.int64()))
+    return np.sort(settled.filter(adds)["offset"].to_numpy().astype(np.int64))
 
 
-def _settled(
-    settled: pa.Table | None, pending: list[pa.Table], vocab: Vocab, key: Sequence[str]
-) -> pa.Table | None:
+def _keyed(batch: pa.RecordBatch, vocab: Vocab, key: Sequence[str]) -> pa.Table:
+    columns = {f"k{at}": _same(batch.column(name)) for at, name in enumerate(key)}
+    columns["offset"] = batch.column(vocab.offset_column).cast(pa.int64())
+    columns["op"] = batch.column(vocab.operation_type_column).cast(pa.int64())
+    return pa.table(columns)
+
+
+def _same(column: pa.Array) -> pa.Array:
+    """Equal floats have equal bits."""
+    if not pa.types.is_floating(column.type):
+        return column
+    nan = pa.scalar(float("nan"), column.type)
+    return pc.add(pc.if_else(pc.is_nan(column), nan, column), pa.scalar(0.0, column.type))
+
+
+def _last_of_each(settled: pa.Table | None, pending: list[pa.Table], keys: int) -> pa.Table | None:
     """One row a key: the one with the last offset."""
     parts = [*([] if settled is None else [settled]), *pending]
     if not parts:
         return None
-    whole = pa.concat_tables(parts).combine_chunks()
-    last = [(vocab.offset_column, "last"), (vocab.operation_type_column, "last")]
+    names = [f"k{at}" for at in range(keys)]
     try:
-        grouped = whole.group_by(list(key), use_threads=False).aggregate(last)
+        whole = pa.concat_tables(parts).combine_chunks()
+        last = whole.group_by(names, use_threads=False).aggregate(
+            [("offset", "last"), ("op", "last")]
+        )
     except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as broken:
         raise UnusableKey(f"the primary key cannot be used: {str(broken)[:200]}") from None
-    names = {f"{name}_last": name for name, _ in last}
-    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names]).select(
-        whole.column_names
-    )
+    return last.rename_columns([name.removesuffix("_last") for name in last.column_names])
 
 
 # --- facts ----------------------------------------------------------------------------------
