@@ -69,7 +69,8 @@ def run(settings: Settings) -> None:
         workers.start()
         node.readers.start()
         node.queries.start()
-        click.echo(welcome(settings, port))
+        node.flight.start()
+        click.echo(welcome(settings, port, node.flight.port))
 
     server.on_listening = listening
     server.on_stopping = node.head_watch.end
@@ -92,7 +93,7 @@ def run(settings: Settings) -> None:
         )
 
 
-def welcome(settings: Settings, port: int) -> str:
+def welcome(settings: Settings, port: int, flight_port: int | None = None) -> str:
     """What a person can do next."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     url = settings.public_url or f"http://{host}:{port}/"
@@ -118,6 +119,8 @@ def welcome(settings: Settings, port: int) -> str:
         f"              curl {bearer} {csv} {url}{dataset}/ingest",
         f"  read        curl {url}{dataset}/tail",
     ]
+    if flight_port is not None:
+        lines.append(f"  Flight SQL  grpc://{host}:{flight_port}")
     if shows_all:
         lines.insert(1, f"  {EVERYTHING_IS_READ}")
     return "\n".join(lines)

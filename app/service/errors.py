@@ -31,6 +31,7 @@ STATUS: dict[str, HTTPStatus] = {
     # leaves that differ from their branch
     "AccessTokenRejected": HTTPStatus.UNAUTHORIZED,
     "AnonymousRestricted": HTTPStatus.UNAUTHORIZED,
+    "BasicRefused": HTTPStatus.UNAUTHORIZED,
     "TokenExpired": HTTPStatus.UNAUTHORIZED,
     "TokenInvalid": HTTPStatus.UNAUTHORIZED,
     "TokenRefused": HTTPStatus.UNAUTHORIZED,

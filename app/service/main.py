@@ -188,6 +188,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         for follower in followers:
             follower.start()
         yield
+        await run_in_threadpool(node.flight.stop)
         for follower in followers:
             await run_in_threadpool(follower.stop)
         await run_in_threadpool(deliverer.stop)

@@ -449,6 +449,33 @@ class Settings(SharedSettings):
         description="Confinement of processes of queries by the kernel: as far as it can (`auto`), "
         "wholly or not at all (`require`), or by limits only (`off`).",
     )
+    flight_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port of Flight SQL (gRPC) beside that of HTTP; 0 picks one, none: not served.",
+    )
+    flight_calls: int = Field(
+        32, gt=0, description="Calls of Flight SQL at a time; more are answered UNAVAILABLE."
+    )
+    flight_calls_caller: int = Field(
+        8,
+        gt=0,
+        description="Of these, of one account, or one address without an account; more are "
+        "answered UNAVAILABLE.",
+    )
+    flight_batch_bytes: int = Field(
+        14 * MIB,
+        ge=1024,
+        description="Longest batch of rows of an answer by Flight SQL; common clients take "
+        "messages of 16 MiB. A row that is longer ends the answer.",
+    )
+    flight_idle_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds a client of Flight SQL may take none of its rows before their query "
+        "is ended.",
+    )
     signing_key: str | None = Field(
         None,
         repr=False,

@@ -36,6 +36,7 @@ from .derivatives.derivatives import Derivatives
 from .derivatives.follow import Following
 from .derivatives.refresh import Refreshing
 from .derivatives.refresh_derivative import Computing
+from .flight.door import FlightDoor
 from .ingest.ingest import Ingesting
 from .ingest.routes import IngestEndpoint
 from .ingest.uploads import Uploads
@@ -477,17 +478,25 @@ class Node:
         )
 
     @cached_property
+    def query_inputs(self) -> Inputs:
+        return Inputs(
+            stores=self.stores,
+            access=self.access,
+            outlines=self.outlines,
+            bounds=self.learned_bounds,
+            max_datasets=self.settings.query_max_datasets,
+        )
+
+    @cached_property
+    def flight(self) -> FlightDoor:
+        return FlightDoor(self.settings, self.callers, self.queries, self.query_inputs, self.random)
+
+    @cached_property
     def queries(self) -> Queries:
         settings = self.settings
         return Queries(
             settings=settings,
-            inputs=Inputs(
-                stores=self.stores,
-                access=self.access,
-                outlines=self.outlines,
-                bounds=self.learned_bounds,
-                max_datasets=settings.query_max_datasets,
-            ),
+            inputs=self.query_inputs,
             files=SliceFiles(
                 self.stores, settings.data / "query-copies", settings.query_copies_bytes
             ),

@@ -97,6 +97,7 @@ def serving(data: Path, *, clock: Clock = system_clock, **settings: Any) -> Iter
     given = {"port": 0, "workers": 0, "shutdown_s": 2, **settings}
     node = open_node(Settings(data=data, **given), clock=clock)
     server = NodeServer(server_config(build_app(node), node.settings))
+    server.on_listening = lambda _: node.flight.start()
     server.on_stopping = node.head_watch.end
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -130,7 +130,7 @@ class Inputs:
         by_alias = {pin.alias: self._pinned(actor, pin) for pin in pins}
         found: list[Source] = []
         for alias, views in asked.items():
-            source = by_alias.get(alias) or self._named(actor, alias)
+            source = by_alias.get(alias) or self._newest(actor, alias)
             if source is None:
                 continue
             entry, at = source
@@ -161,6 +161,26 @@ class Inputs:
         slices = [str(data.physical_hash) for data, _ in outline.slices] if columns else []
         return self.bounds.of(str(entry.id), columns, slices)
 
+    def named(self, actor: Actor, alias: str) -> DatasetEntry | None:
+        """The dataset that a query means by this name, if the caller may read it."""
+        try:
+            named = DatasetAlias.parse(alias)
+        except MalformedName:
+            return None
+        if named.account is None:
+            single = self.access.tenancy is Tenancy.SINGLE
+            own = SINGLE_OWNER if single else actor.account.name if actor.account else None
+            if own is None:
+                return None
+            named = DatasetAlias(named.name, Name(own))
+        entry = self.access.entries.find(named)
+        return None if entry is None or not self.access.may_read(actor, entry) else entry
+
+    def columns(self, entry: DatasetEntry) -> DataSchema:
+        """Columns of a dataset as a table, as of its head."""
+        outline, _ = self._outline(entry, None)
+        return outline.schema or _own_columns(outline.vocab)
+
     def _pinned(self, actor: Actor, pin: DatasetPin) -> tuple[DatasetEntry, Multihash | None]:
         try:
             entry = self.access.visible(actor, DatasetId.parse(pin.id))
@@ -175,19 +195,9 @@ class Inputs:
         except (MalformedHash, MalformedMultibase):
             raise PinnedBlockNotFound(pin.id, pin.block_hash[:200]) from None
 
-    def _named(self, actor: Actor, alias: str) -> tuple[DatasetEntry, None] | None:
-        try:
-            named = DatasetAlias.parse(alias)
-        except MalformedName:
-            return None
-        if named.account is None:
-            single = self.access.tenancy is Tenancy.SINGLE
-            own = SINGLE_OWNER if single else actor.account.name if actor.account else None
-            if own is None:
-                return None
-            named = DatasetAlias(named.name, Name(own))
-        entry = self.access.entries.find(named)
-        return None if entry is None or not self.access.may_read(actor, entry) else (entry, None)
+    def _newest(self, actor: Actor, alias: str) -> tuple[DatasetEntry, None] | None:
+        entry = self.named(actor, alias)
+        return None if entry is None else (entry, None)
 
     def _outline(
         self, entry: DatasetEntry, at: Multihash | None

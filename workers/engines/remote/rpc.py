@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odf_node.protocol.codec.engine_messages import MalformedMessage, MessageName
+from odf_node.protocol.protobuf import MalformedProtobuf, bytes_field, fields
 
 SERVICE = "engine.Engine"
 MESSAGE_BYTES = 64 << 20
@@ -20,10 +21,8 @@ ABOUT_SERVICE = "odf.node.EngineInfo"
 ABOUT_METHOD = "Describe"
 """A call of ours, beside the protocol: name and version of the engine, as two lines of text."""
 
-_TAG = 0x0A
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_FIXED = {_FIXED64: 8, _FIXED32: 4}
-_MAX_VARINT = 10
+_BUFFER = 1
+"""Number of the one field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +44,7 @@ TRANSFORM = Call("ExecuteTransform", "TransformRequest", "TransformResponse")
 
 def wrapped(buffer: bytes) -> bytes:
     """The message that holds a buffer."""
-    length, size = bytearray(), len(buffer)
-    while size > 0x7F:
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    length.append(size)
-    return bytes([_TAG]) + bytes(length) + buffer
+    return bytes_field(_BUFFER, buffer)
 
 
 def unwrapped(message: bytes) -> bytes:
@@ -59,37 +53,13 @@ def unwrapped(message: bytes) -> bytes:
     Raises:
         MalformedMessage: no such message, or one without a buffer.
     """
-    buffer, at = None, 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        kind = tag & 7
-        if kind == _VARINT:
-            _, at = _varint(message, at)
-            continue
-        if kind == _BYTES:
-            size, at = _varint(message, at)
-        elif kind in _FIXED:
-            size = _FIXED[kind]
-        else:
-            raise MalformedMessage(f"a field of the unknown kind {kind}")
-        if at + size > len(message):
-            raise MalformedMessage("a field is longer than its message")
-        if tag == _TAG:
-            buffer = message[at : at + size]
-        at += size
+    buffer = None
+    try:
+        for number, value in fields(message):
+            if number == _BUFFER and isinstance(value, bytes):
+                buffer = value
+    except MalformedProtobuf as bad:
+        raise MalformedMessage(bad.message) from None
     if buffer is None:
         raise MalformedMessage("the message holds no flatbuffer")
     return buffer
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(_MAX_VARINT):
-        if at >= len(message):
-            break
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << (7 * shift)
-        if not byte & 0x80:
-            return value, at
-    raise MalformedMessage("a number has no end")

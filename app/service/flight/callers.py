@@ -1,0 +1,124 @@
+"""Who asks over Flight: the header `authorization` of a call, with a token or without an account.
+
+A call without a token begins by a handshake as `anonymous`. The token that answers it gives no
+right and is kept nowhere: it only says that its bearer has no account.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.flight as fl
+
+from odf_node.protocol.errors import Refused
+from odf_node.storage.runtime.randomness import Random
+
+from ..auth.access import Unauthenticated, admit, refuse_bad_token
+from ..auth.actors import ANONYMOUS, MAX_HEADER_CHARS, Actor, bearer_of
+from ..auth.callers import Callers
+from ..limits.shares import caller_of
+from .errors import told
+
+HEADER = "authorization"
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_NOBODY = re.compile(rf"anon_[{_CROCKFORD}]{{26}}")
+_BASIC = re.compile(r"[Bb][Aa][Ss][Ii][Cc] +([A-Za-z0-9+/_-]*)=* *")
+_ANONYMOUS = {("anonymous", ""), ("anonymous", "anonymous"), ("kamu", "kamu")}
+"""Names and passwords that mean no account; the last is what older clients send."""
+
+
+class BasicRefused(Refused):
+    """A name and a password; accounts show tokens."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Basic auth is only supported for 'anonymous' accounts with no password. "
+            "Authenticated users should use Bearer token auth mechanism."
+        )
+
+
+class Caller(fl.ServerMiddleware):  # type: ignore[misc]
+    """Who asks in one call, and what is sent back so that the next one says the same."""
+
+    def __init__(self, actor: Actor, answer: str | None) -> None:
+        super().__init__()
+        self.actor, self._answer = actor, answer
+
+    def sending_headers(self) -> dict[str, str]:
+        return {} if self._answer is None else {HEADER: self._answer}
+
+
+class CallerFactory(fl.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Asked before each call, in its thread."""
+
+    def __init__(self, callers: Callers, random: Random, *, allow_anonymous: bool) -> None:
+        super().__init__()
+        self._callers, self._random = callers, random
+        self._allow_anonymous = allow_anonymous
+
+    @told
+    def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[Any]]) -> Caller:
+        """Raises errors of Flight for `Unauthenticated`, `BasicRefused`, `MalformedBearer`,
+        `TokenInvalid`, `TokenExpired`, `AnonymousRestricted`."""
+        found = [
+            value for name, some in headers.items() if name.lower() == HEADER for value in some
+        ]
+        if not found:
+            raise Unauthenticated
+        actor = self._actor(found)
+        refuse_bad_token(actor)
+        admit(actor, allow_anonymous=self._allow_anonymous)
+        answer = None
+        if info.method == fl.FlightMethod.HANDSHAKE:
+            answer = f"Bearer {actor.bearer or nobody(self._random)}"
+        return Caller(actor, answer)
+
+    def _actor(self, found: Sequence[Any]) -> Actor:
+        first = found[0] if isinstance(found[0], str) else found[0].decode("latin-1")
+        basic = _BASIC.fullmatch(first[:MAX_HEADER_CHARS])
+        if basic is not None and len(found) == 1:
+            if credentials(basic[1]) not in _ANONYMOUS:
+                raise BasicRefused
+            return ANONYMOUS
+        bearer = bearer_of([(HEADER.encode(), first.encode("latin-1"))] * len(found))
+        if bearer is not None and _NOBODY.fullmatch(bearer):
+            return ANONYMOUS
+        return self._callers.identify(bearer)
+
+
+class NoHandshake(fl.ServerAuthHandler):  # type: ignore[misc]
+    """The library answers handshakes only if there is one of these; `CallerFactory` does it all."""
+
+    def authenticate(self, *_: Any) -> None:
+        pass
+
+    def is_valid(self, _: bytes) -> bytes:
+        return b""
+
+
+def credentials(encoded: str) -> tuple[str, str] | None:
+    """Name and password of Basic authentication; drivers leave the padding out."""
+    padded = encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4)
+    try:
+        name, _, password = base64.b64decode(padded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return name, password
+
+
+def nobody(random: Random) -> str:
+    """A token that says that there is no account."""
+    value = int.from_bytes(random(16), "big")
+    return "anon_" + "".join(_CROCKFORD[value >> 5 * at & 31] for at in reversed(range(26)))
+
+
+def share_of(actor: Actor, peer: str) -> str:
+    """Whose share a call takes. `peer` as gRPC writes it: `ipv4:127.0.0.1:50312`."""
+    kind, _, rest = peer.partition(":")
+    host = unquote(rest).rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
+    return caller_of({"state": {"actor": actor}, "client": (host, 0)})

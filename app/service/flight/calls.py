@@ -1,0 +1,51 @@
+"""One call of Flight: who asks, whether the client is still there, and its share of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow.flight as fl
+
+from odf_node.storage.runtime.context import new_trace, part_of
+
+from ..auth.actors import Actor
+from ..limits.shares import Slots
+from .bridge import Bridge
+from .callers import share_of
+
+T = TypeVar("T")
+CALLER = "caller"
+"""Under which name the server knows the middleware that says who asks."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """For the thread of the call."""
+
+    actor: Actor
+    share: str
+    bridge: Bridge
+    slots: Slots
+    has_left: Callable[[], bool]
+    trace: str
+
+    def result(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What the event loop makes of it. Raises as `Bridge.result`."""
+        name = self.actor.account.name if self.actor.account else None
+        with part_of(self.trace, actor=name):
+            return self.bridge.result(work, self.has_left)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Within its share. Raises `ShareTaken`, `AllTaken`."""
+        with self.slots.taken(self.share):
+            yield
+
+
+def call_of(context: fl.ServerCallContext, bridge: Bridge, slots: Slots) -> Call:
+    actor = context.get_middleware(CALLER).actor
+    share = share_of(actor, context.peer())
+    return Call(actor, share, bridge, slots, context.is_cancelled, new_trace())

@@ -1,0 +1,105 @@
+"""The rows of a statement, from the process that computes them to the client that takes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from odf_node.protocol.errors import LimitExceeded
+
+from ..query.query import Rows
+from .calls import Call
+from .errors import told
+from .row_stream import PieceReader, bounded
+from .statements import Statement, Statements
+
+
+class ClientTooSlow(LimitExceeded):
+    """A client that left its rows lying."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"no rows were taken for {seconds:g} seconds; ask again",
+            limit=seconds,
+            setting="ODF_NODE_FLIGHT_IDLE_S",
+        )
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """For the threads of calls."""
+
+    statements: Statements
+    batch_bytes: int
+    idle_s: float
+
+    def planned(self, call: Call, query: str) -> tuple[Statement, pa.Schema]:
+        """Raises as `Statements.plan`, `Bridge.result`."""
+        return call.result(partial(self.statements.plan, call.actor, call.share, query))
+
+    def rows(self, call: Call, statement: Statement) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Columns and batches. The process of the query ends with the last of them, with the
+        first that cannot be had, and when the iterator is dropped.
+
+        Raises as `Statements.begin`, `Bridge.result`.
+        """
+        running = self._running(call, statement)
+        return next(running), told_of(running)
+
+    def counted(
+        self, call: Call, make: Callable[[], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches that are made within the share of the call."""
+
+        def batches() -> Iterator[Any]:
+            with call.counted():
+                yield None
+                yield from make()
+
+        running = batches()
+        next(running)
+        return told_of(running)
+
+    def _running(self, call: Call, statement: Statement) -> Iterator[Any]:
+        """The columns, then the batches. Begun by its maker, so that its end is always run."""
+        with call.counted():
+            rows = call.result(partial(self.statements.begin, call.actor, call.share, statement))
+            try:
+                pieces = aiter(rows)
+                source = PieceReader(lambda: call.result(lambda: anext(pieces, b"")))
+                reader = pa.ipc.open_stream(pa.PythonFile(source, mode="r"))
+                yield reader.schema
+                batches = bounded(
+                    iter(reader),
+                    max_bytes=self.batch_bytes,
+                    max_rows=self.statements.max_rows,
+                )
+                yield from self._watched(call, rows, batches)
+            finally:
+                call.bridge.start(rows.close)
+
+    def _watched(
+        self, call: Call, rows: Rows, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches; the process ends if the client takes none for too long."""
+        for batch in batches:
+            began = time.monotonic()
+            taken = call.bridge.later(self.idle_s, rows.close)
+            try:
+                yield batch
+            finally:
+                taken()
+            if time.monotonic() - began > self.idle_s:
+                raise ClientTooSlow(self.idle_s)
+
+
+def told_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, raising errors of Flight; a generator, so that it ends when it is dropped."""
+    step = told(lambda: next(batches, None))
+    while (batch := step()) is not None:
+        yield batch

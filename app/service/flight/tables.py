@@ -1,0 +1,138 @@
+"""What a client may list: one catalogue, one schema in it, and the datasets it may read as tables.
+
+Source: Arrow Flight SQL, result schemas of the metadata commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from odf_node.protocol.arrow_schema import to_arrow
+from odf_node.protocol.flight_sql import Command
+
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..datasets.datasets import list_datasets
+from ..query.inputs import Inputs
+
+CATALOG = "kamu"
+"""Name of catalogue and schema, as queries know them and the reference node shows them."""
+TABLE = "TABLE"
+PAGE = 200
+"""Datasets in a batch of tables."""
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    """Columns that are never null end in `_`, which is no part of their names."""
+    return pa.schema(
+        [
+            pa.field(name.removesuffix("_"), kind, nullable=not name.endswith("_"))
+            for name, kind in columns.items()
+        ]
+    )
+
+
+_T = pa.utf8()
+_KEYS = _schema(
+    **{
+        f"{side}_{name}": _T
+        for side in ("pk", "fk")
+        for name in ("catalog_name", "db_schema_name", "table_name_", "column_name_")
+    },
+    key_sequence_=pa.int32(),
+    fk_key_name=_T,
+    pk_key_name=_T,
+    update_rule_=pa.uint8(),
+    delete_rule_=pa.uint8(),
+)
+CATALOGS = _schema(catalog_name_=_T)
+SCHEMAS = _schema(catalog_name=_T, db_schema_name_=_T)
+TYPES = _schema(table_type_=_T)
+TABLES = _schema(catalog_name=_T, db_schema_name=_T, table_name_=_T, table_type_=_T)
+TABLES_WITH_SCHEMA = TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
+KEYS = {
+    "CommandGetPrimaryKeys": _schema(
+        catalog_name=_T,
+        db_schema_name=_T,
+        table_name_=_T,
+        column_name_=_T,
+        key_name=_T,
+        key_sequence_=pa.int32(),
+    ),
+    "CommandGetExportedKeys": _KEYS,
+    "CommandGetImportedKeys": _KEYS,
+    "CommandGetCrossReference": _KEYS,
+}
+"""No keys are told: a changelog has many rows of one key."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The datasets of the node, for the thread of a call."""
+
+    access: DatasetAccess
+    inputs: Inputs
+
+    def batches(self, actor: Actor, command: Command) -> Iterator[pa.RecordBatch]:
+        """What CommandGetTables asks for. A name that is the pattern itself is the only one."""
+        schema = TABLES_WITH_SCHEMA if command.flag(5) else TABLES
+        types, pattern = command.texts(4), command.text(3)
+        if not in_catalog(command) or (types and TABLE not in types):
+            return
+        like = _like(pattern)
+        if pattern is not None:
+            like = self._exact(actor, pattern) or like
+        after: str | None = None
+        while True:
+            page, after = list_datasets(self.access, actor, account=None, after=after, limit=PAGE)
+            rows = []
+            for entry in page:
+                alias = self.access.shown_alias(entry)
+                if like.fullmatch(alias):
+                    columns = to_arrow(self.inputs.columns(entry)) if command.flag(5) else None
+                    shown = [] if columns is None else [columns.serialize().to_pybytes()]
+                    rows.append([CATALOG, CATALOG, alias, TABLE, *shown])
+            if rows:
+                yield batch_of(schema, *rows)
+            if after is None:
+                return
+
+    def _exact(self, actor: Actor, name: str) -> re.Pattern[str] | None:
+        """A pattern of the dataset of this name, if the actor sees one."""
+        found = self.inputs.named(actor, name)
+        return None if found is None else re.compile(re.escape(self.access.shown_alias(found)))
+
+
+def catalogs() -> pa.RecordBatch:
+    return batch_of(CATALOGS, [CATALOG])
+
+
+def schemas(command: Command) -> pa.RecordBatch:
+    return batch_of(SCHEMAS, *([[CATALOG, CATALOG]] if in_catalog(command) else []))
+
+
+def table_types() -> pa.RecordBatch:
+    return batch_of(TYPES, [TABLE])
+
+
+def in_catalog(command: Command) -> bool:
+    """Whether catalogue and pattern of schemas of a command are ours. Raises `MalformedCommand`."""
+    return command.text(1) in (None, CATALOG) and bool(_like(command.text(2)).fullmatch(CATALOG))
+
+
+def batch_of(schema: pa.Schema, *rows: Sequence[str | bytes]) -> pa.RecordBatch:
+    columns = [[row[at] for row in rows] for at in range(len(schema))]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _like(pattern: str | None) -> re.Pattern[str]:
+    """A pattern of SQL: `%` any text, `_` one character; none means all."""
+    if pattern is None:
+        return re.compile(".*", re.DOTALL)
+    parts = {"%": ".*", "_": "."}
+    return re.compile("".join(parts.get(one) or re.escape(one) for one in pattern), re.DOTALL)

@@ -1,0 +1,263 @@
+"""Flight SQL as real clients speak it: the ADBC driver, and the client of the reference node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import adbc_driver_flightsql.dbapi as adbc
+import kamu
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+from adbc_driver_flightsql import DatabaseOptions
+from adbc_driver_manager import AdbcStatusCode
+from service import SCHEMA, Service, described, seeded, serving
+
+from odf_node.app.service.flight.sql_info import sql_info
+from odf_node.protocol.flight_sql import written
+from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.storage.stores.ports.values import Visibility
+
+CITIES = 'select city from "kamu/city" order by city'
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: Any) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("flight") / "node"
+    with serving(folder, flight_port=0, tenancy="multi", query_wait_s=60) as service:
+        chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(3)
+        service.keep(chain, "kamu/city", Visibility.PUBLIC)
+        secret = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(2)
+        service.keep(secret, "kamu/secret", Visibility.PRIVATE)
+        yield service
+
+
+def url(service: Service) -> str:
+    return f"grpc://127.0.0.1:{service.node.flight.port}"
+
+
+def connected(service: Service, token: str | None = None) -> Any:
+    if token is None:
+        more = {"username": "anonymous", "password": ""}
+    else:
+        more = {DatabaseOptions.AUTHORIZATION_HEADER.value: f"Bearer {token}"}
+    return adbc.connect(url(service), more, autocommit=True)
+
+
+def rows(service: Service, query: str, token: str | None = None) -> list[Any]:
+    with connected(service, token) as connection, connection.cursor() as cursor:
+        cursor.execute(query)
+        return list(cursor.fetchall())
+
+
+@pytest.mark.scenario("U03")
+def test_a_caller_without_an_account_reads_what_is_public(service):
+    assert rows(service, CITIES) == [("c0",), ("c1",), ("c2",)]
+
+
+@pytest.mark.scenario("U04")
+def test_a_bearer_reads_what_its_account_may_read(service):
+    token = service.token()
+    assert rows(service, 'select count(*) from "kamu/secret"', token) == [(2,)]
+
+
+@pytest.mark.scenario("U06")
+def test_the_client_of_the_reference_node_works_without_and_with_a_token(service):
+    for more in ({}, {"token": service.token()}):
+        with kamu.connect(url(service), **more) as connection:
+            assert connection.query("select 1 as x")["x"].tolist() == [1]
+            assert connection.query(CITIES)["city"].tolist() == ["c0", "c1", "c2"]
+
+
+@pytest.mark.scenario("U02")
+def test_an_unknown_token_is_unauthenticated(service):
+    with pytest.raises(adbc.Error, match="Authentication token invalid") as refused:
+        rows(service, CITIES, "ka_nonsense")
+    assert refused.value.status_code is AdbcStatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.scenario("U01")
+def test_names_and_passwords_of_accounts_are_no_credentials(service):
+    credentials = {"username": "kamu", "password": "hunter2"}
+    with pytest.raises(adbc.Error, match="Basic auth is only supported") as refused:
+        adbc.connect(url(service), credentials, autocommit=True)
+    assert refused.value.status_code is AdbcStatusCode.UNAUTHENTICATED
+
+
+class Silent(fl.ClientAuthHandler):
+    """A handshake of headers alone."""
+
+    def authenticate(self, outgoing: Any, incoming: Any) -> None:
+        pass
+
+    def get_token(self) -> bytes:
+        return b""
+
+
+def shaken(service: Service, authorization: bytes | None) -> None:
+    headers = [] if authorization is None else [(b"authorization", authorization)]
+    with fl.connect(url(service)) as client:
+        client.authenticate(Silent(), fl.FlightCallOptions(headers=headers))
+
+
+@pytest.mark.scenario("U05")
+@pytest.mark.parametrize(
+    "credentials", [b"YW5vbnltb3VzOg", b"YW5vbnltb3VzOg==", b"YW5vbnltb3VzOmFub255bW91cw"]
+)
+def test_a_handshake_takes_base64_with_and_without_padding(service, credentials):
+    shaken(service, b"Basic " + credentials)
+
+
+def test_a_handshake_takes_a_token_as_the_jdbc_driver_sends_it(service):
+    shaken(service, b"Bearer " + service.token().encode())
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, b"Basic", b"Basic !", b"Basic YQ", b"Basic /w==", b"Bearer ka_1", b"Digest x"],
+)
+def test_a_handshake_without_credentials_is_refused(service, authorization):
+    with pytest.raises(fl.FlightError) as refused:
+        shaken(service, authorization)
+    assert "Traceback" not in str(refused.value)
+
+
+def test_what_older_clients_send_gives_no_account(service):
+    more = {"username": "kamu", "password": "kamu"}
+    with (
+        adbc.connect(url(service), more, autocommit=True) as connection,
+        connection.cursor() as cursor,
+        pytest.raises(adbc.Error, match="kamu/secret"),
+    ):
+        cursor.execute('select * from "kamu/secret"')
+
+
+@pytest.mark.scenario("U07")
+def test_facts_of_the_server_have_the_type_that_drivers_need(service):
+    with connected(service) as connection:
+        info = connection.adbc_get_info()
+    assert info["vendor_name"] == "ODF Node"
+    assert info["vendor_arrow_version"] == "1.3"
+    batch = sql_info([8, 3, 99], "1")
+    assert batch.schema.field("value").type == pa.dense_union(
+        [
+            pa.field("string_value", pa.utf8()),
+            pa.field("bool_value", pa.bool_()),
+            pa.field("bigint_value", pa.int64()),
+            pa.field("int32_bitmask", pa.int32()),
+            pa.field("string_list", pa.list_(pa.field("string_data", pa.utf8()))),
+            pa.field(
+                "int32_to_int32_list_map",
+                pa.map_(pa.int32(), pa.list_(pa.field("$data$", pa.int32()))),
+            ),
+        ]
+    )
+    assert batch.to_pydict() == {"info_name": [3, 8], "value": [True, 0]}
+
+
+def listed(service: Service, token: str | None = None) -> dict[str, list[str]]:
+    """Columns by table."""
+    with connected(service, token) as connection:
+        objects = connection.adbc_get_objects(depth="all").read_all().to_pylist()
+    (catalog,) = objects
+    assert catalog["catalog_name"] == "kamu"
+    (schema,) = catalog["catalog_db_schemas"]
+    assert schema["db_schema_name"] == "kamu"
+    return {
+        table["table_name"]: [column["column_name"] for column in table["table_columns"]]
+        for table in schema["db_schema_tables"]
+    }
+
+
+def test_a_private_dataset_is_a_table_for_those_alone_who_may_read_it(service):
+    columns = [field.name for field in SCHEMA.fields]
+    assert listed(service) == {"kamu/city": columns}
+    assert listed(service, service.token("other")) == {"kamu/city": columns}
+    assert listed(service, service.token()) == {"kamu/city": columns, "kamu/secret": columns}
+
+
+def test_a_private_dataset_is_as_unknown_as_none(service):
+    told = []
+    for name in ("kamu/secret", "kamu/absent"):
+        with pytest.raises(adbc.Error) as refused:
+            rows(service, f'select * from "{name}"')
+        told.append(str(refused.value).replace(name, "NAME"))
+    assert told[0] == told[1]
+    assert "InvalidQuery" in told[0]
+
+
+def test_types_and_schemas_of_tables_are_told(service):
+    with connected(service) as connection:
+        assert connection.adbc_get_table_types() == ["TABLE"]
+        assert connection.adbc_get_table_schema("kamu/city").names == [
+            field.name for field in SCHEMA.fields
+        ]
+        with pytest.raises(adbc.Error):
+            connection.adbc_get_table_schema("kamu/secret")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select nope",
+        "create table x (a int)",
+        "select * from '/etc/passwd'",
+        "selec 1",
+        "select 1 / 0",
+        "select * from read_csv('x')",
+    ],
+)
+def test_a_query_that_is_refused_tells_why_and_no_path_of_a_file(service, query):
+    with pytest.raises(adbc.Error) as refused:
+        rows(service, query)
+    text = str(refused.value)
+    assert "InvalidQuery" in text
+    assert "Traceback" not in text
+    assert ".py" not in text
+    assert str(service.node.settings.data) not in text
+
+
+def test_parameters_and_updates_are_refused_and_the_connection_goes_on(service):
+    with connected(service) as connection, connection.cursor() as cursor:
+        with pytest.raises(adbc.Error) as refused:
+            cursor.execute("select ?", (1,))
+        assert "Traceback" not in str(refused.value)
+        with pytest.raises(adbc.Error, match="NotServedByFlight"):
+            cursor.adbc_ingest("x", pa.table({"a": [1]}))
+        cursor.execute("select 2")
+        assert cursor.fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("name", ["CommandGetXdbcTypeInfo", "CommandStatementUpdate", "X"])
+def test_commands_that_are_not_served_are_refused_by_name(service, name):
+    headers = [(b"authorization", b"Bearer " + service.token().encode())]
+    command = fl.FlightDescriptor.for_command(written(name))
+    with fl.connect(url(service)) as client, pytest.raises(fl.FlightError, match=name) as refused:
+        client.get_flight_info(command, fl.FlightCallOptions(headers=headers))
+    assert "Traceback" not in str(refused.value)
+
+
+def test_a_call_without_a_header_is_unauthenticated(service):
+    with fl.connect(url(service)) as client, pytest.raises(fl.FlightUnauthenticatedError):
+        list(client.do_action(fl.Action("CloseSession", b"")))
+
+
+def test_a_ticket_that_no_node_gave_is_refused(service):
+    options = fl.FlightCallOptions(headers=[(b"authorization", b"Basic YW5vbnltb3VzOg")])
+    with fl.connect(url(service)) as client:
+        for raw in (b"", b"\xff", written("TicketStatementQuery", (1, b"[1]"))):
+            with pytest.raises(fl.FlightError, match="Malformed"):
+                client.do_get(fl.Ticket(raw), options).read_all()
+
+
+def test_types_of_columns_are_those_of_the_answer_over_http(service):
+    query = "select *, 1.5 as d, date '2020-01-01' as day from \"kamu/city\""
+    with connected(service) as connection, connection.cursor() as cursor:
+        cursor.execute(query)
+        found = cursor.fetch_arrow_table()
+    with service.http() as client:
+        answer = client.get("/query", params={"query": query, "format": "arrow"})
+    expected = pa.ipc.open_stream(answer.content).read_all()
+    assert found.equals(expected)
+    assert found.schema.equals(expected.schema)

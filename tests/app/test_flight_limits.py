@@ -1,0 +1,169 @@
+"""Flight SQL under load: long answers, slow and leaving clients, too many calls, the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.flight as fl
+import pytest
+from service import SCHEMA, Chain, Service, described, seeded, serving
+
+from odf_node.protocol.flight_sql import written
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.storage.stores.ports.values import ObjectKey
+
+ENDLESS = "select count(*) from generate_series(1, 1000000000000)"
+LONG = "select value, repeat('x', 1000) as x from generate_series(1, 20000)"
+ANONYMOUS = fl.FlightCallOptions(headers=[(b"authorization", b"Basic YW5vbnltb3VzOg")])
+
+
+@pytest.fixture(scope="module")
+def city() -> Chain:
+    return seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(3)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: Any, city: Chain) -> Iterator[Service]:
+    limits = {
+        "flight_port": 0,
+        "flight_batch_bytes": 1 << 20,
+        "flight_calls_caller": 2,
+        "flight_idle_s": 1.0,
+        "query_max_rows": 30_000,
+        "query_max_bytes": 1 << 26,
+    }
+    with serving(tmp_path_factory.mktemp("flight") / "node", **limits) as service:
+        service.keep(city, "kamu/city")
+        yield service
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[fl.FlightClient]:
+    with fl.connect(f"grpc://127.0.0.1:{service.node.flight.port}") as client:
+        yield client
+
+
+def ticket(client: fl.FlightClient, query: str) -> fl.Ticket:
+    command = written("CommandStatementQuery", (1, query.encode()))
+    info = client.get_flight_info(fl.FlightDescriptor.for_command(command), ANONYMOUS)
+    return info.endpoints[0].ticket
+
+
+def children(service: Service) -> list[str]:
+    pid = service.node.queries.spawner._process.pid
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def wait_for_no_child(service: Service, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while (children(service) or scratch(service)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert children(service) == []
+    assert scratch(service) == []
+
+
+def scratch(service: Service) -> list[Path]:
+    return list((service.node.settings.data / "queries").glob("*"))
+
+
+def test_long_answers_come_in_batches_that_fit_a_message(client):
+    sizes = [chunk.data.nbytes for chunk in client.do_get(ticket(client, LONG), ANONYMOUS)]
+    assert len(sizes) > 10
+    assert max(sizes) <= 1 << 20
+
+
+def test_a_row_that_fits_no_message_ends_the_answer_with_the_reason(client, service):
+    query = "select repeat('x', 2000000) as x"
+    with pytest.raises(fl.FlightError, match="ODF_NODE_FLIGHT_BATCH_BYTES"):
+        client.do_get(ticket(client, query), ANONYMOUS).read_all()
+    wait_for_no_child(service, 5)
+
+
+def test_an_answer_with_too_many_rows_is_never_shortened_silently(client):
+    query = "select value from generate_series(1, {})"
+    whole = client.do_get(ticket(client, query.format(30_000)), ANONYMOUS).read_all()
+    assert whole.num_rows == 30_000
+    with pytest.raises(fl.FlightError, match="ODF_NODE_QUERY_MAX_ROWS"):
+        client.do_get(ticket(client, query.format(30_001)), ANONYMOUS).read_all()
+
+
+def test_a_client_that_cancels_before_the_first_row_ends_the_process(client, service):
+    asked = ticket(client, ENDLESS)
+    basic = (b"authorization", b"Basic YW5vbnltb3VzOg")
+    hasty = fl.FlightCallOptions(headers=[basic], timeout=1.5)
+    wait_for_no_child(service, 5)
+    with pytest.raises(fl.FlightTimedOutError):
+        client.do_get(asked, hasty).read_all()
+    wait_for_no_child(service, 2)
+
+
+def test_a_client_that_cancels_between_rows_ends_the_process(client, service):
+    reader = client.do_get(ticket(client, LONG), ANONYMOUS)
+    reader.read_chunk()
+    assert children(service)
+    reader.cancel()
+    wait_for_no_child(service, 2)
+
+
+def test_the_process_of_a_client_that_takes_no_rows_is_ended(client, service):
+    reader = client.do_get(ticket(client, LONG), ANONYMOUS)
+    reader.read_chunk()
+    assert children(service)
+    wait_for_no_child(service, 6)
+    with pytest.raises(fl.FlightError, match="ODF_NODE_FLIGHT_IDLE_S"):
+        reader.read_all()
+
+
+def test_a_caller_has_a_share_of_calls(client):
+    some = [client.do_get(ticket(client, LONG), ANONYMOUS) for _ in range(2)]
+    with pytest.raises(fl.FlightUnavailableError, match="ODF_NODE_FLIGHT_CALLS_CALLER"):
+        ticket(client, "select 1")
+    for reader in some:
+        reader.cancel()
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            ticket(client, "select 1")
+            return
+        except fl.FlightUnavailableError:
+            time.sleep(0.05)
+    raise AssertionError("the share was not given back")
+
+
+def test_a_planned_statement_gives_the_rows_of_its_plan_also_after_new_ones(client, service, city):
+    wait_for_no_child(service, 5)
+    planned = ticket(client, 'select count(*) as n from "kamu/city"')
+    before = city.head
+    city.add_rows(4)
+    for (kind, name), content in city.objects.items():
+        service.node.stores.objects.put(ObjectKey(city.id, kind, name), [content])
+    dataset = service.node.stores.dataset(DatasetRef(id=city.id))
+    dataset.commit([city.blocks[-1]], expected=before)
+    assert client.do_get(planned, ANONYMOUS).read_all()["n"].to_pylist() == [3]
+    newer = ticket(client, 'select count(*) as n from "kamu/city"')
+    assert client.do_get(newer, ANONYMOUS).read_all()["n"].to_pylist() == [7]
+
+
+def test_calls_that_are_under_way_end_with_the_service(tmp_path):
+    failed: list[Exception] = []
+
+    def ask(port: int) -> None:
+        with fl.connect(f"grpc://127.0.0.1:{port}") as client:
+            try:
+                client.do_get(ticket(client, ENDLESS), ANONYMOUS).read_all()
+            except fl.FlightError as error:
+                failed.append(error)
+
+    with serving(tmp_path / "node", flight_port=0) as service:
+        thread = threading.Thread(target=ask, args=(service.node.flight.port,))
+        thread.start()
+        time.sleep(3)
+        began = time.monotonic()
+    thread.join(10)
+    assert time.monotonic() - began < 10
+    assert isinstance(failed[0], fl.FlightUnavailableError)

@@ -1,0 +1,69 @@
+"""Messages of Flight SQL, read from bytes that anybody may send."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.flight_sql import MAX_MESSAGE_BYTES, MalformedCommand, read_command, written
+from odf_node.protocol.protobuf import MalformedProtobuf, bytes_field, fields
+
+TABLES = (
+    b"\n>type.googleapis.com/arrow.flight.protocol.sql.CommandGetTables"
+    b'\x12\x15\n\x04kamu"\x05TABLE"\x04VIEW(\x01'
+)
+"""Catalogue `kamu`, types of tables TABLE and VIEW, with schemas; as protobuf itself writes it."""
+
+
+def test_fields_of_a_command_are_read_by_their_numbers():
+    command = read_command(TABLES)
+    assert command.name == "CommandGetTables"
+    assert command.text(1) == "kamu"
+    assert command.text(2) is None
+    assert command.texts(4) == ["TABLE", "VIEW"]
+    assert command.flag(5)
+
+
+def test_repeated_numbers_are_read_packed_and_one_by_one():
+    packed = read_command(written("CommandGetSqlInfo", (1, b"\x08\xf8\x03")))
+    assert packed.numbers(1) == [8, 504]
+    value = b"\x08\x08\x08\xf8\x03"
+    single = bytes_field(1, b"type.googleapis.com/arrow.flight.protocol.sql.CommandGetSqlInfo")
+    assert read_command(single + bytes_field(2, value)).numbers(1) == [8, 504]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\x0a\x05abc",
+        b"\x0b",
+        b"\x08" + b"\xff" * 11,
+        bytes_field(1, b"type.googleapis.com/google.protobuf.Empty"),
+        bytes_field(1, b"type.googleapis.com/arrow.flight.protocol.sql."),
+        bytes_field(1, b"type.googleapis.com/arrow.flight.protocol.sql.\xc3\xa4"),
+        b"\x00" * (MAX_MESSAGE_BYTES + 1),
+    ],
+)
+def test_what_is_no_command_is_refused(raw):
+    with pytest.raises((MalformedCommand, MalformedProtobuf)):
+        read_command(raw)
+
+
+@given(st.binary(max_size=300), st.integers(0, 80), st.binary(max_size=4))
+def test_no_bytes_do_anything_but_be_read_or_refused(some, at, other):
+    for raw in (some, TABLES[:at] + other + TABLES[at + len(other) :]):
+        try:
+            command = read_command(raw)
+            command.text(1), command.texts(4), command.flag(5), command.numbers(4)
+            command.handle()
+        except BadInput:
+            pass
+
+
+@given(st.lists(st.tuples(st.integers(1, 2**29 - 1), st.binary(max_size=300))))
+def test_fields_that_were_written_are_read_again(some):
+    raw = b"".join(bytes_field(number, content) for number, content in some)
+    assert list(fields(raw)) == some
