@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 from backends import fresh_place
@@ -13,11 +15,13 @@ from publishing import in_process, run_job
 
 from odf_node.storage.datasets.job_payloads import publish_job
 from odf_node.storage.datasets.job_payloads.publish_job import PublishPayload
+from odf_node.storage.datasets.kartothek.own_index import own_index
 from odf_node.storage.datasets.kartothek.publication import Mode
 from odf_node.storage.datasets.kartothek.rows import whole_table
 from odf_node.storage.datasets.kartothek.tables import open_table
 from odf_node.storage.stores.keyed.open import open_keyed_store
 from odf_node.storage.stores.ports.errors import SwapLost
+from odf_node.storage.stores.ports.publication_values import PublishedDataset
 
 REFRESHES = 30
 
@@ -88,12 +92,8 @@ def test_of_sixteen_refreshes_at_once_none_leaves_the_table_behind(made: Growing
 
 @pytest.mark.parametrize("mode", ["changelog", "state"])
 def test_a_job_that_is_killed_at_any_write_is_repeated_and_leaves_nothing(
-    made: Growing, tmp_path, mode, monkeypatch
+    made: Growing, place, tmp_path, mode, monkeypatch
 ):
-    """The writes of the node's own store count as well."""
-    from types import SimpleNamespace
-
-    from odf_node.storage.stores.ports.publication_values import PublishedDataset
     from odf_node.workers.jobs.publish import run as job_run
 
     definition = {"uuid": "u", "mode": mode, "secondaryIndices": ["city"], "grace": "0s",
@@ -103,7 +103,7 @@ def test_a_job_that_is_killed_at_any_write_is_repeated_and_leaves_nothing(
             dataset=made.entry.id, uuid="u", store=definition["store"], definition=definition
         )
     )
-    shop = open_keyed_store(definition["store"], durable=False)
+    shop = place
     context = in_process(publish_to=(definition["store"],))
     job = SimpleNamespace(spec=publish_job.spec_of(made.entry.id, PublishPayload()))
     dying: dict[str, Watched] = {}
@@ -129,6 +129,39 @@ def test_a_job_that_is_killed_at_any_write_is_repeated_and_leaves_nothing(
     named = open_table(shop, "u")
     wanted = {each.key for each in named.partitions} | set(named.found.state.indices.values())
     assert {info.key for info in shop.list("u")} == wanted | {"u/table/_common_metadata"}
+
+
+@pytest.mark.parametrize("mode", ["changelog", "state"])
+def test_a_job_that_is_killed_at_any_write_of_the_nodes_own_store_is_repeated(
+    made: Growing, place, tmp_path, mode, monkeypatch
+):
+    from odf_node.workers.jobs.publish import run as job_run
+
+    definition = {"uuid": "u", "mode": mode, "secondaryIndices": ["city"], "grace": "0s",
+                  "store": (tmp_path / "shop").as_uri()}  # fmt: skip
+    made.stores.publications.put(
+        PublishedDataset(
+            dataset=made.entry.id, uuid="u", store=definition["store"], definition=definition
+        )
+    )
+    context = in_process(publish_to=(definition["store"],))
+    job = SimpleNamespace(spec=publish_job.spec_of(made.entry.id, PublishPayload()))
+    monkeypatch.setattr(job_run, "allowed_store", lambda *_, **__: place)
+    for block in A2:
+        made.add(block)
+        kills = 0
+        while True:
+            own = Watched(made.stores.projections, dies_at=kills)
+            try:
+                run_job(replace(made.stores, projections=own), job, context)
+                break
+            except Killed:
+                kills += 1
+        assert kills >= 4
+        assert by_city(whole_table(open_table(place, "u")).to_pylist()) == _expected(made, mode)
+        index = own_index(made.stores.projections, made.entry.id)
+        assert index is not None
+        assert str(index.head) == made.head
 
 
 def _expected(made: Growing, mode: str) -> list[tuple]:
