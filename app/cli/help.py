@@ -33,6 +33,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "dataset delete": ("odf-node dataset delete http://127.0.0.1:8080/weather",),
     "dataset rename": ("odf-node dataset rename http://127.0.0.1:8080/weather weather.hourly",),
     "dataset visibility": ("odf-node dataset visibility http://127.0.0.1:8080/weather public",),
+    "webhook add": ("odf-node webhook add http://127.0.0.1:8080/weather https://example.com/hook",),
+    "webhook list": ("odf-node webhook list http://127.0.0.1:8080/weather",),
+    "webhook ping": ("odf-node webhook ping http://127.0.0.1:8080/weather wh_6a1f0c2e",),
+    "webhook remove": ("odf-node webhook remove http://127.0.0.1:8080/weather wh_6a1f0c2e",),
+    "webhook replay": (
+        "odf-node webhook replay http://127.0.0.1:8080/weather wh_6a1f0c2e --since beginning",
+    ),
+    "webhook show": ("odf-node webhook show http://127.0.0.1:8080/weather wh_6a1f0c2e",),
     "dataset list": ("odf-node dataset list --node http://127.0.0.1:8080",),
     "dataset show": (
         "odf-node dataset show http://127.0.0.1:8080/weather",
