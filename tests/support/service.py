@@ -97,12 +97,18 @@ def serving(data: Path, *, clock: Clock = system_clock, **settings: Any) -> Iter
     given = {"port": 0, "workers": 0, "shutdown_s": 2, **settings}
     node = open_node(Settings(data=data, **given), clock=clock)
     server = NodeServer(server_config(build_app(node), node.settings))
-    server.on_listening = lambda _: node.flight.start()
+    listening = threading.Event()
+
+    def listens(_: int) -> None:
+        node.flight.start()
+        listening.set()
+
+    server.on_listening = listens
     server.on_stopping = node.head_watch.end
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 60
-    while not server.started:
+    while not listening.is_set():
         if not thread.is_alive() or time.monotonic() > deadline:
             raise TimeoutError("the service did not start")
         time.sleep(0.005)
