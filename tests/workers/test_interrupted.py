@@ -141,6 +141,7 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
         """Stages that run here, and deliver what they write to the bucket."""
 
         width = 2
+        partition_bytes = 64 << 20
 
         def outbox(self, folder: Path, partitions: int) -> Outbox:
             folder.mkdir(parents=True, exist_ok=True)

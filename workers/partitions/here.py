@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ class Here:
     """Stages run in the caller's thread, in one partition."""
 
     width = 1
+    partition_bytes = sys.maxsize
     usage = Usage()
 
     def file(self, path: Path) -> File:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from .failure import Failure, StageFailed
 from .files import Delivered, File, Outbox
 from .messages import batch_of, gathered, message
 from .port import Output, Read, Route, T, Work
+from .task_memory import of_spark
 from .usage import Usage
 
 STAGE_SECONDS = 86_400.0
@@ -64,6 +65,10 @@ class OnSpark:
     @property
     def width(self) -> int:
         return int(self._spark.sparkContext.defaultParallelism)
+
+    @cached_property
+    def partition_bytes(self) -> int:
+        return of_spark(self._spark.sparkContext)
 
     def file(self, path: Path) -> File:
         if (url := exchange_of()) is not None:

@@ -59,6 +59,10 @@ class Way(Protocol):
     def width(self) -> int:
         """How many partitions run side by side."""
 
+    @property
+    def partition_bytes(self) -> int:
+        """Rows of a partition that fit the memory of a task while they are merged or sorted."""
+
     def file(self, path: Path) -> File:
         """A file of this machine, as stages are given it."""
 

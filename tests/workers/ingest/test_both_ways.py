@@ -274,7 +274,6 @@ def check_rules(history: History, came: list[Any]) -> int:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever can be cut is cut; equal blocks on both sides have equal times."""
     monkeypatch.setattr(pipeline, "SMALLEST_BYTES", 1)
-    monkeypatch.setattr(pipeline, "PARTITION_BYTES", 1000)
     monkeypatch.setattr(splits, "SMALLEST_BYTES", 300)
     monkeypatch.setattr(splits, "SCAN_BYTES", 64)
     monkeypatch.setattr(datasets, "now", lambda: NOW)
@@ -319,6 +318,8 @@ def test_random_histories_are_the_same_on_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from odf_node.workers.partitions.on_spark import OnSpark
+
+    monkeypatch.setattr(OnSpark, "partition_bytes", 1000)
 
     for seed in range(max(5, HISTORIES // 40)):
         history = history_made(seed)

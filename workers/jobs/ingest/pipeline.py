@@ -40,8 +40,6 @@ from .stages import (
     write_rows,
 )
 
-PARTITION_BYTES = 64 << 20
-"""Rows of a partition that are merged or sorted at once, about."""
 SMALLEST_BYTES = 4 << 20
 """Fewer are one partition."""
 
@@ -161,7 +159,7 @@ def partition_count(way: Way, cost: int) -> int:
     """Partitions for rows of that cost."""
     if way.width == 1 or cost < SMALLEST_BYTES:
         return 1
-    return max(way.width, -(-cost // PARTITION_BYTES))
+    return max(way.width, -(-cost // way.partition_bytes))
 
 
 def _is_by_event_time(post: PostRead) -> bool:
