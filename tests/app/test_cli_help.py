@@ -65,13 +65,16 @@ def test_every_command_but_serve_takes_json(path):
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_commands_of_the_worker_show_an_example_that_is_taken(name):
-    text = CliRunner().invoke(worker, [name, "--help"]).stdout
-    words = shlex.split(text[text.rindex("odf-worker ") :])
-    assert words[1] == name
     command = worker.get_command(click.Context(worker), name)
     assert command is not None
     assert command.get_short_help_str(limit=100) == COMMANDS[name][1]
-    command.make_context(name, words[2:], **worker.context_settings)
+    parts = sorted(command.commands) if isinstance(command, click.Group) else []
+    for part in parts or [""]:
+        given = [name, part] if part else [name]
+        text = CliRunner().invoke(worker, [*given, "--help"]).stdout
+        words = shlex.split(text[text.rindex("odf-worker ") :].replace("\\\n", " "))
+        assert words[1 : 1 + len(given)] == given
+        command.make_context(name, words[2:], **worker.context_settings)
     assert "..." not in CliRunner().invoke(worker, ["--help"]).stdout.partition("Commands:")[2]
 
 

@@ -69,7 +69,7 @@ session.stop()
 """
 
 
-ROWS = 120_000  # two batches are more than one task sorts
+ROWS = 300_000  # a batch is more than one task takes
 PATIENCE_S = 240
 
 
