@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import select
 import struct
 
 BIRTH = struct.Struct("=q")
 """The number of a new process, which comes with a handle of it before anything else."""
 ENDING = struct.Struct("=i")
 """How it ended, as `waitpid` has it."""
+ENDING_S = 10.0
+"""The end of a process that was killed is told within this time."""
+
+
+def await_ending(told: int) -> bool:
+    """Whether the end of a process is told by this pipe; waits a while."""
+    return bool(select.select([told], [], [], ENDING_S)[0])
+
+
+def ending_signal(told: int) -> int | None:
+    """The signal that ended the process of this pipe, if one did."""
+    if not await_ending(told):
+        return None
+    said = os.read(told, ENDING.size)
+    if len(said) < ENDING.size or not os.WIFSIGNALED(ENDING.unpack(said)[0]):
+        return None
+    return os.WTERMSIG(ENDING.unpack(said)[0])

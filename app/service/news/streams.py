@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetId
 
 from ..auth.actors import Actor
-from ..http.answers import HEADERS_ONLY
+from ..http.streamed import StreamedAnswer
 from ..limits.coalescer import Coalescer
 from ..limits.shares import Slots
 from .feeds import ChainFeed, ChainPosition, LogFeed, LogPosition, Page
@@ -151,7 +150,7 @@ async def _pieces(
         yield piece
 
 
-class EventStream(StreamingResponse):
+class EventStream(StreamedAnswer):
     """An answer without an end, in a slot that was taken for it."""
 
     def __init__(
@@ -170,12 +169,7 @@ class EventStream(StreamingResponse):
             except TimeoutError:
                 raise ListenerTooSlow("a listener took nothing for too long") from None
 
-        try:
-            if scope.get("state", {}).get(HEADERS_ONLY):
-                start = {"type": "http.response.start", "status": self.status_code}
-                await send({**start, "headers": self.raw_headers})
-                await send({"type": "http.response.body", "body": b""})
-                return
-            await super().__call__(scope, receive, timed)
-        finally:
-            self._give_back()
+        await super().__call__(scope, receive, timed)
+
+    async def finished(self) -> None:
+        self._give_back()

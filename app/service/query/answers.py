@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.query.messages import Form
@@ -15,7 +14,8 @@ from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 
 from ..auth.actors import Actor
 from ..datasets.schema_formats import written
-from ..http.answers import HEADERS_ONLY, JsonAnswer
+from ..http.answers import JsonAnswer
+from ..http.streamed import StreamedAnswer
 from ..read.routes import SLICES
 from .asked import Asked, Include
 from .inputs import DatasetPin
@@ -67,7 +67,7 @@ async def gathered(
     return rows, data, facts
 
 
-class RowsAlone(StreamingResponse):
+class RowsAlone(StreamedAnswer):
     """Rows in a file format, as they come."""
 
     def __init__(self, rows: Rows, form: Form) -> None:
@@ -78,17 +78,8 @@ class RowsAlone(StreamingResponse):
         )
         self._rows = rows
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As any; also a client that left before the first byte leaves no process behind."""
-        try:
-            if scope.get("state", {}).get(HEADERS_ONLY):
-                start = {"type": "http.response.start", "status": self.status_code}
-                await send({**start, "headers": self.raw_headers})
-                await send({"type": "http.response.body", "body": b""})
-                return
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._rows.close()
+    async def finished(self) -> None:
+        await self._rows.close()
 
 
 def opened_of(rows: Rows) -> dict[str, str]:

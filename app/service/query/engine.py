@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,14 +36,12 @@ from odf_node.storage.datasets.query.messages import (
     encoded,
     frame,
 )
-from odf_node.storage.runtime.births import BIRTH, ENDING
+from odf_node.storage.runtime.births import BIRTH, await_ending, ending_signal
 
 from .spawner import Spawner
 
 START_S = 120.0
 """How long a process may take to be there; the first one waits for its engine to be loaded."""
-END_S = 10.0
-"""How long the end of a process that was killed may take to be told."""
 RECEIVE_BYTES = 256 * 1024
 _AT_LIMIT = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
 """Signals that end a process whose allocation failed, whichever allocator that was; and by which
@@ -156,7 +153,7 @@ class Process:
         if self._handle >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            select.select([self._told], [], [], END_S)  # then its files may be removed
+            await_ending(self._told)  # then its files may be removed
             os.close(self._handle)
             self._handle = -1
         if self._link.fileno() >= 0:
@@ -227,21 +224,12 @@ class Process:
 
     async def _died(self) -> None:
         """Raises what the end of the process means."""
-        number = await to_thread.run_sync(self._signal, limiter=self._threads)
+        number = await to_thread.run_sync(ending_signal, self._told, limiter=self._threads)
         if number == signal.SIGXCPU:
             raise QueryTakesTooLong(self._seconds)
         if number in _AT_LIMIT:
             raise QueryTakesTooMuchMemory(self._question.limits.process_bytes)
         raise QueryProcessGone("the process of the query ended before it had answered; try again")
-
-    def _signal(self) -> int | None:
-        """The signal that ended it, if one did."""
-        if not select.select([self._told], [], [], END_S)[0]:
-            return None
-        said = os.read(self._told, ENDING.size)
-        if len(said) < ENDING.size or not os.WIFSIGNALED(ENDING.unpack(said)[0]):
-            return None
-        return os.WTERMSIG(ENDING.unpack(said)[0])
 
 
 def born(spawner: Spawner) -> tuple[socket.socket, int, int]:

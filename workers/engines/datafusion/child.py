@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from odf_node.storage.runtime.births import BIRTH, ENDING
+from odf_node.storage.runtime.births import BIRTH, await_ending, ending_signal
 
 from ...confine import environment, program
 from ..port.port import Listener
@@ -29,8 +29,6 @@ START_S = 120.0
 """How long a process may take to be there; the first one waits for its engine to be loaded."""
 LOOK_S = 0.1
 """Between two looks at a process that says nothing."""
-END_S = 10.0
-"""How long the end of a process that was killed may take to be told."""
 FRAME = struct.Struct("=cQ")
 """Before each frame: its kind, its length."""
 _PIECE_BYTES = 1 << 20
@@ -176,7 +174,7 @@ class Child:
         if self._handle >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            select.select([self._told], [], [], END_S)  # then its files may be removed
+            await_ending(self._told)  # then its files may be removed
             os.close(self._handle)
             self._handle = -1
 
@@ -193,7 +191,7 @@ class Child:
             except BlockingIOError:
                 self._look([], [self._connection])
             except OSError:
-                raise ChildGone(self._signal()) from None
+                raise ChildGone(ending_signal(self._told)) from None
 
     def frames(self) -> Iterator[tuple[bytes, memoryview]]:
         """What it says, kind and content; the last one is for the reader to know.
@@ -220,7 +218,7 @@ class Child:
             except ConnectionResetError:
                 piece = b""
             if not piece:
-                raise ChildGone(self._signal())
+                raise ChildGone(ending_signal(self._told))
             content += piece
             self._judge()
         return memoryview(content)
@@ -258,12 +256,3 @@ class Child:
         except (OSError, IndexError):
             return 0
         return int(resident) * _PAGE_BYTES
-
-    def _signal(self) -> int | None:
-        """The signal that ended it, if one did."""
-        if not select.select([self._told], [], [], END_S)[0]:
-            return None
-        said = os.read(self._told, ENDING.size)
-        if len(said) < ENDING.size or not os.WIFSIGNALED(ENDING.unpack(said)[0]):
-            return None
-        return os.WTERMSIG(ENDING.unpack(said)[0])
