@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
 from kartothek_published import A2, Growing, by_city
 from plateau_peer import Plateau
 from publishing import publishing, until
+from servers import wait_until
 from service import serving
 
 from odf_node.app.cli.main import main
@@ -72,8 +74,9 @@ def test_a_published_dataset_follows_its_head_and_says_which_block_it_shows(clie
     until(client, PATH, status="Fresh", publishedHead=made.head)
     assert offsets(shop) == ROWS
     assert [row[0] for row in by_city(Plateau(shop.root).read("shop"))] == ROWS
-    index = own_index(made.stores.projections, made.entry.id)
-    assert (index.columns, str(index.head)) == ({"city"}, made.head)
+    own = partial(own_index, made.stores.projections, made.entry.id)
+    wait_until(lambda: str(own().head) == made.head, "the index of the node")
+    assert own().columns == {"city"}
 
 
 def test_a_second_refresh_changes_nothing_and_keeps_what_is_known(client, made, shop):

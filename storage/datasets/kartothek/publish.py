@@ -31,6 +31,7 @@ from odf_node.protocol.multihash import Multihash
 
 from ...runtime.clock import Clock, system_clock
 from ...stores.ports import KeyedStore
+from ...stores.ports.errors import SwapLost
 from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
 from ..read.read import scanning
@@ -42,7 +43,14 @@ from .live_rows import live_by_row
 from .part_files import written_part
 from .partition_rows import PartitionRows
 from .parts import Part, Split, planned_parts
-from .publication import Mode, Publication, Published, StateFormat, content_hash
+from .publication import (
+    Mode,
+    Publication,
+    PublicationConflict,
+    Published,
+    StateFormat,
+    content_hash,
+)
 from .records import Record, Records, Written
 from .slice_values import Columns, SliceValues
 from .standing import Standing, standing
@@ -74,7 +82,7 @@ def publish(
     publication.check(chain.schema)
     record = records.read()
     now = clock()
-    stands = standing(store, publication.uuid, record, force=force)
+    stands = _standing_now(store, publication, records, record, force=force)
     head = chain.head.hash
     was = stands.written
     if was is not None and (was.head, was.config) == (str(head), publication.fingerprint()):
@@ -95,6 +103,19 @@ def publish(
             store.delete(others)
     _collect(store, publication, records, written, now)
     return _report(written, unmatched=plan.unmatched)
+
+
+def _standing_now(
+    store: KeyedStore, publication: Publication, records: Records, record: Record, *, force: bool
+) -> Standing:
+    """As `standing`. Another run of ours may have swapped since the record was read: it has noted
+    that in the record, so a state that is not ours counts only beside the record as it was."""
+    try:
+        return standing(store, publication.uuid, record, force=force)
+    except PublicationConflict:
+        if records.read() != record:
+            raise SwapLost(publication.uuid) from None
+        raise
 
 
 def withdraw(
