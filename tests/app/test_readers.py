@@ -61,7 +61,7 @@ def node(tmp_path_factory):
     limits = {
         "max_tail_bytes": 4 * MIB,
         "max_read_bytes": READ_BYTES,
-        "reader_memory_bytes": 64 * MIB,
+        "reader_memory_bytes": 80 * MIB,
         "reader_wait_s": 0.5,
         "readers": 3,
         "readers_caller": 2,
