@@ -6,10 +6,8 @@ from typing import Any
 
 import click
 
-from ..client.http import open_http
-from ..client.node_api import NodeApi
-from .ingest import dataset_base
-from .output import json_option, print_json
+from .dataset_requests import ask, say, say_each, say_removed
+from .output import json_option
 from .tokens import token_option
 
 FIELDS = (
@@ -67,7 +65,7 @@ def add(
         "exhaustSources": exhaust_sources,
         "maxVanishPercent": max_vanish_percent,
     }
-    _say(_ask(url, token, "POST", "schedules", body), as_json=as_json)
+    say(ask(url, token, "POST", "schedules", body), _line, as_json=as_json)
 
 
 @schedule.command("list")
@@ -76,12 +74,8 @@ def add(
 @json_option
 def listed(url: str, token: str | None, as_json: bool) -> None:
     """Schedules, with the time each comes next."""
-    found = _ask(url, token, "GET", "schedules")
-    if as_json:
-        print_json(found)
-        return
-    for each in found.get("schedules", []):
-        click.echo(_line(each))
+    found = ask(url, token, "GET", "schedules")
+    say_each(found, "schedules", _line, as_json=as_json)
 
 
 @schedule.command("pause")
@@ -91,7 +85,7 @@ def listed(url: str, token: str | None, as_json: bool) -> None:
 @json_option
 def pause(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Stop a schedule until it is resumed."""
-    _say(_changed(url, name, token, paused=True), as_json=as_json)
+    say(_changed(url, name, token, paused=True), _line, as_json=as_json)
 
 
 @schedule.command("resume")
@@ -101,7 +95,7 @@ def pause(url: str, name: str, token: str | None, as_json: bool) -> None:
 @json_option
 def resume(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Let a paused schedule go on; what it missed is not made up for."""
-    _say(_changed(url, name, token, paused=False), as_json=as_json)
+    say(_changed(url, name, token, paused=False), _line, as_json=as_json)
 
 
 @schedule.command("remove")
@@ -111,9 +105,8 @@ def resume(url: str, name: str, token: str | None, as_json: bool) -> None:
 @json_option
 def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Remove a schedule; what it has begun goes on."""
-    _ask(url, token, "DELETE", f"schedules/{name}")
-    if as_json:
-        print_json({"removed": name})
+    ask(url, token, "DELETE", f"schedules/{name}")
+    say_removed(name, as_json=as_json)
 
 
 @schedule.command("runs")
@@ -123,12 +116,8 @@ def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
 @json_option
 def runs(url: str, limit: int, token: str | None, as_json: bool) -> None:
     """Refreshes of the dataset, newest first, begun by a schedule or by hand."""
-    found = _ask(url, token, "GET", "runs", limit=str(limit))
-    if as_json:
-        print_json(found)
-        return
-    for run in found.get("runs", []):
-        click.echo(run_line(run))
+    found = ask(url, token, "GET", "runs", limit=str(limit))
+    say_each(found, "runs", run_line, as_json=as_json)
 
 
 def run_line(job: dict[str, Any]) -> str:
@@ -147,23 +136,9 @@ def run_line(job: dict[str, Any]) -> str:
 
 
 def _changed(url: str, name: str, token: str | None, *, paused: bool) -> dict[str, Any]:
-    known = _ask(url, token, "GET", f"schedules/{name}")
+    known = ask(url, token, "GET", f"schedules/{name}")
     body = {field: known[field] for field in FIELDS} | {"paused": paused}
-    return _ask(url, token, "PUT", f"schedules/{name}", body)
-
-
-def _ask(
-    url: str, token: str | None, method: str, path: str, body: Any = None, **query: str
-) -> dict[str, Any]:
-    with open_http() as http:
-        return NodeApi(dataset_base(url), token, http=http).ask(method, path, body, **query)
-
-
-def _say(found: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(_line(found))
+    return ask(url, token, "PUT", f"schedules/{name}", body)
 
 
 def _line(each: dict[str, Any]) -> str:

@@ -9,9 +9,7 @@ from typing import Any
 
 import click
 
-from ..client.http import open_http
-from ..client.node_api import NodeApi
-from .ingest import dataset_base
+from .dataset_requests import ask, say_each, say_removed
 from .output import json_option, print_json
 from .tokens import token_option
 
@@ -49,7 +47,7 @@ def set_(
     if value is None:
         asked = sys.stdin.isatty()
         value = getpass("value: ") if asked else sys.stdin.read().removesuffix("\n")
-    _ask(url, token, "PUT", _path(account, name), {"value": value, "secret": not plain})
+    ask(url, token, "PUT", _path(account, name), {"value": value, "secret": not plain})
     if as_json:
         print_json({"name": name, "secret": not plain})
 
@@ -61,12 +59,8 @@ def set_(
 @json_option
 def listed(url: str, *, account: bool, token: str | None, as_json: bool) -> None:
     """Names, and the values of what is no secret."""
-    found = _ask(url, token, "GET", _path(account))
-    if as_json:
-        print_json(found)
-        return
-    for each in found.get("variables", []):
-        click.echo(f"{each['name']}  {'(secret)' if each['secret'] else each['value']}")
+    found = ask(url, token, "GET", _path(account))
+    say_each(found, "variables", _line, as_json=as_json)
 
 
 @variable.command("remove")
@@ -77,9 +71,8 @@ def listed(url: str, *, account: bool, token: str | None, as_json: bool) -> None
 @json_option
 def remove(url: str, name: str, *, account: bool, token: str | None, as_json: bool) -> None:
     """Remove a variable or secret."""
-    _ask(url, token, "DELETE", _path(account, name))
-    if as_json:
-        print_json({"removed": name})
+    ask(url, token, "DELETE", _path(account, name))
+    say_removed(name, as_json=as_json)
 
 
 @variable.command("rotate")
@@ -111,6 +104,5 @@ def _path(account: bool, name: str | None = None) -> str:
     return folder if name is None else f"{folder}/{name}"
 
 
-def _ask(url: str, token: str | None, method: str, path: str, body: Any = None) -> dict[str, Any]:
-    with open_http() as http:
-        return NodeApi(dataset_base(url), token, http=http).ask(method, path, body)
+def _line(each: dict[str, Any]) -> str:
+    return f"{each['name']}  {'(secret)' if each['secret'] else each['value']}"

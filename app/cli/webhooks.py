@@ -6,10 +6,8 @@ from typing import Any
 
 import click
 
-from ..client.http import open_http
-from ..client.node_api import NodeApi
-from .ingest import dataset_base
-from .output import json_option, print_json
+from .dataset_requests import ask, say, say_each, say_removed
+from .output import json_option
 from .tokens import token_option
 
 
@@ -28,8 +26,8 @@ def webhook() -> None:
 @json_option
 def add(url: str, address: str, *, since: str | None, token: str | None, as_json: bool) -> None:
     """Have ADDRESS told; the secret that signs is shown once."""
-    made = _ask(url, token, "POST", "webhooks", {"url": address, "since": since})
-    _say(made, as_json=as_json)
+    made = ask(url, token, "POST", "webhooks", {"url": address, "since": since})
+    say(made, _line, as_json=as_json)
     if not as_json:
         click.echo(f"secret  {made['secret']}")
 
@@ -40,12 +38,8 @@ def add(url: str, address: str, *, since: str | None, token: str | None, as_json
 @json_option
 def listed(url: str, token: str | None, as_json: bool) -> None:
     """Webhooks, and how each stands."""
-    found = _ask(url, token, "GET", "webhooks")
-    if as_json:
-        print_json(found)
-        return
-    for each in found.get("webhooks", []):
-        click.echo(_line(each))
+    found = ask(url, token, "GET", "webhooks")
+    say_each(found, "webhooks", _line, as_json=as_json)
 
 
 @webhook.command("show")
@@ -55,8 +49,8 @@ def listed(url: str, token: str | None, as_json: bool) -> None:
 @json_option
 def show(url: str, name: str, token: str | None, as_json: bool) -> None:
     """A webhook and its newest attempts."""
-    found = _ask(url, token, "GET", f"webhooks/{name}")
-    _say(found, as_json=as_json)
+    found = ask(url, token, "GET", f"webhooks/{name}")
+    say(found, _line, as_json=as_json)
     if not as_json:
         for attempt in found.get("attempts", []):
             click.echo(_attempt_line(attempt))
@@ -69,11 +63,8 @@ def show(url: str, name: str, token: str | None, as_json: bool) -> None:
 @json_option
 def ping(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Send a delivery that tells nothing, and say what came of it."""
-    attempt = _ask(url, token, "POST", f"webhooks/{name}/ping")
-    if as_json:
-        print_json(attempt)
-    else:
-        click.echo(_attempt_line(attempt))
+    attempt = ask(url, token, "POST", f"webhooks/{name}/ping")
+    say(attempt, _attempt_line, as_json=as_json)
 
 
 @webhook.command("replay")
@@ -87,7 +78,7 @@ def ping(url: str, name: str, token: str | None, as_json: bool) -> None:
 def replay(url: str, name: str, *, since: str | None, token: str | None, as_json: bool) -> None:
     """Deliver again what is behind a block, or go on with a webhook that was paused."""
     query = {} if since is None else {"since": since}
-    _say(_ask(url, token, "POST", f"webhooks/{name}/replay", **query), as_json=as_json)
+    say(ask(url, token, "POST", f"webhooks/{name}/replay", **query), _line, as_json=as_json)
 
 
 @webhook.command("remove")
@@ -97,23 +88,8 @@ def replay(url: str, name: str, *, since: str | None, token: str | None, as_json
 @json_option
 def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Deliver nothing more."""
-    _ask(url, token, "DELETE", f"webhooks/{name}")
-    if as_json:
-        print_json({"removed": name})
-
-
-def _ask(
-    url: str, token: str | None, method: str, path: str, body: Any = None, **query: str
-) -> dict[str, Any]:
-    with open_http() as http:
-        return NodeApi(dataset_base(url), token, http=http).ask(method, path, body, **query)
-
-
-def _say(found: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(_line(found))
+    ask(url, token, "DELETE", f"webhooks/{name}")
+    say_removed(name, as_json=as_json)
 
 
 def _line(each: dict[str, Any]) -> str:

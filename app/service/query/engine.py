@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from typing import BinaryIO
 
 from anyio import CapacityLimiter, to_thread
@@ -36,7 +35,7 @@ from odf_node.storage.datasets.query.messages import (
     encoded,
     frame,
 )
-from odf_node.storage.runtime.births import BIRTH, await_ending, ending_signal
+from odf_node.storage.runtime.births import BIRTH, end_forked, ending_signal
 
 from .spawner import Spawner
 
@@ -151,10 +150,7 @@ class Process:
     def close(self) -> None:
         """End the process, whatever it does. May block for a moment, while the kernel does so."""
         if self._handle >= 0:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            await_ending(self._told)  # then its files may be removed
-            os.close(self._handle)
+            end_forked(self._handle, self._told)  # then its files may be removed
             self._handle = -1
         if self._link.fileno() >= 0:
             self._link.close()

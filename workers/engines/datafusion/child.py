@@ -16,11 +16,11 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from odf_node.storage.runtime.births import BIRTH, await_ending, ending_signal
+from odf_node.storage.runtime.births import BIRTH, end_forked, ending_signal
 
 from ...confine import environment, program
 from ..port.port import Listener
@@ -172,10 +172,7 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         if self._handle >= 0:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            await_ending(self._told)  # then its files may be removed
-            os.close(self._handle)
+            end_forked(self._handle, self._told)  # then its files may be removed
             self._handle = -1
 
     @property
