@@ -121,8 +121,13 @@ def _standing_now(
 def withdraw(
     store: KeyedStore, publication: Publication, records: Records, *, force: bool = False
 ) -> None:
-    """The published dataset goes, its state file first. Raises `PublicationConflict`."""
-    stands = standing(store, publication.uuid, records.read(), force=force)
+    """The published dataset goes, its state file first.
+
+    Raises:
+        PublicationConflict: somebody else wrote the state file, and no `force`.
+        SwapLost: another run swapped meanwhile; nothing is gone.
+    """
+    stands = _standing_now(store, publication, records, records.read(), force=force)
     store.delete(list(stands.files))
     store.delete([info.key for info in store.list(publication.uuid)])
     records.remove()

@@ -17,6 +17,7 @@ from odf_node.storage.datasets.job_payloads import publish_job
 from odf_node.storage.datasets.job_payloads.publish_job import PublishPayload
 from odf_node.storage.datasets.kartothek.own_index import own_index
 from odf_node.storage.datasets.kartothek.publication import Mode
+from odf_node.storage.datasets.kartothek.publish import withdraw
 from odf_node.storage.datasets.kartothek.rows import whole_table
 from odf_node.storage.datasets.kartothek.tables import open_table
 from odf_node.storage.stores.keyed.open import open_keyed_store
@@ -88,6 +89,57 @@ def test_of_sixteen_refreshes_at_once_none_leaves_the_table_behind(made: Growing
     made.add([(A, "z", 1)])
     refresh()
     assert len(by_city(whole_table(open_table(place, "u")).to_pylist())) == 8
+
+
+class Overtaken(Watched):
+    """Another run of ours publishes between the look at the record and the look at the state."""
+
+    def __init__(self, store, other) -> None:
+        super().__init__(store)
+        self._others = [other]
+
+    def read(self, key, *, most):
+        if self._others:
+            self._others.pop()()
+        return self._store.read(key, most=most)
+
+
+def test_a_withdrawal_that_is_overtaken_takes_nothing_for_a_strangers(
+    made: Growing, place, tmp_path
+):
+    refresh = Publisher(made, place, tmp_path)
+    made.add(A2[0])
+    refresh()
+    made.add(A2[1])
+    with pytest.raises(SwapLost):
+        withdraw(Overtaken(place, refresh), refresh.config, refresh.records)
+    assert len(whole_table(open_table(place, "u"))) == 6
+    withdraw(place, refresh.config, refresh.records)
+    assert list(place.list("u")) == []
+
+
+def test_a_withdrawal_job_that_is_overtaken_goes_on(made: Growing, place, tmp_path, monkeypatch):
+    from odf_node.workers.jobs.publish import run as job_run
+
+    url = (tmp_path / "shop").as_uri()
+    made.stores.publications.put(
+        PublishedDataset(
+            dataset=made.entry.id, uuid="u", store=url, definition={"uuid": "u", "store": url}
+        )
+    )
+
+    def run(store, payload: PublishPayload) -> str:
+        monkeypatch.setattr(job_run, "allowed_store", lambda *_, **__: store)
+        job = SimpleNamespace(spec=publish_job.spec_of(made.entry.id, payload))
+        return run_job(made.stores, job, in_process()).result["outcome"]
+
+    made.add(A2[0])
+    assert run(place, PublishPayload()) == "published"
+    made.add(A2[1])
+    overtaken = Overtaken(place, lambda: run(place, PublishPayload()))
+    assert run(overtaken, PublishPayload(withdraw=True)) == "withdrawn"
+    assert list(place.list("u")) == []
+    assert made.stores.publications.find(made.entry.id) is None
 
 
 @pytest.mark.parametrize("mode", ["changelog", "state"])

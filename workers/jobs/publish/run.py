@@ -3,6 +3,9 @@ run was first. A job that was killed is repeated, and clears away what the first
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
@@ -31,6 +34,8 @@ from odf_node.storage.stores.ports.errors import SwapLost
 
 from ..work.context import WorkerContext
 from .values import keep_values
+
+T = TypeVar("T")
 
 
 class NotPublished(NotFound):
@@ -61,23 +66,31 @@ def run_publication(
         record_key(definition.store or "", publication.uuid),
     )
     if payload.withdraw:
-        withdraw(store, publication, records, force=payload.force)
+        _tried(context, lambda: withdraw(store, publication, records, force=payload.force))
         remove_own_index(stores.projections, dataset.id)
         stores.publications.remove(dataset.id)
         return PublishReceipt(outcome="withdrawn")
     _keep_index(stores, dataset, publication, context)
+    said = _tried(
+        context,
+        lambda: publish(
+            dataset,
+            store,
+            publication,
+            records,
+            force=payload.force,
+            values=SliceValues(made_of(stores.projections, dataset.id)),
+            scratch=context.scratch,
+        ),
+    )
+    return _receipt(said)
+
+
+def _tried(context: WorkerContext, work: Callable[[], T]) -> T:
+    """The result of the first attempt that no other run was ahead of."""
     for attempt in range(1, context.commit_attempts + 1):
         try:
-            said = publish(
-                dataset,
-                store,
-                publication,
-                records,
-                force=payload.force,
-                values=SliceValues(made_of(stores.projections, dataset.id)),
-                scratch=context.scratch,
-            )
-            return _receipt(said)
+            return work()
         except SwapLost:
             if attempt == context.commit_attempts:
                 raise
