@@ -4,16 +4,20 @@
 
 Each slice has 200 rows with two values that no other slice has, and others that all slices span, so
 bounds of the column leave out nothing: only an index tells. Times are of the second and later
-requests over HTTP; next to them, in the same run, is DuckDB over the same files.
+requests over HTTP; next to them, in the same run, is DuckDB over the same files. Bytes are those
+that the service and its readers read for a request, whatever the files: a node hashes each slice
+that it opens, so it reads it whole, where DuckDB reads parts of it.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import duckdb
 from kartothek_published import A, Growing
+from process_bytes import bytes_read
 from service import serving
 
 from odf_node.storage.datasets.kartothek.own_index import refresh_own_index
@@ -36,15 +41,25 @@ def rows_of(number: int) -> list[tuple[int, str, int]]:
     return [*spread, (A, f"m{number:05}", number), (A, f"n{number:05}", number)]
 
 
-def took(ask: Callable[[int], Any], times: int) -> tuple[float, Any]:
-    """The median of seconds, and the last answer; the first request is not counted."""
+@dataclass(frozen=True)
+class Took:
+    """Medians of a request, and the last answer."""
+
+    seconds: float
+    read: float
+    answer: Any
+
+
+def took(ask: Callable[[int], Any], times: int) -> Took:
+    """What requests take after the first one."""
     ask(0)
-    seconds, answer = [], None
+    seconds, read, answer = [], [], None
     for at in range(1, times + 1):
-        began = time.perf_counter()
+        before, began = bytes_read(os.getpid()), time.perf_counter()
         answer = ask(at * 7 % SLICES)
         seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds), answer
+        read.append(bytes_read(os.getpid()) - before)
+    return Took(statistics.median(seconds), statistics.median(read), answer)
 
 
 def main() -> None:
@@ -77,8 +92,8 @@ def main() -> None:
                 return answer
 
             print(f"{SLICES} slices of {ROWS} rows, {bytes_of / 1e6:.1f} MB")
-            limit, _ = took(by_duckdb, FEW)
-            print(f"  DuckDB, all files         p50 {1000 * limit:8.1f} ms")
+            limit = took(by_duckdb, FEW)
+            print(f"  DuckDB, all files         p50 {said(limit)}")
             show("look-up without an index", took(look_up, FEW), limit)
             show("query without an index", took(query, FEW), limit)
             began = time.perf_counter()
@@ -88,10 +103,14 @@ def main() -> None:
             show("query with the index", took(query, ASKED), limit)
 
 
-def show(name: str, found: tuple[float, Any], limit: float) -> None:
-    seconds, answer = found
-    opened = answer.headers["odf-slices"]
-    print(f"  {name:<25} p50 {1000 * seconds:8.1f} ms   ratio {seconds / limit:5.2f}   {opened}")
+def said(found: Took) -> str:
+    return f"{1000 * found.seconds:8.1f} ms, {found.read / 1e6:7.3f} MB read"
+
+
+def show(name: str, found: Took, limit: Took) -> None:
+    ratio = found.seconds / limit.seconds
+    opened = found.answer.headers["odf-slices"]
+    print(f"  {name:<25} p50 {said(found)}   ratio {ratio:5.2f}   slices {opened}")
 
 
 if __name__ == "__main__":
