@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from odf_node.app.public.copies import pull, push, verify
     from odf_node.app.public.dataset import Dataset
     from odf_node.app.public.dataset import open_dataset as open  # noqa: A004 - as in `gzip.open`
+    from odf_node.app.public.following import Following
     from odf_node.app.public.publish import Receipt, publish
     from odf_node.protocol.errors import NodeError
 
 _PLACES = {
     "Changes": ("app.public.changes", "Changes"),
     "Dataset": ("app.public.dataset", "Dataset"),
+    "Following": ("app.public.following", "Following"),
     "NodeError": ("protocol.errors", "NodeError"),
     "Position": ("app.public.changes", "Position"),
     "Receipt": ("app.public.publish", "Receipt"),
@@ -39,6 +41,7 @@ _PLACES = {
 __all__ = [
     "Changes",
     "Dataset",
+    "Following",
     "NodeError",
     "Position",
     "Receipt",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import httpx
 
 from odf_node.protocol.errors import Damaged
 
+from .ending import Ending
 from .http import DatasetMissing, Overloaded, bearer, raise_for_access
 from .limits import LIMITS, ClientLimits, TooMuch
 
@@ -43,28 +43,36 @@ def follow(
     last: str | None = None,
     rows: bool = False,
     retries: bool = True,
+    ending: Ending | None = None,
     limits: ClientLimits = LIMITS,
 ) -> Iterator[Event]:
-    """The events at `url` (`…/events`) behind the id `last`, without an end; each once.
+    """The events at `url` (`…/events`) behind the id `last`, until the `ending`; each once.
 
     Connections that break, and a node that is away, are tried again, unless `retries` is false.
+    The ending is noticed at once when somebody stops, else with the next comment of the node.
 
     Raises:
         Unauthenticated, Unauthorized, DatasetMissing: it may not be followed, or no more.
-        httpx.TransportError, Overloaded: without retries.
+        httpx.TransportError, Overloaded: without retries, or when the patience ends while the
+            node is away.
         MalformedEvent. TooMuch: one event above `MAX_EVENT_BYTES`.
     """
-    pause_s = FIRST_PAUSE_S
-    while True:
+    end, pause_s = ending or Ending(), FIRST_PAUSE_S
+    while not end.is_over():
         try:
-            for event in _events(http, url, token, last, rows=rows, limits=limits):
+            for event in _events(http, url, token, last, rows=rows, ending=end, limits=limits):
                 last, pause_s = event.id or last, FIRST_PAUSE_S
                 yield event
-            time.sleep(FIRST_PAUSE_S)  # the node ends the stream, because it stops or will say why
-        except (httpx.TransportError, Overloaded):
-            if not retries:
+            end.wait(FIRST_PAUSE_S)  # the node ends the stream, because it stops or will say why
+        except (httpx.TransportError, Overloaded) as error:
+            if end.is_over() and isinstance(error, httpx.ReadTimeout):
+                return  # silence, not a failure: a read waits no longer than the patience
+            if retries:
+                end.wait(pause_s)
+            if end.is_stopped():
+                return
+            if end.is_over() or not retries:
                 raise
-            time.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
 
 
@@ -75,12 +83,13 @@ def _events(
     last: str | None,
     *,
     rows: bool,
+    ending: Ending,
     limits: ClientLimits,
 ) -> Iterator[Event]:
     headers = {"accept": "text/event-stream", "cache-control": "no-store", **bearer(token)}
     if last is not None:
         headers["last-event-id"] = last
-    timeout = httpx.Timeout(SILENT_S, connect=limits.connect_s)
+    timeout = httpx.Timeout(ending.at_most(SILENT_S), connect=limits.connect_s)
     query = {"rows": "true"} if rows else {}
     with http.stream("GET", url, params=query, headers=headers, timeout=timeout) as response:
         status = response.status_code
@@ -89,13 +98,14 @@ def _events(
         raise_for_access(status)
         if status != 200 or "event-stream" not in response.headers.get("content-type", ""):
             raise DatasetMissing(f"nothing can be followed at {url}", status=status)
-        yield from _parsed(response)
+        with ending.reading(response):
+            yield from _parsed(response, ending)
 
 
-def _parsed(response: httpx.Response) -> Iterator[Event]:
+def _parsed(response: httpx.Response, ending: Ending) -> Iterator[Event]:
     """Events of the lines of an answer; comments are passed over."""
     fields: dict[str, str] = {}
-    for line in _lines(response):
+    for line in _lines(response, ending):
         name, _, value = line.partition(":")
         if line and name:
             fields[name] = value.removeprefix(" ")
@@ -110,9 +120,11 @@ def _parsed(response: httpx.Response) -> Iterator[Event]:
             fields = {}
 
 
-def _lines(response: httpx.Response) -> Iterator[str]:
+def _lines(response: httpx.Response, ending: Ending) -> Iterator[str]:
     buffer = bytearray()
     for chunk in response.iter_raw():
+        if ending.is_over():
+            return
         buffer += chunk
         while (end := buffer.find(b"\n")) >= 0:
             yield buffer[:end].decode("utf-8", "replace").removesuffix("\r")

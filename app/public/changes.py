@@ -58,11 +58,13 @@ class Changes:
     position: Position
 
 
-def changes_since(source: RowSource, at: str | None, since: Position) -> Changes:
-    """Raises `HistoryReplaced`."""
+def changes_since(
+    source: RowSource, at: str | None, since: Position, *, limit: int | None = None
+) -> Changes:
+    """The first `limit` rows behind a position. Raises `HistoryReplaced`."""
     if since.block is not None:
         _require(source, since)
-    request = ReadRequest(as_at=at, projection="changelog", skip=since.offset)
+    request = ReadRequest(as_at=at, projection="changelog", skip=since.offset, limit=limit)
     with source.rows(request) as rows:
         table = rows.reader.read_all()
         return Changes(table, Position(since.offset + table.num_rows, rows.block))

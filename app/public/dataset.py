@@ -16,6 +16,7 @@ from ..client.sync import opened
 from ..client.walk import ChainReader
 from ..service.read.read import ReadRequest
 from .changes import Changes, Position, changes_since
+from .following import Following, NothingToFollow
 from .libraries import library
 from .place import Place, place_of
 from .rows import FromChain, FromNode, Rows, RowSource
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 Time = str | datetime
 """An RFC 3339 text, or a time with a zone."""
+FOLLOWED_ROWS = 1_000_000
+"""Rows that are in memory at once while a dataset is followed, if nothing else is said."""
 ProjectionName = Literal["changelog", "state", "facts"]
 
 
@@ -130,15 +133,47 @@ class Dataset:
             chain = ChainReader(repository)
             return [block_data(block) for block in islice(chain.back(repository.head()), limit)]
 
-    def changes(self, since: Position | str | int = 0) -> Changes:
+    def changes(self, since: Position | str | int = 0, *, limit: int | None = None) -> Changes:
         """Rows behind a position, as they were written, and the position behind them.
 
         `since` is an offset, or the `position` of earlier changes, which is a text as well.
+        `limit`: most rows; the next ones are those behind the new position.
 
         Raises:
             HistoryReplaced: the block of the position is not in the chain any more.
         """
-        return changes_since(self._source, self._at, Position.of(since))
+        return changes_since(self._source, self._at, Position.of(since), limit=limit)
+
+    def follow(
+        self,
+        since: Position | str | int = 0,
+        *,
+        timeout: float | None = None,
+        poll: float | None = None,
+        limit: int = FOLLOWED_ROWS,
+    ) -> Following:
+        """Changes behind a position as they come: first what is there, then what is new.
+
+        A node is listened to; folders and buckets have their head looked at. It goes on over
+        broken connections and restarts, and gives each row once, in order. For other threads
+        there is `stop()`.
+
+        Args:
+            since: as for `changes`; each of the changes has the `position` to go on from.
+            timeout: seconds without news after which the iteration ends; by default it does not.
+            poll: look at the head every so many seconds, at a server that is no node, too.
+            limit: most rows at once.
+
+        Raises:
+            HistoryReplaced: when the block of the last position is not in the chain any more.
+            NothingToFollow: the dataset was opened `at` a block. Else as `batches`.
+        """
+        if self._at is not None:
+            raise NothingToFollow(f"{self!r} does not change; open it without at=")
+        position = Position.of(since)
+        return Following(
+            self._place, self._source, position, timeout_s=timeout, poll_s=poll, limit=limit
+        )
 
     def verify(self, *, rows: bool = True) -> VerifyReport:
         """Hash every block and slice, hold the chain to its rules; `rows`: also hash every row."""

@@ -337,3 +337,28 @@ def test_instants_of_csv_are_those_of_all_formats(unit, zone):
         written = b"".join(encoded(batch.schema, iter([batch]), Format.CSV)).decode()
         told = ["" if value is None else str(value) for value in values(column)]
         assert written.split("\r\n")[1:-1] == told
+
+
+def test_a_block_of_a_history_that_was_replaced_is_no_answer(service: Service) -> None:
+    chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(10)
+    entry = service.keep(chain, "kamu/replaced")
+    old = chain.head
+    service.node.stores.refs.move(entry.id, expected=old, new=chain.blocks[2].hash)
+    with service.http() as client:
+        for path in ("read?", "lookup?column=city&value=c1&"):
+            key = "asAt" if path == "read?" else "blockHash"
+            assert client.get(f"/replaced/{path}{key}={old}").status_code == 404
+            kept = f"/replaced/{path}{key}={chain.blocks[2].hash}"
+            assert client.get(kept).status_code == 200
+
+
+def test_slices_whose_rows_are_all_skipped_are_not_opened(service: Service) -> None:
+    chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(10)
+    chain.add_rows(5).add_rows(7)
+    service.keep(chain, "kamu/skipped")
+    with service.http() as client:
+        for skip, opened in ((0, 3), (9, 3), (10, 2), (15, 1), (22, 0), (99, 0)):
+            answer = client.get("/skipped/read", params={"skip": skip})
+            offsets = [json.loads(line)["offset"] for line in answer.text.splitlines()]
+            assert offsets == list(range(skip, 22))
+            assert answer.headers["odf-slices"] == f"{opened}/3"

@@ -58,6 +58,8 @@ class Narrowed:
     """What is true of rows of the answer; None: nothing is asked."""
     early: Predicate | None = None
     """The part of it that is asked of rows of the changelog."""
+    rows_before: int = 0
+    """In slices that were left out because all their rows are skipped."""
     learned: dict[tuple[str, str], Bounds] = field(default_factory=dict)
     """Bounds by hash of slice and column; filled while slices are read to their end."""
 
@@ -92,6 +94,18 @@ def narrowed(
     return Narrowed(
         view=replace(view, slices=slices), schema=schema, total=total, wanted=wanted, early=early
     )
+
+
+def without_skipped(narrow: Narrowed, skip: int) -> Narrowed:
+    """Without the first slices, as far as they hold only rows that are skipped anyway."""
+    before = 0
+    for number, (data, _) in enumerate(narrow.view.slices):
+        rows = data.offset_interval.end - data.offset_interval.start + 1
+        if before + rows > skip:
+            view = replace(narrow.view, slices=narrow.view.slices[number:])
+            return replace(narrow, view=view, rows_before=before)
+        before += rows
+    return replace(narrow, view=replace(narrow.view, slices=()), rows_before=before)
 
 
 def early_columns(view: View, schema: pa.Schema, below: Projection) -> Collection[str]:

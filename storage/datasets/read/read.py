@@ -22,7 +22,14 @@ from ...stores.ports.values import ObjectKind
 from ..pruning.filters import Filter
 from ..pruning.predicates import columns_of
 from ..verify.source import HashingSource
-from .narrowed import NOTHING_KNOWN, Known, Narrowed, check_columns, narrowed
+from .narrowed import (
+    NOTHING_KNOWN,
+    Known,
+    Narrowed,
+    check_columns,
+    narrowed,
+    without_skipped,
+)
 from .rows import WHOLE, Cut, Projection, Scan, project
 from .scan import SliceScan
 from .view import View
@@ -40,13 +47,19 @@ class Asked:
     skip: int = 0
     limit: int | None = None
 
+    @property
+    def is_page(self) -> bool:
+        """Whether the answer is rows of the changelog one after the other: slices tell where."""
+        is_plain = self.projection is Projection.CHANGELOG and self.cut == WHOLE
+        return is_plain and not self.filters
+
 
 def narrowed_for(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> Narrowed:
     """The slices that have to be opened. Raises `UnknownColumn`, `MalformedFilter`."""
     narrow = narrowed(view, asked.filters, below=asked.projection, known=known)
     keyed = asked.projection is Projection.STATE and view.schema is not None
     check_columns([*(asked.columns or ()), *(view.key if keyed else ())], narrow.schema)
-    return narrow
+    return without_skipped(narrow, asked.skip) if asked.is_page else narrow
 
 
 def reading(
@@ -68,8 +81,9 @@ def rows_of(narrow: Narrowed, asked: Asked) -> Iterator[tuple[pa.Schema, Iterato
         UnreadableSlice: while rows are read. NotFound: a slice elsewhere.
     """
     view, schema, columns = narrow.view, narrow.schema, asked.columns
+    skip = asked.skip - narrow.rows_before
     shown = schema if columns is None else pa.schema([schema.field(n) for n in columns])
-    _require_slices(view, asked)
+    _require_slices(view, asked, skip)
     is_late = narrow.wanted is not None and narrow.wanted != narrow.early
     late = columns_of(narrow.wanted or ()) if is_late else []
     with tempfile.TemporaryDirectory(prefix="read-") as folder:
@@ -89,7 +103,7 @@ def rows_of(narrow: Narrowed, asked: Asked) -> Iterator[tuple[pa.Schema, Iterato
         )
         if is_late and narrow.wanted is not None:
             batches = _filtered(batches, narrow.wanted, columns)
-        yield shown, _part(batches, asked.skip, asked.limit)
+        yield shown, _part(batches, skip, asked.limit)
 
 
 @contextmanager
@@ -99,17 +113,16 @@ def scanning(view: View) -> Iterator[Scan]:
         yield SliceScan(narrowed(view), Path(folder))
 
 
-def _require_slices(view: View, asked: Asked) -> None:
+def _require_slices(view: View, asked: Asked, skip: int) -> None:
     """What is to be read is here, as far as a look tells: said before the first row is shown."""
     if isinstance(view.source, HashingSource):
-        some = _asked_slices([data for data, _ in view.slices], asked)
+        some = _asked_slices([data for data, _ in view.slices], asked, skip)
         view.source.require(ObjectKind.DATA, ((data.physical_hash, data.size) for data in some))
 
 
-def _asked_slices(slices: Sequence[DataSlice], asked: Asked) -> Iterator[DataSlice]:
+def _asked_slices(slices: Sequence[DataSlice], asked: Asked, skip: int) -> Iterator[DataSlice]:
     """A page of a changelog needs the slices before its end only."""
-    is_page = asked.projection is Projection.CHANGELOG and asked.cut == WHOLE and not asked.filters
-    left = None if asked.limit is None or not is_page else asked.skip + asked.limit
+    left = None if asked.limit is None or not asked.is_page else skip + asked.limit
     for data in slices:
         if left is not None and left <= 0:
             return

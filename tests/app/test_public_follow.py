@@ -1,0 +1,182 @@
+"""`Dataset.follow`: changes as they come, each row once, whatever becomes of connections."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cuts import Relay, relaying_with_cuts
+from service import Chain, Service, described, seeded, serving, ten_rows
+
+import odf_node
+from odf_node.app.client.http import DatasetMissing, Unreachable
+from odf_node.app.public import following
+from odf_node.app.public.changes import HistoryReplaced
+from odf_node.app.public.following import ImpossiblePace, NothingToFollow
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.stores.ports.values import ObjectKey
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "PAUSE_S", 0.05)
+    monkeypatch.setattr(following, "POLL_S", 0.05)
+
+
+def _more(service: Service, chain: Chain, rows: int) -> None:
+    """Another block with so many rows."""
+    known, count = set(chain.objects), len(chain.blocks)
+    expected = chain.head
+    chain.add_rows(rows)
+    for (kind, name), content in chain.objects.items():
+        if (kind, name) not in known:
+            service.node.stores.objects.put(ObjectKey(chain.id, kind, name), [content])
+    dataset = service.node.stores.dataset(DatasetRef(id=chain.id))
+    dataset.commit(chain.blocks[count:], expected=expected)
+
+
+def _offsets(changes: odf_node.Changes) -> list[int]:
+    return changes.rows.column("offset").to_pylist()
+
+
+def test_what_is_there_comes_first_and_what_is_new_then(single: Service) -> None:
+    chain = ten_rows()
+    single.keep(chain, "kamu/new")
+    with odf_node.open(f"{single.url}/new").follow(since=4, timeout=30) as news:
+        assert _offsets(next(news)) == [4, 5, 6, 7, 8, 9]
+        _more(single, chain, 3)
+        found = next(news)
+        assert _offsets(found) == [10, 11, 12]
+        assert str(found.position) == f"13@{chain.head}" == str(news.position)
+
+
+def test_rows_come_in_pieces_of_the_size_that_was_asked_for(single: Service) -> None:
+    single.keep(ten_rows(), "kamu/pieces")
+    data = odf_node.open(f"{single.url}/pieces")
+    pieces = [_offsets(each) for each in data.follow(limit=4, timeout=0)]
+    assert pieces in ([], [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]])
+    pieces = [_offsets(each) for each in data.follow(limit=5, timeout=0.5)]
+    assert pieces == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+def test_a_hundred_blocks_over_cut_connections_and_a_restart_come_once_each(
+    tmp_path: Path,
+) -> None:
+    chain, rng, seen = ten_rows(), random.Random(7), []
+
+    def listen(relay: Relay, ready: threading.Event) -> None:
+        with odf_node.open(f"{relay.url}/cut").follow() as news:
+            for changes in news:
+                ready.set()
+                seen.extend(_offsets(changes))
+                if seen[-1] >= 109:
+                    return
+
+    with serving(tmp_path / "node") as service:
+        service.keep(chain, "kamu/cut")
+        relay = Relay(service.url)
+        ready = threading.Event()
+        listener = threading.Thread(target=listen, args=(relay, ready))
+        listener.start()
+        assert ready.wait(30)
+        for number in range(50):
+            _more(service, chain, 1)
+            if number % 5 == rng.randrange(5):
+                relay.cut()
+        relay.target = None
+    relay.cut()
+    with serving(tmp_path / "node") as service:
+        _more(service, chain, 1)
+        relay.target = service.url
+        for number in range(49):
+            _more(service, chain, 1)
+            if number % 5 == rng.randrange(5):
+                relay.cut()
+        listener.join(60)
+        relay.close()
+    assert not listener.is_alive()
+    assert seen == list(range(110))
+    assert relay.cuts >= 5
+
+
+def test_silence_ends_the_iteration_after_the_time_out(single: Service) -> None:
+    single.keep(seeded(), "kamu/silent")
+    assert list(odf_node.open(f"{single.url}/silent").follow(timeout=0.2)) == []
+
+
+@pytest.mark.parametrize("how", ["node", "folder"])
+def test_another_thread_ends_the_iteration(single: Service, tmp_path: Path, how: str) -> None:
+    name = f"stopped-{how}"
+    single.keep(ten_rows(), f"kamu/{name}")
+    where: Any = f"{single.url}/{name}"
+    if how == "folder":
+        odf_node.pull(where, tmp_path / "copy")
+        where = tmp_path / "copy"
+    news = odf_node.open(where).follow(poll=3600 if how == "folder" else None)
+    next(news)
+    timer = threading.Timer(0.3, news.stop)
+    timer.start()
+    assert list(news) == []
+    timer.join()
+    assert list(news) == []
+
+
+@pytest.mark.parametrize("how", ["folder", "verified", "polled"])
+def test_folders_and_files_are_followed_by_looking_at_the_head(
+    single: Service, tmp_path: Path, how: str
+) -> None:
+    chain, url, copy = ten_rows(), f"{single.url}/looked-{how}", tmp_path / "copy"
+    single.keep(chain, f"kamu/looked-{how}")
+    odf_node.pull(url, copy)
+    data = odf_node.open(copy) if how == "folder" else odf_node.open(url, verify=how == "verified")
+    with data.follow(poll=0.05 if how == "polled" else None, timeout=30) as news:
+        assert len(_offsets(next(news))) == 10
+        _more(single, chain, 2)
+        odf_node.pull(url, copy)
+        assert _offsets(next(news)) == [10, 11]
+
+
+def test_a_history_that_was_replaced_ends_it_with_an_error_that_names_the_block(
+    single: Service,
+) -> None:
+    chain = ten_rows()
+    entry = single.keep(chain, "kamu/replaced")
+    with odf_node.open(f"{single.url}/replaced").follow(timeout=30) as news:
+        next(news)
+        single.node.stores.refs.move(entry.id, expected=chain.head, new=chain.blocks[2].hash)
+        with pytest.raises(HistoryReplaced, match=str(chain.head)):
+            next(news)
+
+
+def test_a_node_that_stays_away_is_an_error_when_the_patience_ends() -> None:
+    with relaying_with_cuts("http://127.0.0.1:1") as relay:
+        relay.target = None
+        with pytest.raises(Unreachable):
+            next(odf_node.open(f"{relay.url}/x").follow(timeout=0.3))
+
+
+def test_what_cannot_be_followed_is_said(single: Service) -> None:
+    chain = ten_rows().add(described("more"))
+    single.keep(chain, "kamu/pinned")
+    with pytest.raises(DatasetMissing, match="nothing can be followed"):
+        next(odf_node.open(f"{single.url}/nowhere").follow())
+    with pytest.raises(NothingToFollow):
+        odf_node.open(f"{single.url}/pinned", at=str(chain.head)).follow()
+    for wrong in ({"limit": 0}, {"poll": 0}, {"timeout": -1}):
+        with pytest.raises(ImpossiblePace):
+            odf_node.open(f"{single.url}/pinned").follow(**wrong)
+
+
+def test_changes_over_random_cuts_are_the_whole(single: Service) -> None:
+    chain, rng = ten_rows(), random.Random(3)
+    for _ in range(20):
+        chain.add_rows(rng.randrange(1, 9))
+    single.keep(chain, "kamu/parts")
+    data, position, found = odf_node.open(f"{single.url}/parts"), odf_node.Position(), []
+    while (changes := data.changes(position, limit=rng.randrange(1, 12))).rows.num_rows:
+        position = odf_node.Position.of(str(changes.position))
+        found += _offsets(changes)
+    assert found == list(range(chain.state.next_offset))
