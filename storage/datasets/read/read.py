@@ -81,8 +81,8 @@ def rows_of(narrow: Narrowed, asked: Asked) -> Iterator[tuple[pa.Schema, Iterato
         UnreadableSlice: while rows are read. NotFound: a slice elsewhere.
     """
     view, schema, columns = narrow.view, narrow.schema, asked.columns
-    skip = asked.skip - narrow.rows_before
     shown = schema if columns is None else pa.schema([schema.field(n) for n in columns])
+    skip = asked.skip - narrow.rows_before
     _require_slices(view, asked, skip)
     is_late = narrow.wanted is not None and narrow.wanted != narrow.early
     late = columns_of(narrow.wanted or ()) if is_late else []
