@@ -149,7 +149,7 @@ def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
     stores, access, settings = node.stores, node.access, node.settings
     prefix = PREFIX[settings.tenancy]
     uploads = Uploads(stores, access, node.begun_uploads, settings)
-    objects = Objects(stores, access, at_hand, uploads, node.head_polls)
+    objects = Objects(stores, access, at_hand, uploads, node.head_polls, node.signed_urls)
     transfers = Transfers(node.handshake, settings)
     small_posts = SmallPosts(
         stores.reading, stores.jobs, node.pressure, settings.tenancy, settings.anonymous_reads

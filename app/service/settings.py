@@ -233,7 +233,9 @@ class Settings(SharedSettings):
         600.0, gt=0, description="Seconds a client that pulls may stay silent before it is ended."
     )
     transfer_url_ttl_s: int = Field(
-        3600, gt=0, description="Seconds a presigned transfer URL stays valid."
+        3600,
+        gt=0,
+        description="Seconds a presigned transfer URL, or a signed URL of the node, stays valid.",
     )
     mirror_networks: tuple[IPvAnyNetwork, ...] = Field(
         (), description="Ranges mirrors may pull from, beside the public network."

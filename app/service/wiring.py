@@ -26,6 +26,7 @@ from .auth.entry_cache import EntryMemory
 from .auth.passwords import Cost
 from .auth.roles import RoleMemory
 from .auth.sessions import session_secrets
+from .auth.signed_urls import SignedUrls
 from .auth.throttle import SharedThrottle, Throttle
 from .datasets.access import DatasetRoles
 from .datasets.datasets import Authoring
@@ -128,6 +129,10 @@ class Node:
             tenancy=self.settings.tenancy,
             reads=self.settings.anonymous_reads,
         )
+
+    @cached_property
+    def signed_urls(self) -> SignedUrls:
+        return SignedUrls(self.session_secrets, self.settings.transfer_url_ttl_s, self.clock)
 
     @cached_property
     def throttle(self) -> Throttle | SharedThrottle:

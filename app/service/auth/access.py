@@ -139,7 +139,8 @@ def is_for_all(entry: DatasetEntry, reads: AnonymousReads) -> bool:
 
 def grants(actor: Actor, entry: DatasetEntry, reads: AnonymousReads) -> frozenset[Action]:
     """Everything the actor may do with the dataset."""
-    allowed = BY_ROLE[Role.READER] if is_for_all(entry, reads) else frozenset()
+    is_open = is_for_all(entry, reads) or actor.reads == entry.id
+    allowed = BY_ROLE[Role.READER] if is_open else frozenset()
     if actor.account is None or not reaches(actor, entry):
         return allowed
     return allowed | {held for held in _held(actor, entry) if actor.may(SCOPE_FOR[held])}

@@ -54,6 +54,8 @@ class Actor:
     reach: Reach = Reach.NODE
     dataset: DatasetId | None = None
     """The one dataset of a token that reaches no further."""
+    reads: DatasetId | None = None
+    """The dataset of a signed URL, whose files it lets everybody read."""
     roles: Mapping[DatasetId, Role] = field(default_factory=dict, repr=False)
     """What the account may do with datasets of others."""
 

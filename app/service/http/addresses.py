@@ -56,6 +56,8 @@ class Route:
     """For browsers: a page finds out itself who asks, and shows its own errors."""
     is_transfer: bool = False
     """Whether the transfer protocols fix its answers, errors included."""
+    takes_signed: bool = False
+    """Whether a signed URL opens it in place of a token."""
     is_audited: bool = True
     """Whether requests for a change go into the audit log, also those that succeed."""
 

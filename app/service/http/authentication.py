@@ -12,6 +12,7 @@ from odf_node.storage.runtime.context import add_facts
 from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor, bearer_of
 from ..auth.callers import Callers
+from ..auth.signed_urls import signature_of
 from ..limits.coalescer import Coalescer
 from .addresses import is_open
 
@@ -30,6 +31,12 @@ class Authentication:
         if bearer is not None:
             actor = await self._coalescer.ask(bearer)
             add_facts(actor=actor.account.name if actor.account else None)
-        if not self._allow_anonymous and not is_open(scope["path"]):
+        if not self._allow_anonymous and not is_open(scope["path"]) and not _is_signed(scope):
             admit(actor, allow_anonymous=False)
         return actor
+
+
+def _is_signed(scope: Scope) -> bool:
+    """Whether what serves the address looks at the signature of the URL, and at nothing else."""
+    takes_signed = getattr(scope.get("route"), "takes_signed", False)
+    return takes_signed and signature_of(scope["query_string"]) is not None

@@ -26,10 +26,12 @@ from odf_node.storage.stores.ports import Heads, MirrorReads
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
-from ..auth.access import Action, address, authorize
+from ..auth.access import Action, DatasetHidden, address, authorize
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..auth.mirror_rule import refuse_mirror
+from ..auth.signed_urls import SignedUrls
+from ..http.addresses import DatasetPath
 from ..http.hashes import parse_hash
 
 HEAD = "head"
@@ -166,6 +168,21 @@ def read_ref(
     if ref != HEAD:
         raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)
     return heads.head(entry.id)
+
+
+def signed_reader(
+    access: DatasetAccess, urls: SignedUrls, actor: Actor, path: DatasetPath, signature: str
+) -> Actor:
+    """Who reads a file by a signed URL: the actor, who may read its dataset by that.
+
+    Raises:
+        MalformedAddress, UnreadableHash. DatasetHidden, SignedUrlExpired: as `SignedUrls.check`.
+    """
+    entry = access.entries.find(address(access.tenancy, path.account, path.dataset))
+    if entry is None:
+        raise DatasetHidden
+    urls.check(signature, path.word, entry.id, parse_hash(path.name))
+    return replace(actor, reads=entry.id)
 
 
 def find_object(

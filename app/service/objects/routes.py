@@ -23,6 +23,7 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from ..auth.access import Action
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
+from ..auth.signed_urls import SignedUrls, signature_of
 from ..http.addresses import DATASET, Route, path_of
 from ..http.entity_tags import is_named
 from ..http.ranges import Span
@@ -56,10 +57,11 @@ class Objects:
         at_hand: AtHand,
         uploads: Uploads,
         polls: HeadPolls,
+        urls: SignedUrls,
     ) -> None:
         self.stores, self.access = stores, access
         self.at_hand, self.uploads = at_hand, uploads
-        self.polls = polls
+        self.polls, self.urls = polls, urls
         self._limiter: CapacityLimiter | None = None
 
     def routes(self) -> Iterator[Route]:
@@ -67,7 +69,7 @@ class Objects:
         yield Route(f"{DATASET}/refs/{{name}}", self.ref, READS, is_transfer=True)
         for folder in KINDS:
             path = f"{DATASET}/{folder}/{{name}}"
-            yield Route(path, self.read, READS, is_transfer=True)
+            yield Route(path, self.read, READS, is_transfer=True, takes_signed=True)
             if folder in UPLOAD_FOLDERS:
                 yield Route(path, self.take, UPLOADS, is_transfer=True, is_audited=False)
 
@@ -134,7 +136,7 @@ class Objects:
 
     async def read(self, scope: Scope, _: Receive, send: Send) -> None:
         """A file that is named by its hash, or parts of it."""
-        actor, path = _actor(scope), path_of(scope)
+        actor, path = await self._reader(scope), path_of(scope)
         kind = KINDS[path.word]
         place = self.at_hand.place(actor, path.account, path.dataset)
         local = self.at_hand.object(place, kind, path.name)
@@ -147,6 +149,15 @@ class Objects:
                 file.close_now()
         asked = (actor, path.account, path.dataset, kind, path.name)
         await self._read_slowly(asked, scope, send)
+
+    async def _reader(self, scope: Scope) -> Actor:
+        """Who reads; of a signed URL, whoever has it. Raises as `signed_reader`."""
+        actor, signature = _actor(scope), signature_of(scope["query_string"])
+        if signature is None:
+            return actor
+        return await to_thread.run_sync(
+            usecase.signed_reader, self.access, self.urls, actor, path_of(scope), signature
+        )
 
     async def _send_file(
         self, local: LocalObject, file: FileSource, scope: Scope, send: Send
