@@ -47,6 +47,9 @@ class Selection(TypedDict, total=False):
 
     columns: Sequence[str]
     """Only these, in this order."""
+    filter: str | Sequence[str]
+    """`column:operator:value`, as `GET read?filter=` has it; of several, all are true of each row.
+    A node, or the reader of a folder, opens no slice that cannot hold such a row."""
     as_of: Time
     """Events up to this event time, corrections folded."""
     projection: ProjectionName
@@ -89,7 +92,8 @@ class Dataset:
         """Rows as a stream of Arrow batches, which need not fit into memory.
 
         Raises:
-            BadInput: an unknown column or projection, a state without a primary key.
+            BadInput: an unknown column or projection, a filter that is none or has a value that is
+                none of its column, a state without a primary key.
             NotFound: no dataset there, or none that may be seen; no such block.
             Damaged, HashMismatch: with `verify`, bytes that do not fit their hash.
             TransferFailed: the place does not answer, or not as it should.
@@ -210,6 +214,7 @@ def open_dataset(
 
 def _request(at: str | None, selection: Selection) -> ReadRequest:
     columns, as_of = selection.get("columns"), selection.get("as_of")
+    filters = selection.get("filter", ())
     return ReadRequest(
         as_at=at,
         as_of=None if as_of is None else _text(as_of),
@@ -217,6 +222,7 @@ def _request(at: str | None, selection: Selection) -> ReadRequest:
         columns=None if columns is None else ",".join(columns),
         skip=selection.get("skip", 0),
         limit=selection.get("limit"),
+        filters=(filters,) if isinstance(filters, str) else tuple(filters),
     )
 
 

@@ -98,6 +98,7 @@ def _query(request: ReadRequest) -> dict[str, Any]:
         "asOf": given.as_of,
         "projection": given.projection,
         "columns": given.columns,
+        "filter": given.filters or None,
         "skip": given.skip or None,
         "limit": given.limit,
         "format": given.form,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
@@ -14,6 +16,7 @@ import odf_node
 from odf_node.app.public.changes import HistoryReplaced, MalformedPosition
 from odf_node.app.public.dataset import TimeWithoutZone
 from odf_node.app.public.libraries import MissingLibrary
+from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
 from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
 from odf_node.storage.datasets.read.scan import UnreadableSlice
@@ -74,6 +77,43 @@ def test_rows_and_columns_are_chosen(dataset: odf_node.Dataset) -> None:
     assert table.column_names == ["city", "offset"]
     assert table.column("offset").to_pylist() == [2, 3, 4]
     assert dataset.arrow(projection="facts").num_rows == 7
+
+
+@pytest.mark.parametrize(
+    ("filters", "offsets"),
+    [
+        ("city:eq:c3", [3]),
+        (["population:ge:200", "population:lt:500"], [2, 3, 4]),
+        ('city:in:c1,"c6"', [1, 6]),
+        ("city:null", []),
+        ((), [0, 1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_rows_are_filtered(
+    dataset: odf_node.Dataset, filters: str | list[str], offsets: list[int]
+) -> None:
+    assert dataset.arrow(columns=["offset"], filter=filters)["offset"].to_pylist() == offsets
+    facts = dataset.pandas(filter=filters, projection="facts", limit=2)
+    assert list(facts["offset"]) == offsets[:2]
+
+
+def test_only_slices_that_may_hold_a_row_of_the_answer_are_opened(
+    folder: Path, tmp_path: Path
+) -> None:
+    part = tmp_path / "part"
+    shutil.copytree(folder, part)
+    newest = odf_node.open(part).arrow(filter="offset:ge:3", columns=["offset"])
+    for file in (part / "data").iterdir():
+        if pq.read_metadata(file).num_rows == 3:
+            file.unlink()
+    again = odf_node.open(part).arrow(filter="offset:ge:3", columns=["offset"])
+    assert again.equals(newest)
+
+
+def test_a_filter_that_is_none_is_refused(dataset: odf_node.Dataset) -> None:
+    for wrong in ("city=c1", "city:like:c", "population:eq:many", "town:eq:c1"):
+        with pytest.raises(BadInput):
+            dataset.arrow(filter=wrong)
 
 
 def test_a_dataset_is_read_as_of_a_block(dataset: odf_node.Dataset, url: str, chain: Chain) -> None:
@@ -145,8 +185,6 @@ def test_a_dataset_that_is_not_there_is_missing(service: Service) -> None:
 
 
 def test_a_changed_byte_is_found_before_a_row_is_given(folder: Path, tmp_path: Path) -> None:
-    import shutil
-
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
     file = max((broken / "data").iterdir(), key=lambda each: each.stat().st_size)
