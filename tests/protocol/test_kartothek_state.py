@@ -51,7 +51,7 @@ def test_a_json_state_of_the_library_is_written_again_byte_for_byte(uuid, path):
 @pytest.mark.parametrize(("uuid", "path"), PACKED_FILES, ids=lambda each: str(each)[-40:])
 def test_a_packed_state_of_the_library_says_the_same_when_written_again(uuid, path):
     state = decode_msgpack(path.read_bytes(), key=path.name, uuid=uuid)
-    assert state.partitions
+    assert state.metadata
     assert decode_msgpack(encode_msgpack(state), key=path.name, uuid=uuid) == state
     assert decode_json(encode_json(state), key=path.name, uuid=uuid) == state
 

@@ -1,24 +1,35 @@
-"""The real library, on a folder: what it writes, and what it reads of what we write."""
+"""The real library, on a folder or a bucket: what it writes, and what it reads of what we write."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pandas as pd
 from minimalkv._mixins import ExtendedKeyspaceMixin
 from minimalkv.fs import FilesystemStore
+from minimalkv.net.boto3store import Boto3Store
 from plateau.api.dataset import DatasetFactory
 from plateau.io import eager
+
+from odf_node.storage.stores.objects.s3_bucket import S3Location
 
 
 class _Folder(ExtendedKeyspaceMixin, FilesystemStore):
     """What the library calls `hfs://`."""
 
 
+class _Bucket(ExtendedKeyspaceMixin, Boto3Store):
+    """What the library calls `hs3://`."""
+
+
 class Plateau:
     """`plateau` on the datasets of a folder."""
+
+    store: Any
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,3 +70,16 @@ class Plateau:
     def collect(self, uuid: str) -> None:
         """The library's garbage collection."""
         eager.garbage_collect_dataset(uuid, store=self.store)
+
+
+class PlateauInBucket(Plateau):
+    """`plateau` on the datasets below a prefix of a bucket."""
+
+    def __init__(self, url: str) -> None:
+        self.store = partial(_bucket, url)  # it wants a store that can be pickled, or its maker
+
+
+def _bucket(url: str) -> _Bucket:
+    place = S3Location.parse(url)
+    service = boto3.resource("s3", endpoint_url=place.endpoint, region_name="us-east-1")
+    return _Bucket(service.Bucket(place.bucket), object_prefix=place.prefix)

@@ -6,22 +6,14 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pandas as pd
 import pytest
 from backends import fresh_place
 from buckets import log_in
 from kartothek_vectors import in_any_order
-from minimalkv._mixins import ExtendedKeyspaceMixin
-from minimalkv.net.boto3store import Boto3Store
-from plateau_peer import Plateau
+from plateau_peer import Plateau, PlateauInBucket
 
-from odf_node.storage.stores.objects.s3_bucket import S3Location
 from tests.workers.kartothek.polled import Polled, ledger, snapshot, state_of
-
-
-class _Bucket(ExtendedKeyspaceMixin, Boto3Store):
-    """What the library calls `hs3://`."""
 
 
 def in_folder(tmp_path: Path, *_: Any) -> tuple[Plateau, str, dict[str, Any]]:
@@ -30,16 +22,11 @@ def in_folder(tmp_path: Path, *_: Any) -> tuple[Plateau, str, dict[str, Any]]:
 
 
 def in_bucket(
-    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    _: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Plateau, str, dict[str, Any]]:
     log_in(monkeypatch, request.getfixturevalue("s3"))
     place = fresh_place(request)
-    found = S3Location.parse(place)
-    service = boto3.resource("s3", endpoint_url=found.endpoint, region_name="us-east-1")
-    plateau = Plateau(tmp_path / "unused")
-    bucket = _Bucket(service.Bucket(found.bucket), object_prefix=found.prefix)
-    plateau.store = lambda: bucket  # it wants one that can be pickled, or its maker
-    return plateau, f"kartothek+{place}/u", {"buckets": (place,)}
+    return PlateauInBucket(place), f"kartothek+{place}/u", {"buckets": (place,)}
 
 
 def frame(*rows: tuple[int, str, int]) -> pd.DataFrame:
