@@ -18,6 +18,9 @@ ROWS = {
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
+KARTOTHEK = re.compile(r"^\| Kartothek A(\d+) \| .+ \| (.+) \|$", re.MULTILINE)
+
+
 def checked() -> set[str]:
     return {number for one in CHECKS for number in one.id.split()}
 
@@ -81,3 +84,11 @@ def test_every_line_says_where_or_that_it_is_not_offered():
         number for number, (what, _) in ROWS.items() if what.startswith("not offered")
     }
     assert {number[0] for number in ROWS} == set("ABCDEFGHIJKLMQUZ")
+
+
+def test_every_example_of_the_kartothek_page_names_tests_that_exist():
+    rows = KARTOTHEK.findall(PAGE)
+    assert [int(number) for number, _ in rows] == list(range(1, 15))
+    named = [test for _, where in rows for test in NAMED.findall(where)]
+    assert len(named) == sum(where.count("::") for _, where in rows)
+    assert [name for path, name in named if f"def {name}(" not in (ROOT / path).read_text()] == []
