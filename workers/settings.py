@@ -82,6 +82,14 @@ class WorkerSettings(SharedSettings):
     query_cpu_s: int = Field(
         3600, gt=0, description="Seconds of processor time of a query on DataFusion."
     )
+    query_result_bytes: int = Field(
+        1 << 30, gt=0, description="Longest result of a query that runs as a job; more: it fails."
+    )
+    query_results: int = Field(
+        20,
+        gt=0,
+        description="Results of queries kept for one account; then the oldest makes room.",
+    )
     max_query_bytes: int = Field(
         256 << 10, gt=0, description="Longest text of the queries of a transform or a preprocess."
     )

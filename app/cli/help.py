@@ -77,6 +77,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             "      --node http://127.0.0.1:8080 --verify"
         ),
         "odf-node sql 'select * from weather where population > 1000' weather/ --format csv",
+        (
+            "odf-node sql 'select * from weather order by population' \\\n"
+            "    --node http://127.0.0.1:8080 --background --format parquet -o all.parquet"
+        ),
     ),
     "refresh": ("odf-node refresh http://127.0.0.1:8080/weather-daily --recursive",),
     "watch": (
@@ -105,6 +109,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "job cancel": ("odf-node job cancel http://127.0.0.1:8080 ID",),
     "job list": ("odf-node job list http://127.0.0.1:8080/weather --status waiting,running",),
     "job rejected": ("odf-node job rejected http://127.0.0.1:8080 ID > rejected.ndjson",),
+    "job rows": ("odf-node job rows http://127.0.0.1:8080 ID -o rows.parquet",),
     "job show": ("odf-node job show http://127.0.0.1:8080 ID",),
     "pull": (
         "odf-node pull odf+https://node.example/anna/flights ./flights",

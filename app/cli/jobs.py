@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
@@ -12,6 +13,7 @@ from ..client.node_api import NodeApi
 from .ingest import dataset_base
 from .output import json_option, print_json
 from .schedules import run_line
+from .sql_background import rows_of_job, write_pieces
 from .tokens import token_option
 
 
@@ -62,6 +64,25 @@ def rejected(node: str, name: str, token: str | None, as_json: bool) -> None:
         print_json([json.loads(row) for row in rows.splitlines()])
     else:
         sys.stdout.buffer.write(rows)
+
+
+@job.command("rows")
+@click.argument("node", metavar="NODE")
+@click.argument("name", metavar="ID")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
+@token_option
+@json_option
+def rows(node: str, name: str, output: Path | None, token: str | None, as_json: bool) -> None:
+    """Print the rows of a query that ran as a job, in the format it was asked for.
+
+    `--json` prints the job instead.
+    """
+    with open_http() as http:
+        api = NodeApi(dataset_base(node), token, http=http)
+        if as_json:
+            print_json(api.ask("GET", f"jobs/{name}"))
+            return
+        write_pieces(rows_of_job(api, name), output)
 
 
 @job.command("cancel")

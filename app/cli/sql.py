@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from odf_node.storage.datasets.read.formats import Format
 
 from ..client.text import in_columns
 from .output import json_option, print_json
-from .read import whole_file
+from .sql_background import ask_in_background, write_pieces
 from .sql_sources import FolderQuery, NodeQuery, Source
 from .tokens import token_option
 
@@ -36,6 +35,12 @@ FORMS = (TABLE, *(form.value for form in Format))
 )
 @click.option("--format", "form", type=click.Choice(FORMS), default=TABLE, show_default=True)
 @click.option("--verify", is_flag=True, help="Check the proof of the answer; a table or --json.")
+@click.option(
+    "--background",
+    is_flag=True,
+    help="As a job of the node on Spark, in the SQL of Spark; wait for it.",
+)
+@click.option("--no-wait", is_flag=True, help="With --background: print where to look.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
 @token_option
 @json_option
@@ -47,6 +52,8 @@ def sql(
     limit: int | None,
     form: str,
     verify: bool,
+    background: bool,
+    no_wait: bool,
     output: Path | None,
     token: str | None,
     as_json: bool,
@@ -54,15 +61,33 @@ def sql(
     """Ask datasets of a node, or those in folders: QUERY is one SELECT.
 
     Tables are datasets by their names in double quotes; a folder is a table by its own name.
-    `--json` prints the whole answer with its inputs.
+    `--json` prints the whole answer with its inputs; of a job, its receipt.
     """
     if (node is None) == (not folders):
         raise click.UsageError("name a node by --node, or folders")
     is_document = as_json or form == TABLE
     if verify and (folders or not is_document):
         raise click.UsageError("--verify is for answers of a node, as a table or by --json")
-    if form in ("parquet", "arrow") and output is None and sys.stdout.isatty():
+    if background and (node is None or verify or at is not None):
+        raise click.UsageError("--background is for a node, without --verify and --at")
+    if no_wait and not background:
+        raise click.UsageError("--no-wait is for --background")
+    if form in ("parquet", "arrow") and not no_wait and output is None and sys.stdout.isatty():
         raise click.UsageError(f"{form} is no text; name a file with --output")
+    if background and node is not None:
+        found = ask_in_background(
+            node,
+            token,
+            query,
+            limit=limit,
+            form=None if form == TABLE else Format(form),
+            output=output,
+            wait=not no_wait,
+            as_json=as_json,
+        )
+        if found is not None:
+            _print_table(found)
+        return
     block = None if at is None else Multihash.parse(at)
     source: Source = FolderQuery(folders, block) if node is None else NodeQuery(node, token, block)
     if is_document:
@@ -72,10 +97,7 @@ def sql(
         else:
             _print_table(answer["output"])
         return
-    with nullcontext(sys.stdout.buffer) if output is None else whole_file(output) as out:
-        for piece in source.rows(query, Format(form), limit=limit):
-            out.write(piece)
-        out.flush()
+    write_pieces(source.rows(query, Format(form), limit=limit), output)
 
 
 def _print_table(output: dict[str, Any]) -> None:

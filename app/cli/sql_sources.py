@@ -81,7 +81,7 @@ class NodeQuery:
             accept = MEDIA_TYPES[wanted].partition(";")[0]
             with api.opened("query", body=body, accept=accept) as (_, stream):
                 pieces = iter(lambda: stream.read(PIECE_BYTES), b"")
-                yield from _as_list(pieces) if form is Format.JSON else pieces
+                yield from lines_as_list(pieces) if form is Format.JSON else pieces
 
     def _pins(self, api: NodeApi, query: str) -> dict[str, Any]:
         """The one dataset of the query as of the block, if one was named."""
@@ -106,7 +106,7 @@ def _sent(api: NodeApi, body: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _as_list(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def lines_as_list(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Lines of JSON as one list."""
     before, rest = b"[\n", b""
     for piece in pieces:
@@ -170,7 +170,7 @@ class FolderQuery:
         with asyncio.Runner() as runner:
             pieces = self._rows({"query": query, "limit": limit, "dataFormat": wanted.value})
             came = _pulled(runner, pieces)
-            yield from _as_list(came) if form is Format.JSON else came
+            yield from lines_as_list(came) if form is Format.JSON else came
 
     async def _rows(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
         from ..service.auth.actors import ANONYMOUS

@@ -228,6 +228,15 @@ class NodeApi:
         answer = self._call("POST", "refresh", query=query, headers=headers)
         return self._wait_for(str(answer["url"]), seen) if "job" in answer else answer
 
+    def query_in_background(
+        self, body: dict[str, Any], *, wait: bool = True, seen: Seen | None = None
+    ) -> dict[str, Any]:
+        """Have the node at `base` compute a query as a job; the receipt, or with `wait` off where
+        to look. `seen` is told how the job gets on."""
+        headers = {"content-type": "application/json", "prefer": "respond-async"}
+        answer = self._call("POST", "query", headers=headers, content=json.dumps(body).encode())
+        return self._wait_for(str(answer["url"]), seen) if wait else answer
+
     def lineage(
         self, *, upstream: int, downstream: int, columns: bool, form: str
     ) -> dict[str, Any]:

@@ -56,6 +56,7 @@ STATUS: dict[str, HTTPStatus] = {
     "UnknownField": HTTPStatus.UNPROCESSABLE_ENTITY,
     "QueryQueueFull": HTTPStatus.TOO_MANY_REQUESTS,
     "QueriesNotEnabled": HTTPStatus.NOT_IMPLEMENTED,
+    "QueryResultGone": HTTPStatus.GONE,
     "SigningNotEnabled": HTTPStatus.NOT_IMPLEMENTED,
     "HeaderTooLong": HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     "UrlTooLong": HTTPStatus.REQUEST_URI_TOO_LONG,

@@ -446,6 +446,11 @@ class Settings(SharedSettings):
         ge=0,
         description="Bytes of slices out of a bucket kept in the data folder for later queries.",
     )
+    query_result_keep_s: int = Field(
+        86_400,
+        gt=0,
+        description="Seconds for which the rows of a query that ran as a job can be read.",
+    )
     query_confinement: Literal["auto", "require", "off"] = Field(
         "auto",
         description="Confinement of processes of queries by the kernel: as far as it can (`auto`), "

@@ -13,6 +13,7 @@ from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.pruning.learned import LearnedBounds
+from odf_node.storage.datasets.query.results import QueryResults
 from odf_node.storage.runtime.clock import Clock, system_clock
 from odf_node.storage.runtime.randomness import Random
 from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
@@ -63,6 +64,7 @@ from .observe.metrics import Metrics
 from .pages.views import Views
 from .projections.gateway import Gateway
 from .projections.publications import Publishing
+from .query.background import BackgroundQueries
 from .query.files import SliceFiles
 from .query.inputs import Inputs
 from .query.proofs import SigningKeys, open_signing_keys
@@ -193,6 +195,7 @@ class Node:
             jobs=self.stores.jobs,
             damages=self.stores.damages,
             devices=self.stores.devices,
+            queries=self.background_queries,
             job_keep_s=self.settings.job_keep_s,
             rejected_rows_keep_s=self.settings.rejected_rows_keep_s,
             clock=self.clock,
@@ -506,6 +509,18 @@ class Node:
                 self.stores, settings.data / "query-copies", settings.query_copies_bytes
             ),
             counters=self.counters,
+        )
+
+    @cached_property
+    def background_queries(self) -> BackgroundQueries:
+        return BackgroundQueries(
+            jobs=self.stores.jobs,
+            inputs=self.query_inputs,
+            access=self.access,
+            pressure=self.pressure,
+            results=QueryResults(self.stores.projections),
+            keep_s=self.settings.query_result_keep_s,
+            clock=self.clock,
         )
 
     @cached_property

@@ -18,6 +18,7 @@ from odf_node.storage.datasets.job_payloads import (
     heal_job,
     poll_job,
     publish_job,
+    query_job,
     transform_job,
     verify_job,
 )
@@ -29,6 +30,7 @@ from ..jobs.compact.run import run_compaction
 from ..jobs.heal.run import run_heal
 from ..jobs.poll.poll import run_poll
 from ..jobs.publish.run import run_publication
+from ..jobs.query.run import run_query
 from ..jobs.transform.check import run_check
 from ..jobs.transform.check_source import run_source_check
 from ..jobs.transform.run import run_transform
@@ -149,6 +151,12 @@ def publish(context: JobContext, job: Job) -> dict[str, Any]:
     return publish_job.to_json(run_publication(context.stores, dataset, payload, context.worker))
 
 
+def query(context: JobContext, job: Job) -> dict[str, Any]:
+    """A reader's SQL, computed on Spark."""
+    payload = _read_payload(job, query_job.payload_of)
+    return query_job.to_json(run_query(context.stores, payload, job.id, context.worker))
+
+
 def check(context: JobContext, job: Job) -> dict[str, Any]:
     """What a transform would give; nothing is committed."""
     payload = _read_payload(job, transform_job.check_of)
@@ -175,5 +183,6 @@ HANDLERS: Mapping[str, Callable[[JobContext, Job], dict[str, Any]]] = {
     transform_job.CHECK_SOURCE: check_source,
     heal_job.KIND: heal,
     publish_job.KIND: publish,
+    query_job.KIND: query,
 }
 """What a worker does, by kind of job; pushed batches, which it runs in groups, aside."""

@@ -17,6 +17,7 @@ from odf_node.storage.stores.ports import ObjectStore
 from odf_node.storage.stores.publishing.sealing import open_keys
 
 from ..settings import WorkerSettings, container_rules, environment
+from .engines import query_size
 from .scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         ingest=_ingest(settings, archives),
         polls=_polls(settings, archives),
         transforms=_transforms(settings),
+        queries=_queries(settings),
         verify_task_bytes=settings.verify_task_bytes,
         commit_attempts=settings.commit_attempts,
         publish_to=settings.publish_to,
@@ -137,6 +139,17 @@ def _transforms(settings: WorkerSettings) -> Any:
         seconds=settings.transform_s,
         reset_on_diverged=settings.reset_derivatives_on_diverged_input,
         cache_bytes=settings.transform_cache_bytes,
+    )
+
+
+def _queries(settings: WorkerSettings) -> Any:
+    from ..jobs.work.context import QueryOptions
+
+    return QueryOptions(
+        seconds=settings.query_s,
+        size=query_size(settings),
+        result_bytes=settings.query_result_bytes,
+        results=settings.query_results,
     )
 
 

@@ -21,7 +21,7 @@ from odf_node.storage.datasets.pruning.plan import SliceIndex, slices_to_open
 from odf_node.storage.datasets.pruning.predicates import columns_of
 from odf_node.storage.datasets.query.messages import Table
 
-from . import tables as named
+from ..engines.port.views import columns_of as table_columns
 from .conditions import both, predicate_of
 
 _SUBQUERY = "Subquery:"
@@ -44,7 +44,7 @@ def needed(
         variant = node.to_variant()
         if type(variant).__name__ == "TableScan" and variant.table_name() in names:
             number = names[variant.table_name()]
-            schema = named.columns_of(tables[number])
+            schema = table_columns(tables[number])
             found = [predicate_of(Expr(each), schema) for each in variant.filters()]
             wanted.setdefault(number, []).append(reduce(both, found, None))
     return {
@@ -59,7 +59,7 @@ def _slices(
     open_index: Callable[[str], BinaryIO | None],
 ) -> list[int]:
     """Those that any scan of the table needs."""
-    count, schema = len(table.slices), named.columns_of(table)
+    count, schema = len(table.slices), table_columns(table)
     if not count or None in predicates:
         return list(range(count))
     asked = [terms for predicate in predicates for terms in predicate or ()]

@@ -16,6 +16,7 @@ from odf_node.storage.stores.ports.values import (
     Job,
     JobId,
     JobStatus,
+    Scope,
     Succeeded,
 )
 
@@ -59,13 +60,15 @@ class Jobs:
 
 
 def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ) -> Seen:
-    """A job on a dataset the actor may do that with.
+    """A job on a dataset the actor may do that with; one on no dataset is its account's alone.
 
     Raises:
         JobNotFound: no such job, or none that the actor may see.
         ActionForbidden: one that may only be seen.
     """
     job = jobs.queue.get(JobId(job_id))
+    if job.spec.dataset is None and _is_own(actor, job):
+        return Seen(job, in_full=True)
     entry = jobs.access.visible(actor, job.spec.dataset) if job.spec.dataset else None
     if entry is None:
         raise JobNotFound(JobId(job_id))
@@ -74,6 +77,11 @@ def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ
     if action not in allowed:
         raise ActionForbidden
     return Seen(job, Action.WRITE in allowed)
+
+
+def _is_own(actor: Actor, job: Job) -> bool:
+    account = actor.account
+    return account is not None and job.spec.account == account.id and actor.may(Scope.READ)
 
 
 def cancel_job(jobs: Jobs, actor: Actor, job_id: str) -> Job:

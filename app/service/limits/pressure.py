@@ -53,8 +53,8 @@ class Pressure:
         self._known, self._until = Backlog(), 0.0
         self._added = 0
 
-    def admit(self, dataset: DatasetId, account: AccountId | None) -> None:
-        """One more job is to wait. Raises `QueueFull`, `NodeBusy`."""
+    def admit(self, dataset: DatasetId | None, account: AccountId | None) -> None:
+        """One more job is to wait; of no dataset, if it is None. Raises `QueueFull`, `NodeBusy`."""
         with self._lock:
             if time.monotonic() >= self._until or self._refusal(dataset, account) is not None:
                 self._known = self._jobs.backlog()  # nobody is refused by an old count
@@ -65,16 +65,19 @@ class Pressure:
                 raise refusal
             self._added += 1
             counts = self._known.by_dataset, self._known.by_account
-            counts[0][dataset] = counts[0].get(dataset, 0) + 1
+            if dataset is not None:
+                counts[0][dataset] = counts[0].get(dataset, 0) + 1
             if account is not None:
                 counts[1][account] = counts[1].get(account, 0) + 1
 
-    def _refusal(self, dataset: DatasetId, account: AccountId | None) -> LimitExceeded | None:
+    def _refusal(
+        self, dataset: DatasetId | None, account: AccountId | None
+    ) -> LimitExceeded | None:
         """Why no more is taken, as far as is known."""
         known = self._known
         if known.total + self._added >= self._node:
             return NodeBusy(self._node)
-        if known.by_dataset.get(dataset, 0) >= self._dataset:
+        if dataset is not None and known.by_dataset.get(dataset, 0) >= self._dataset:
             return QueueFull("dataset", self._dataset)
         if account is not None and known.by_account.get(account, 0) >= self._account:
             return QueueFull("account", self._account)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from functools import partial
+from typing import Any, BinaryIO
 
 import msgspec
 from starlette.responses import Response
@@ -22,6 +23,7 @@ from .inputs import DatasetPin
 from .proofs import SigningKeys, SigningNotEnabled, output_hash
 from .query import Queries, Rows
 
+FILE_PIECE_BYTES = 1 << 18
 INPUTS = "odf-inputs"
 """Header of rows alone: the datasets they were made of, as `datasets` takes them."""
 
@@ -80,6 +82,18 @@ class RowsAlone(StreamedAnswer):
 
     async def finished(self) -> None:
         await self._rows.close()
+
+
+class FileRows(StreamedAnswer):
+    """Rows that were kept as a file, which the answer closes."""
+
+    def __init__(self, file: BinaryIO, headers: dict[str, str], media_type: str) -> None:
+        pieces = iter(partial(file.read, FILE_PIECE_BYTES), b"")
+        super().__init__(pieces, headers=headers, media_type=media_type)
+        self._file = file
+
+    async def finished(self) -> None:
+        self._file.close()
 
 
 def opened_of(rows: Rows) -> dict[str, str]:

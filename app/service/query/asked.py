@@ -109,10 +109,11 @@ def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
     """
     if body.query_dialect.lower() != DIALECT.lower():
         raise InvalidQueryRequest(
-            f"queries are taken in the dialect {DIALECT}, not {body.query_dialect[:50]!r}"
+            f"queries are taken in the dialects {DIALECT} and, posted, SqlSpark; "
+            f"not {body.query_dialect[:50]!r}"
         )
     form = form if body.data_format is None else parse_format(body.data_format, Form)
-    include = frozenset(_included(name) for name in body.include)
+    include = frozenset(included(name) for name in body.include)
     if body.schema_format is not None:
         include |= {Include.SCHEMA}
     if Include.PROOF in include:
@@ -122,9 +123,15 @@ def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
     limit = body.limit
     if limit is None:
         limit = DEFAULT_LIMIT if form in IN_JSON else max_rows
-    _check_part(body.skip, limit, max_rows)
+    check_part(body.skip, limit)
+    if limit > max_rows:
+        raise TooManyRows(
+            f"an answer has {max_rows} rows at most",
+            limit=max_rows,
+            setting="ODF_NODE_QUERY_MAX_ROWS",
+        )
     pins = tuple(body.datasets or ())
-    _check_names(pins)
+    check_names(pins)
     return Asked(
         query=body.query,
         form=form,
@@ -136,7 +143,8 @@ def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
     )
 
 
-def _included(name: str) -> Include:
+def included(name: str) -> Include:
+    """Raises `UnknownFormat`."""
     for each in Include:
         if name[:1].upper() + name[1:] == each.value:
             return each
@@ -144,18 +152,14 @@ def _included(name: str) -> Include:
     raise UnknownFormat(f"what can be included is {known}, not {name[:50]!r}")
 
 
-def _check_part(skip: int, limit: int, max_rows: int) -> None:
-    if not 0 <= skip < 2**53 or limit < 0:
+def check_part(skip: int, limit: int) -> None:
+    """Raises `InvalidQueryRequest`."""
+    if not 0 <= skip < 2**53 or not 0 <= limit < 2**53:
         raise InvalidQueryRequest("skip and limit are numbers of rows, none below zero")
-    if limit > max_rows:
-        raise TooManyRows(
-            f"an answer has {max_rows} rows at most",
-            limit=max_rows,
-            setting="ODF_NODE_QUERY_MAX_ROWS",
-        )
 
 
-def _check_names(pins: Sequence[DatasetPin]) -> None:
+def check_names(pins: Sequence[DatasetPin]) -> None:
+    """Raises `InvalidQueryRequest`."""
     names = [pin.alias for pin in pins]
     if len(set(names)) < len(names):
         raise InvalidQueryRequest("two datasets have the same alias")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.errors import BadInput, NotFound
 from odf_node.protocol.identity import (
     DatasetAlias,
@@ -23,20 +22,14 @@ from odf_node.protocol.identity import (
     MalformedName,
     Name,
 )
-from odf_node.protocol.metadata.schema import (
-    DataField,
-    DataSchema,
-    DataTypeInt32,
-    DataTypeInt64,
-    DataTypeTimestamp,
-    TimeUnit,
-)
+from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
 from odf_node.storage.datasets.kartothek.index_place import IndexRef
 from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.pruning.learned import Bounds, LearnedBounds
 from odf_node.storage.datasets.query.messages import View
+from odf_node.storage.datasets.query.tables import schema_of
 from odf_node.storage.datasets.read.view import Outline
 from odf_node.storage.stores.ports.errors import BlockNotFound
 from odf_node.storage.stores.ports.values import DatasetEntry
@@ -99,11 +92,6 @@ class Source:
     def pin(self) -> DatasetPin:
         head = str(self.outline.head)
         return DatasetPin(id=str(self.id), alias=self.alias, block_hash=head)
-
-    @property
-    def schema(self) -> DataSchema:
-        """Columns; before the first schema those that every dataset has."""
-        return self.outline.schema or _own_columns(self.outline.vocab)
 
 
 @dataclass(frozen=True)
@@ -179,7 +167,7 @@ class Inputs:
     def columns(self, entry: DatasetEntry) -> DataSchema:
         """Columns of a dataset as a table, as of its head."""
         outline, _ = self._outline(entry, None)
-        return outline.schema or _own_columns(outline.vocab)
+        return schema_of(outline)
 
     def _pinned(self, actor: Actor, pin: DatasetPin) -> tuple[DatasetEntry, Multihash | None]:
         try:
@@ -224,15 +212,3 @@ def _names(query: str) -> Iterator[str]:
         yield quoted.replace('""', '"') or ticked
     for bare in _BARE.findall(query):
         yield bare.lower()
-
-
-def _own_columns(vocab: Vocab) -> DataSchema:
-    utc = DataTypeTimestamp(unit=TimeUnit.Millisecond, timezone="UTC")
-    return DataSchema(
-        fields=(
-            DataField(name=vocab.offset_column, type=DataTypeInt64()),
-            DataField(name=vocab.operation_type_column, type=DataTypeInt32()),
-            DataField(name=vocab.system_time_column, type=utc),
-            DataField(name=vocab.event_time_column, type=utc),
-        )
-    )

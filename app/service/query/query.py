@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 
 from anyio import CapacityLimiter, to_thread
 
-from odf_node.protocol.codec.manifests import from_data, to_data
+from odf_node.protocol.codec.manifests import from_data
 from odf_node.protocol.errors import LimitExceeded, NodeFault
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.schema import DataSchema
@@ -25,11 +25,11 @@ from odf_node.storage.datasets.query.messages import (
     Planned,
     QueryLimits,
     Question,
-    Slice,
     Table,
     View,
     Wanted,
 )
+from odf_node.storage.datasets.query.tables import table_of
 
 from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
@@ -218,17 +218,10 @@ class Queries:
     def _table(self, source: Source) -> Table:
         outline = source.outline
         some = outline.slices[0][0].physical_hash if outline.slices else None
-        return Table(
-            names={_name(source.alias, view): view for view in {*source.views, View.CHANGELOG}},
-            schema=to_data(source.schema),
-            offset=outline.vocab.offset_column,
-            operation=outline.vocab.operation_type_column,
-            system_time=outline.vocab.system_time_column,
-            key=list(outline.key),
-            slices=[
-                Slice(data.offset_interval.start, data.offset_interval.end)
-                for data, _ in outline.slices
-            ],
+        return table_of(
+            source.alias,
+            {*source.views, View.CHANGELOG},
+            outline,
             folder=str(self.files.folder(source.id, some)),
             bounds={name: list(known) for name, known in source.bounds.items()},
             index=source.index,
@@ -288,7 +281,3 @@ class _End:
             self._held = []
         for give_back in reversed(held):
             give_back()
-
-
-def _name(alias: str, view: View) -> str:
-    return f"{alias}@{view}" if view else alias

@@ -7,7 +7,8 @@ from collections.abc import Coroutine
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_node.protocol.errors import BadInput
@@ -16,10 +17,14 @@ from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
-from ..http.deps import ActorDep, SettingsDep, wired
+from ..http.deps import ActorDep, BaseDep, SettingsDep, wired
+from ..jobs.jobs import find_job
+from ..jobs.routes import JobsDep
+from ..jobs.waiting import WaitingDep, job_answer
 from ..limits.shares import caller_of
-from .answers import RowsAlone, document
+from .answers import FileRows, RowsAlone, document
 from .asked import DIALECT, IN_JSON, Asked, QueryBody, checked, parse_body
+from .background import BackgroundQueries, checked_for_background, runs_in_background
 from .proofs import SigningKeys
 from .query import Queries
 from .verify import Refuted, Verification
@@ -27,6 +32,7 @@ from .verify import Refuted, Verification
 T = TypeVar("T")
 MAX_BODY_BYTES = 2 * 1024 * 1024
 QueriesDep = Annotated[Queries, Depends(wired(Queries))]
+BackgroundDep = Annotated[BackgroundQueries, Depends(wired(BackgroundQueries))]
 KeysDep = Annotated[SigningKeys, Depends(wired(SigningKeys))]
 VerificationDep = Annotated[Verification, Depends(wired(Verification))]
 _BY_TYPE = {
@@ -51,10 +57,20 @@ async def ask(
     queries: QueriesDep,
     keys: KeysDep,
     settings: SettingsDep,
+    background: BackgroundDep,
+    waiting: WaitingDep,
     actor: ActorDep,
+    base: BaseDep,
+    prefer: Annotated[str, Header()] = "",
 ) -> Response:
-    """The body is JSON; `Accept` may ask for rows alone as CSV, NDJSON, Parquet or Arrow."""
+    """The body is JSON; `Accept` may ask for rows alone as CSV, NDJSON, Parquet or Arrow. In the
+    dialect of Spark the query is a job."""
     body = parse_body(await _json(request))
+    if runs_in_background(body, prefer):
+        form = _accepted(request)
+        asked_for = checked_for_background(body, form=Form.PARQUET if form in IN_JSON else form)
+        job = await run_in_threadpool(background.submit, actor, asked_for)
+        return await job_answer(waiting, job, base, prefer)
     asked = checked(body, form=_accepted(request), max_rows=settings.query_max_rows)
     return await _answered(request, queries, keys, actor, asked)
 
@@ -87,6 +103,15 @@ async def ask_by_link(
     )
     asked = checked(body, form=_accepted(request), max_rows=settings.query_max_rows)
     return await _answered(request, queries, keys, actor, asked)
+
+
+@router.get("/jobs/{job}/rows", summary="Rows of a query that ran as a job")
+def rows_of_job(job: str, background: BackgroundDep, jobs: JobsDep, actor: ActorDep) -> Response:
+    """For the account that asked, while it may read the inputs."""
+    found = find_job(jobs, actor, job).job
+    receipt, stream = background.rows(actor, found)
+    headers = {"content-length": str(receipt.bytes), "cache-control": "no-store"}
+    return FileRows(stream, headers, MEDIA_TYPES[Format(receipt.input["dataFormat"])])
 
 
 @router.post("/verify", summary="Check an answer that proves itself")

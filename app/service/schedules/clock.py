@@ -12,6 +12,7 @@ from odf_node.storage.datasets.integrity.healing import HealingStores, retry_ope
 from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.stores.ports import DamageLog, DeviceLogins, JobRecords
 
+from ..query.background import BackgroundQueries
 from .schedules import Scheduling, start_due
 
 STOP_S = 5.0
@@ -30,6 +31,7 @@ class Pruning:
     jobs: JobRecords
     damages: DamageLog
     devices: DeviceLogins
+    queries: BackgroundQueries
     job_keep_s: int
     rejected_rows_keep_s: int
     clock: Clock
@@ -74,11 +76,12 @@ class Ticker:
 
 
 def prune(pruning: Pruning) -> int:
-    """Forget jobs that ended long ago, request keys that have expired, old rejected rows, what was
-    healed long ago, and command lines whose users never came."""
+    """Forget jobs that ended long ago, request keys that have expired, old rejected rows, old
+    results of queries, what was healed long ago, and command lines whose users never came."""
     now = pruning.clock().ns
     pruning.damages.prune(before=Instant(now - HEALED_KEPT_S * NANOS))
     pruning.devices.remove_expired(Instant(now))
+    pruning.queries.collect()
     return pruning.jobs.prune(
         before=Instant(now - pruning.job_keep_s * NANOS),
         rejected_before=Instant(now - pruning.rejected_rows_keep_s * NANOS),

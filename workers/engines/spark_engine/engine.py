@@ -56,9 +56,7 @@ class SparkEngine:
 
     @cached_property
     def version(self) -> str:
-        """Of Spark and of the Java it runs on, which decides how some numbers look as text."""
-        java = self._spark.sparkContext._jvm.System.getProperty("java.specification.version")
-        return f"{spark_version}+java{java}"
+        return version_of(self._spark)
 
     def execute_raw_query(
         self, request: RawQueryRequest, listener: Listener = QUIET
@@ -98,3 +96,9 @@ class SparkEngine:
         steps = steps_of(transform)
         with blamed_on(steps):
             check_size(steps, self._size)
+
+
+def version_of(spark: Spark) -> str:
+    """Of Spark and of the Java it runs on, which decides how some numbers look as text."""
+    java = spark.sparkContext._jvm.System.getProperty("java.specification.version")
+    return f"{spark_version}+java{java}"

@@ -8,7 +8,8 @@ from pathlib import Path
 from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.stores.ports import ObjectStore
 
-from ...engines.port.port import Engine
+from ...engines.port.port import QUERY_SECONDS, Engine
+from ...engines.port.query_size import QuerySize
 from ...engines.spark.session import Spark
 from ...fetch.values import FetchRules
 from ...runtime.input_limits import PrepareLimits
@@ -62,6 +63,17 @@ class PollOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions:
+    """How much queries of readers may take, and what is kept of them."""
+
+    seconds: float = QUERY_SECONDS
+    size: QuerySize = field(default_factory=QuerySize)
+    result_bytes: int = 1 << 30
+    results: int = 20
+    """Results of one account that are kept; then the oldest goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
     """Made once per worker, from its settings; each job is given one with its own progress."""
 
@@ -71,6 +83,7 @@ class WorkerContext:
     ingest: IngestOptions
     polls: PollOptions = field(default_factory=PollOptions)
     transforms: TransformOptions = field(default_factory=TransformOptions)
+    queries: QueryOptions = field(default_factory=QueryOptions)
     verify_task_bytes: int = 4 << 30
     """Memory that a task may take to verify objects; 0: all there is."""
     commit_attempts: int = 5

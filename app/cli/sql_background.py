@@ -1,0 +1,87 @@
+"""`odf-node sql --background`: a query as a job of the node, on Spark, and then its rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from odf_node.storage.datasets.read.formats import Format
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from ..client.urls import node_base
+from .ingest import job_progress
+from .output import print_json
+from .read import whole_file
+from .sql_sources import PIECE_BYTES, lines_as_list
+from .watch import stepwise
+
+DIALECT = "SqlSpark"
+TABLE_ROWS = 100
+
+
+def ask_in_background(
+    node: str,
+    token: str | None,
+    query: str,
+    *,
+    limit: int | None,
+    form: Format | None,
+    output: Path | None,
+    wait: bool,
+    as_json: bool,
+) -> dict[str, Any] | None:
+    """Submit the query; then its rows as `form`, or for a table (None) as an output of `/query`.
+
+    Nothing is given where nothing is left to print. Raises what the node refuses.
+    """
+    lines = form in (None, Format.JSON)
+    body = {
+        "query": query,
+        "queryDialect": DIALECT,
+        "dataFormat": "ndjson" if lines else str(form),
+        "limit": TABLE_ROWS if limit is None and form is None else limit,
+    }
+    with open_http() as http, stepwise(quiet=as_json or not wait) as step:
+        api = NodeApi(node_base(node), token, http=http)
+        receipt = api.query_in_background(body, wait=wait, seen=job_progress(step))
+        if as_json:
+            print_json(receipt)
+        elif not wait:
+            click.echo(f"job {receipt['job']}\n{receipt['url']}")
+        if as_json or not wait:
+            return None
+        pieces = rows_of_job(api, str(receipt["job"]))
+        if form is None:
+            return _as_output(receipt, b"".join(pieces))
+        write_pieces(lines_as_list(pieces) if form is Format.JSON else pieces, output)
+        return None
+
+
+def rows_of_job(api: NodeApi, job: str) -> Iterator[bytes]:
+    """The rows of a query that ran as a job, as they come."""
+    with api.opened(f"jobs/{job}/rows") as (_, stream):
+        yield from iter(lambda: stream.read(PIECE_BYTES), b"")
+
+
+def write_pieces(pieces: Iterator[bytes], output: Path | None) -> None:
+    """To a file that is there when it is whole, or to standard output."""
+    with nullcontext(sys.stdout.buffer) if output is None else whole_file(output) as out:
+        for piece in pieces:
+            out.write(piece)
+        out.flush()
+
+
+def _as_output(receipt: dict[str, Any], lines: bytes) -> dict[str, Any]:
+    names = [str(field["name"]) for field in receipt["schema"]["fields"]]
+    rows = [json.loads(line) for line in lines.splitlines()]
+    return {
+        "schema": {"fields": [{"name": name} for name in names]},
+        "data": [[row.get(name) for name in names] for row in rows],
+    }

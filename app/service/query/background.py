@@ -1,0 +1,175 @@
+"""Queries as jobs on Spark: submitted with their pins, their rows read by the asker alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from odf_node.protocol.errors import BadInput, Conflict, NotFound
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.datasets.job_payloads import query_job
+from odf_node.storage.datasets.job_payloads.query_job import (
+    QueriedDataset,
+    QueryPayload,
+    QueryReceipt,
+)
+from odf_node.storage.datasets.query.messages import Form
+from odf_node.storage.datasets.query.results import QueryResults
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.stores.ports import JobSubmissions
+from odf_node.storage.stores.ports.errors import KeyNotFound
+from odf_node.storage.stores.ports.values import Job, JobId, Succeeded
+
+from ..auth.access import Unauthenticated, refuse_bad_token
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..datasets.schema_formats import parse_format
+from ..limits.pressure import Pressure
+from .asked import DIALECT, IN_JSON, Include, QueryBody, check_names, check_part, included
+from .inputs import DatasetPin, Inputs, PinnedDatasetNotFound
+
+
+class NotInBackground(BadInput):
+    """What cannot be asked of a query that runs as a job."""
+
+
+class NoQueryResult(NotFound):
+    """A job that is no query, or whose rows are not kept."""
+
+
+class QueryResultGone(NotFound):
+    """Rows that were kept for their time."""
+
+    def __init__(self, job: JobId) -> None:
+        super().__init__(
+            f"the rows of job {job} are kept no more; ask again, with the datasets of its input",
+            setting="ODF_NODE_QUERY_RESULT_KEEP_S",
+        )
+
+
+class QueryNotEnded(Conflict):
+    """Rows of a job that has not ended, or not well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundQuery:
+    """A request, checked and filled in."""
+
+    query: str
+    form: Form
+    pins: tuple[DatasetPin, ...]
+    skip: int
+    limit: int | None
+    """None: all rows."""
+
+
+def runs_in_background(body: QueryBody, prefer: str) -> bool:
+    """Whether a query is one for Spark, so a job.
+
+    Raises:
+        NotInBackground: it is to run in the background, in a dialect that Spark does not speak.
+    """
+    if body.query_dialect.lower() == query_job.DIALECT.lower():
+        return True
+    if "respond-async" in prefer.lower():
+        raise NotInBackground(
+            f"queries run in the background on Spark, whose SQL gives other results here and there "
+            f"than {DIALECT}: send the queryDialect {query_job.DIALECT}, or leave out "
+            "`Prefer: respond-async`"
+        )
+    return False
+
+
+def checked_for_background(body: QueryBody, *, form: Form) -> BackgroundQuery:
+    """`form`: what is meant without a data format. Schema and input are part of every receipt.
+
+    Raises:
+        NotInBackground, InvalidQueryRequest, UnknownFormat.
+    """
+    if Include.PROOF in {included(name) for name in body.include}:
+        raise NotInBackground(
+            "a query on Spark has no proof: Spark adds and orders rows by how they are spread over "
+            "tasks, so another node could not tell a false answer from another order; ask "
+            f"in the dialect {DIALECT}"
+        )
+    if body.schema_format is not None:
+        raise NotInBackground("the receipt of a job has the schema as OdfJson; no schemaFormat")
+    form = form if body.data_format is None else parse_format(body.data_format, Form)
+    if form in IN_JSON:
+        known = ", ".join(each for each in Form if each not in IN_JSON)
+        raise NotInBackground(f"the rows of a job are a file of their own: {known}, not {form}")
+    check_part(body.skip, body.limit or 0)
+    pins = tuple(body.datasets or ())
+    check_names(pins)
+    return BackgroundQuery(query=body.query, form=form, pins=pins, skip=body.skip, limit=body.limit)
+
+
+@dataclass(frozen=True)
+class BackgroundQueries:
+    """What it takes to have a query computed, and to read what came of it."""
+
+    jobs: JobSubmissions
+    inputs: Inputs
+    access: DatasetAccess
+    pressure: Pressure
+    results: QueryResults
+    keep_s: int
+    clock: Clock
+
+    def submit(self, actor: Actor, asked: BackgroundQuery) -> JobId:
+        """Queue the query; its datasets are as of now, unless they are pinned.
+
+        Raises:
+            TokenInvalid, TokenExpired. Unauthenticated: nobody, who could not read the rows.
+            PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables. QueueFull, NodeBusy.
+        """
+        refuse_bad_token(actor)
+        if actor.account is None:
+            raise Unauthenticated
+        named = [
+            QueriedDataset(
+                alias=source.alias,
+                id=str(source.id),
+                block_hash=str(source.outline.head),
+                views=tuple(sorted(view for view in source.views if view)),
+            )
+            for source in self.inputs.sources(actor, asked.query, asked.pins)
+        ]
+        account = actor.account.id
+        self.pressure.admit(None, account)
+        payload = QueryPayload(
+            query=asked.query,
+            datasets=tuple(named),
+            skip=asked.skip,
+            limit=asked.limit,
+            form=asked.form.value,
+            owner=account,
+        )
+        return self.jobs.submit(query_job.spec_of(payload, account))
+
+    def rows(self, actor: Actor, job: Job) -> tuple[QueryReceipt, BinaryIO]:
+        """What came of a job that is the actor's, and its rows.
+
+        Raises:
+            NoQueryResult, QueryNotEnded, QueryResultGone.
+            PinnedDatasetNotFound: an input may not be read any more.
+        """
+        if job.spec.kind != query_job.KIND:
+            raise NoQueryResult(f"job {job.id} is no query")
+        if not isinstance(job.outcome, Succeeded) or job.finished_at is None:
+            raise QueryNotEnded(f"job {job.id} has no rows: it is {job.status}")
+        receipt = query_job.receipt_of(job.outcome.result)
+        for pin in receipt.input["datasets"]:
+            if self.access.visible(actor, DatasetId.parse(pin["id"])) is None:
+                raise PinnedDatasetNotFound(pin["id"])
+        if job.finished_at.ns + self.keep_s * NANOS < self.clock().ns:
+            raise QueryResultGone(job.id)
+        try:
+            return receipt, self.results.open(str(job.spec.account), str(job.id))
+        except KeyNotFound:
+            raise QueryResultGone(job.id) from None
+
+    def collect(self) -> int:
+        """Remove rows that were kept for their time; returns how many results."""
+        return self.results.collect(before=Instant(self.clock().ns - self.keep_s * NANOS))

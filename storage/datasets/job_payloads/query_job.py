@@ -1,0 +1,74 @@
+"""The contract of a query job: a reader's SQL computed on Spark, whose rows are kept for a while.
+
+The service has looked which datasets the text may name and the asker may read, and pinned each to
+a block. The worker tells which of them the query is made of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from odf_node.protocol.typed import convert
+
+from ...stores.ports.values import AccountId, JobSpec
+
+KIND = "query"
+DIALECT = "SqlSpark"
+
+
+class QueriedDataset(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A dataset by its name in the query, as of a block."""
+
+    alias: str
+    id: str
+    block_hash: str
+    views: tuple[str, ...]
+    """Of a `View` each, the changelog aside."""
+
+
+class QueryPayload(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What to compute, and how to write it."""
+
+    query: str
+    datasets: tuple[QueriedDataset, ...]
+    skip: int
+    limit: int | None
+    """None: all rows."""
+    form: str
+    """Of a `Form`, one in which an answer is rows alone."""
+    owner: str
+    """The account that asked: its folder has the rows."""
+
+
+class QueryReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was computed. The rows themselves are at `/jobs/{job}/rows`."""
+
+    job: str
+    rows: int
+    bytes: int
+    schema: dict[str, Any]
+    """The data of a `DataSchema`."""
+    input: dict[str, Any]
+    """As `/query` echoes it: the request, and exactly the datasets used, each with its block."""
+    engine: str
+    engine_version: str
+
+
+def spec_of(payload: QueryPayload, account: AccountId) -> JobSpec:
+    """The job. Queries of one account run one by one."""
+    return JobSpec(KIND, None, to_json(payload), lock=f"{KIND}:{account}", account=account)
+
+
+def to_json(value: QueryPayload | QueryReceipt) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(value))
+
+
+def payload_of(value: dict[str, Any]) -> QueryPayload:
+    return convert(value, QueryPayload)
+
+
+def receipt_of(value: dict[str, Any]) -> QueryReceipt:
+    return convert(value, QueryReceipt)

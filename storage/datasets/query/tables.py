@@ -1,0 +1,66 @@
+"""A dataset as of a block as the tables of a query: the same ones for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.metadata.schema import (
+    DataField,
+    DataSchema,
+    DataTypeInt32,
+    DataTypeInt64,
+    DataTypeTimestamp,
+    TimeUnit,
+)
+
+from ..read.view import Outline
+from .messages import Slice, Table, View
+
+
+def table_of(alias: str, views: Collection[View], outline: Outline, **more: Any) -> Table:
+    """The table and its views, named after `alias`; `more` are the other members of `Table`."""
+    return Table(
+        names={_name(alias, view): view for view in views},
+        schema=to_data(schema_of(outline)),
+        offset=outline.vocab.offset_column,
+        operation=outline.vocab.operation_type_column,
+        system_time=outline.vocab.system_time_column,
+        key=list(outline.key),
+        slices=[
+            Slice(data.offset_interval.start, data.offset_interval.end)
+            for data, _ in outline.slices
+        ],
+        **more,
+    )
+
+
+def schema_of(outline: Outline) -> DataSchema:
+    """Columns; before the first schema those that every dataset has."""
+    return outline.schema or _own_columns(outline.vocab)
+
+
+def base_name(table: Table, number: int) -> str:
+    """The name the changelog is asked for by; one that no query can write, if none asks for it."""
+    for name, view in table.names.items():
+        if view is View.CHANGELOG:
+            return name
+    return f"?changelog {number}?"
+
+
+def _name(alias: str, view: View) -> str:
+    return f"{alias}@{view}" if view else alias
+
+
+def _own_columns(vocab: Vocab) -> DataSchema:
+    utc = DataTypeTimestamp(unit=TimeUnit.Millisecond, timezone="UTC")
+    return DataSchema(
+        fields=(
+            DataField(name=vocab.offset_column, type=DataTypeInt64()),
+            DataField(name=vocab.operation_type_column, type=DataTypeInt32()),
+            DataField(name=vocab.system_time_column, type=utc),
+            DataField(name=vocab.event_time_column, type=utc),
+        )
+    )

@@ -1,0 +1,1 @@
+"""Queries of readers that run as jobs."""
