@@ -67,6 +67,12 @@ def test_the_wheel_installs_one_package(installed: Path) -> None:
     )
 
 
+def test_the_wheel_brings_a_file_system_that_others_find(installed: Path) -> None:
+    code = "import fsspec; print(fsspec.get_filesystem_class('odf').__module__)"
+    found = _run(installed / "bin" / "python", "-P", "-c", code).strip()
+    assert found == "odf_node.app.public.filesystem"
+
+
 @pytest.fixture
 def node(
     installed: Path, user: Path, monkeypatch: pytest.MonkeyPatch

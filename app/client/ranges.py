@@ -1,0 +1,69 @@
+"""Parts of an object at a URL, by HTTP ranges."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import httpx
+
+from .http import (
+    RETRIED_STATUSES,
+    Overloaded,
+    TransferFailed,
+    bearer,
+    origin,
+    raise_for_object,
+    read_bounded,
+    refuse_challenged,
+    unreachable,
+    with_retries,
+)
+from .limits import LIMITS, ClientLimits
+
+
+class NotTheRange(TransferFailed):
+    """A server that sends other bytes than those that were asked for."""
+
+
+def read_range(
+    http: httpx.Client,
+    url: str,
+    start: int,
+    end: int,
+    *,
+    token: str | None = None,
+    limits: ClientLimits = LIMITS,
+) -> bytes:
+    """Bytes `start` to `end` (exclusive) of the object at `url`, which has as many.
+
+    Raises:
+        NotTheRange, Unreachable, Overloaded. Else as `raise_for_object`.
+    """
+    if start >= end:
+        return b""
+    once = partial(_read, http, url, start, end, token, limits)
+    return with_retries(once, attempts=limits.attempts)
+
+
+def _read(
+    http: httpx.Client, url: str, start: int, end: int, token: str | None, limits: ClientLimits
+) -> bytes:
+    headers = {"range": f"bytes={start}-{end - 1}", **bearer(token)}
+    try:
+        with http.stream("GET", url, headers=headers) as response:
+            status = response.status_code
+            if status in RETRIED_STATUSES:
+                raise Overloaded(f"{origin(url)} answered {status}", status=status)
+            refuse_challenged(response.headers, status)
+            raise_for_object(response, url, "file")
+            said = response.headers.get("content-range", "")
+            if status != 206 or not said.startswith(f"bytes {start}-{end - 1}/"):
+                raise NotTheRange(
+                    f"{origin(url)} does not send parts of files", status=status, range=said[:100]
+                )
+            body = read_bounded(response, end - start, "a part of a file", limits=limits)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise unreachable(url, error) from error
+    if len(body) != end - start:
+        raise NotTheRange(f"{origin(url)} sent {len(body)} of {end - start} bytes")
+    return body

@@ -1,0 +1,150 @@
+"""`odf://` for programs that read by fsspec: pandas, Dask, pyarrow, DuckDB."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+from weakref import finalize
+
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+
+from odf_node.protocol.errors import NotFound, Refused
+from odf_node.protocol.instant import Instant
+
+from .node_files import NodeFiles, SliceFile, is_file
+
+_SCHEMES = {"odf+http": "http", "odf+https": "https"}
+
+
+class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
+    """Read-only. Paths `odf://HOST[:PORT]/[ACCOUNT/]DATASET` make one, or `fsspec.filesystem`.
+
+    A node on this machine is asked by http, any other by https; `odf+http://` and `odf+https://`
+    say which.
+
+    Storage options:
+        token: for private datasets; default: `ODF_NODE_TOKEN`, if it is for that node.
+        at: hash of the block as of which files are listed; default: the newest.
+        cache: a folder. Files are fetched whole, hashed, and kept there under their hashes;
+            without it, the parts that are read are fetched, and the node is trusted.
+        host, scheme: of the node, as paths say it; a token needs its host.
+
+    Raises `FileNotFoundError` and `PermissionError` where other file systems do, an `OSError` for
+    any attempt to write, else `NodeError`.
+    """
+
+    protocol = ("odf", *_SCHEMES)
+
+    def __init__(
+        self,
+        host: str | None = None,
+        *,
+        scheme: str | None = None,
+        token: str | None = None,
+        at: str | None = None,
+        cache: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._node = NodeFiles.of(host, scheme, token, at, cache)
+        finalize(self, self._node.http.close)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(each) for each in path]
+        return str(path).rpartition("://")[2].strip("/")
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        parts = urlsplit(path)
+        scheme = _SCHEMES.get(parts.scheme)
+        return {"host": parts.netloc, **({"scheme": scheme} if scheme else {})}
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        """What is in a node, an account or a dataset; of a dataset oldest first."""
+        path = self._strip_protocol(path)
+        with _as_files(path):
+            found = [self._node.file(path)] if is_file(path) else self._node.entries(path)
+        told = [_folder(each) if isinstance(each, str) else _told(each) for each in found]
+        return told if detail else [each["name"] for each in told]
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Of a file: `size`, `records`, `physical_hash`, `block`, `system_time` as well."""
+        path = self._strip_protocol(path)
+        if is_file(path):
+            return _told(self._file(path))
+        with _as_files(path):
+            self._node.entries(path)
+        return _folder(path)
+
+    def modified(self, path: str) -> datetime:
+        """The system time of the block of a file."""
+        recorded = Instant.parse(self._file(path).system_time)
+        return datetime.fromtimestamp(recorded.millis / 1000, UTC)
+
+    def ukey(self, path: str) -> str:
+        """The hash of a file."""
+        return str(self._file(path).hash)
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
+        file = self._file(path)
+        first, last, _step = slice(start, end).indices(file.size)
+        with _as_files(path):
+            return self._node.read(file, first, last)
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        if mode != "rb":
+            self._refuse()
+        return OdfFile(self, path, mode, size=self._file(path).size, **options)
+
+    def _file(self, path: str) -> SliceFile:
+        path = self._strip_protocol(path)
+        with _as_files(path):
+            return self._node.file(path)
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise OSError(errno.EROFS, "odf:// is read-only; odf_node.publish adds rows to a dataset")
+
+    mkdir = makedirs = rmdir = rm = rm_file = _rm = cp_file = mv = touch = _refuse
+    pipe_file = put_file = _refuse
+
+
+class OdfFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no types
+    """A file that is read by ranges."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return bytes(self.fs.cat_file(self.path, start, end))
+
+
+def _folder(path: str) -> dict[str, Any]:
+    return {"name": path, "size": 0, "type": "directory"}
+
+
+def _told(file: SliceFile) -> dict[str, Any]:
+    return {
+        "name": file.path,
+        "size": file.size,
+        "type": "file",
+        "records": file.records,
+        "physical_hash": str(file.hash),
+        "block": file.block,
+        "system_time": file.system_time,
+    }
+
+
+@contextmanager
+def _as_files(path: str) -> Iterator[None]:
+    """Errors by the names that users of file systems know."""
+    try:
+        yield
+    except NotFound as missing:
+        raise FileNotFoundError(errno.ENOENT, missing.message, path) from missing
+    except Refused as refused:
+        raise PermissionError(errno.EACCES, refused.message, path) from refused

@@ -1,0 +1,175 @@
+"""The data slices of datasets on a node as files at paths: listed, and read in parts.
+
+    HOST[:PORT]/[ACCOUNT/]DATASET/{first offset, 20 digits}-{hash}.parquet
+
+A name holds the hash of its file, so what was read of it never grows old. The files of a dataset
+are listed anew whenever its folder is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+import httpx
+
+from odf_node.protocol.errors import BadInput, NotFound
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import ObjectKind
+
+from ..client.folder import FolderRepository, chunks_of
+from ..client.home import is_home, token_for
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from ..client.ranges import read_range
+from ..client.repositories import HttpRepository
+
+FILES_A_PAGE = 500
+_FILE = re.compile(r"\d{20}-f1620[0-9a-f]{64}\.parquet")
+
+
+class AnotherNode(BadInput):
+    """A path on another host than the one whose token is at hand; a token without a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFile:
+    """A data slice as a file."""
+
+    path: str
+    size: int
+    records: int
+    hash: Multihash
+    system_time: str
+    block: str
+
+    @classmethod
+    def of(cls, folder: str, told: dict[str, Any]) -> SliceFile:
+        """As `GET files` tells it."""
+        return cls(
+            path=f"{folder}/{told['offsets']['start']:020}-{told['physicalHash']}.parquet",
+            size=told["size"],
+            records=told["records"],
+            hash=Multihash.parse(told["physicalHash"]),
+            system_time=told["systemTime"],
+            block=told["block"],
+        )
+
+    @property
+    def folder(self) -> str:
+        return self.path.rpartition("/")[0]
+
+
+def is_file(path: str) -> bool:
+    """By its name."""
+    return _FILE.fullmatch(path.rpartition("/")[2]) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFiles:
+    """Files of one node or, without a token, of several."""
+
+    host: str | None = None
+    """The only one that is asked; None: any."""
+    scheme: str | None = None
+    """None: http on this machine, else https."""
+    token: str | None = None
+    at: str | None = None
+    """The block as of which files are listed; None: the newest."""
+    cache: FolderRepository | None = None
+    """Where whole files are kept, hashed. None: the parts that are read are fetched."""
+    http: httpx.Client = field(default_factory=open_http)
+    _known: dict[str, SliceFile] = field(default_factory=dict)
+    _tenancy: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, host: str | None, scheme: str | None, token: str | None, at: str | None, cache: Any
+    ) -> NodeFiles:
+        """Raises `AnotherNode`."""
+        if token is not None and host is None:
+            raise AnotherNode("name the node that the token is for: host='node.example'")
+        folder = None if cache is None else FolderRepository(Path(cache))
+        return cls(host=host, scheme=scheme, token=token, at=at, cache=folder)
+
+    def entries(self, path: str) -> list[SliceFile | str]:
+        """Files of a dataset, oldest first, or paths of what a node or an account has.
+
+        Raises `NotFound`, `AnotherNode`, what `NodeApi` raises.
+        """
+        host, _, inner = path.partition("/")
+        if "/" in inner or (inner and not self._has_accounts(host)):
+            return [*self._slices(path)]
+        below = f"{inner}/" if inner else ""
+        aliases = [str(each["alias"]) for each in self._api(host).datasets()]
+        names = [each.removeprefix(below) for each in aliases if each.startswith(below)]
+        if inner and not names:
+            raise NotFound(f"no account at {path}, or none of whose datasets may be seen")
+        return list(dict.fromkeys(f"{path}/{each.partition('/')[0]}" for each in names))
+
+    def file(self, path: str) -> SliceFile:
+        """Raises `NotFound`: the dataset has no such file (any more)."""
+        if path not in self._known:
+            self._slices(path.rpartition("/")[0])
+        if path not in self._known:
+            raise NotFound(f"the dataset has no such file: {path}")
+        return self._known[path]
+
+    def read(self, file: SliceFile, start: int, end: int) -> bytes:
+        """Raises what `read_range` and `HttpRepository` do; with a cache `HashMismatch`."""
+        if self.cache is not None:
+            with self._kept(file, self.cache) as stream:
+                stream.seek(start)
+                return stream.read(max(0, end - start))
+        base = self._url(file.folder)
+        url = f"{base}data/{file.hash}"
+        return read_range(self.http, url, start, end, token=self._token_for(base))
+
+    def _kept(self, file: SliceFile, cache: FolderRepository) -> BinaryIO:
+        """The whole file, of the cache."""
+        kind = ObjectKind.DATA
+        if cache.size_of(kind, file.hash) != file.size:
+            base = self._url(file.folder)
+            node = HttpRepository(base, self._token_for(base), http=self.http)
+            with node.open_object(kind, file.hash) as stream:
+                cache.put(kind, file.hash, chunks_of(stream))
+        return cache.open_object(kind, file.hash)
+
+    def _slices(self, folder: str) -> list[SliceFile]:
+        """Files of a dataset, oldest first."""
+        found: list[SliceFile] = []
+        before: str | None = None
+        while True:
+            page = self._api(folder).ask(
+                "GET", "files", at=self.at, before=before, limit=str(FILES_A_PAGE)
+            )
+            found += [SliceFile.of(folder, each) for each in page["files"]]
+            before = page.get("next")
+            if before is None:
+                break
+        self._known.update((each.path, each) for each in found)
+        return found[::-1]
+
+    def _has_accounts(self, host: str) -> bool:
+        """Whether names of datasets stand below names of accounts."""
+        if host not in self._tenancy:
+            self._tenancy[host] = str(self._api(host).look("system/info")["tenancy"])
+        return self._tenancy[host] == "multi"
+
+    def _api(self, path: str) -> NodeApi:
+        url = self._url(path)
+        return NodeApi(url, self._token_for(url), http=self.http)
+
+    def _url(self, path: str) -> str:
+        """Of a node or a dataset, with a slash at the end."""
+        host, _, inner = path.partition("/")
+        if self.host is not None and host != self.host:
+            raise AnotherNode(f"these are files of {self.host}, not of {host}", host=host)
+        scheme = self.scheme or ("http" if is_home(f"http://{host}", None) else "https")
+        return f"{scheme}://{host}/{quote(inner)}{'/' if inner else ''}"
+
+    def _token_for(self, url: str) -> str | None:
+        return self.token or token_for(url)
