@@ -3,14 +3,14 @@
 Rows travel as messages (`messages.py`), of which Spark knows nothing: it runs stages as tasks,
 again where one fails or its executor is lost, carries messages between them by its shuffle, and
 keeps what a stage gave on the disks of its executors. A stage that runs again gives the same
-rows, since a partition's messages are put in order before it sees them.
+rows, since a partition's messages are put in order before it sees them. What a stage tells goes to
+the worker beside its rows, by an accumulator: Python would have to look through all rows for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import StorageLevel
+from pyspark import Accumulator, StorageLevel, accumulators
 from pyspark.errors import PySparkException
 
 from odf_node.protocol.errors import NodeError
@@ -41,15 +41,18 @@ STAGE_SECONDS = 86_400.0
 """One stage may take so long, unless the budget of its job ends it before."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    """What a stage tells, beside its messages."""
-
-    value: Any
+Facts = dict[int, list[Any]]
+"""By the number of the partition."""
 
 
-Kept = tuple[int, Any]
-"""Number of a message in its partition, and the message or a fact."""
+class _ByPartition(accumulators.AccumulatorParam[Facts]):  # type: ignore[misc]
+    """Facts of partitions. One that ran twice tells the same twice."""
+
+    def zero(self, value: Facts) -> Facts:  # noqa: ARG002
+        return {}
+
+    def addInPlace(self, value1: Facts, value2: Facts) -> Facts:  # noqa: N802
+        return value1 | value2
 
 
 class OnSpark:
@@ -106,11 +109,14 @@ class OnSpark:
     def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsOnSpark:
         spark = self._spark.sparkContext
         given = spark.parallelize(list(enumerate(inputs)), max(1, len(inputs)))
-        work = partial(_read, _version(), read)
-        return PartitionsOnSpark(given.mapPartitions(work, preservesPartitioning=True), self)
+        return PartitionsOnSpark(given, partial(_read, _version(), read), self)
 
-    def collected(self, rows: Any) -> list[Any]:
-        """All elements of an RDD, which Spark computes now.
+    def told(self) -> Accumulator[Facts]:
+        """What collects the facts of a stage."""
+        return self._spark.sparkContext.accumulator({}, _ByPartition())
+
+    def compute(self, rows: Any) -> None:
+        """Have Spark compute all elements of an RDD now.
 
         Raises:
             QueryTooSlow: it took too long.
@@ -120,43 +126,49 @@ class OnSpark:
         try:
             with limited(self._spark, self._seconds, self._listener) as group:
                 try:
-                    found: list[Any] = rows.collect()
+                    rows._jrdd.count()  # by the JVM: Python would be given all of them
                 except (PySparkException, Py4JJavaError) as bad:
                     raise StageFailed(f"Spark could not run a stage: {reason(bad)}") from bad
         except QueryTooSlow:
             self._listener.progress()  # raises what the job was ended with
             raise
         self.usage = self.usage.with_jobs(self._spark.sparkContext, group)
-        return found
 
 
 class PartitionsOnSpark:
     """Messages that Spark keeps from the time their facts are asked for."""
 
-    def __init__(self, rows: Any, way: OnSpark) -> None:
-        self.rows, self._way = way.kept(rows), way
+    def __init__(self, given: Any, stage: Callable[..., Iterator[bytes]], way: OnSpark) -> None:
+        self._way, self._told = way, way.told()
+        work = partial(stage, self._told)
+        self.rows = way.kept(given.mapPartitionsWithIndex(work, preservesPartitioning=True))
         self._facts: list[list[Any]] | None = None
 
     def facts(self) -> list[list[Any]]:
         if self._facts is None:
-            told = self._way.collected(self.rows.mapPartitionsWithIndex(_facts))
-            found: list[list[Any]] = [[] for _ in range(self.rows.getNumPartitions())]
-            for number, value in sorted(told, key=lambda each: each[0]):
+            try:
+                self._way.compute(self.rows)
+            finally:
+                self._forget()
+            told = self._told.value
+            found = [told[number] for number in range(self.rows.getNumPartitions())]
+            for value in (value for values in found for value in values):
                 if isinstance(value, Failure):
                     raise value.error()
-                found[number].append(value)
             self._facts = found
         return self._facts
 
     def then(self, partitions: int, route: Route, work: Work) -> PartitionsOnSpark:
         routed = self.rows.mapPartitionsWithIndex(partial(_routed, route))
         met = routed.partitionBy(partitions, _own)
-        return PartitionsOnSpark(
-            met.mapPartitionsWithIndex(partial(_worked, work), preservesPartitioning=True),
-            self._way,
-        )
+        return PartitionsOnSpark(met, partial(_worked, work), self._way)
+
+    def _forget(self) -> None:
+        """PySpark keeps accumulators for good. Parts of a stage that run again tell nobody."""
+        accumulators._accumulatorRegistry.pop(self._told.aid, None)
 
     def release(self) -> None:
+        self._forget()
         self._way.drop(self.rows)
 
 
@@ -169,36 +181,42 @@ def _version() -> str:
     return version("odf-node")
 
 
-def _read(wanted: str, read: Read[T], inputs: Iterable[tuple[int, T]]) -> Iterator[Kept]:
-    if wanted != _version():
-        failed = StageFailed(
-            f"the executor has version {_version()} of this package, and the worker has {wanted}: "
-            "install the same one on both"
-        )
-        yield 0, _Fact(Failure.of(failed))
-        return
-    for _, each in inputs:
-        yield from _output(read(each))
+def _read(
+    wanted: str,
+    read: Read[T],
+    told: Accumulator[Facts],
+    number: int,
+    inputs: Iterable[tuple[int, T]],
+) -> Iterator[bytes]:
+    if wanted == _version():
+        return _output(told, number, (found for _, each in inputs for found in read(each)))
+    failed = StageFailed(
+        f"the executor has version {_version()} of this package, and the worker has {wanted}: "
+        "install the same one on both"
+    )
+    told.add({number: [Failure.of(failed)]})
+    return iter(())
 
 
 def _worked(
-    work: Work, number: int, met: Iterable[tuple[int, tuple[int, int, bytes]]]
-) -> Iterator[Kept]:
+    work: Work,
+    told: Accumulator[Facts],
+    number: int,
+    met: Iterable[tuple[int, tuple[int, int, bytes]]],
+) -> Iterator[bytes]:
     ordered = sorted((each for _, each in met), key=lambda each: each[:2])
-    yield from _output(work(number, (batch_of(content) for _, _, content in ordered)))
+    return _output(told, number, work(number, (batch_of(content) for _, _, content in ordered)))
 
 
-def _output(output: Output) -> Iterator[Kept]:
-    """Messages of the rows, then the facts; or what the stage raises, and nothing beside it."""
+def _output(told: Accumulator[Facts], number: int, output: Output) -> Iterator[bytes]:
+    """Messages of the rows. Facts are told at their end; or what the stage raises, and nothing
+    beside it."""
     facts: list[Any] = []
-    number = -1
     try:
-        for number, batch in enumerate(gathered(_batches(output, facts))):
-            yield number, message(batch)
+        yield from map(message, gathered(_batches(output, facts)))
     except NodeError as bad:
         facts = [Failure.of(bad)]
-    for fact in facts:
-        yield number, _Fact(fact)
+    told.add({number: facts})
 
 
 def _batches(output: Output, facts: list[Any]) -> Iterator[pa.RecordBatch]:
@@ -210,14 +228,9 @@ def _batches(output: Output, facts: list[Any]) -> Iterator[pa.RecordBatch]:
             facts.append(each)
 
 
-def _facts(number: int, kept: Iterable[Kept]) -> Iterator[tuple[int, Any]]:
-    return ((number, value.value) for _, value in kept if isinstance(value, _Fact))
-
-
 def _routed(
-    route: Route, number: int, kept: Iterable[Kept]
+    route: Route, number: int, kept: Iterable[bytes]
 ) -> Iterator[tuple[int, tuple[int, int, bytes]]]:
-    batches = (batch_of(value) for _, value in kept if not isinstance(value, _Fact))
-    for at, (group, batch) in enumerate(route(number, batches)):
+    for at, (group, batch) in enumerate(route(number, map(batch_of, kept))):
         if batch.num_rows:
             yield group, (number, at, message(batch))

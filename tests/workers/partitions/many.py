@@ -44,52 +44,68 @@ class Many:
         """Rows go with the partitions."""
 
     def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsOfMany:
-        version = on_spark._version()
-        tasks = [partial(on_spark._read, version, read, [each]) for each in enumerate(inputs)]
-        return self.ran(tasks)
+        stage = partial(on_spark._read, on_spark._version(), read)
+        return self.ran(stage, [[each] for each in enumerate(inputs)])
 
-    def ran(self, tasks: Sequence[partial[Any]]) -> PartitionsOfMany:
-        self.partitions.append(len(tasks))
-        return PartitionsOfMany(self, [_twice(task) for task in tasks])
+    def ran(self, stage: Any, given: Sequence[Any]) -> PartitionsOfMany:
+        self.partitions.append(len(given))
+        return PartitionsOfMany(self, [_twice(stage, at, each) for at, each in enumerate(given)])
+
+
+class Told:
+    """The accumulator of a stage."""
+
+    def __init__(self) -> None:
+        self.value: on_spark.Facts = {}
+
+    def add(self, facts: on_spark.Facts) -> None:
+        self.value |= facts
 
 
 class PartitionsOfMany:
-    def __init__(self, way: Many, kept: list[list[on_spark.Kept]]) -> None:
-        self.way, self.kept = way, kept
+    def __init__(self, way: Many, ran: Sequence[tuple[list[bytes], list[Any]]]) -> None:
+        self.way = way
+        self.kept, self.told = [kept for kept, _ in ran], [told for _, told in ran]
 
     def facts(self) -> list[list[Any]]:
-        told = [
-            [value for _, value in on_spark._facts(number, kept)]
-            for number, kept in enumerate(self.kept)
-        ]
-        for value in (value for values in told for value in values):
+        for value in (value for values in self.told for value in values):
             if isinstance(value, Failure):
                 raise value.error()
-        return told
+        return self.told
 
     def then(self, partitions: int, route: Route, work: Work) -> PartitionsOfMany:
         met: list[list[Any]] = [[] for _ in range(partitions)]
         for number, kept in enumerate(self.kept):
-            for group, sent in _sent(partial(on_spark._routed, route, number, kept)):
+            for group, sent in _sent(
+                partial(_listed, partial(on_spark._routed, route, number, kept))
+            ):
                 met[group].append((group, sent))
         for each in met:
             self.way.chance.shuffle(each)
-        tasks = [partial(on_spark._worked, work, at, each) for at, each in enumerate(met)]
-        return self.way.ran(tasks)
+        return self.way.ran(partial(on_spark._worked, work), met)
 
     def release(self) -> None:
         self.kept = []
 
 
-def _sent(task: partial[Any]) -> list[Any]:
+def _listed(task: partial[Any]) -> list[Any]:
+    return list(task())
+
+
+def _sent(task: partial[Any]) -> Any:
     """What a task gives, and it, as they travel."""
     made = cloudpickle.loads(cloudpickle.dumps(task))
-    found: list[Any] = cloudpickle.loads(cloudpickle.dumps(list(made())))
-    return found
+    return cloudpickle.loads(cloudpickle.dumps(made()))
 
 
-def _twice(task: partial[Any]) -> list[Any]:
+def _ran(stage: Any, number: int, given: Any) -> tuple[list[bytes], list[Any]]:
+    told = Told()
+    kept = list(stage(told, number, given))
+    return kept, told.value[number]
+
+
+def _twice(stage: Any, number: int, given: Any) -> tuple[list[bytes], list[Any]]:
+    task = partial(_ran, stage, number, given)
     first, again = _sent(task), _sent(task)
-    messages = [[value for _, value in kept if isinstance(value, bytes)] for kept in (first, again)]
-    assert messages[0] == messages[1], "a stage that runs again gives other rows"
+    assert first[0] == again[0], "a stage that runs again gives other rows"
     return first
