@@ -18,9 +18,9 @@ from odf_node.protocol.source_options import retraction_rule
 
 from ...merge.findings import Findings, judged
 from ...merge.history import HistoryFiles
-from ...merge.order import bounds
+from ...merge.order import Order, bounds
 from ...merge.table import MERGE, bytes_of_all, merging_of
-from ...partitions.port import Partitions, Way
+from ...partitions.port import Partitions, Route, Way, Work
 from ...plan.ingest import IngestPlan
 from ...slices.columns import POSITION
 from ...slices.conform import NullCounts
@@ -37,11 +37,22 @@ from .stages import (
     by_slice,
     merge_rows,
     order_rows,
+    to_one_slice,
     write_rows,
+    write_sorted,
 )
 
 SMALLEST_BYTES = 4 << 20
 """Fewer are one partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """Rows are sorted; `starts` has the number of those before each partition, if their positions
+    are those in their partition."""
+
+    order: Order
+    starts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +62,8 @@ class OrderedRows:
     partitions: Partitions
     facts: tuple[RowFacts, ...]
     warnings: tuple[str, ...] = ()
+    sort: Sort | None = None
+    """What they lack of that order: one slice has them all, and whoever writes it sorts them."""
 
 
 def in_order(
@@ -85,7 +98,7 @@ def _merged(
     if not rows.rows and (history is None or not MERGE[type(post.plan.merge)].reads_all):
         return OrderedRows(partitions=partitions, facts=rows.facts)
     known = 0 if history is None else bytes_of_all(post.plan.merge, history.size)
-    ranges = partition_count(way, rows.cost + known)
+    ranges = partition_count(way, rows.size + known)
     merging = merging_of(post.plan.merge, post.plan.vocab)
     merged = partitions.then(
         ranges,
@@ -115,11 +128,13 @@ def write(way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: Cu
         return []
     count = cut.count(costs[-1])
     outbox = way.outbox(folder, count)
-    slices = ordered.partitions.then(
-        count,
-        partial(by_slice, plan.vocab.operation_type_column, cut, rows, costs),
-        partial(write_rows, plan, outbox, way.width == 1),
-    )
+    op, in_memory, sort = plan.vocab.operation_type_column, way.width == 1, ordered.sort
+    route: Route = partial(by_slice, op, cut, rows, costs)
+    work: Work = partial(write_rows, plan, outbox, in_memory)
+    if sort is not None:
+        route = partial(to_one_slice, op, sort.starts)
+        work = partial(write_sorted, plan, outbox, in_memory, sort.order)
+    slices = ordered.partitions.then(count, route, work)
     found: list[SliceFacts] = [each for facts in slices.facts() for each in facts]
     slices.release()
     ordered.partitions.release()
@@ -141,10 +156,13 @@ def _sorted(
     samples: Sequence[pa.Table],
     starts: Sequence[int],
 ) -> OrderedRows:
-    """All rows in order: in ranges that are sorted each by itself."""
-    count = partition_count(way, sum(each.cost for each in facts))
-    order = post.order
-    begins = bounds(samples, count) if samples else None
+    """All rows in order: by their writer, if one slice has them all, else in ranges that are sorted
+    each by itself."""
+    size, order = sum(each.size for each in facts), post.order
+    if size <= way.partition_bytes and post.cut.count(sum(each.cost for each in facts)) == 1:
+        sort = Sort(order, tuple(starts))
+        return OrderedRows(partitions=partitions, facts=tuple(facts), sort=sort)
+    begins = bounds(samples, partition_count(way, size)) if samples else None
     if begins is None:
         return OrderedRows(partitions=partitions, facts=tuple(facts))
     ordered = partitions.then(
@@ -155,11 +173,11 @@ def _sorted(
     return OrderedRows(partitions=ordered, facts=tuple(found))
 
 
-def partition_count(way: Way, cost: int) -> int:
-    """Partitions for rows of that cost."""
-    if way.width == 1 or cost < SMALLEST_BYTES:
+def partition_count(way: Way, size: int) -> int:
+    """Partitions for rows of so many bytes."""
+    if way.width == 1 or size < SMALLEST_BYTES:
         return 1
-    return max(way.width, -(-cost // way.partition_bytes))
+    return max(way.width, -(-size // way.partition_bytes))
 
 
 def _is_by_event_time(post: PostRead) -> bool:

@@ -36,8 +36,8 @@ class PostRows:
         return sum(each.rows for each in self.facts)
 
     @property
-    def cost(self) -> int:
-        return sum(each.cost for each in self.facts)
+    def size(self) -> int:
+        return sum(each.size for each in self.facts)
 
     @property
     def starts(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -77,10 +78,12 @@ class PostRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFacts:
-    """Rows of a partition: how many, what they cost, and keys of some of them."""
+    """Rows of a partition: how many, what they cost in slices, their bytes in memory, and keys of
+    some of them."""
 
     rows: int = 0
     cost: int = 0
+    size: int = 0
     samples: pa.Table | None = None
 
 
@@ -129,11 +132,13 @@ class _Totals:
     order: Order | None = None
     rows: int = 0
     cost: int = 0
+    size: int = 0
     samples: list[pa.Table] = field(default_factory=list)
 
     def passed(self, batches: Batches) -> Batches:
         for batch in batches:
             self.rows += batch.num_rows
+            self.size += batch.nbytes
             self.cost += int(row_costs(without_position(batch), self.cut).sum())
             if self.order is not None and batch.num_rows:
                 self.samples.append(sample(pa.table(batch), self.order, SAMPLES))
@@ -206,6 +211,7 @@ def read_rows(read: PostRead, split: Split) -> Output:
         yield ReadFacts(
             rows=totals.rows,
             cost=totals.cost,
+            size=totals.size,
             samples=totals.keys(),
             schema=schema,
             columns=tuple(_known(schema, rows.schema)),
@@ -303,7 +309,11 @@ def merge_rows(
         sorted_rows(whole, read.order) if ranges == 1 else iter(whole.to_batches(BATCH_ROWS))
     )
     yield MergeFacts(
-        rows=totals.rows, cost=totals.cost, samples=totals.keys(), findings=merged.findings
+        rows=totals.rows,
+        cost=totals.cost,
+        size=totals.size,
+        samples=totals.keys(),
+        findings=merged.findings,
     )
 
 
@@ -320,7 +330,16 @@ def order_rows(read: PostRead, _: int, batches: Batches) -> Output:
     """Rows of a range, in order."""
     totals = _Totals(read.cut)
     yield from totals.passed(_in_order(list(batches), read.order))
-    yield RowFacts(rows=totals.rows, cost=totals.cost)
+    yield RowFacts(rows=totals.rows, cost=totals.cost, size=totals.size)
+
+
+def to_one_slice(
+    op: str, starts: Starts, number: int, batches: Batches
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """All rows to one slice, in which they are put in order."""
+    for batch in batches:
+        rows = numbered(batch, starts[number]) if starts else batch
+        yield 0, rows if op in rows.schema.names else appended(rows, op)
 
 
 def by_slice(
@@ -343,29 +362,35 @@ def by_slice(
         cost += int(each.sum())
 
 
+def write_sorted(
+    plan: SlicePlan, outbox: Outbox, in_memory: bool, order: Order, _: int, batches: Batches
+) -> Output:
+    """The only slice, of rows in any order. Raises as `write_rows`."""
+    yield _written(plan, outbox, in_memory, _in_order(list(batches), order))
+
+
 def write_rows(
     plan: SlicePlan, outbox: Outbox, in_memory: bool, _: int, batches: Batches
 ) -> Output:
-    """A slice, under a name of its own: a task may run twice at once.
+    """A slice.
 
     Raises:
         UnsupportedColumn: a column type without a logical hash.
     """
-    first = next(batches, None)
-    if first is None:
-        return
-    start = plan.start + first.column(POSITION)[0].as_py()
+    if (first := next(batches, None)) is not None:
+        start = plan.start + first.column(POSITION)[0].as_py()
+        yield _written(replace(plan, start=start), outbox, in_memory, chain([first], batches))
 
-    def rows() -> Batches:
-        for batch in (first, *batches):
-            yield without_position(batch)
 
-    path = workplace(outbox) / f"slice-{start}-{secrets.token_hex(8)}.parquet"
+def _written(plan: SlicePlan, outbox: Outbox, in_memory: bool, batches: Batches) -> SliceFacts:
+    """Under a name of its own: a task may run twice at once."""
+    path = workplace(outbox) / f"slice-{plan.start}-{secrets.token_hex(8)}.parquet"
     nulls = NullCounts(plan.schema)
-    written = write_slice(rows(), replace(plan, start=start), path, nulls, in_memory=in_memory)
+    rows = map(without_position, batches)
+    written = write_slice(rows, plan, path, nulls, in_memory=in_memory)
     on_disk = written.data is not None and written.content is None
     delivered = deliver(path, outbox) if on_disk else None
-    yield SliceFacts(written=written, nulls=nulls, delivered=delivered)
+    return SliceFacts(written=written, nulls=nulls, delivered=delivered)
 
 
 def _dealt(
