@@ -92,18 +92,19 @@ def run_batch(way: Way, batch: Batch, folder: Path, after_read: AfterRead) -> Ba
     return replace(found, slices=tuple(slices), warnings=ordered.warnings, usage=way.usage)
 
 
-def run_as_task(batch: Batch) -> Output:
-    """All stages of a Batch of one partition, in the process of the task; its slices go with what
-    it tells. What is wrong with it is a fact as well: other Batches go on."""
-    with TemporaryDirectory(prefix="batch-") as folder:
-        try:
-            found = run_batch(Here(), batch, Path(folder), lambda _: None)
-        except OSError:  # of the machine or the bucket, and not of the Batch
-            raise
-        except Exception as error:
-            found = BatchRows(failure=Failure.of(error))
-        slices = tuple(_in_memory(each) for each in found.slices)
-    yield replace(found, slices=slices, usage=Usage(way="spark", jobs=1, tasks=1))
+def run_as_tasks(batches: Sequence[Batch]) -> Output:
+    """All stages of Batches of one partition each, in the process of a task; slices go with what
+    it tells. What is wrong with a Batch is a fact as well: others go on."""
+    for batch in batches:
+        with TemporaryDirectory(prefix="batch-") as folder:
+            try:
+                found = run_batch(Here(), batch, Path(folder), lambda _: None)
+            except OSError:  # of the machine or the bucket, and not of the Batch
+                raise
+            except Exception as error:
+                found = BatchRows(failure=Failure.of(error))
+            slices = tuple(map(_in_memory, found.slices))
+        yield replace(found, slices=slices)
 
 
 def joint_plan(plans: Sequence[IngestPlan]) -> IngestPlan:

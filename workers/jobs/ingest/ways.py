@@ -1,12 +1,14 @@
 """Where stages run, by the size of their input: in the worker's process, or on Spark.
 
-On Spark a Batch that is one partition is one task, and those of several datasets are tasks of one
-job: a job takes long to begin, beside what little rows take. Any other Batch has jobs of its own.
+On Spark a Batch that is one partition is run by one task, and those of several datasets by tasks
+of one job: a job takes long to begin, beside what little rows take. Any other Batch has jobs of its
+own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
 
@@ -18,7 +20,7 @@ from ...partitions.usage import Usage
 from ...readers.splits import Splits
 from ...runtime.progress import JobProgress
 from ..work.context import WorkerContext
-from .batch import Batch, BatchRows, run_as_task
+from .batch import Batch, BatchRows, run_as_tasks
 from .pipeline import partition_count
 
 
@@ -55,16 +57,20 @@ def is_one_task(way: Way, size: int, found: Splits) -> bool:
 
 
 def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
-    """What comes of Batches that are one task each, by one job.
+    """What comes of Batches that are of one partition each, by one job: a task for each processor,
+    since a task takes long to begin, too.
 
     Raises:
         StageFailed: one of them, or all, could not be run.
     """
+    share = -(-len(batches) // way.width) or 1
+    shares = [batches[at : at + share] for at in range(0, len(batches), share)]
     try:
-        told = way.read(batches, run_as_task).facts()
+        told: list[list[BatchRows]] = way.read(shares, run_as_tasks).facts()
     finally:
         way.close()
-    return [found for each in told for found in each]
+    usage = Usage(way="spark", jobs=1, tasks=1, page=way.usage.page)
+    return [replace(found, usage=usage) for each in told for found in each]
 
 
 def ran(
