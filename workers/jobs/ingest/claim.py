@@ -105,7 +105,7 @@ class PostRun:
         wanted = [group.dataset for group in groups]
         with self._stores.reading() as reader:
             entries, heads = reader.registry.find_all(wanted), reader.refs.heads(wanted)
-            for number, group in enumerate(groups):
+            for group in groups:
                 its = group.dataset
                 try:
                     if its not in entries or its not in heads:
@@ -115,8 +115,8 @@ class PostRun:
                     unknown.append((group, error))
                 else:
                     dataset = Dataset(entries[its], self._stores)
-                    left, own = deque(group.waiting), folder / str(number)
-                    begun.append(Ready(group, left, own, dataset, state, heads[its]))
+                    left = deque(group.waiting)
+                    begun.append(Ready(group, left, folder, dataset, state, heads[its]))
         return begun, unknown
 
     def _committed(self, ready: Ready) -> Iterator[JobEnd]:

@@ -52,7 +52,7 @@ def shares_slices(post: Post, plan: IngestPlan) -> bool:
 def prepare(
     dataset: Dataset, post: Post, plan: IngestPlan, context: WorkerContext, scratch: Path
 ) -> PreparedPost:
-    """A post as stages read it.
+    """A post as stages read it; `scratch` is a folder for it, which nobody has made yet.
 
     Raises:
         NodeError: the post cannot be read.
@@ -61,13 +61,12 @@ def prepare(
     post.job_progress.phase("read")
     own = replace(context, job_progress=post.job_progress)
     extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
-    scratch.mkdir(parents=True)
     return prepare_post(dataset, plan, _input(dataset, post, scratch), own, scratch, extras)
 
 
 def _input(dataset: Dataset, post: Post, scratch: Path) -> Path:
     if post.job.spec.body is not None:
-        path = scratch / "body"
+        path = scratch.with_suffix(".body")  # most posts need no folder, and each costs by itself
         path.write_bytes(post.job.spec.body)
         return path
     upload = Multihash.parse(post.payload.upload)

@@ -92,6 +92,7 @@ class Ready:
     left: deque[Post]
     """Those that the round has not come to."""
     folder: Path
+    """Of the round; whoever makes something in it gives it a name of its own."""
     dataset: Dataset
     state: ChainState
     """With the blocks that are ready."""

@@ -150,6 +150,7 @@ def preprocessed(
         InvalidQuery, UnsupportedEngine, EngineFailed.
     """
     engine = engine_for(transform, engines.all)
+    scratch.mkdir(parents=True, exist_ok=True)
     source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
     with pq.ParquetWriter(source, frame.schema, compression="lz4") as writer:
         for batch in frame.batches:

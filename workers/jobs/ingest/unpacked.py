@@ -30,7 +30,8 @@ class MalformedArrow(BadInput):
 
 
 def plain_file(path: Path, step: ReadStep, scratch: Path, limits: PrepareLimits) -> Path:
-    """The file to read by the step: the given one, or what was made of it in `scratch`.
+    """The file to read by the step: the given one, or what was made of it in the folder `scratch`,
+    which is made if it is not there.
 
     Raises:
         MalformedArchive, DecompressionTooLarge, MalformedArrow.
@@ -43,6 +44,7 @@ def plain_file(path: Path, step: ReadStep, scratch: Path, limits: PrepareLimits)
         path = _written(_single_entry(path, limits), scratch / "plain")
     if isinstance(step, ReadStepParquet) and _is_arrow(begin := _begin(path)):
         target = scratch / "plain.parquet"
+        scratch.mkdir(parents=True, exist_ok=True)
         _as_parquet(path, target, is_file=begin.startswith(ARROW_FILE))
         return target
     return path
@@ -70,6 +72,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _written(chunks: Iterable[bytes], target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as out:
         for chunk in chunks:
             out.write(chunk)
