@@ -1,12 +1,14 @@
 """What publishing a dataset as a Kartothek dataset costs, beside copying its files.
 
-First rows in few slices, with an index on a text; then one more block on very many slices.
+First rows in few slices, with an index on a text; then one more block on very many slices; then one
+more block on the state of slices of a thousand rows, with a key and without.
 
     python benchmarks/kartothek.py [ROWS] [SLICES]
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -21,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from chain_maker import add_data, parquet, slice_of
-from kartothek_published import A, Growing, Publisher, Watched
+from kartothek_published import A, C, D, Growing, Publisher, R, Watched
+from process_bytes import bytes_read
 from upkeep_parts import key_of
 
 from odf_node.storage.datasets.kartothek.publication import Mode
@@ -30,6 +33,7 @@ from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 from odf_node.storage.stores.ports.values import ObjectKind
 
 ROWS, SLICES, ROWS_OF_SLICE, CITIES = 1_000_000, 1_000, 50_000, 10_000
+ROWS_OF_STATE = 1_000
 
 
 def main() -> None:
@@ -39,6 +43,9 @@ def main() -> None:
         many_rows(Path(folder), rows)
     with tempfile.TemporaryDirectory() as folder:
         many_slices(Path(folder), slices)
+    for key in (("city",), None):
+        with tempfile.TemporaryDirectory() as folder:
+            state_of_many(Path(folder), slices, key)
 
 
 def many_rows(folder: Path, rows: int) -> None:
@@ -80,6 +87,32 @@ def many_slices(folder: Path, slices: int) -> None:
     calls = {name: len(watched.names(name)) for name in ("open", "list", "link", "put", "swap")}
     print(f"{slices:,} slices published in {first:.2f} s; one more block: {again:.2f} s")
     print(f"  calls of the store: {calls}")
+    stores.close()
+
+
+def state_of_many(folder: Path, slices: int, key: tuple[str, ...] | None) -> None:
+    """One block more, of rows that are new, corrected and retracted, in state mode."""
+    stores = open_stores(StoreSettings(data=folder / "node", durable=False))
+    made = Growing(stores)
+    for number in range(slices):
+        made.add([(A, f"c{number:05}-{at:03}", at) for at in range(ROWS_OF_STATE)])
+    store = FolderKeyedStore(folder / "shop", durable=False)
+    refresh = Publisher(made, store, folder, mode=Mode.STATE, primary_key=key)
+    first, read = timed(refresh), bytes_read(os.getpid())
+    size = sum(part.size for part in made.parts)
+    matched = f"key {', '.join(key)}" if key else "no key"
+    print(f"{slices:,} slices of {ROWS_OF_STATE:,} rows, {size / 1e6:,.1f} MB, state, {matched}")
+    print(f"  published in {first:.2f} s")
+    for said, rows in (
+        ("a new row", [(A, "new", 1)]),
+        ("a correction", [(C, "c00007-007", 7), (D, "c00007-007", 8)]),
+        ("a retraction", [(R, "c00009-007", 7)]),
+    ):
+        made.add(rows)
+        read = bytes_read(os.getpid())
+        again = timed(refresh)
+        read = bytes_read(os.getpid()) - read
+        print(f"  {said} more: {again:.2f} s, {read / 1e6:,.2f} MB read")
     stores.close()
 
 

@@ -64,8 +64,8 @@ def kartothek(
 
     body = definition_body(store=url, uuid=uuid, **asked)
     place = {"objects_url": objects_url, "database_url": database_url, "data": data}
-    with _publication(where, body, place) as (found, store, publication, records):
-        said = publish(found, store, publication, records, force=force)
+    with _publication(where, body, place) as (found, store, publication, records, made):
+        said = publish(found, store, publication, records, force=force, kept=made)
     answer = {
         "uuid": publication.uuid,
         "publishedHead": said.head,
@@ -115,6 +115,7 @@ def withdraw(
             store,
             publication,
             records,
+            _,
         ):
             withdraw_published(store, publication, records, force=force)
         name = publication.uuid
@@ -131,8 +132,9 @@ def _is_url(where: str) -> bool:
 @contextmanager
 def _publication(
     dataset: str, body: dict[str, Any], where: dict[str, Any]
-) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """The dataset, the store, the publication, and the record that the data folder keeps of it."""
+) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
+    """The dataset, the store, the publication, the record of it, and where the node keeps what it
+    made of the dataset."""
     from odf_node.storage.datasets.kartothek.definition import read_definition
     from odf_node.storage.datasets.kartothek.own_index import made_of
     from odf_node.storage.datasets.kartothek.records import KeyedRecords, record_key
@@ -147,5 +149,5 @@ def _publication(
         found = stores.dataset(dataset_ref(dataset))
         publication = read_definition(body).publication(found)
         place = record_key(url, publication.uuid)
-        records = KeyedRecords(made_of(stores.projections, found.id), place)
-        yield found, open_keyed_store(url), publication, records
+        made = made_of(stores.projections, found.id)
+        yield found, open_keyed_store(url), publication, KeyedRecords(made, place), made

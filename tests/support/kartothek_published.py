@@ -124,6 +124,7 @@ class Publisher:
             self.records,
             clock=lambda: self.now,
             force=force,
+            kept=self.record_store,
         )
 
     def later(self, hours: int) -> None:

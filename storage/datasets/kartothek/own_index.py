@@ -26,7 +26,7 @@ from .index_place import INDEX, index_store
 from .publication import MAX_INDEX_BYTES, Publication, Published
 from .publish import publish
 from .records import KeyedRecords
-from .slice_values import SLICES, SliceValues
+from .slice_values import SLICES
 from .tables import Table, open_table
 
 _log = logging.getLogger("odf.kartothek")
@@ -110,7 +110,7 @@ def refresh_own_index(
         KeyedRecords(made, f"{INDEX}/{RECORD}"),
         clock=clock,
         force=True,
-        values=SliceValues(made),
+        kept=made,
         scratch=scratch,
     )
 

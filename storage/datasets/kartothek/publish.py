@@ -35,11 +35,11 @@ from ...stores.ports.errors import SwapLost
 from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
 from ..read.read import scanning
-from ..read.rows import Scan, live_by_key
+from ..read.rows import Scan
 from ..read.view import view_of_dataset
 from .chain_slices import ChainView, chain_view
 from .indices import BuiltIndices, built_indices
-from .live_rows import live_by_row
+from .live import standing_rows
 from .part_files import written_part
 from .partition_rows import PartitionRows
 from .parts import Part, Split, planned_parts
@@ -65,11 +65,11 @@ def publish(
     *,
     clock: Clock = system_clock,
     force: bool = False,
-    values: SliceValues | None = None,
+    kept: KeyedStore | None = None,
     scratch: Path | None = None,
 ) -> Published:
-    """Bring the published dataset to the head. `values` are kept of slices that were read before;
-    files are made in a folder of their own in `scratch`.
+    """Bring the published dataset to the head. What is learned of slices and rows is `kept` for the
+    next time; files are made in a folder of their own in `scratch`.
 
     Raises:
         UnusablePublication: a column is not there or cannot be indexed. UnusableKey.
@@ -92,8 +92,9 @@ def publish(
         scanning(view_of_dataset(dataset, head)) as scan,
         tempfile.TemporaryDirectory(prefix="publish-", dir=scratch) as folder,
     ):
+        values = None if kept is None else SliceValues(kept)
         data = Columns(scan, chain.schema, values, _split(scan, chain, publication))
-        plan = _Plan(dataset, store, publication, chain, stands, data, now, Path(folder))
+        plan = _Plan(dataset, store, publication, chain, stands, data, kept, now, Path(folder))
         changes, written = plan.made()
         records.write(Record(last=record.last, begun=(*record.begun, written)))
         there = stands.files.get(changes.state_key)
@@ -144,10 +145,12 @@ class _Plan:
         chain: ChainView,
         stands: Standing,
         data: Columns,
+        kept: KeyedStore | None,
         now: Instant,
         folder: Path,
     ) -> None:
         self._dataset, self._data_of, self._folder = dataset, data, folder
+        self._kept = kept
         self._publication, self._chain, self._stands, self._now = publication, chain, stands, now
         self._uuid = publication.uuid
         self._schema = table_schema(chain.schema, publication.partition_on)
@@ -214,9 +217,9 @@ class _Plan:
     def _live(self) -> np.ndarray[Any, Any] | None:
         if self._publication.mode is Mode.CHANGELOG:
             return None
-        if self._publication.primary_key:
-            return live_by_key(self._data_of.scan, self._chain.vocab, self._publication.primary_key)
-        live, self.unmatched = live_by_row(self._data_of.scan, self._chain.vocab)
+        live, self.unmatched = standing_rows(
+            self._data_of.scan, self._chain, self._publication.primary_key, self._kept
+        )
         return live
 
     def _there(self) -> Mapping[str, int]:

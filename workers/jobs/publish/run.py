@@ -17,6 +17,7 @@ from odf_node.storage.datasets.job_payloads.publish_job import (
     PublishReceipt,
 )
 from odf_node.storage.datasets.kartothek.definition import Definition, read_definition
+from odf_node.storage.datasets.kartothek.live_index import forget_live
 from odf_node.storage.datasets.kartothek.own_index import (
     made_of,
     refresh_own_index,
@@ -61,13 +62,15 @@ def run_publication(
     definition = read_definition(found.definition)
     publication = definition.publication(dataset)
     store = _store(stores, dataset, definition, context)
+    made = made_of(stores.projections, dataset.id)
     records = KeyedRecords(
-        made_of(stores.projections, dataset.id),
+        made,
         record_key(definition.store or "", publication.uuid),
     )
     if payload.withdraw:
         _tried(context, lambda: withdraw(store, publication, records, force=payload.force))
         remove_own_index(stores.projections, dataset.id)
+        forget_live(made)
         stores.publications.remove(dataset.id)
         return PublishReceipt(outcome="withdrawn")
     _keep_index(stores, dataset, publication, context)
@@ -79,7 +82,7 @@ def run_publication(
             publication,
             records,
             force=payload.force,
-            values=SliceValues(made_of(stores.projections, dataset.id)),
+            kept=made,
             scratch=context.scratch,
         ),
     )

@@ -1,0 +1,142 @@
+"""Rows that a publication of the state has: what stood before, moved on by the rows that are new.
+
+Rows are only ever matched with rows that say the same (of the key, or altogether), so that new rows
+and the standing ones with the same hash decide among themselves; nothing else changes. The
+first publication is the same, with nothing that stood before. What says which rows stand is
+`live_by_key` and `live_by_row`, and nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from odf_node.protocol.multihash import Multihash
+
+from ...runtime.logs import line
+from ...stores.ports import KeyedStore
+from ..merge_state.key_hash import Hashes, NotHashable, check_hashable, key_hashes
+from ..read.rows import CORRECT_FROM, RETRACT, Scan, live_by_key
+from .chain_slices import ChainView
+from .live_index import Live, LiveIndex, LiveIndexDamaged, Offsets
+from .live_rows import live_by_row
+from .publication import content_hash
+
+_log = logging.getLogger("odf.kartothek")
+
+
+def standing_rows(
+    scan: Scan, chain: ChainView, key: Sequence[str] | None, kept: KeyedStore | None
+) -> tuple[Offsets, int]:
+    """Sorted offsets of rows that stand at the head, and how many retractions took back nothing.
+
+    `key` None matches whole rows. Slices are read that are newer than what is `kept`, and those
+    that hold rows with the same hashes; all of them where nothing is kept. Takes memory for a byte
+    of each row there is, and 16 bytes of each new one.
+
+    Raises:
+        UnusableKey. SwapLost: another run kept its own meanwhile.
+    """
+    columns = _matched(chain, key)
+    if kept is None:
+        live = _advanced(scan, chain, key, columns, None, None)
+    else:
+        types = [str(chain.schema.field(name).type) for name in columns]
+        content = [] if key else [*chain.schema.names]
+        spec = content_hash(json.dumps([list(key or ()), columns, types, content]).encode())
+        live = _kept(scan, chain, key, columns, LiveIndex(kept, spec))
+    return np.flatnonzero(live.stands).astype(np.int64), live.unmatched
+
+
+def _kept(
+    scan: Scan, chain: ChainView, key: Sequence[str] | None, columns: list[str], index: LiveIndex
+) -> Live:
+    try:
+        known = index.load()
+        if known is not None and Multihash.parse(known.head) not in chain.path:
+            index.begin_anew()
+            known = None
+        return _advanced(scan, chain, key, columns, known, index)
+    except LiveIndexDamaged as damaged:
+        _log.warning(line("rows that stand are worked out anew", reason=damaged.message))
+        index.begin_anew()
+        return _advanced(scan, chain, key, columns, None, index)
+
+
+def _advanced(
+    scan: Scan,
+    chain: ChainView,
+    key: Sequence[str] | None,
+    columns: list[str],
+    known: Live | None,
+    index: LiveIndex | None,
+) -> Live:
+    total = 0 if chain.last_offset is None else chain.last_offset + 1
+    before = np.zeros(0, bool) if known is None else known.stands
+    new = np.arange(len(before), total, dtype=np.int64)
+    hashes, offsets, asks = _hashed(scan, chain, columns, new, key)
+    touched = np.zeros(0, np.int64)
+    if index is not None and known is not None:
+        touched = index.find(hashes[asks])
+        touched = touched[before[touched]]
+    some = np.concatenate([touched, new])
+
+    def narrowed(names: Sequence[str] | None, _: object) -> Iterator[pa.RecordBatch]:
+        return scan(names, some)
+
+    if key:
+        found, unmatched = live_by_key(narrowed, chain.vocab, key), 0
+    else:
+        found, unmatched = live_by_row(narrowed, chain.vocab)
+    stands = np.concatenate([before, np.zeros(len(new), bool)])
+    stands[touched] = False
+    stands[found] = True
+    live = Live(
+        head=str(chain.head.hash),
+        stands=stands,
+        unmatched=unmatched + (0 if known is None else known.unmatched),
+    )
+    if index is not None:
+        index.save(live, hashes, offsets)
+    return live
+
+
+def _hashed(
+    scan: Scan, chain: ChainView, columns: list[str], new: Offsets, key: Sequence[str] | None
+) -> tuple[Hashes, Offsets, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Hashes and offsets of new rows, and which of them have to do with rows before them: where
+    rows are matched as a whole, only those that take back."""
+    vocab = chain.vocab
+    needed = list(dict.fromkeys([*columns, vocab.offset_column, vocab.operation_type_column]))
+    hashes, offsets = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    asks = [np.zeros(0, bool)]
+    for batch in scan(needed, new):
+        matched = [batch.column(name) for name in columns]
+        hashes.append(key_hashes(matched) if matched else np.zeros(len(batch), np.uint64))
+        offsets.append(batch.column(vocab.offset_column).to_numpy().astype(np.int64))
+        operation = batch.column(vocab.operation_type_column).to_numpy()
+        takes_back = np.isin(operation, [RETRACT, CORRECT_FROM])
+        asks.append(np.ones(len(batch), bool) if key else takes_back)
+    return np.concatenate(hashes), np.concatenate(offsets), np.concatenate(asks)
+
+
+def _matched(chain: ChainView, key: Sequence[str] | None) -> list[str]:
+    """Columns that are hashed: those that rows are matched by, as far as they have a hash. Fewer
+    columns give more rows to look at, never less."""
+    vocab = chain.vocab
+    ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
+    names = key or [name for name in chain.schema.names if name not in ours]
+    return [name for name in names if _is_hashed(chain.schema.field(name).type)]
+
+
+def _is_hashed(kind: pa.DataType) -> bool:
+    try:
+        check_hashable([kind])
+    except NotHashable:
+        return False
+    return not pa.types.is_nested(kind)
