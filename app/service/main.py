@@ -45,6 +45,7 @@ from .http.answers import error_answer, not_found_answer
 from .http.authentication import Authentication
 from .http.dispatch import Dispatch
 from .http.parameters import KNOWN_PARAMETERS
+from .http.sharing_errors import error_answer_at
 from .ingest.quick_posts import QuickPosts
 from .ingest.routes import add_ingest
 from .ingest.small_posts import SmallPosts
@@ -73,6 +74,7 @@ from .rewrite.routes import add_history_routes
 from .schedules.clock import Ticker
 from .schedules.routes import add_schedule_routes
 from .settings import Tenancy
+from .sharing import routes as sharing
 from .system import routes as system
 from .transfer.routes import TRANSFER_TAGS, add_transfer_routes
 from .transfer.sockets import Transfers
@@ -104,8 +106,8 @@ OWN_PARTS = (
     news,
     feeds,
 )
-PEERS_PARTS = (identity, login)
-"""Asked by other nodes and their clients, too, which may add to the query what they like."""
+PEERS_PARTS = (identity, login, sharing)
+"""Asked by clients of other makes, too, which may add to the query what they like."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """What is served beside the datasets."""
 PAGE_OF_THE_API = "/docs"
@@ -292,14 +294,15 @@ async def _node_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, NodeError):
         raise error
     tags = getattr(request.scope.get("route"), "tags", ())
-    return error_answer(error, explained=TRANSFER_TAGS.isdisjoint(tags))
+    return error_answer_at(request.url.path, error, explained=TRANSFER_TAGS.isdisjoint(tags))
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     problems = error.errors() if isinstance(error, RequestValidationError) else []
     first = problems[0] if problems else {"loc": ("request",), "msg": str(error)}
     where = ".".join(str(part) for part in first["loc"])
-    return error_answer(InvalidRequest(f"{where}: {first['msg']}", parameter=where))
+    invalid = InvalidRequest(f"{where}: {first['msg']}", parameter=where)
+    return error_answer_at(request.url.path, invalid)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -346,8 +346,14 @@ class Settings(SharedSettings):
     gateway_rewrite_bytes: int = Field(
         1024 * MIB,
         ge=0,
-        description="Most bytes of a slice from before a column was added that is written anew for "
-        "readers of a dataset as of a block at /platform/kartothek.",
+        description="Most bytes of a slice that is written anew for readers: from before a column "
+        "was added, at /platform/kartothek; with rows taken back, for changes of a shared table.",
+    )
+    dead_rows_bytes: int = Field(
+        64 * MIB, ge=1024, description="Most bytes that tell rows taken back of one shared table."
+    )
+    sharing_new_files: int = Field(
+        1_000, ge=0, description="Most versions that take rows back in one feed of changes."
     )
     readers: int = Field(
         8,

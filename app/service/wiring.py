@@ -78,6 +78,8 @@ from .rewrite.history import Rewriting
 from .schedules.clock import Pruning
 from .schedules.schedules import Scheduling
 from .settings import Settings, Tenancy
+from .sharing.changes import ChangeFeeds
+from .sharing.tables import SharedTables
 from .transfer.admission import Admission
 from .transfer.handshake import Handshake
 from .transfer.push import Pushing
@@ -85,6 +87,7 @@ from .transfer.received import Receiving
 from .uploads.uploaded_files import FileUploads
 from .variables.variables import NodeVariables
 from .verify.verify import Verifying
+from .versions.versions import VersionReads
 from .webhooks.delivering import Delivering
 from .webhooks.sending import Sender
 from .webhooks.webhooks import Webhooks
@@ -476,6 +479,20 @@ class Node:
     @cached_property
     def tables(self) -> Tables:
         return Tables(self.stores, self.outlines, self.learned_bounds)
+
+    @cached_property
+    def version_reads(self) -> VersionReads:
+        most, dead = self.settings.max_read_bytes, self.settings.dead_rows_bytes
+        return VersionReads(self.stores, self.tables, self.readers, most, dead)
+
+    @cached_property
+    def shared_tables(self) -> SharedTables:
+        return SharedTables(self.version_reads, self.access, self.signed_urls, self.learned_bounds)
+
+    @cached_property
+    def change_feeds(self) -> ChangeFeeds:
+        most, rewritten = self.settings.sharing_new_files, self.settings.gateway_rewrite_bytes
+        return ChangeFeeds(self.shared_tables, most, rewritten)
 
     @cached_property
     def lookups(self) -> Lookups:

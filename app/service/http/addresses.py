@@ -31,7 +31,7 @@ OPEN = frozenset(
         "/v/login",
     }
 )
-OPEN_FOLDER = "/platform/token/"
+OPEN_FOLDERS = ("/platform/token/", "/delta-sharing/changes/")
 
 
 class DatasetPath(NamedTuple):
@@ -117,7 +117,7 @@ def prefers_html(scope: Scope) -> bool:
 
 def is_open(path: str) -> bool:
     """Whether a node without anonymous access serves the path to everybody all the same."""
-    return path in OPEN or path.startswith(OPEN_FOLDER)
+    return path in OPEN or path.startswith(OPEN_FOLDERS)
 
 
 def path_of(scope: Scope) -> DatasetPath:

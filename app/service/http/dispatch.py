@@ -23,6 +23,7 @@ from .authentication import Authentication
 from .bodies import Paced
 from .cors import preflight_answer
 from .sending import Sending
+from .sharing_errors import error_answer_at
 
 ENCODED_SLASHES = (b"%2f", b"%5c")
 BODILESS = frozenset({"GET", "HEAD", "OPTIONS", SOCKET})
@@ -51,8 +52,8 @@ class Dispatch:
         try:
             await self._serve(scope, receive, send)
         except NodeError as error:
-            explained = not _is_transfer(scope)
-            await _refuse(error_answer(error, explained=explained), scope, receive, send)
+            answer = error_answer_at(scope["path"], error, explained=not _is_transfer(scope))
+            await _refuse(answer, scope, receive, send)
         except Exception:
             if send.status:
                 raise

@@ -6,7 +6,7 @@ Such a file is made once for a slice and the columns it is read in, and kept: ne
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
 
@@ -28,6 +28,7 @@ from .writer import chunks_of, write_data_file
 COMPLETED = "completed"
 """Folder of these files: `completed/<hash of the slice>/<columns>.parquet`."""
 PATIENCE_S = 60.0
+Batches = Iterator[pa.RecordBatch]
 _one_at_a_time = Lock()
 
 
@@ -36,8 +37,8 @@ class SliceTooLarge(LimitExceeded):
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(
-            f"a slice of {size} bytes lacks columns that were added later; more than {most} bytes "
-            "are not written anew for a reader: publish the dataset",
+            f"a slice of {size} bytes would have to be written anew for a reader; more than {most} "
+            "bytes are not: publish the dataset, or read it in another way",
             limit="gateway_rewrite_bytes",
             value=most,
             setting="ODF_NODE_GATEWAY_REWRITE_BYTES",
@@ -71,13 +72,31 @@ def complete_slice(
         SliceTooLarge: more than `most` bytes. CompletingBusy.
         ObjectDamaged, ObjectHealing: the slice is not whole.
     """
+
+    def fitted(batches: Batches) -> Batches:
+        return (in_schema(batch, schema, {}, key=key) for batch in batches)
+
+    write_anew(dataset, slice_hash, schema, fitted, store, key, most=most)
+
+
+def write_anew(
+    dataset: Dataset,
+    slice_hash: Multihash,
+    schema: pa.Schema,
+    change: Callable[[Batches], Batches],
+    store: KeyedStore,
+    key: str,
+    *,
+    most: int,
+) -> None:
+    """As `complete_slice`, with any `change` of the rows."""
     if _is_there(store, key):
         return
     if not _one_at_a_time.acquire(timeout=PATIENCE_S):
         raise CompletingBusy
     try:
         if not _is_there(store, key):
-            _make(dataset, slice_hash, schema, store, key, most)
+            _make(dataset, slice_hash, schema, change, store, key, most)
     finally:
         _one_at_a_time.release()
 
@@ -86,6 +105,7 @@ def _make(
     dataset: Dataset,
     slice_hash: Multihash,
     schema: pa.Schema,
+    change: Callable[[Batches], Batches],
     store: KeyedStore,
     key: str,
     most: int,
@@ -100,15 +120,8 @@ def _make(
         stream.seek(0)
         path = Path(folder) / "slice.parquet"
         batches = batches_of(open_slice(stream), stream)
-        write_data_file(path, schema, _fitted(batches, schema, key))
+        write_data_file(path, schema, change(batches))
         store.put(key, chunks_of(path))
-
-
-def _fitted(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, key: str
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield in_schema(batch, schema, {}, key=key)
 
 
 def _is_there(store: KeyedStore, key: str) -> bool:

@@ -59,6 +59,8 @@ class Outline:
     key: tuple[str, ...]
     sequences: tuple[int, ...]
     """Numbers of the blocks of the slices."""
+    blocks: tuple[Multihash, ...]
+    """Their hashes."""
     is_marked: bool
     """Whether the block that was looked for is one of these."""
 
@@ -143,6 +145,7 @@ class _Found:
     def __init__(self, mark: Multihash | None = None) -> None:
         self._mark, self._is_marked = mark, False
         self._sequences: list[int] = []
+        self._blocks: list[Multihash] = []
         self._slices: list[tuple[DataSlice, Instant]] = []
         self._sources: dict[str | None, Any] = {}
 
@@ -152,6 +155,7 @@ class _Found:
             case AddData(new_data=data) | ExecuteTransform(new_data=data) if data is not None:
                 self._slices.append((data, block.block.system_time))
                 self._sequences.append(block.sequence_number)
+                self._blocks.append(block.hash)
             case AddPushSource() as source:
                 self._sources.pop(source.source_name, None)
                 self._sources[source.source_name] = source.merge
@@ -177,6 +181,7 @@ class _Found:
             schema=state.data_schema,
             slices=tuple(self._slices),
             sequences=tuple(self._sequences),
+            blocks=tuple(self._blocks),
             is_marked=self._is_marked,
             key=tuple(getattr(self.merge, "primary_key", ())),
         )

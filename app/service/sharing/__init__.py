@@ -1,0 +1,1 @@
+"""Delta Sharing: datasets as shared tables. Source: Delta Sharing protocol."""

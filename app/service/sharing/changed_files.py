@@ -1,0 +1,44 @@
+"""Files of feeds of changes, for whoever has the URL that a feed told."""
+
+from __future__ import annotations
+
+import io
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.versions.changed_rows import changed_rows_key, changed_rows_store
+from odf_node.storage.stores.ports.errors import KeyNotFound
+
+from ..auth.access import DatasetHidden
+from ..auth.signed_urls import SignedUrls
+from ..projections.gateway import ServedFile
+from .files import CHANGES
+
+
+def find_changed_file(
+    stores: Stores, urls: SignedUrls, dataset: str, name: str, signature: str
+) -> ServedFile:
+    """Raises `DatasetHidden`, `SignedUrlExpired`: as `SignedUrls.check`."""
+    try:
+        owner, slice_hash = DatasetId.parse(dataset), Multihash.parse(name)
+    except BadInput:
+        raise DatasetHidden from None
+    urls.check(signature, CHANGES, owner, slice_hash)
+    if stores.registry.find(DatasetRef(id=owner)) is None:
+        raise DatasetHidden
+    store = changed_rows_store(stores.projections, owner)
+    key = changed_rows_key(slice_hash)
+    try:
+        with store.open(key) as stream:
+            size = stream.seek(0, io.SEEK_END)
+    except KeyNotFound:
+        raise DatasetHidden from None
+    return ServedFile(
+        open=lambda: store.open(key),
+        size=size,
+        tag=f"{slice_hash}-{CHANGES}",
+        is_fixed=True,
+        is_public=False,
+    )

@@ -1,0 +1,1 @@
+"""Versions of datasets for table formats: looked at once, and remembered beside the dataset."""

@@ -1,0 +1,184 @@
+"""Versions of a dataset, their history, and the rows that a view of a version does not show.
+
+What has to be read of slices for that is read by readers, as for `GET read`, so the same rule says
+which rows live. It is kept beside the dataset: the next one who asks opens no slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from anyio import to_thread
+
+from odf_node.protocol.errors import Unavailable
+from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.read.formats import Format
+from odf_node.storage.datasets.read.rows import Projection
+from odf_node.storage.datasets.read.view import Outline
+from odf_node.storage.datasets.versions.dead_rows import DeadRowFiles, DeadRows, Missing
+from odf_node.storage.datasets.versions.histories import Histories, History
+from odf_node.storage.datasets.versions.versions import Version, Versions
+from odf_node.storage.stores.ports.errors import SwapLost
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..read.read import ReadRequest, Tables, read_task
+from ..readers.pool import Readers
+
+TRIES = 5
+"""Times a record is written while others write it, too."""
+
+
+class HistoryBusy(Unavailable):
+    """Other services look at the same history all the time."""
+
+    def __init__(self) -> None:
+        super().__init__("the history of the dataset is being looked at; ask again")
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """A dataset as of its head."""
+
+    dataset: Dataset
+    outline: Outline
+    versions: Versions
+    history: History
+
+    def schema(self, number: int) -> DataSchema | None:
+        """Of a version; of the head while there is no data."""
+        version = self.versions[number] if len(self.versions) else None
+        return self.dataset.state(version.block if version else self.outline.head).data_schema
+
+
+@dataclass(frozen=True)
+class VersionReads:
+    """What versions are found with. For the thread of the event loop."""
+
+    stores: Stores
+    tables: Tables
+    readers: Readers
+    max_read_bytes: int
+    dead_rows_bytes: int
+    locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    async def of(self, entry: DatasetEntry, caller: str) -> Versioned:
+        """The dataset as of its head; slices that nobody looked at before are looked at.
+
+        Raises:
+            HistoryBusy. What `Readers.answer` raises.
+        """
+        async with self._lock(str(entry.id)):
+            for _ in range(TRIES):
+                found = await self._look(entry, caller)
+                if found is not None:
+                    return found
+        raise HistoryBusy
+
+    async def dead_rows(
+        self, table: Versioned, number: int, view: Projection, caller: str
+    ) -> DeadRows:
+        """Rows that the view of a version does not show; what they are is found once.
+
+        Raises:
+            TooManyDeadRows. What `Readers.answer` raises.
+        """
+        changed = any(each <= number for each in table.history.changed)
+        is_whole = view is Projection.FACTS and not changed
+        if view is Projection.CHANGELOG or is_whole or not len(table.versions):
+            return {}
+        block = table.versions[number].block
+        projections, dataset = self.stores.projections, table.dataset.id
+        files = DeadRowFiles(projections, dataset, self.dead_rows_bytes)
+        async with self._lock(f"{block}.{view}"):
+            known = await to_thread.run_sync(files.read, block, str(view))
+            if known is None:
+                known = await self._missing(table, table.versions[: number + 1], view, caller)
+                await to_thread.run_sync(files.write, block, str(view), known)
+        return known
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self.locks.setdefault(name, asyncio.Lock())
+
+    async def _look(self, entry: DatasetEntry, caller: str) -> Versioned | None:
+        """None: somebody else wrote the record meanwhile."""
+        histories = Histories(self.stores.projections, entry.id)
+        dataset = self.stores.dataset(DatasetRef(id=entry.id))
+
+        def known() -> tuple[Outline, History, str | None]:
+            outline, _ = self.tables.outlines.of(dataset, indexed=False)
+            return outline, *histories.read()
+
+        outline, history, tag = await to_thread.run_sync(known)
+        versions = Versions(outline)
+        first = history.version + 1 if history.is_of(versions) else 0
+        if first == len(versions) and history.is_of(versions):
+            return Versioned(dataset, outline, versions, history)
+        changed = await self._changed(entry, outline, versions, first, caller)
+        continued = history.continued(versions, tuple(changed))
+        try:
+            await to_thread.run_sync(lambda: histories.write(continued, instead_of=tag))
+        except SwapLost:
+            return None
+        return Versioned(dataset, outline, versions, continued)
+
+    async def _changed(
+        self, entry: DatasetEntry, outline: Outline, versions: Versions, first: int, caller: str
+    ) -> list[int]:
+        """Versions from `first` on with rows that are more than added."""
+        if first == len(versions):
+            return []
+        vocab, start = outline.vocab, versions[first].data.offset_interval.start
+        filters = (
+            f"{vocab.operation_type_column}:ne:0",
+            f"{vocab.offset_column}:ge:{start}",
+        )
+        found: list[int] = []
+        asked = ReadRequest(
+            as_at=str(outline.head),
+            projection=Projection.CHANGELOG,
+            columns=vocab.offset_column,
+            form=Format.CSV,
+            filters=filters,
+        )
+        async for offsets in self._offsets(entry, asked, caller):
+            found += versions.of_offsets(offsets.tolist())
+        return sorted(set(found))
+
+    async def _missing(
+        self, table: Versioned, versions: list[Version], view: Projection, caller: str
+    ) -> DeadRows:
+        missing = Missing([each.data for each in versions], self.dead_rows_bytes)
+        asked = ReadRequest(
+            as_at=str(versions[-1].block),
+            projection=view,
+            columns=table.outline.vocab.offset_column,
+            form=Format.CSV,
+        )
+        async for offsets in self._offsets(table.dataset.entry, asked, caller):
+            await to_thread.run_sync(missing.add, offsets)
+        return await to_thread.run_sync(missing.found)
+
+    async def _offsets(
+        self, entry: DatasetEntry, asked: ReadRequest, caller: str
+    ) -> AsyncIterator[np.ndarray[Any, np.dtype[np.int64]]]:
+        """Offsets of rows in pieces: the lines of a CSV file behind its header."""
+        task, source = await to_thread.run_sync(
+            lambda: read_task(self.tables, entry, asked, max_bytes=self.max_read_bytes)
+        )
+        answer = await self.readers.answer(task, source, caller)
+        rest, is_header = b"", True
+        async for piece in answer:
+            lines = (rest + piece).split(b"\r\n")
+            rest = lines.pop()
+            if is_header and lines:
+                lines, is_header = lines[1:], False
+            if lines:
+                yield np.array(lines).astype(np.int64)

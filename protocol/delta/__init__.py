@@ -1,0 +1,1 @@
+"""Delta tables as readers of Delta Lake know them: schemas, deletion vectors. Pure."""

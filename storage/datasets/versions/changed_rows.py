@@ -1,0 +1,73 @@
+"""Slices with rows that take others back, as feeds of changes want them: each row says its kind.
+
+Such a file is the slice with a column more. It is made once, and kept: neither ever changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
+
+from ...stores.keyed.below import Below
+from ...stores.objects.layout import dataset_folder
+from ...stores.ports import KeyedStore
+from ...stores.ports.errors import KeyNotFound
+from ...stores.ports.values import ObjectKind
+from ..dataset.dataset import Dataset
+from ..kartothek.completed import write_anew
+from .histories import FOLDER
+
+CHANGE_TYPE = "_change_type"
+KINDS = ("insert", "delete", "update_preimage", "update_postimage")
+"""What the operation codes 0 to 3 are called."""
+_CHANGES = "changes"
+
+
+def changed_rows_store(projections: KeyedStore, dataset: DatasetId) -> Below:
+    """Where these files are, each under its `changed_rows_key`."""
+    return Below(projections, f"{dataset_folder(dataset)}/{FOLDER}")
+
+
+def changed_rows_key(slice_hash: Multihash) -> str:
+    return f"{_CHANGES}/{slice_hash}.parquet"
+
+
+def write_changed_rows(
+    store: Below, dataset: Dataset, slice_hash: Multihash, operation: str, *, most: int
+) -> int:
+    """Make the file if it is not there; its size in bytes. `operation` is the column of codes.
+
+    Raises:
+        UnreadableSlice: an operation has another code. What `write_anew` raises.
+    """
+    key = changed_rows_key(slice_hash)
+    known = _size(store, key)
+    if known is not None:
+        return known
+    with dataset.open_whole(ObjectKind.DATA, slice_hash) as stream:
+        schema = open_slice(stream).schema_arrow.append(pa.field(CHANGE_TYPE, pa.string()))
+
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kinds = pa.array(KINDS)
+        for batch in batches:
+            try:
+                kind = kinds.take(batch.column(operation).cast(pa.int64()))
+            except (*UNREADABLE, KeyError) as error:
+                raise UnreadableSlice.of(error) from None
+            yield pa.RecordBatch.from_arrays([*batch.columns, kind], schema=schema)
+
+    write_anew(dataset, slice_hash, schema, told, store, key, most=most)
+    return _size(store, key) or 0
+
+
+def _size(store: Below, key: str) -> int | None:
+    try:
+        with store.open(key) as file:
+            return file.seek(0, 2)
+    except KeyNotFound:
+        return None

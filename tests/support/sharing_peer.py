@@ -1,0 +1,45 @@
+"""Run by the Python that has the client of Delta Sharing: a question a line, an answer a line."""
+
+import json
+import sys
+import traceback
+from contextlib import redirect_stdout
+
+import delta_sharing
+from plain_values import plain
+
+
+def rows(frame):
+    columns = {str(name): plain(frame[name].tolist()) for name in frame.columns}
+    names = list(columns)
+    return {"columns": names, "rows": [list(row) for row in zip(*columns.values(), strict=True)]}
+
+
+def answer(profile, asked):
+    """`tables`, or `load`/`changes` with the arguments of the client's functions."""
+    if asked["do"] == "tables":
+        client = delta_sharing.SharingClient(profile)
+        return [[each.share, each.schema, each.name] for each in client.list_all_tables()]
+    url = f"{profile}#{asked['table']}"
+    if asked["do"] == "version":
+        return delta_sharing.get_table_version(url, asked.get("since"))
+    if asked["do"] == "load":
+        return rows(delta_sharing.load_as_pandas(url, **asked["with"]))
+    return rows(delta_sharing.load_table_changes_as_pandas(url, **asked["with"]))
+
+
+def main():
+    profile, out = sys.argv[1], sys.stdout
+    for line in sys.stdin:
+        try:
+            with redirect_stdout(sys.stderr):
+                told = {"told": answer(profile, json.loads(line))}
+        except Exception as error:
+            traceback.print_exc()
+            told = {"error": f"{type(error).__name__}: {error}"}
+        out.write(json.dumps(told) + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

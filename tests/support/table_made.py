@@ -1,0 +1,96 @@
+"""A dataset of any columns, to which tables are committed block by block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from chain_maker import NOON, linked, parquet, slice_of
+from upkeep_parts import dataset_of, key_of
+
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.keys import key_pair
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import (
+    AddData,
+    AddPushSource,
+    DatasetKind,
+    Seed,
+    SetDataSchema,
+)
+from odf_node.protocol.metadata.reading import MergeStrategyUpsertStream, ReadStepNdJson
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind, Visibility
+
+MS = pa.timestamp("ms", "UTC")
+
+
+class TableMade:
+    """System columns are added to the rows; each block is a second later than the one
+    before, and all rows happened at the same time."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        alias: str,
+        columns: pa.Schema,
+        *,
+        key: Sequence[str] = (),
+        visibility: Visibility = Visibility.PRIVATE,
+    ) -> None:
+        self.stores, self.offset, self.parts = stores, 0, list[DataSlice]()
+        dataset = key_pair(os.urandom(32)).dataset_id
+        self.entry = DatasetEntry(
+            dataset, DatasetAlias.parse(alias), DatasetKind.Root, visibility, NOON
+        )
+        first = linked(None, Seed(dataset_id=dataset, dataset_kind=DatasetKind.Root), at=NOON)
+        self.blocks = [first]
+        stores.create_dataset(self.entry, self.blocks)
+        if key:
+            merge = MergeStrategyUpsertStream(primary_key=tuple(key))
+            self.commit(AddPushSource(source_name="default", read=ReadStepNdJson(), merge=merge))
+        self.declare(columns)
+
+    @property
+    def time(self) -> Instant:
+        return Instant(NOON.ns + len(self.blocks) * NANOS)
+
+    @property
+    def head(self) -> str:
+        return str(self.blocks[-1].hash)
+
+    def declare(self, columns: pa.Schema) -> None:
+        """The columns of blocks from here on."""
+        self.columns = columns
+        whole = self._whole(columns.empty_table(), [])
+        self.commit(SetDataSchema(schema=from_arrow(whole.schema)))
+
+    def add(self, rows: Sequence[dict[str, Any]], operations: Sequence[int] = ()) -> DataSlice:
+        """One block with these rows; they are added unless operations say otherwise."""
+        table = pa.Table.from_pylist(list(rows), self.columns)
+        whole = self._whole(table, operations or [0] * len(rows))
+        content = parquet(whole)
+        part = slice_of(content, whole, self.offset)
+        self.stores.objects.put(key_of(self.entry, ObjectKind.DATA, part.physical_hash), [content])
+        self.commit(AddData(prev_offset=self.offset - 1 if self.offset else None, new_data=part))
+        self.offset += len(rows)
+        self.parts.append(part)
+        return part
+
+    def commit(self, event: Any) -> None:
+        block = linked(self.blocks[-1], event, at=self.time)
+        dataset_of(self.stores, self.entry).commit([block], expected=self.blocks[-1].hash)
+        self.blocks.append(block)
+
+    def _whole(self, table: pa.Table, operations: Sequence[int]) -> pa.Table:
+        made = pa.array([self.time.millis] * table.num_rows, MS)
+        happened = pa.array([NOON.millis] * table.num_rows, MS)
+        offsets = pa.array(range(self.offset, self.offset + table.num_rows), pa.int64())
+        system = {"offset": offsets, "op": pa.array(operations, pa.int32())}
+        system |= {"system_time": made, "event_time": happened}
+        names = [*system, *table.column_names]
+        return pa.Table.from_arrays([*system.values(), *table.columns], names=names)
