@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +26,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1)
 _INTEGER = r"^[+-]?[0-9]+$"
 _FLOAT = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+_OF_INTEGERS, _OF_FLOATS = "+-0123456789", "+-.0123456789eEaAfFiInNtTyY"
+"""Of such characters Arrow reads as a number what the rules do, and nothing else."""
 _DECIMAL = r"(?i)^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?$"
 _SHORT_DECIMAL = r"^[+-]?([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})$"
 """What fits 38 digits whatever the scale: Arrow wraps around without a word beyond them."""
@@ -192,12 +196,34 @@ def _all_match(array: pa.Array, pattern: str) -> bool:
     return pc.all(pc.match_substring_regex(array, pattern)).as_py() is not False
 
 
-def _guarded(*patterns: str, trim: bool = False) -> Callable[[pa.Array, pa.DataType], Any]:
+def _matches(pattern: str) -> Callable[[pa.Array], bool]:
+    return partial(_all_match, pattern=pattern)
+
+
+def _has_only(characters: str) -> Callable[[pa.Array], bool]:
+    """Whether texts have no other characters, which takes a tenth of the time of a pattern."""
+    known = np.zeros(256, np.bool_)
+    known[list(characters.encode())] = True
+
+    def judge(array: pa.Array) -> bool:
+        _, offsets, content = array.buffers()
+        if content is None:
+            return True
+        kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
+        ends = np.frombuffer(offsets, kind)[[array.offset, array.offset + len(array)]]
+        return bool(known[np.frombuffer(content, np.uint8)[ends[0] : ends[1]]].all())
+
+    return judge
+
+
+def _guarded(
+    agrees: Callable[[pa.Array], bool], *, trim: bool = False
+) -> Callable[[pa.Array, pa.DataType], Any]:
     """Arrow's cast, but only for text of a form on which it and the rules agree."""
 
     def cast(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
         texts = pc.ascii_trim_whitespace(array) if trim else array
-        if not any(_all_match(texts, pattern) for pattern in patterns):
+        if not agrees(texts):
             return None
         try:
             return pc.cast(texts, wanted)
@@ -250,12 +276,12 @@ def _no_value(text: str, _: pa.DataType) -> None:
 
 _RULES: tuple[tuple[Callable[[pa.DataType], bool], Any, Callable[[str, Any], Any]], ...] = (
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), _same, _parse_text),
-    (pa.types.is_integer, _guarded(_INTEGER, trim=True), parse_integer),
-    (pa.types.is_floating, _guarded(_FLOAT, trim=True), parse_float),
+    (pa.types.is_integer, _guarded(_has_only(_OF_INTEGERS), trim=True), parse_integer),
+    (pa.types.is_floating, _guarded(_has_only(_OF_FLOATS), trim=True), parse_float),
     (pa.types.is_boolean, _cast_bool, parse_bool),
-    (pa.types.is_decimal, _guarded(_SHORT_DECIMAL, trim=True), parse_decimal),
+    (pa.types.is_decimal, _guarded(_matches(_SHORT_DECIMAL), trim=True), parse_decimal),
     (pa.types.is_timestamp, _cast_timestamp, parse_timestamp),
-    (pa.types.is_date, _guarded(_PLAIN_DATE), parse_date),
+    (pa.types.is_date, _guarded(_matches(_PLAIN_DATE)), parse_date),
     (pa.types.is_time, _not_at_once, parse_time),
     (pa.types.is_null, _not_at_once, _no_value),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from odf_node.workers.readers.text import BadValue, cast_text
+from odf_node.workers.readers.text import BadValue, cast_text, parse_one
 
 UTC_MS, UTC_NS = pa.timestamp("ms", "UTC"), pa.timestamp("ns", "UTC")
 NINES = "9" * 38
@@ -61,6 +63,38 @@ def test_what_does_not_fit_is_refused_and_never_wraps_around(text: str, wanted: 
     with pytest.raises(BadValue) as refused:
         cast_text(pa.array([None, text]), wanted)
     assert (refused.value.index, refused.value.value) == (1, text)
+
+
+@pytest.mark.parametrize(
+    ("characters", "longest", "wanted"),
+    [
+        ("+-019 ", 4, pa.int8()),
+        ("+-019 ", 4, pa.uint64()),
+        ("+-0x1f", 4, pa.int64()),
+        ("+-.01e", 5, pa.float64()),
+        ("+-.1eE ", 4, pa.float32()),
+        ("+-nNaAfi", 4, pa.float64()),
+    ],
+)
+def test_a_column_of_numbers_is_read_as_each_of_its_values(
+    characters: str, longest: int, wanted: pa.DataType
+) -> None:
+    texts = [
+        "".join(each)
+        for length in range(longest + 1)
+        for each in itertools.product(characters, repeat=length)
+    ]
+    for text in [*texts, "inf", "-Infinity", "infin", "nan(1)", "1d", "0x1p3", "\u0661"]:
+        assert repr(_or_none(cast_text, pa.array([text]), wanted)) == repr(
+            _or_none(lambda *given: pa.array([parse_one(*given)], given[1]), text, wanted)
+        ), text
+
+
+def _or_none(read: Callable[..., pa.Array], *given: Any) -> list[Any] | None:
+    try:
+        return list(read(*given).to_pylist())
+    except (ValueError, OverflowError):
+        return None
 
 
 @pytest.mark.parametrize(
