@@ -1,0 +1,248 @@
+"""Queries over HTTP and Flight SQL, next to bare DataFusion over the same files in the same run.
+
+    python benchmarks/query.py [--rows 1000000,10000000] [--slices 1,1000] [--huge]
+
+`--huge` adds 100 M rows in 1,000 slices. Times are medians of warm requests, bare ones in one
+partition as the node's are; of short queries the difference in milliseconds tells more than the
+ratio. Goals: a point filter over 1,000 slices takes less than 50 ms with what the node knows of
+slices, and what takes the bare engine more than a second takes the node less than 20 % more.
+
+Then 32 callers ask point filters at once, beside a pull of all objects and without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+import adbc_driver_flightsql.dbapi as adbc
+import httpx
+from datafusion import SessionConfig, SessionContext
+from service import Service, serving
+from wide_rows import GROUPS, WideRows
+
+from odf_node.storage.datasets.kartothek.own_index import refresh_own_index
+
+GOAL_POINT_MS, GOAL_OVERHEAD = 50.0, 1.2
+LONG_S = 1.0
+TIMES = 15
+SPENT_S = 10.0
+"""Of one query; then fewer repeats have to do."""
+ASKERS, ASKED_S = 32, 10.0
+INDEXED_ROWS = 1_000_000
+"""Datasets of more rows get no index of a column that is different in each row."""
+Ask = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query by its name; `at` is another number each time."""
+
+    name: str
+    text: Callable[[WideRows, int], str]
+
+
+QUERIES = (
+    Query("count", lambda _made, _at: "select count(*) as n from wide"),
+    Query(
+        "point, offset", lambda made, at: f'select * from wide where "offset" = {at % made.rows}'
+    ),
+    Query(
+        "point, key",
+        lambda made, at: f'select * from wide where "key" = {made.key(at % made.rows)}',
+    ),
+    Query("group by", lambda _made, _at: "select grp, sum(amount) as s from wide group by grp"),
+    Query(
+        "join",
+        lambda _made, _at: (
+            "select n.amount, count(*) as c from wide w join names n on n.grp = w.grp "
+            "where n.key < 100 group by n.amount"
+        ),
+    ),
+)
+POINT = QUERIES[2]
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--rows", default="1000000,10000000")
+    asked.add_argument("--slices", default="1,1000")
+    asked.add_argument("--huge", action="store_true")
+    words = asked.parse_args()
+    sizes = [
+        (int(rows), int(slices))
+        for rows in words.rows.split(",")
+        for slices in words.slices.split(",")
+    ] + ([(100_000_000, 1000)] if words.huge else [])
+    for rows, slices in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            limits = {"query_process_bytes": 4 << 30, "query_wait_s": 60, "query_time_s": 600}
+            with serving(Path(folder) / "data", flight_port=0, **limits) as service:
+                compared(service, rows, slices)
+
+
+def compared(service: Service, rows: int, slices: int) -> None:
+    """All queries on one pair of datasets."""
+    began = time.perf_counter()
+    stores = service.node.stores
+    made = WideRows(stores, "kamu/wide", rows=rows, slices=slices)
+    names = WideRows(stores, "kamu/names", rows=GROUPS, slices=1)
+    print(
+        f"{rows:,} rows in {slices} slice(s), {made.size / 1e6:.0f} MB, built in "
+        f"{time.perf_counter() - began:.0f} s"
+    )
+    print(f"  {'':<22}{'bare':>9}{'HTTP':>10}{'Flight':>10}   HTTP/bare  slices")
+    bare = bare_engine(made, names)
+    with service.http() as client, flight(service) as cursor:
+        ways: list[Ask] = [bare, lambda text: over_http(client, text), lambda t: fetched(cursor, t)]
+        for query in QUERIES:
+            show(query.name, query, made, ways)
+        if rows <= INDEXED_ROWS:
+            refresh_own_index(made.dataset, stores.projections, ["key"])
+            show("point, key, indexed", POINT, made, ways)
+    if slices > 1:
+        crowd(service, made)
+
+
+def show(name: str, query: Query, made: WideRows, ways: Sequence[Ask]) -> None:
+    """A line: medians of each way, and what is held against the goals."""
+    found = [took(way, query, made) for way in ways]
+    seconds = [each for each, _ in found]
+    opened = found[1][1].headers["odf-slices"]
+    ratio = seconds[1] / seconds[0]
+    notes = ""
+    if name.startswith("point") and opened.startswith("1/"):
+        notes = verdict(seconds[1] * 1000 < GOAL_POINT_MS)
+    elif seconds[0] > LONG_S:
+        notes = verdict(ratio < GOAL_OVERHEAD)
+    times = "".join(f"{1000 * each:>8.1f}ms" for each in seconds)
+    print(f"  {name:<22}{times} {ratio:>8.2f}   {opened:<10}{notes}")
+
+
+def verdict(holds: bool) -> str:
+    return "" if holds else "MISSES THE GOAL"
+
+
+def took(ask: Ask, query: Query, made: WideRows) -> tuple[float, Any]:
+    """The median of warm requests, and the last answer."""
+    ask(query.text(made, 1))
+    seconds, answer, first = [], None, time.perf_counter()
+    for at in range(TIMES):
+        if at >= 3 and time.perf_counter() - first > SPENT_S:
+            break
+        began = time.perf_counter()
+        answer = ask(query.text(made, 104_729 * (at + 2)))
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds), answer
+
+
+def bare_engine(*datasets: WideRows) -> Ask:
+    """DataFusion alone, in this process, over the files in place."""
+    settings = {"datafusion.execution.target_partitions": "1"}
+    context = SessionContext(SessionConfig(settings))
+    for made in datasets:
+        folder = made.paths[0].parent
+        context.register_listing_table(
+            str(made.entry.alias.name), f"{folder}/", file_extension="", schema=None
+        )
+    return lambda text: context.sql(text).collect()
+
+
+def over_http(client: httpx.Client, text: str) -> httpx.Response:
+    answer = client.post("/query", json={"query": text, "limit": 10_000})
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def flight(service: Service) -> Any:
+    anonymous = {"username": "anonymous", "password": ""}
+    url = f"grpc://127.0.0.1:{service.node.flight.port}"
+    return _Closing(adbc.connect(url, anonymous, autocommit=True))
+
+
+class _Closing:
+    """A cursor whose connection is closed with it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> Any:
+        self._cursor = self._connection.cursor()
+        return self._cursor
+
+    def __exit__(self, *_: object) -> None:
+        self._cursor.close()
+        self._connection.close()
+
+
+def fetched(cursor: Any, text: str) -> Any:
+    cursor.execute(text)
+    return cursor.fetch_arrow_table()
+
+
+def crowd(service: Service, made: WideRows) -> None:
+    """Many callers at once, alone and beside a transfer; and the transfer alone."""
+    alone = asked_by_many(service, made)
+    transfer = transferred(service, made)
+    done = threading.Event()
+    rates: list[float] = []
+
+    def keep_on() -> None:
+        while not done.is_set():
+            rates.append(transferred(service, made))
+
+    thread = threading.Thread(target=keep_on)
+    thread.start()
+    beside = asked_by_many(service, made)
+    done.set()
+    thread.join()
+    for name, found in (("alone", alone), ("beside a transfer", beside)):
+        tenth = sorted(found)[int(0.95 * len(found))]
+        print(
+            f"  {ASKERS} callers {name:<18} {len(found) / ASKED_S:6.1f} queries/s, "
+            f"p50 {1000 * statistics.median(found):.0f} ms, p95 {1000 * tenth:.0f} ms"
+        )
+    print(
+        f"  transfer alone {transfer:.0f} MB/s, beside the callers {statistics.mean(rates):.0f} MB/s"
+    )
+
+
+def asked_by_many(service: Service, made: WideRows) -> list[float]:
+    """Seconds of each point filter that was answered."""
+    end = time.perf_counter() + ASKED_S
+
+    def keep_asking(number: int) -> list[float]:
+        found = []
+        with service.http() as client:
+            while time.perf_counter() < end:
+                began = time.perf_counter()
+                over_http(client, POINT.text(made, number + 37 * len(found)))
+                found.append(time.perf_counter() - began)
+        return found
+
+    with ThreadPoolExecutor(ASKERS) as askers:
+        return [each for found in askers.map(keep_asking, range(ASKERS)) for each in found]
+
+
+def transferred(service: Service, made: WideRows) -> float:
+    """MB/s at which one client gets the objects."""
+    began, size = time.perf_counter(), 0
+    with service.http() as client:
+        for name in made.names[:200]:
+            size += len(client.get(f"/wide/data/{name}").content)
+    return size / 1e6 / (time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    main()
