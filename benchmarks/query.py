@@ -214,7 +214,8 @@ def crowd(service: Service, made: WideRows) -> None:
             f"p50 {1000 * statistics.median(found):.0f} ms, p95 {1000 * tenth:.0f} ms"
         )
     print(
-        f"  transfer alone {transfer:.0f} MB/s, beside the callers {statistics.mean(rates):.0f} MB/s"
+        f"  transfer alone {transfer:.0f} MB/s, "
+        f"beside the callers {statistics.mean(rates):.0f} MB/s"
     )
 
 

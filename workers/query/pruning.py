@@ -66,6 +66,6 @@ def _slices(
     intervals = [(each.start, each.end) for each in table.slices]
     indices: list[SliceIndex] = [
         *bounds_indices(columns_of(asked), schema, table.bounds, table.offset, intervals),
-        *own_slice_indices(open_index, table.index),
+        *own_slice_indices(open_index, table.index, schema),
     ]
     return [int(at) for at in np.flatnonzero(slices_to_open(count, asked, schema, indices))]

@@ -60,8 +60,10 @@ async def gathered(
     rows = await queries.begin(actor, caller, asked)
     try:
         data = b"".join([piece async for piece in rows])
-    finally:
+    except BaseException:
         await rows.close()
+        raise
+    rows.leave()
     facts: dict[str, Any] = {"dataFormat": asked.form.value}
     if Include.SCHEMA in asked.include:
         schema = written(rows.schema, asked.schema_form)

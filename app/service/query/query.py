@@ -102,6 +102,10 @@ class Rows:
         """Nobody reads on; the process is gone afterwards. A second time changes nothing."""
         await self._end()
 
+    def leave(self) -> None:
+        """As `close`, and nobody waits: all was read. The turn is given back with the process."""
+        self._end.begin()
+
 
 @dataclass
 class Queries:
@@ -257,6 +261,7 @@ class _End:
         self._lock = threading.Lock()
         self._is_over = False
         self._held: list[Callable[[], None]] = []
+        self._under_way: set[asyncio.Task[None]] = set()
 
     def hold(self, give_back: Callable[[], None]) -> None:
         """To be called at the end, the last first; at once if that is over."""
@@ -267,7 +272,13 @@ class _End:
         give_back()
 
     async def __call__(self) -> None:
-        await asyncio.shield(asyncio.create_task(self._give_back()))
+        await asyncio.shield(self.begin())
+
+    def begin(self) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._give_back())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
 
     async def _give_back(self) -> None:
         try:

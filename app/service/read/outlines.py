@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.kartothek.index_place import IndexRef, index_store, indexed_head
+from odf_node.storage.datasets.kartothek.index_place import IndexRef, index_state, index_store
 from odf_node.storage.datasets.read.view import Outline, outline_of
-from odf_node.storage.stores.objects.layout import dataset_folder
 
 if TYPE_CHECKING:
     from odf_node.storage.datasets.dataset.dataset import Dataset
@@ -71,7 +70,10 @@ class Outlines:
         Another block than the head is looked for in the chain each time, since a rewritten history
         may have it no longer. Raises `BlockNotFound`.
         """
-        mark = self._indexed_head(dataset.id) if indexed else None
+        state = (
+            index_state(index_store(self.projections, dataset.id), dataset.id) if indexed else None
+        )
+        mark = None if state is None else state.head
         head = dataset.head()
         if at is None or at == head:
             outline = self.memory.get(
@@ -79,10 +81,8 @@ class Outlines:
             )
         else:
             outline = outline_of(dataset, at, mark=mark)
-        if mark is None or not outline.is_marked:
+        if state is None or not outline.is_marked:
             return outline, None
-        uuid = dataset_folder(dataset.id)
-        return outline, IndexRef(uuid=uuid, head=str(mark), sequences=outline.sequences)
-
-    def _indexed_head(self, dataset: DatasetId) -> Multihash | None:
-        return indexed_head(index_store(self.projections, dataset), dataset)
+        return outline, IndexRef(
+            files=state.files, labels=state.labels, sequences=outline.sequences
+        )

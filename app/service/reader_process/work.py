@@ -136,7 +136,11 @@ def _view(table: TableRef, objects: Objects) -> View:
 
 def _known(table: TableRef, objects: Objects) -> Known:
     """Bounds that were learned, and the node's own index if it is of the same history."""
-    return Known(bounds=table.bounds, indices=own_slice_indices(objects.open_index, table.index))
+    schema = schema_of(table.schema)
+    if schema is None:
+        return Known(bounds=table.bounds, indices=[])
+    indices = own_slice_indices(objects.open_index, table.index, to_arrow(schema))
+    return Known(bounds=table.bounds, indices=indices)
 
 
 def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:

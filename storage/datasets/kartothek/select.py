@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from odf_node.protocol.kartothek.predicates import Predicate, Term, is_prunable,
 from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...runtime.logs import line
+from ...stores.ports import KeyedReads
 from ...stores.ports.errors import KeyNotFound
 from ..pruning.bounds import fits_between
 from ..read.batches import batches_of
@@ -103,18 +104,9 @@ class _Indices:
 
 
 def index_pairs(
-    table: Table,
-    column: str,
-    known: pa.Array,
-    terms: Sequence[Term] | None = None,
-    *,
-    is_ours: bool = False,
+    table: Table, column: str, known: pa.Array, terms: Sequence[Term] | None = None
 ) -> Iterator[pa.Table]:
-    """Pairs (value, label) of the index on a column, as `pairs_in`. Raises `MalformedIndex`.
-
-    Of an index that the node wrote for itself (`is_ours`), only the row groups are read that can
-    hold a value that any of the terms is true of; each of them has to be prunable.
-    """
+    """Pairs (value, label) of the index on a column, as `pairs_in`. Raises `MalformedIndex`."""
     column_type = table.schema.field(column).type
     place = table.found.state.indices[column]
     if isinstance(place, Mapping):
@@ -122,26 +114,35 @@ def index_pairs(
         rows: Iterable[pa.RecordBatch] = [embedded_batch(column, column_type, place, key)]
         yield from pairs_in(rows, column, column_type, known, key, terms)
         return
-    sought = terms if is_ours else None
-    with _index_file(table, column, place, sought) as rows:
-        yield from pairs_in(rows, column, column_type, known, place, terms)
+    with _index_file(table.store, place, column, column_type) as (file, stream):
+        yield from pairs_in(batches_of(file, stream), column, column_type, known, place, terms)
+
+
+def own_pairs(
+    store: KeyedReads, key: str, term: Term, column_type: pa.DataType, known: pa.Array
+) -> Iterator[pa.Table]:
+    """As `index_pairs`, of a file that the node wrote for itself: only row groups are read that can
+    hold a value that the term is true of, which has to be prunable. Raises `MalformedIndex`."""
+    with _index_file(store, key, term.column, column_type) as (file, _):
+        groups = _groups_with(file, term.column, column_type, [term])
+        found = (
+            batch.filter(term_mask(term, batch.column(term.column).cast(column_type)))
+            for batch in file.iter_batches(OWN_ROWS, row_groups=groups, use_threads=False)
+        )
+        rows = (batch for batch in found if batch.num_rows)
+        yield from pairs_in(rows, term.column, column_type, known, key)
 
 
 @contextmanager
 def _index_file(
-    table: Table, column: str, key: str, sought: Sequence[Term] | None
-) -> Iterator[Iterable[pa.RecordBatch]]:
-    """Rows of an index file. Whatever is wrong with it is `MalformedIndex`."""
+    store: KeyedReads, key: str, column: str, column_type: pa.DataType
+) -> Iterator[tuple[pq.ParquetFile, BinaryIO]]:
+    """An index file. Whatever is wrong with it is `MalformedIndex`."""
     try:
-        with table.store.open(key) as stream:
+        with store.open(key) as stream:
             file = open_slice(stream)
-            column_type = table.schema.field(column).type
             check_index_schema(file.schema_arrow, column, column_type, key)
-            if sought is None:
-                yield batches_of(file, stream)
-                return
-            groups = _groups_with(file, column, column_type, sought)
-            yield file.iter_batches(OWN_ROWS, row_groups=groups, use_threads=False)
+            yield file, stream
     except KeyNotFound:
         raise MalformedIndex(key, "there is no such file") from None
     except (UnreadableSlice, *UNREADABLE) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -11,23 +11,24 @@ import pyarrow as pa
 from odf_node.protocol.kartothek.errors import MalformedIndex, MalformedPredicate
 from odf_node.protocol.kartothek.index import LABEL
 from odf_node.protocol.kartothek.predicates import Term
+from odf_node.protocol.kartothek.types import normalised
 
 from ...runtime.logs import line
+from ...stores.ports import KeyedReads
 from ..pruning.plan import Mask
 from .index_files import IndexFiles, OpenFile
 from .index_place import IndexRef
-from .own_index import OwnIndex, block_of, opened_index
-from .select import index_pairs
+from .own_index import block_of
+from .select import own_pairs
 
 _log = logging.getLogger("odf.kartothek")
 
 
-def own_slice_indices(open_file: OpenFile, said: IndexRef | None) -> list[OwnSliceIndex]:
-    """The index that is meant, by files that somebody opens; none if there is another by now."""
-    index = None if said is None else opened_index(IndexFiles(open_file), said.uuid)
-    if said is None or index is None or str(index.head) != said.head:
-        return []
-    return [OwnSliceIndex(index, said.sequences)]
+def own_slice_indices(
+    open_file: OpenFile, said: IndexRef | None, schema: pa.Schema
+) -> list[OwnSliceIndex]:
+    """The index that is meant, by files that somebody opens, for columns of these types."""
+    return [] if said is None else [OwnSliceIndex(IndexFiles(open_file), said, schema)]
 
 
 class OwnSliceIndex:
@@ -36,27 +37,23 @@ class OwnSliceIndex:
     Slices of blocks that the index does not cover may hold anything.
     """
 
-    def __init__(self, index: OwnIndex, sequences: Sequence[int]) -> None:
-        """`sequences`: numbers of the blocks of the slices, in their order."""
-        self._index, self._sequences = index, np.array(sequences, np.int64)
-        labels = [each.label for each in index.table.partitions]
-        self._labels = pa.array(labels, pa.string())
-        self._is_covered = self._among(labels)
+    def __init__(self, store: KeyedReads, said: IndexRef, schema: pa.Schema) -> None:
+        self._store, self._said, self._schema = store, said, schema
 
     def may_hold(self, term: Term) -> Mask | None:
-        if term.column not in self._index.columns:
+        key = self._said.files.get(term.column)
+        if key is None:
             return None
-        labels: set[str] = set()
+        column_type = normalised(self._schema.field(term.column).type)
+        known, labels = pa.array(self._said.labels, pa.string()), set[str]()
         try:
-            for pairs in index_pairs(
-                self._index.table, term.column, self._labels, [term], is_ours=True
-            ):
+            for pairs in own_pairs(self._store, key, term, column_type, known):
                 labels.update(pairs[LABEL].to_pylist())
         except (MalformedIndex, MalformedPredicate) as unusable:
             _log.warning(line("index not used", column=term.column, reason=unusable.message))
             return None
-        return self._among(labels) | ~self._is_covered
+        return self._among(labels) | ~self._among(self._said.labels)
 
-    def _among(self, labels: Sequence[str] | set[str]) -> Mask:
+    def _among(self, labels: Iterable[str]) -> Mask:
         blocks = [block for label in labels if (block := block_of(label)) is not None]
-        return np.isin(self._sequences, np.array(blocks, np.int64))
+        return np.isin(np.array(self._said.sequences, np.int64), np.array(blocks, np.int64))

@@ -16,7 +16,7 @@ from odf_node.protocol.kartothek.keys import state_keys
 from odf_node.protocol.kartothek.predicates import Op, Term
 from odf_node.protocol.kartothek.state import State
 from odf_node.storage.datasets.kartothek.found import FoundState
-from odf_node.storage.datasets.kartothek.select import index_pairs
+from odf_node.storage.datasets.kartothek.select import index_pairs, own_pairs
 from odf_node.storage.datasets.kartothek.tables import Partition, Table
 from odf_node.storage.stores.ports.keyed_values import Content
 
@@ -72,7 +72,9 @@ def table_of(values: pa.Array) -> tuple[Table, OneFile]:
 def found_by(table: Table, term: Term, *, is_ours: bool) -> set[tuple[Any, str]]:
     known = pa.array([each.label for each in table.partitions], pa.string())
     found: set[tuple[Any, str]] = set()
-    for pairs in index_pairs(table, "c", known, [term], is_ours=is_ours):
+    column_type = table.schema.field("c").type
+    ours = own_pairs(table.store, "u/i", term, column_type, known)
+    for pairs in ours if is_ours else index_pairs(table, "c", known, [term]):
         values, labels = pairs[VALUE].to_pylist(), pairs[LABEL].to_pylist()
         found.update(zip(values, labels, strict=True))
     return found
