@@ -198,6 +198,7 @@ class FolderQuery:
         try:
             yield queries
         finally:
+            await queries.ended()
             queries.spawner.stop()
             shutil.rmtree(folder, ignore_errors=True)
 

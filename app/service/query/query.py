@@ -127,6 +127,7 @@ class Queries:
         )
         self._threads = CapacityLimiter(2 * settings.query_processes)
         self._folder = (settings.data / "queries").absolute()
+        self._ends: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """What the first query would start, and clear away what an earlier run left."""
@@ -148,7 +149,7 @@ class Queries:
             raise QueriesNotEnabled
         refuse_bad_token(actor)
         turn = await self._turn(caller)
-        end = _End(turn)
+        end = _End(turn, self._ends)
         try:
             sources, process = await to_thread.run_sync(
                 self._started, actor, asked, end, asyncio.get_running_loop(), limiter=self._threads
@@ -173,6 +174,10 @@ class Queries:
             _pieces=pieces,
             _end=end,
         )
+
+    async def ended(self) -> None:
+        """The processes of answers that were left are gone."""
+        await asyncio.gather(*self._ends)
 
     async def _turn(self, caller: str) -> Turn:
         try:
@@ -256,12 +261,11 @@ class Queries:
 class _End:
     """What a query holds, given back once: also what a thread makes for it after its end."""
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+    def __init__(self, turn: Turn, under_way: set[asyncio.Task[None]]) -> None:
+        self._turn, self._under_way = turn, under_way
         self._lock = threading.Lock()
         self._is_over = False
         self._held: list[Callable[[], None]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
 
     def hold(self, give_back: Callable[[], None]) -> None:
         """To be called at the end, the last first; at once if that is over."""
