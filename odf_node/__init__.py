@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from odf_node.app.public.dataset import open_dataset as open  # noqa: A004 - as in `gzip.open`
     from odf_node.app.public.following import Following
     from odf_node.app.public.publish import Receipt, publish
+    from odf_node.app.public.spark import SparkSource
     from odf_node.protocol.errors import NodeError
 
 _PLACES = {
@@ -32,6 +33,7 @@ _PLACES = {
     "NodeError": ("protocol.errors", "NodeError"),
     "Position": ("app.public.changes", "Position"),
     "Receipt": ("app.public.publish", "Receipt"),
+    "SparkSource": ("app.public.spark", "SparkSource"),
     "open": ("app.public.dataset", "open_dataset"),
     "publish": ("app.public.publish", "publish"),
     "pull": ("app.public.copies", "pull"),
@@ -45,6 +47,7 @@ __all__ = [
     "NodeError",
     "Position",
     "Receipt",
+    "SparkSource",
     "open",
     "publish",
     "pull",

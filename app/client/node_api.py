@@ -34,6 +34,8 @@ from .text import one_line
 JOB_LOOK_SECONDS = 0.5
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 MAX_PAGES = 10_000
+FILES_A_PAGE = 500
+"""So that a page is shorter than the longest text."""
 Given = str | int | bool | Sequence[str] | None
 """The value of a parameter; None is none."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -117,6 +119,18 @@ class NodeApi:
             if page.get("next") is None:
                 return
             query["after"] = str(page["next"])
+
+    def file_pages(self, at: str | None = None) -> Iterator[dict[str, Any]]:
+        """Pages of the list of data slices of the dataset at `base`, newest first, each with what
+        the chain says as of the block `at`, by default the head of the first page."""
+        query: dict[str, Given] = {"limit": FILES_A_PAGE}
+        for _ in range(MAX_PAGES):
+            query["at"] = at
+            page = self._call("GET", "files", query=query)
+            yield page
+            if page.get("next") is None:
+                return
+            at, query["before"] = str(page["at"]), str(page["next"])
 
     def dataset(self) -> dict[str, Any]:
         """The dataset at `base` as it stands."""

@@ -62,15 +62,17 @@ def changes_since(
     source: RowSource, at: str | None, since: Position, *, limit: int | None = None
 ) -> Changes:
     """The first `limit` rows behind a position. Raises `HistoryReplaced`."""
-    if since.block is not None:
-        _require(source, since)
+    require_same_history(source, since)
     request = ReadRequest(as_at=at, projection="changelog", skip=since.offset, limit=limit)
     with source.rows(request) as rows:
         table = rows.reader.read_all()
         return Changes(table, Position(since.offset + table.num_rows, rows.block))
 
 
-def _require(source: RowSource, since: Position) -> None:
+def require_same_history(source: RowSource, since: Position) -> None:
+    """The block of the position is in the chain still. Raises `HistoryReplaced`."""
+    if since.block is None:
+        return
     try:
         with source.rows(ReadRequest(as_at=since.block, limit=0)):
             return

@@ -27,7 +27,6 @@ from ..client.node_api import NodeApi
 from ..client.ranges import read_range
 from ..client.repositories import HttpRepository
 
-FILES_A_PAGE = 500
 _FILE = re.compile(r"\d{20}-f1620[0-9a-f]{64}\.parquet")
 
 
@@ -140,16 +139,8 @@ class NodeFiles:
 
     def _slices(self, folder: str) -> list[SliceFile]:
         """Files of a dataset, oldest first."""
-        found: list[SliceFile] = []
-        before: str | None = None
-        while True:
-            page = self._api(folder).ask(
-                "GET", "files", at=self.at, before=before, limit=str(FILES_A_PAGE)
-            )
-            found += [SliceFile.of(folder, each) for each in page["files"]]
-            before = page.get("next")
-            if before is None:
-                break
+        pages = self._api(folder).file_pages(self.at)
+        found = [SliceFile.of(folder, each) for page in pages for each in page["files"]]
         self._known.update((each.path, each) for each in found)
         return found[::-1]
 

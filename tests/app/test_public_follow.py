@@ -9,33 +9,19 @@ from typing import Any
 
 import pytest
 from cuts import Relay, relaying_with_cuts
-from service import Chain, Service, described, seeded, serving, ten_rows
+from service import Service, described, seeded, serving, ten_rows
 
 import odf_node
 from odf_node.app.client.http import DatasetMissing, Unreachable
 from odf_node.app.public import following
 from odf_node.app.public.changes import HistoryReplaced
 from odf_node.app.public.following import ImpossiblePace, NothingToFollow
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.stores.ports.values import ObjectKey
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PAUSE_S", 0.05)
     monkeypatch.setattr(following, "POLL_S", 0.05)
-
-
-def _more(service: Service, chain: Chain, rows: int) -> None:
-    """Another block with so many rows."""
-    known, count = set(chain.objects), len(chain.blocks)
-    expected = chain.head
-    chain.add_rows(rows)
-    for (kind, name), content in chain.objects.items():
-        if (kind, name) not in known:
-            service.node.stores.objects.put(ObjectKey(chain.id, kind, name), [content])
-    dataset = service.node.stores.dataset(DatasetRef(id=chain.id))
-    dataset.commit(chain.blocks[count:], expected=expected)
 
 
 def _offsets(changes: odf_node.Changes) -> list[int]:
@@ -47,7 +33,7 @@ def test_what_is_there_comes_first_and_what_is_new_then(single: Service) -> None
     single.keep(chain, "kamu/new")
     with odf_node.open(f"{single.url}/new").follow(since=4, timeout=30) as news:
         assert _offsets(next(news)) == [4, 5, 6, 7, 8, 9]
-        _more(single, chain, 3)
+        single.extend(chain, 3)
         found = next(news)
         assert _offsets(found) == [10, 11, 12]
         assert str(found.position) == f"13@{chain.head}" == str(news.position)
@@ -83,16 +69,16 @@ def test_a_hundred_blocks_over_cut_connections_and_a_restart_come_once_each(
         listener.start()
         assert ready.wait(30)
         for number in range(50):
-            _more(service, chain, 1)
+            service.extend(chain, 1)
             if number % 5 == rng.randrange(5):
                 relay.cut()
         relay.target = None
     relay.cut()
     with serving(tmp_path / "node") as service:
-        _more(service, chain, 1)
+        service.extend(chain, 1)
         relay.target = service.url
         for number in range(49):
-            _more(service, chain, 1)
+            service.extend(chain, 1)
             if number % 5 == rng.randrange(5):
                 relay.cut()
         listener.join(60)
@@ -134,7 +120,7 @@ def test_folders_and_files_are_followed_by_looking_at_the_head(
     data = odf_node.open(copy) if how == "folder" else odf_node.open(url, verify=how == "verified")
     with data.follow(poll=0.05 if how == "polled" else None, timeout=30) as news:
         assert len(_offsets(next(news))) == 10
-        _more(single, chain, 2)
+        single.extend(chain, 2)
         odf_node.pull(url, copy)
         assert _offsets(next(news)) == [10, 11]
 

@@ -24,7 +24,7 @@ from odf_node.app.service.wiring import Node, open_node
 from odf_node.protocol.arrow_digest import digest_of
 from odf_node.protocol.chain.author import author
 from odf_node.protocol.chain.state import EMPTY, ChainState
-from odf_node.protocol.identity import DatasetAlias, DatasetId
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.keys import key_pair
 from odf_node.protocol.metadata.block import HashedBlock
@@ -89,6 +89,16 @@ class Service:
             self.node.stores.objects.put(ObjectKey(chain.id, kind, name), [content])
         self.node.stores.create_dataset(entry, chain.blocks)
         return entry
+
+    def extend(self, chain: Chain, rows: int) -> None:
+        """A block with so many rows more, in the chain and on the node that keeps it."""
+        expected, count, known = chain.head, len(chain.blocks), set(chain.objects)
+        chain.add_rows(rows)
+        for kind, name in chain.objects.keys() - known:
+            content = chain.objects[kind, name]
+            self.node.stores.objects.put(ObjectKey(chain.id, kind, name), [content])
+        dataset = self.node.stores.dataset(DatasetRef(id=chain.id))
+        dataset.commit(chain.blocks[count:], expected=expected)
 
 
 @contextmanager

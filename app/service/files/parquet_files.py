@@ -96,6 +96,12 @@ def _summary(dataset: Dataset, end: Multihash) -> dict[str, Any]:
         "lastOffset": state.last_offset,
         "watermark": _text(state.watermark),
         "schema": None if schema is None else to_data(schema),
+        "vocab": {
+            "offsetColumn": state.vocab.offset_column,
+            "operationTypeColumn": state.vocab.operation_type_column,
+            "systemTimeColumn": state.vocab.system_time_column,
+            "eventTimeColumn": state.vocab.event_time_column,
+        },
     }
 
 
