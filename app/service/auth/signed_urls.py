@@ -14,6 +14,7 @@ import hmac
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from urllib.parse import parse_qs
 
 from odf_node.protocol.errors import Refused
@@ -48,6 +49,10 @@ class SignedUrls:
     ttl_s: int
     clock: Clock
 
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        return [hmac.digest(secret, _USE, hashlib.sha256) for secret in self.secrets]
+
     def expiry(self) -> int:
         """When a URL made now expires, in seconds since 1970."""
         return self.clock().ns // NANOS + self.ttl_s
@@ -55,7 +60,7 @@ class SignedUrls:
     def signed(self, kind: str, dataset: DatasetId, name: Multihash, expires_s: int) -> str:
         """The query of a URL of that file: `sp=…`."""
         expiry = _EXPIRY.pack(expires_s)
-        proof = _proof(self.secrets[0], kind, dataset, str(name), expiry)
+        proof = _proof(self._keys[0], kind, dataset, str(name), expiry)
         return f"{PARAMETER}={base64.urlsafe_b64encode(expiry + proof).decode().rstrip('=')}"
 
     def check(self, text: str, kind: str, dataset: DatasetId, name: Multihash) -> None:
@@ -66,7 +71,7 @@ class SignedUrls:
         """
         raw = _decoded(text)
         expiry, proof = raw[: _EXPIRY.size], raw[_EXPIRY.size :]
-        made = [_proof(secret, kind, dataset, str(name), expiry) for secret in self.secrets]
+        made = [_proof(key, kind, dataset, str(name), expiry) for key in self._keys]
         if not any(hmac.compare_digest(one, proof) for one in made):
             raise DatasetHidden
         if _EXPIRY.unpack(expiry)[0] * NANOS <= self.clock().ns:
@@ -81,8 +86,7 @@ def signature_of(query: bytes) -> str | None:
     return None if found is None else ",".join(found)
 
 
-def _proof(secret: bytes, kind: str, dataset: DatasetId, name: str, expiry: bytes) -> bytes:
-    key = hmac.digest(secret, _USE, hashlib.sha256)
+def _proof(key: bytes, kind: str, dataset: DatasetId, name: str, expiry: bytes) -> bytes:
     said = "\n".join((kind, str(dataset), name)).encode()
     return hmac.digest(key, expiry + said, hashlib.sha256)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from odf_node.protocol.identity import DatasetId
 from odf_node.storage.datasets.versions.dead_rows import DeadRows
@@ -73,7 +74,7 @@ class Files:
             "maxValues": {self.offset: interval.end},
             "nullCount": {self.offset: 0},
         }
-        return json.dumps(told, separators=(",", ":"))
+        return msgspec.json.encode(told).decode()
 
 
 def slice_files(
