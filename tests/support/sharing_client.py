@@ -20,6 +20,13 @@ PYTHON = Path(sys.executable).parents[1] / "delta-sharing" / "bin" / "python"
 SUPPORT = Path(__file__).parent
 
 
+def required_python() -> Path:
+    """The Python that has the client; without it the test is skipped."""
+    if not PYTHON.exists():
+        pytest.skip("the client of Delta Sharing is not here; `make dev` installs it")
+    return PYTHON
+
+
 class ClientFailed(Exception):
     """What the client raised, as text."""
 
@@ -58,15 +65,14 @@ class SharingClient:
 @contextmanager
 def sharing_client(service: Service, token: str, folder: Path) -> Iterator[SharingClient]:
     """With the profile that the node gives out for the token."""
-    if not PYTHON.exists():
-        pytest.skip("the client of Delta Sharing is not here; `make dev` installs it")
+    python = required_python()
     with service.http(token) as http:
         answer = http.get("/delta-sharing/profile")
     assert answer.status_code == httpx.codes.OK
     profile = folder / "config.share"
     profile.write_bytes(answer.content)
     process = subprocess.Popen(
-        [PYTHON, SUPPORT / "sharing_peer.py", profile],
+        [python, SUPPORT / "sharing_peer.py", profile],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
