@@ -5,6 +5,7 @@ A chain is walked back from a block, so that a page costs its own length and no 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from odf_node.protocol.codec.manifests import to_data
@@ -20,6 +21,8 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..http.hashes import parse_hash
 
+Sign = Callable[[Multihash], str]
+"""Makes the query of the URL of a slice, which lets its bearer read it."""
 MAX_SCANNED = 10_000
 """Blocks looked at for one page, however few of them hold data."""
 
@@ -33,42 +36,56 @@ def list_files(
     at: str | None,
     before: str | None,
     limit: int,
+    sign: Sign | None = None,
 ) -> dict[str, Any]:
     """Slices of the chain that ends in the block `at` (default: head), newest first.
 
-    `base` is the URL of the dataset, with a slash at the end. A page has at most `limit`
-    files; its `next` is the `before` of the page with older ones, or None.
+    `base` is the URL of the dataset, with a slash at the end; `sign` makes the query of a URL.
+    A page has at most `limit` files; its `next` is the `before` of the page with older ones, or
+    None.
 
     Raises:
         UnreadableHash: `at` or `before` is no hash. BlockNotFound: no block of this dataset.
     """
     dataset = datasets.dataset(DatasetRef(id=entry.id))
-    end = dataset.head() if at is None else dataset.block(parse_hash(at)).hash
+    end = end_of(dataset, at)
     files: list[dict[str, Any]] = []
     following: Multihash | None = end if before is None else parse_hash(before)
     back = () if following is None else walk_back(blocks, dataset.id, following)
     for scanned, block in enumerate(back, 1):
         following = block.prev
-        data = _slice(block)
+        data = slice_of(block)
         if data is not None:
-            files.append(_file(block, data, base))
+            files.append(_file(block, data, base, sign))
         if len(files) == limit or scanned == MAX_SCANNED:
             break
     return {**_summary(dataset, end), "files": files, "next": _text(following)}
 
 
-def _slice(block: HashedBlock) -> DataSlice | None:
+def end_of(dataset: Dataset, at: str | None) -> Multihash:
+    """The block as of which files are listed. Raises `UnreadableHash`, `BlockNotFound`."""
+    return dataset.head() if at is None else dataset.block(parse_hash(at)).hash
+
+
+def url_of(folder: str, data: DataSlice, sign: Sign | None) -> str:
+    """Where a slice is read; `folder` is the URL of the dataset, with a slash at the end."""
+    query = "" if sign is None else f"?{sign(data.physical_hash)}"
+    return f"{folder}data/{data.physical_hash}{query}"
+
+
+def slice_of(block: HashedBlock) -> DataSlice | None:
+    """The rows that a block adds."""
     event = block.event
     return event.new_data if isinstance(event, AddData | ExecuteTransform) else None
 
 
-def _file(block: HashedBlock, data: DataSlice, base: str) -> dict[str, Any]:
+def _file(block: HashedBlock, data: DataSlice, base: str, sign: Sign | None) -> dict[str, Any]:
     interval = data.offset_interval
     path = f"data/{data.physical_hash}"
     watermark = getattr(block.event, "new_watermark", None)
     return {
         "path": path,
-        "url": base + path,
+        "url": url_of(base, data, sign),
         "size": data.size,
         "records": interval.end - interval.start + 1,
         "offsets": {"start": interval.start, "end": interval.end},

@@ -1,39 +1,75 @@
-"""`GET {dataset}/files`: the dataset as a list of Parquet files at plain URLs."""
+"""`GET {dataset}/files`: the dataset as a list of Parquet files at plain or signed URLs."""
 
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
+from odf_node.protocol.identity import DatasetRef
+from odf_node.storage.stores.objects.layout import KIND_FOLDERS
+from odf_node.storage.stores.ports.values import ObjectKind
+
+from ..auth.actors import ANONYMOUS
+from ..auth.signed_urls import SignedUrls
 from ..http.answers import JsonAnswer
-from ..http.deps import BaseDep, ReadableDep, SettingsDep, StoresDep
-from .parquet_files import list_files
+from ..http.deps import AccessDep, BaseDep, ReadableDep, SettingsDep, StoresDep, wired
+from ..http.streamed import StreamedAnswer
+from ..read.routes import HEAD
+from .file_lists import ListFormat, NoPages, media_type, written
+from .parquet_files import end_of, list_files
 
 MAX_HASH_CHARS = 256
 DEFAULT_FILES = 100
+JSON = "json"
+FOLDER = KIND_FOLDERS[ObjectKind.DATA]
 
 Hash = Annotated[str | None, Query(max_length=MAX_HASH_CHARS)]
+UrlsDep = Annotated[SignedUrls, Depends(wired(SignedUrls))]
 
 
 def files(
     request: Request,
     stores: StoresDep,
     settings: SettingsDep,
+    access: AccessDep,
+    urls: UrlsDep,
     entry: ReadableDep,
     base: BaseDep,
     at: Hash = None,
     before: Hash = None,
-    limit: Annotated[int, Query(ge=1)] = DEFAULT_FILES,
+    limit: Annotated[int | None, Query(ge=1)] = None,
+    form: Annotated[str, Query(alias="format", max_length=50)] = JSON,
+    sign: bool | None = None,
 ) -> Response:
-    """Newest first, as of the block `at`; `next` is the `before` of the next page."""
+    """As of the block `at`. JSON: newest first, in pages; other formats: oldest first, whole.
+
+    `sign`: URLs that are read without a token. By default they are, in the other formats, where
+    nobody reads without one.
+    """
     folder = base.rstrip("/") + request.url.path.removesuffix("files")
-    size = min(limit, settings.max_page)
-    return JsonAnswer(
-        list_files(stores, stores.blocks, entry, folder, at=at, before=before, limit=size)
-    )
+    is_open = settings.allow_anonymous and access.may_read(ANONYMOUS, entry)
+    is_signed = (form != JSON and not is_open) if sign is None else sign
+    signed = partial(urls.signed, FOLDER, entry.id, expires_s=urls.expiry()) if is_signed else None
+    kept = {"cache-control": "no-store"} if is_signed else {}
+    if form == JSON:
+        size = min(limit or DEFAULT_FILES, settings.max_page)
+        told = list_files(
+            stores, stores.blocks, entry, folder, at=at, before=before, limit=size, sign=signed
+        )
+        return JsonAnswer(told, headers=kept)
+    wanted = ListFormat.parse(form)
+    if before is not None or limit is not None:
+        raise NoPages
+    dataset = stores.dataset(DatasetRef(id=entry.id))
+    end = end_of(dataset, at)
+    lines = written(dataset.pages(upto=end), wanted, folder, signed)
+    schema = f'<{folder}metadata?include=schema>; rel="describedby"'
+    headers = {HEAD: str(end), "link": schema, **kept}
+    return StreamedAnswer(lines, headers=headers, media_type=media_type(wanted))
 
 
 def add_file_routes(routes: APIRouter, prefix: str) -> None:
