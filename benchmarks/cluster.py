@@ -1,0 +1,86 @@
+"""Ingest on a standalone cluster of one executor and of two, each of one core, over a bucket.
+
+    python benchmarks/cluster.py [--rows 10000000]
+
+Posts Csv of `--rows` rows to a node whose batches run on the cluster, appends it, and prints the
+seconds with one executor and with two, and the ratio. What executors cannot share is told beside
+it: processor time of the node with its driver, of the S3 server, and of each executor. All of them
+are on this machine, so on two processors two executors have to share them with all others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from buckets import log_in, make_bucket
+from nodes import RunningNode, served
+from processes import cpu_seconds
+from servers import S3Server, s3_server
+from spark_cluster import QUICK_START, Cluster, spark_cluster
+
+from benchmarks.ingest import Bench, body
+
+PATIENCE_S = 1800
+
+
+@contextmanager
+def on_cluster(folder: Path, s3: S3Server, executors: int) -> Iterator[tuple[Cluster, RunningNode]]:
+    """A node whose batches run on so many executors."""
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        log_in(patch, s3)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        for name, value in QUICK_START.items():
+            patch.setenv(name, value)
+        settings = {
+            "ODF_STORE_OBJECTS_URL": make_bucket(s3, f"executors-{executors}"),
+            "ODF_NODE_INGEST_WAIT_S": str(PATIENCE_S),
+            "ODF_WORKER_MICRO_BATCH_BYTES": "0",
+        }
+        with (
+            spark_cluster(folder, workers=executors) as cluster,
+            served(folder / "node", ODF_WORKER_SPARK_MASTER=cluster.url, **settings) as node,
+        ):
+            yield cluster, node
+
+
+def main() -> None:
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--rows", type=int, default=10_000_000)
+    rows = given.parse_args().rows
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    content, taken = body(0, rows), {}
+    with tempfile.TemporaryDirectory() as name, s3_server(Path(name)) as s3:
+        for executors in (1, 2):
+            with on_cluster(Path(name) / str(executors), s3, executors) as (cluster, node):
+                places = {"node": node.process.pid, "S3 server": s3.process.pid}
+                places |= {f"executor {n}": pid for n, pid in enumerate(cluster.workers)}
+                with Bench("spark", node).dataset("Append", "large") as post:
+                    post(body(0, 400_000))  # every executor has begun
+                    spent = {place: cpu_seconds(pid) for place, pid in places.items()}
+                    began = time.perf_counter()
+                    post(content)
+                    taken[executors] = time.perf_counter() - began
+                    shares = [
+                        f"{place} {cpu_seconds(pid) - spent[place]:.1f} s"
+                        for place, pid in places.items()
+                    ]
+            print(f"{executors} executor(s) {taken[executors]:8.2f} s   processors: ", end="")
+            print(", ".join(shares), flush=True)
+    print(f"two take {taken[1] / taken[2]:.2f} x the rows of one")
+
+
+if __name__ == "__main__":
+    main()
