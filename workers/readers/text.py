@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -205,15 +206,31 @@ def _has_only(characters: str) -> Callable[[pa.Array], bool]:
     known = np.zeros(256, np.bool_)
     known[list(characters.encode())] = True
 
-    def judge(array: pa.Array) -> bool:
-        _, offsets, content = array.buffers()
-        if content is None:
-            return True
-        kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
-        ends = np.frombuffer(offsets, kind)[[array.offset, array.offset + len(array)]]
-        return bool(known[np.frombuffer(content, np.uint8)[ends[0] : ends[1]]].all())
+    return lambda array: bool(known[_content(array)[1]].all())
 
-    return judge
+
+def _has_form_of_first(array: pa.Array) -> bool:
+    """Whether all texts are as long as the first, with digits where it has digits, and the same
+    characters elsewhere."""
+    starts, content = _content(array)
+    length = int(starts[1] - starts[0]) if len(array) else 0
+    if array.null_count or not length or (np.diff(starts) != length).any():
+        return False
+    first = content[:length]
+    digits = first - ord("0") < 10
+    least = np.where(digits, np.uint8(ord("0")), first)
+    spread = np.where(digits, np.uint8(9), np.uint8(0))
+    return bool((content.reshape(-1, length) - least <= spread).all())
+
+
+def _content(array: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Where texts start, and end, and the bytes of them all."""
+    _, offsets, content = array.buffers()
+    kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    starts = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
+    if content is None or not len(array):
+        return starts, np.empty(0, np.uint8)
+    return starts, np.frombuffer(content, np.uint8)[starts[0] : starts[-1]]
 
 
 def _guarded(
@@ -238,8 +255,11 @@ def _cast_timestamp(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
         (_PLAIN_TIME, pa.timestamp("ms")),
         (_ZULU_TIME, pa.timestamp("ms", "UTC")),
     ):
-        # Most columns have one form, which the first values tell.
-        if _all_match(array.slice(0, 4), pattern) and _all_match(array, pattern):
+        # Most columns have one form, which the first values tell. To compare is quicker than to
+        # match.
+        if _all_match(array.slice(0, 4), pattern) and (
+            _has_form_of_first(array) or _all_match(array, pattern)
+        ):
             try:
                 millis = pc.cast(array, read_as).cast(pa.int64()).cast(pa.timestamp("ms", "UTC"))
                 if wanted.unit == "s":

@@ -119,3 +119,20 @@ def test_times_are_cut_to_their_unit_and_moved_to_utc(text: str, unit: str, coun
     for zone in ("UTC", None):
         found = cast_text(pa.array([text]), pa.timestamp(unit, zone))
         assert found.cast(pa.int64()).to_pylist() == [count]
+
+
+@pytest.mark.parametrize(
+    "form", ["2020-01-0{}T00:00:0{}Z", "2020-01-0{} 0{}:00:00", "202{}-10-1{}"]
+)
+def test_a_column_of_times_of_one_form_is_read_as_each_of_its_values(form: str) -> None:
+    good = [form.format(one, two) for one in range(1, 10) for two in range(10)]
+    for odd in ("", form.format("x", 1), form.format(1, ":"), form.format(1, 1)[:-1], None):
+        for texts in ([*good, odd], [odd, *good], good[3:]):
+            each = _or_none(
+                lambda *given: pa.array(map(_parse_or_none, given[0]), given[1]), texts, UTC_MS
+            )
+            assert _or_none(cast_text, pa.array(["skipped", *texts]).slice(1), UTC_MS) == each
+
+
+def _parse_or_none(text: str | None) -> int | None:
+    return None if text is None else parse_one(text, UTC_MS)
