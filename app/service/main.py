@@ -31,6 +31,8 @@ from .accounts import login_routes as login
 from .accounts import routes as identity
 from .audit import routes as audit
 from .audit.audit import forget_old_deeds
+from .catalogs import routes as catalogs
+from .catalogs.routes import add_catalog_routes
 from .datasets import routes as datasets
 from .datasets.access_routes import add_access_routes
 from .datasets.routes import add_dataset_routes
@@ -100,6 +102,7 @@ OWN_PARTS = (
     schemas,
     uploads,
     datasets,
+    catalogs,
     query,
     jobs,
     variables,
@@ -258,6 +261,7 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
     add_lineage_routes(routes, prefix)
     add_mirror_routes(routes, prefix)
     add_projection_routes(routes, prefix)
+    add_catalog_routes(routes, prefix)
     add_dataset_routes(routes, prefix)
     add_derivative_routes(routes, prefix)
     add_access_routes(routes, prefix)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections import Counter
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,43 +13,13 @@ import pytest
 from plain_values import plain
 from service import Service, serving
 from sharing_client import ClientFailed, SharingClient, sharing_client
-from table_made import TableMade
+from table_made import ITEMS, TableMade, item
 
 from odf_node.storage.stores.ports.values import Visibility
 
 A, R, C, D = range(4)
-MS = pa.timestamp("ms", "UTC")
-PLAIN = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("price", pa.decimal128(12, 2)),
-        ("day", pa.date32()),
-        ("seen", MS),
-        ("tags", pa.list_(pa.string())),
-        ("place", pa.struct([("city", pa.string()), ("zip", pa.int32())])),
-        ("name", pa.string()),
-        ("weight", pa.float64()),
-        ("open", pa.bool_()),
-    ]
-)
-WIDER = PLAIN.append(pa.field("added", pa.string()))
+WIDER = ITEMS.append(pa.field("added", pa.string()))
 TOWNS = pa.schema([("city", pa.string()), ("pop", pa.int64())])
-
-
-def item(number: int, **more: Any) -> dict[str, Any]:
-    some = number % 3 != 0
-    return {
-        "id": number,
-        "price": Decimal(number) + Decimal("0.25") if some else None,
-        "day": datetime.date(2026, 1, 1 + number % 28),
-        "seen": datetime.datetime(2026, 1, 1, 0, 0, number % 60, 250_000, datetime.UTC),
-        "tags": ["a", None, str(number)] if some else None,
-        "place": {"city": f"c{number}", "zip": number if some else None},
-        "name": f"näme {number}" if some else None,
-        "weight": number / 4,
-        "open": some,
-        **more,
-    }
 
 
 def town(city: str, pop: int | None) -> dict[str, Any]:
@@ -64,7 +32,7 @@ class Served:
     def __init__(self, service: Service) -> None:
         self.service, stores = service, service.node.stores
         self.token = service.token("alice")
-        self.items = TableMade(stores, "alice/many.items", PLAIN)
+        self.items = TableMade(stores, "alice/many.items", ITEMS)
         self.items.add([item(number) for number in range(5)])
         self.items.add([item(number) for number in range(5, 9)])
         self.items.declare(WIDER)
@@ -77,7 +45,7 @@ class Served:
         self.open = TableMade(stores, "bob/open", TOWNS, visibility=Visibility.PUBLIC)
         self.open.add([town("x", 1)])
         self.closed = TableMade(stores, "bob/closed", TOWNS)
-        self.empty = TableMade(stores, "alice/empty", PLAIN)
+        self.empty = TableMade(stores, "alice/empty", ITEMS)
 
     def read(self, made: TableMade, **asked: Any) -> list[list[Any]]:
         """Rows by `GET …/read`, each with its columns in order."""
@@ -218,7 +186,7 @@ def test_changes_that_cannot_be_told_are_refused(client):
 def test_a_dataset_without_rows_has_its_columns(client, is_delta):
     found = client.load("alice.default.empty", use_delta_format=is_delta)
     assert found == {
-        "columns": ["offset", "op", "system_time", "event_time", *PLAIN.names],
+        "columns": ["offset", "op", "system_time", "event_time", *ITEMS.names],
         "rows": [],
     }
     assert client.version("alice.default.empty") == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,39 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind, Visibility
 
 MS = pa.timestamp("ms", "UTC")
+
+
+ITEMS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("price", pa.decimal128(12, 2)),
+        ("day", pa.date32()),
+        ("seen", MS),
+        ("tags", pa.list_(pa.string())),
+        ("place", pa.struct([("city", pa.string()), ("zip", pa.int32())])),
+        ("name", pa.string()),
+        ("weight", pa.float64()),
+        ("open", pa.bool_()),
+    ]
+)
+"""Columns of many types."""
+
+
+def item(number: int, **more: Any) -> dict[str, Any]:
+    """A row of these columns; of every third one some are null."""
+    some = number % 3 != 0
+    return {
+        "id": number,
+        "price": Decimal(number) + Decimal("0.25") if some else None,
+        "day": datetime.date(2026, 1, 1 + number % 28),
+        "seen": datetime.datetime(2026, 1, 1, 0, 0, number % 60, 250_000, datetime.UTC),
+        "tags": ["a", None, str(number)] if some else None,
+        "place": {"city": f"c{number}", "zip": number if some else None},
+        "name": f"näme {number}" if some else None,
+        "weight": number / 4,
+        "open": some,
+        **more,
+    }
 
 
 class TableMade:

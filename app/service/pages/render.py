@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from importlib.resources import files
@@ -54,7 +55,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"size": size_text, "count": count_text, "moment": moment_text}
-    made.filters["prose"] = prose
+    made.filters |= {"prose": prose, "linked_data": linked_data}
     return made
 
 
@@ -63,6 +64,16 @@ def prose(text: str | None) -> str:
     from markupsafe import Markup, escape
 
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text or ""))))  # noqa: S704 - escaped
+
+
+def linked_data(document: dict[str, Any]) -> str:
+    """JSON inside of a script element, which no text of the document can end."""
+    from markupsafe import Markup
+
+    text = json.dumps(document, ensure_ascii=True)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)  # noqa: S704 - escaped
 
 
 def count_text(number: int) -> str:

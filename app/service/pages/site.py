@@ -24,12 +24,14 @@ from ..accounts.login import MAX_LOGIN_CHARS, Passwords, Sessions, begin_session
 from ..auth.access import Action, AnonymousRestricted
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.callers import Callers
+from ..catalogs.catalogs import Catalogs
 from ..errors import status_of
 from ..http.addresses import Route as Address
 from ..http.bodies import small_form
 from ..http.contract import contract
 from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
+from ..read.outlines import Outlines
 from ..settings import Settings
 from . import views
 from .asking import taken_along
@@ -116,6 +118,8 @@ def _dataset(shown: Views, actor: Actor, request: Request) -> Response:
     if query and form:
         return taken_along(shown.queries, actor, caller, query, form)
     content = views.dataset(shown, actor, entry, base_of(request), caller, query)
+    catalogs = Catalogs(shown.stores, shown.access, part_of(request, Outlines))
+    content["linked"] = catalogs.croissant(entry, base_of(request))
     return page("dataset", {**views.frame(shown, actor, request.url.path), **content})
 
 

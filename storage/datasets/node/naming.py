@@ -11,10 +11,10 @@ SINGLE_OWNER = "kamu"
 
 RESERVED = frozenset(
     {
-        "accounts", "api", "assets", "datasets", "delta-sharing", "docs", "events", "favicon.ico",
-        "federation", "graphql", "info", "jobs", "lookup", "metrics", "openapi", "openapi.json",
-        "platform", "query", "robots.txt", "schemas", "sql", "static", "system", "ui-config", "v",
-        "verify", "webhooks",
+        "accounts", "api", "assets", "catalog.jsonld", "datasets", "delta-sharing", "docs",
+        "events", "favicon.ico", "federation", "graphql", "info", "jobs", "lookup", "metrics",
+        "openapi", "openapi.json", "platform", "query", "robots.txt", "schemas", "sitemap.xml",
+        "sql", "static", "system", "ui-config", "v", "verify", "webhooks",
     }
 )  # fmt: skip
 """First words of addresses of the node itself, those to come among them, in lower case."""

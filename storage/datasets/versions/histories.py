@@ -34,6 +34,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The newest one."""
     block: str = ""
     """Its block."""
+    replaced: int = 0
+    """How often another history came in place of this one."""
     changed: tuple[int, ...] = ()
     """Versions with rows that take others back."""
 
@@ -61,7 +63,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def _replaced(self, versions: Versions) -> History:
         said = f"{self.epoch} {self.block} {len(versions)}"
-        return History(epoch=hashlib.sha3_256(said.encode()).hexdigest()[:16])
+        epoch = hashlib.sha3_256(said.encode()).hexdigest()[:16]
+        return History(epoch=epoch, replaced=self.replaced + 1)
 
 
 class Histories:

@@ -1,0 +1,71 @@
+"""`GET {dataset}/croissant.json`, `/catalog.jsonld`, `/sitemap.xml`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
+
+from ..http.answers import JsonAnswer
+from ..http.deps import AccessDep, BaseDep, ReadableDep, StoresDep, wired
+from ..read.outlines import Outlines
+from .catalogs import CATALOGUE, SITEMAP, Catalogs
+from .sitemap import MEDIA_TYPE
+
+LD_JSON = "application/ld+json"
+FRESH = {"cache-control": "no-cache"}
+
+
+class LinkedDataRoute(APIRoute):
+    """Only for clients that ask for linked data by `Accept`; others get what comes behind."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        accepted = Headers(scope=scope).get("accept", "")
+        return super().matches(scope) if LD_JSON in accepted else (Match.NONE, {})
+
+
+async def catalogs_of(
+    stores: StoresDep, access: AccessDep, outlines: Annotated[Outlines, Depends(wired(Outlines))]
+) -> Catalogs:
+    return Catalogs(stores, access, outlines)
+
+
+CatalogsDep = Annotated[Catalogs, Depends(catalogs_of)]
+After = Annotated[str | None, Query(max_length=400)]
+router = APIRouter(tags=["datasets"])
+
+
+def croissant(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
+    """What the dataset is, in the words of Croissant 1.1 and schema.org."""
+    return JsonAnswer(
+        catalogs.croissant(entry, base), headers=FRESH | {"vary": "accept"}, media_type=LD_JSON
+    )
+
+
+@router.get(f"/{CATALOGUE}", summary="Datasets that anybody may read, as a DCAT catalogue")
+def catalogue(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
+    """A page of them; `hydra:next` is the next one."""
+    return JsonAnswer(catalogs.catalogue(base, after), headers=FRESH, media_type=LD_JSON)
+
+
+@router.get(f"/{SITEMAP}", summary="Pages of datasets that anybody may read, as a site map")
+def site_map(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
+    """Of many datasets, the map of maps."""
+    return Response(catalogs.sitemap(base, after), headers=FRESH, media_type=MEDIA_TYPE)
+
+
+def add_catalog_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve it below the dataset addresses, and at them to those who ask for linked data: before
+    what else is served there."""
+    tags: list[str | Enum] = ["datasets"]
+    summary = "The dataset as a Croissant document"
+    routes.get(prefix + "/croissant.json", summary=summary, tags=tags)(croissant)
+    routes.add_api_route(
+        prefix, croissant, include_in_schema=False, route_class_override=LinkedDataRoute
+    )

@@ -1,0 +1,177 @@
+"""What catalogues and search engines are told of datasets, and of which ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import pyarrow as pa
+import pytest
+from service import Service, described, serving
+from sharing_client import required_python
+from table_made import ITEMS, TableMade, item
+
+from odf_node.app.service.catalogs import catalogs, sitemap
+from odf_node.protocol.metadata.events import SetLicense
+from odf_node.storage.stores.ports.values import Visibility
+
+COLUMNS = ITEMS.append(pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False))))
+LD_JSON = {"accept": "application/ld+json"}
+MAP = f"{{{sitemap.NAMESPACE}}}"
+HOSTILE = '</script><script>alert("1")</script>'
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("node")) as service:
+        stores = service.node.stores
+        made = TableMade(stores, "kamu/many.items", COLUMNS, visibility=Visibility.PUBLIC)
+        made.commit(described("Items of a shop, with prices, places and tags"))
+        url = "https://creativecommons.org/licenses/by/4.0/"
+        made.commit(SetLicense(short_name="CC BY", name="Attribution", website_url=url))
+        made.add([item(number, words=["a", "b"][: number % 3]) for number in range(5)])
+        hostile = TableMade(stores, "kamu/hostile", ITEMS, visibility=Visibility.PUBLIC)
+        hostile.commit(described(HOSTILE))
+        TableMade(stores, "kamu/private", ITEMS)
+        yield service
+
+
+def linked(text: str) -> Any:
+    """The linked data of a page."""
+    (found,) = re.findall(r'<script type="application/ld\+json">(.*?)</script>', text, re.DOTALL)
+    return json.loads(found)
+
+
+def test_one_document_is_at_its_address_and_at_the_dataset_and_in_the_page(service):
+    with service.http() as http:
+        document = http.get("/many.items/croissant.json")
+        assert document.headers["content-type"] == "application/ld+json"
+        assert http.get("/many.items", headers=LD_JSON).json() == document.json()
+        page = http.get("/many.items", headers={"accept": "text/html"}).text
+        assert linked(page) == document.json()
+        plain = http.get("/many.items", headers={"accept": "application/json"}).json()
+        assert plain["alias"] == "many.items"
+
+
+def test_what_strangers_write_ends_no_script(service):
+    with service.http() as http:
+        page = http.get("/hostile", headers={"accept": "text/html"}).text
+    assert HOSTILE not in page
+    assert linked(page)["description"] == HOSTILE
+
+
+def test_a_private_dataset_is_told_to_those_who_may_read_it(service):
+    with service.http() as http:
+        assert http.get("/private/croissant.json").status_code == 404
+        assert http.get("/private", headers=LD_JSON).status_code == 404
+    with service.http(service.token()) as http:
+        assert http.get("/private/croissant.json").json()["name"] == "private"
+
+
+def test_no_catalogue_names_a_private_dataset_whoever_asks(service):
+    for token in (None, service.token()):
+        with service.http(token) as http:
+            for path in ("/sitemap.xml", "/catalog.jsonld"):
+                text = http.get(path).text
+                assert "many.items" in text
+                assert "private" not in text
+
+
+def test_a_site_map_says_where_pages_are_and_when_they_changed(service):
+    with service.http() as http:
+        root = Xml.fromstring(http.get("/sitemap.xml").content)
+        state = http.get("/many.items").json()
+    pages = {page.findtext(f"{MAP}loc"): page.findtext(f"{MAP}lastmod") for page in root}
+    assert pages[f"{service.url}/many.items"] == state["updatedAt"]
+    assert set(pages) == {f"{service.url}/{name}" for name in ("many.items", "hostile")}
+
+
+def test_many_pages_have_a_map_of_maps(service, monkeypatch):
+    monkeypatch.setattr(sitemap, "PAGES", 1)
+    with service.http() as http:
+        root = Xml.fromstring(http.get("/sitemap.xml").content)
+        assert root.tag == f"{MAP}sitemapindex"
+        found = []
+        for one in root:
+            path = str(one.findtext(f"{MAP}loc")).removeprefix(service.url)
+            found += [page.findtext(f"{MAP}loc") for page in Xml.fromstring(http.get(path).content)]
+    assert sorted(map(str, found)) == sorted(
+        f"{service.url}/{name}" for name in ("many.items", "hostile")
+    )
+
+
+def test_a_catalogue_comes_by_pages(service, monkeypatch):
+    monkeypatch.setattr(catalogs, "DATASETS", 1)
+    path, found = "/catalog.jsonld", []
+    with service.http() as http:
+        while path:
+            page = http.get(path).json()
+            found += [each["dct:title"] for each in page["dcat:dataset"]]
+            path = page["hydra:view"].get("hydra:next", "").removeprefix(service.url)
+    assert sorted(found) == ["hostile", "many.items"]
+
+
+READS = """
+import sys, json, logging
+import mlcroissant
+seen = []
+class Kept(logging.Handler):
+    def emit(self, record): seen.append(record.getMessage())
+logging.getLogger().addHandler(Kept()); logging.getLogger("absl").addHandler(Kept())
+dataset = mlcroissant.Dataset(sys.argv[1])
+issues = dataset.metadata.ctx.issues
+rows = [{str(k): str(v) for k, v in row.items()} for row in dataset.records("records")]
+print(json.dumps([sorted(issues.errors), sorted(issues.warnings), seen, rows]))
+"""
+
+
+def by_peer(program: str, folder: Path, *words: str, given: str = "") -> Any:
+    """What a program prints last that runs where the libraries of catalogues are."""
+    done = subprocess.run(
+        [required_python(), "-c", program, *words],
+        cwd=folder,
+        env={"HOME": str(folder)},
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_mlcroissant_finds_nothing_wrong_and_reads_the_rows(service, tmp_path: Path):
+    url = f"{service.url}/many.items/croissant.json"
+    errors, warnings, said, rows = by_peer(READS, tmp_path, url)
+    assert (errors, warnings) == ([], [])
+    assert not [each for each in said if "context" in each]
+    assert [row["records/id"] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert [float(row["records/weight"]) for row in rows] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert rows[2]["records/words"] == "[b'a', b'b']"
+
+
+ASKS = """
+import sys, json
+from rdflib import Graph
+graph = Graph().parse(data=sys.stdin.read(), format="json-ld")
+said = "PREFIX dcat: <http://www.w3.org/ns/dcat#> PREFIX dct: <http://purl.org/dc/terms/> "
+said += "PREFIX foaf: <http://xmlns.com/foaf/0.1/> SELECT * WHERE { "
+asked = [
+    "?c a dcat:Catalog; dct:title ?t; dct:description ?d; dct:publisher/foaf:name ?n",
+    "?c dcat:dataset ?s. ?s a dcat:Dataset; dct:title ?t; dct:description ?d; dct:modified ?m",
+    "?s dcat:distribution ?f. ?f a dcat:Distribution; dcat:accessURL ?u FILTER isIRI(?u)",
+    "?c dcat:service ?v. ?v a dcat:DataService; dct:title ?t; dcat:endpointURL ?u FILTER isIRI(?u)",
+]
+print(json.dumps([len(graph.query(said + each + " }")) for each in asked]))
+"""
+
+
+def test_what_dcat_requires_is_found_by_a_library_for_rdf(service, tmp_path: Path):
+    with service.http() as http:
+        document = http.get("/catalog.jsonld").text
+    assert by_peer(ASKS, tmp_path, given=document) == [1, 2, 2, 1]
