@@ -61,7 +61,12 @@ def varint(message: bytes, at: int) -> tuple[int, int]:
 
 def bytes_field(number: int, content: bytes) -> bytes:
     """One field that holds bytes, text or a message."""
-    return _written(number << 3 | BYTES) + _written(len(content)) + content
+    return b"".join((_written(number << 3 | BYTES), _written(len(content)), content))
+
+
+def varint_field(number: int, value: int) -> bytes:
+    """One field that holds a number of 64 bits, negative ones as their complement."""
+    return _written(number << 3 | VARINT) + _written(value & (1 << 64) - 1)
 
 
 def _written(value: int) -> bytes:

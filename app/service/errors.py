@@ -56,6 +56,7 @@ STATUS: dict[str, HTTPStatus] = {
     "BodyNotJson": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "UnknownField": HTTPStatus.UNPROCESSABLE_ENTITY,
     "QueryQueueFull": HTTPStatus.TOO_MANY_REQUESTS,
+    "NotServedByFlight": HTTPStatus.NOT_IMPLEMENTED,
     "QueriesNotEnabled": HTTPStatus.NOT_IMPLEMENTED,
     "QueryResultGone": HTTPStatus.GONE,
     "SigningNotEnabled": HTTPStatus.NOT_IMPLEMENTED,

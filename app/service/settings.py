@@ -453,9 +453,7 @@ class Settings(SharedSettings):
         description="Bytes of slices out of a bucket kept in the data folder for later queries.",
     )
     query_result_keep_s: int = Field(
-        86_400,
-        gt=0,
-        description="Seconds for which the rows of a query that ran as a job can be read.",
+        86_400, gt=0, description="Seconds for which rows of a query job can be read."
     )
     query_confinement: Literal["auto", "require", "off"] = Field(
         "auto",
@@ -468,14 +466,16 @@ class Settings(SharedSettings):
         le=65535,
         description="Port of Flight SQL (gRPC) beside that of HTTP; 0 picks one, none: not served.",
     )
+    flight_tls_key: Path | None = Field(None, description="Key (PEM) of TLS for Flight SQL.")
+    flight_tls_certificates: Path | None = Field(None, description="Its certificates (PEM).")
+    flight_message_bytes: int = Field(
+        4 * MIB, ge=65_536, description="Longest message of a client of Flight SQL."
+    )
     flight_calls: int = Field(
         32, gt=0, description="Calls of Flight SQL at a time; more are answered UNAVAILABLE."
     )
     flight_calls_caller: int = Field(
-        8,
-        gt=0,
-        description="Of these, of one account, or one address without an account; more are "
-        "answered UNAVAILABLE.",
+        8, gt=0, description="Of these, of one account, or one address without an account."
     )
     flight_batch_bytes: int = Field(
         14 * MIB,

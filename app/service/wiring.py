@@ -39,6 +39,7 @@ from .derivatives.follow import Following
 from .derivatives.refresh import Refreshing
 from .derivatives.refresh_derivative import Computing
 from .flight.door import FlightDoor
+from .flight.observed import Watching
 from .ingest.ingest import Ingesting
 from .ingest.routes import IngestEndpoint
 from .ingest.uploads import Uploads
@@ -514,7 +515,10 @@ class Node:
 
     @cached_property
     def flight(self) -> FlightDoor:
-        return FlightDoor(self.settings, self.callers, self.queries, self.query_inputs, self.random)
+        told = Watching(self.counters, self.audit_writer, self.clock, self.settings.access_log)
+        return FlightDoor(
+            self.settings, self.callers, self.queries, self.query_inputs, told, self.random
+        )
 
     @cached_property
     def queries(self) -> Queries:
@@ -530,14 +534,10 @@ class Node:
 
     @cached_property
     def background_queries(self) -> BackgroundQueries:
+        stores, keep_s = self.stores, self.settings.query_result_keep_s
+        kept = QueryResults(stores.projections)
         return BackgroundQueries(
-            jobs=self.stores.jobs,
-            inputs=self.query_inputs,
-            access=self.access,
-            pressure=self.pressure,
-            results=QueryResults(self.stores.projections),
-            keep_s=self.settings.query_result_keep_s,
-            clock=self.clock,
+            stores.jobs, self.query_inputs, self.access, self.pressure, kept, keep_s, self.clock
         )
 
     @cached_property

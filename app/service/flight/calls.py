@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
-
-import pyarrow.flight as fl
+from typing import TYPE_CHECKING, TypeVar
 
 from odf_node.storage.runtime.context import new_trace, part_of
 
@@ -16,9 +14,10 @@ from ..limits.shares import Slots
 from .bridge import Bridge
 from .callers import share_of
 
+if TYPE_CHECKING:
+    import grpc
+
 T = TypeVar("T")
-CALLER = "caller"
-"""Under which name the server knows the middleware that says who asks."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,6 @@ class Call:
             yield
 
 
-def call_of(context: fl.ServerCallContext, bridge: Bridge, slots: Slots) -> Call:
-    actor = context.get_middleware(CALLER).actor
+def call_of(context: grpc.ServicerContext, actor: Actor, bridge: Bridge, slots: Slots) -> Call:
     share = share_of(actor, context.peer())
-    return Call(actor, share, bridge, slots, context.is_cancelled, new_trace())
+    return Call(actor, share, bridge, slots, lambda: not context.is_active(), new_trace())

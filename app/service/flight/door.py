@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-
-import pyarrow as pa
-import pyarrow.flight as fl
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from odf_node.protocol.errors import NodeFault
 from odf_node.storage.runtime.randomness import Random
@@ -15,76 +14,135 @@ from ..limits.shares import Slots
 from ..query.inputs import Inputs
 from ..query.query import Queries
 from ..settings import Settings
-from .bridge import Bridge
-from .callers import CallerFactory
-from .fetching import Fetching
-from .server import FlightServer, Serves
-from .statements import Statements
-from .tables import Tables
+
+if TYPE_CHECKING:
+    from .bridge import Bridge
+    from .observed import Watching
+    from .port import FlightPort, PortOptions
 
 
 class FlightAddressInUse(NodeFault):
     """The port of Flight SQL could not be listened on."""
 
 
+class FlightNotInstalled(NodeFault):
+    """A port of Flight SQL is set, and this installation has no gRPC."""
+
+
+class FlightCertificatesUnusable(NodeFault):
+    """The files of key and certificates cannot be read."""
+
+
 class FlightDoor:
-    """Closed until `start`."""
+    """Closed until `start`. Only an open one needs gRPC."""
 
     def __init__(
-        self, settings: Settings, callers: Callers, queries: Queries, inputs: Inputs, random: Random
+        self,
+        settings: Settings,
+        callers: Callers,
+        queries: Queries,
+        inputs: Inputs,
+        watching: Watching,
+        random: Random,
     ) -> None:
-        self._settings, self._queries, self._inputs = settings, queries, inputs
-        self._callers = CallerFactory(callers, random, allow_anonymous=settings.allow_anonymous)
+        self._settings, self._callers = settings, callers
+        self._queries, self._inputs = queries, inputs
+        self._watching, self._random = watching, random
         self._bridge: Bridge | None = None
-        self._server: FlightServer | None = None
+        self._port: FlightPort | None = None
 
     @property
     def port(self) -> int | None:
         """The port listened on, also when the settings left the choice to the system."""
-        return None if self._server is None else int(self._server.port)
+        return None if self._port is None else self._port.port
 
     def start(self) -> None:
         """Listen, if a port is set. By the thread of the event loop, which has to be running.
 
         Raises:
-            FlightAddressInUse.
+            FlightNotInstalled, FlightAddressInUse, FlightCertificatesUnusable.
         """
-        settings = self._settings
-        if settings.flight_port is None:
+        if self._settings.flight_port is None:
             return
+        if find_spec("grpc") is None:
+            raise FlightNotInstalled(
+                "Flight SQL takes the library grpcio; install odf-node[datafusion]",
+                setting="ODF_NODE_FLIGHT_PORT",
+            )
+        from .bridge import Bridge
+
         self._bridge = Bridge(asyncio.get_running_loop())
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        address = f"grpc://{host}:{settings.flight_port}"
+        options = self._options()
         try:
-            self._server = FlightServer(address, self._callers, self._serves(self._bridge))
-        except (pa.ArrowException, fl.FlightError, OSError):
+            self._port = self._opened(options, self._bridge)
+        except OSError:
             raise FlightAddressInUse(
-                f"cannot listen on {settings.host}:{settings.flight_port} for Flight SQL; choose "
-                "another port",
+                f"cannot listen on {options.address} for Flight SQL; choose another port"
+                + (", or other certificates" if options.tls else ""),
                 setting="ODF_NODE_FLIGHT_PORT",
             ) from None
 
     def stop(self) -> None:
         """Give up what is under way, and listen no longer. Blocks, while the loop still runs."""
-        if self._bridge is not None and self._server is not None:
+        if self._bridge is not None and self._port is not None:
             self._bridge.stop()
-            self._server.shutdown()
-            self._server = None
+            self._port.stop()
+            self._port = None
 
-    def _serves(self, bridge: Bridge) -> Serves:
+    def _options(self) -> PortOptions:
+        from .port import PortOptions
+
         settings = self._settings
-        return Serves(
-            fetching=Fetching(
-                Statements(self._queries, settings.query_max_rows),
-                batch_bytes=settings.flight_batch_bytes,
-                idle_s=settings.flight_idle_s,
-            ),
-            tables=Tables(self._inputs.access, self._inputs),
-            bridge=bridge,
-            slots=Slots(
-                "Flight calls",
-                most=settings.flight_calls,
-                each=settings.flight_calls_caller,
-                settings=("ODF_NODE_FLIGHT_CALLS", "ODF_NODE_FLIGHT_CALLS_CALLER"),
-            ),
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        files = (settings.flight_tls_key, settings.flight_tls_certificates)
+        tls = None
+        if (files[0] is None) != (files[1] is None):
+            raise FlightCertificatesUnusable(
+                "TLS takes both the key and the certificates of Flight SQL",
+                setting="ODF_NODE_FLIGHT_TLS_KEY",
+            )
+        if files[0] is not None and files[1] is not None:
+            try:
+                tls = files[0].read_bytes(), files[1].read_bytes()
+            except OSError as error:
+                raise FlightCertificatesUnusable(
+                    f"the key or the certificates of Flight SQL cannot be read: {error.strerror}",
+                    setting="ODF_NODE_FLIGHT_TLS_KEY",
+                ) from None
+        return PortOptions(
+            address=f"{host}:{settings.flight_port}",
+            calls=settings.flight_calls,
+            message_bytes=settings.flight_message_bytes,
+            tls=tls,
+        )
+
+    def _opened(self, options: PortOptions, bridge: Bridge) -> FlightPort:
+        from .callers import CallersOfFlight
+        from .fetching import Fetching
+        from .observed import Observed
+        from .port import FlightPort
+        from .server import FlightSql
+        from .statements import Statements
+        from .tables import Tables
+
+        settings = self._settings
+        fetching = Fetching(
+            Statements(self._queries, settings.query_max_rows),
+            batch_bytes=settings.flight_batch_bytes,
+            idle_s=settings.flight_idle_s,
+        )
+        slots = Slots(
+            "Flight calls",
+            most=settings.flight_calls,
+            each=settings.flight_calls_caller,
+            settings=("ODF_NODE_FLIGHT_CALLS", "ODF_NODE_FLIGHT_CALLS_CALLER"),
+        )
+        anonymous = settings.allow_anonymous
+        return FlightPort(
+            options,
+            CallersOfFlight(self._callers, self._random, allow_anonymous=anonymous),
+            FlightSql(fetching, Tables(self._inputs.access, self._inputs)),
+            bridge,
+            slots,
+            Observed(self._watching, bridge),
         )

@@ -14,7 +14,6 @@ from odf_node.protocol.errors import LimitExceeded
 
 from ..query.query import Rows
 from .calls import Call
-from .errors import told
 from .row_stream import PieceReader, bounded
 from .statements import Statement, Statements
 
@@ -49,7 +48,7 @@ class Fetching:
         Raises as `Statements.begin`, `Bridge.result`.
         """
         running = self._running(call, statement)
-        return next(running), told_of(running)
+        return next(running), running
 
     def counted(
         self, call: Call, make: Callable[[], Iterator[pa.RecordBatch]]
@@ -63,7 +62,7 @@ class Fetching:
 
         running = batches()
         next(running)
-        return told_of(running)
+        return running
 
     def _running(self, call: Call, statement: Statement) -> Iterator[Any]:
         """The columns, then the batches. Begun by its maker, so that its end is always run."""
@@ -96,10 +95,3 @@ class Fetching:
                 taken()
             if time.monotonic() - began > self.idle_s:
                 raise ClientTooSlow(self.idle_s)
-
-
-def told_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same, raising errors of Flight; a generator, so that it ends when it is dropped."""
-    step = told(lambda: next(batches, None))
-    while (batch := step()) is not None:
-        yield batch

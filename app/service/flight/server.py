@@ -1,24 +1,19 @@
-"""The gRPC server: which command is answered by what. Each call runs in a thread of its own."""
+"""Which command of Flight SQL is answered by what. For the threads of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
 import pyarrow as pa
-import pyarrow.flight as fl
 
-from odf_node.protocol.errors import BadInput
+from odf_node.protocol import flight as wire
+from odf_node.protocol.errors import NodeFault
 from odf_node.protocol.flight_sql import Command, read_command, written
 from odf_node.storage.runtime.version import app_version
 
-from ..limits.shares import Slots
 from . import sql_info, tables
-from .bridge import Bridge
-from .callers import CallerFactory, NoHandshake
-from .calls import CALLER, Call, call_of
-from .errors import told
+from .calls import Call
 from .fetching import Fetching
 from .statements import Statement, read_handle
 
@@ -26,88 +21,63 @@ CREATE, CLOSE, CLOSE_SESSION = "CreatePreparedStatement", "ClosePreparedStatemen
 _NO_PARAMETERS = "statements take no parameters here; write the values into the query"
 
 
-class NotServedByFlight(BadInput):
+class NotServedByFlight(NodeFault):
     """A part of Flight SQL that this node has not."""
 
 
 @dataclass(frozen=True)
-class Serves:
-    """What the calls are answered by."""
+class FlightSql:
+    """Requests and answers as they are on the wire."""
 
     fetching: Fetching
     tables: tables.Tables
-    bridge: Bridge
-    slots: Slots
 
+    def get_flight_info(self, call: Call, descriptor: bytes) -> bytes:
+        schema, ticket = self._asked(call, descriptor)
+        return wire.flight_info(schema, descriptor, ticket)
 
-class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
-    """Serves from the moment it is made until `shutdown`."""
+    def get_schema(self, call: Call, descriptor: bytes) -> bytes:
+        schema, _ = self._asked(call, descriptor)
+        return wire.schema_result(schema)
 
-    def __init__(self, address: str, callers: CallerFactory, serves: Serves) -> None:
-        super().__init__(address, auth_handler=NoHandshake(), middleware={CALLER: callers})
-        self._serves = serves
+    def do_get(self, call: Call, ticket: bytes) -> Iterator[bytes]:
+        command = read_command(wire.ticket_of(ticket))
+        if command.name == "TicketStatementQuery":
+            schema, rows = self.fetching.rows(call, read_handle(command.handle()))
+        else:
+            schema, rows = self._listed(call, command)
+        yield _data(schema.serialize())
+        for batch in rows:
+            yield _data(batch.serialize())
 
-    @told
-    def get_flight_info(
-        self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor
-    ) -> fl.FlightInfo:
-        call, raw = self._call(context), _command_of(descriptor)
+    def do_action(self, call: Call, action: bytes) -> Iterator[bytes]:
+        kind, body = wire.action_of(action)
+        if kind == CREATE:
+            with call.counted():
+                yield wire.result(self._created(call, read_command(body)))
+        elif kind not in (CLOSE, CLOSE_SESSION):  # nothing is kept
+            raise NotServedByFlight(f"the action {kind[:50]!r} is none that this node has")
+
+    def list_actions(self, _call: Call, _empty: bytes) -> Iterator[bytes]:
+        yield wire.action_type(CREATE, "Plan a query; its handle holds all there is of it.")
+        yield wire.action_type(CLOSE, "Nothing: no statement is kept.")
+        yield wire.action_type(CLOSE_SESSION, "Nothing: no session is kept.")
+
+    def list_flights(self, _call: Call, _criteria: bytes) -> Iterator[bytes]:
+        raise NotServedByFlight("this node lists its tables by commands of Flight SQL alone")
+
+    def do_put(self, _call: Call, _first: Iterator[bytes]) -> Iterator[bytes]:
+        raise NotServedByFlight(f"nothing is written by Flight SQL, and {_NO_PARAMETERS}")
+
+    def do_exchange(self, _call: Call, _first: Iterator[bytes]) -> Iterator[bytes]:
+        raise NotServedByFlight("nothing is written by Flight SQL")
+
+    def _asked(self, call: Call, descriptor: bytes) -> tuple[bytes, bytes]:
+        raw = wire.command_of(descriptor)
         command = read_command(raw)
         with call.counted():
             schema, ticket = self._described(call, command, raw)
-        endpoint = fl.FlightEndpoint(fl.Ticket(ticket), [])
-        return fl.FlightInfo(schema, descriptor, [endpoint], -1, -1)
-
-    @told
-    def get_schema(
-        self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor
-    ) -> fl.SchemaResult:
-        call, raw = self._call(context), _command_of(descriptor)
-        with call.counted():
-            schema, _ = self._described(call, read_command(raw), raw)
-        return fl.SchemaResult(schema)
-
-    @told
-    def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.FlightDataStream:
-        call, command = self._call(context), read_command(ticket.ticket)
-        if command.name == "TicketStatementQuery":
-            schema, rows = self._serves.fetching.rows(call, read_handle(command.handle()))
-        else:
-            schema, rows = self._listed(call, command)
-        return fl.GeneratorStream(schema, rows)
-
-    @told
-    def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> list[fl.Result]:
-        call, body = self._call(context), action.body.to_pybytes()
-        if action.type == CREATE:
-            with call.counted():
-                return [fl.Result(self._created(call, read_command(body)))]
-        if action.type in (CLOSE, CLOSE_SESSION):  # nothing is kept
-            return []
-        raise NotServedByFlight(f"the action {action.type[:50]!r} is none that this node has")
-
-    @told
-    def list_actions(self, _: fl.ServerCallContext) -> list[tuple[str, str]]:
-        return [
-            (CREATE, "Plan a query; its handle holds all there is of it."),
-            (CLOSE, "Nothing: no statement is kept."),
-            (CLOSE_SESSION, "Nothing: no session is kept."),
-        ]
-
-    @told
-    def list_flights(self, *_: Any) -> NoReturn:
-        raise NotServedByFlight("this node lists its tables by commands of Flight SQL alone")
-
-    @told
-    def do_put(self, *_: Any) -> NoReturn:
-        raise NotServedByFlight(f"nothing is written by Flight SQL, and {_NO_PARAMETERS}")
-
-    @told
-    def do_exchange(self, *_: Any) -> NoReturn:
-        raise NotServedByFlight("nothing is written by Flight SQL")
-
-    def _call(self, context: fl.ServerCallContext) -> Call:
-        return call_of(context, self._serves.bridge, self._serves.slots)
+        return b"" if schema is None else schema.serialize().to_pybytes(), ticket
 
     def _created(self, call: Call, command: Command) -> bytes:
         statement, schema = self._planned(call, command)
@@ -120,9 +90,11 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
     def _planned(self, call: Call, command: Command) -> tuple[Statement, pa.Schema]:
         if command.text(2) is not None:
             raise NotServedByFlight("this node has no transactions")
-        return self._serves.fetching.planned(call, command.text(1) or "")
+        return self.fetching.planned(call, command.text(1) or "")
 
-    def _described(self, call: Call, command: Command, raw: bytes) -> tuple[pa.Schema, bytes]:
+    def _described(
+        self, call: Call, command: Command, raw: bytes
+    ) -> tuple[pa.Schema | None, bytes]:
         """Columns of the answer, and the ticket that brings it."""
         if command.name == "CommandStatementQuery":
             statement, schema = self._planned(call, command)
@@ -137,8 +109,8 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
         if command.name in tables.KEYS:
             return schema, iter(())
         if command.name == "CommandGetTables":
-            return schema, self._serves.fetching.counted(
-                call, lambda: self._serves.tables.batches(call.actor, command)
+            return schema, self.fetching.counted(
+                call, lambda: self.tables.batches(call.actor, command)
             )
         return schema, iter([_LISTS[command.name](command)])
 
@@ -172,7 +144,7 @@ def _ticket(handle: bytes) -> bytes:
     return written("TicketStatementQuery", (1, handle))
 
 
-def _command_of(descriptor: fl.FlightDescriptor) -> bytes:
-    if descriptor.descriptor_type != fl.DescriptorType.CMD:
-        raise NotServedByFlight("data is asked for by commands of Flight SQL, not by paths")
-    return bytes(descriptor.command)
+def _data(encapsulated: pa.Buffer) -> bytes:
+    message = pa.ipc.read_message(encapsulated)
+    body = b"" if message.body is None else message.body.to_pybytes()
+    return wire.flight_data(message.metadata.to_pybytes(), body)

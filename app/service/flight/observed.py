@@ -1,0 +1,91 @@
+"""Calls of Flight in the counts, the log and the audit log of the service, as requests over HTTP.
+
+A call is a method of its own, `FLIGHT`, with the name of the call as its route and the status that
+HTTP would have. Asking for rows is a deed, as `POST /query` is.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.runtime.logs import line
+from odf_node.storage.stores.ports.audit_values import AuditEntry
+
+from ..auth.actors import Actor
+from ..observe.audit_writer import AuditWriter
+from ..observe.counters import Counters
+from .bridge import Bridge
+from .callers import host_of
+
+METHOD = "FLIGHT"
+ROWS = "DoGet"
+REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_log = logging.getLogger("odf.node")
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Where calls are told of."""
+
+    counters: Counters
+    audit: AuditWriter
+    clock: Clock
+    logs_all: bool
+
+
+@dataclass(frozen=True)
+class Observed:
+    """For the threads of calls; counting is the event loop's."""
+
+    watching: Watching
+    bridge: Bridge
+
+    def ended(
+        self,
+        name: str,
+        peer: str,
+        actor: Actor | None,
+        status: HTTPStatus,
+        sent: int,
+        seconds: float,
+    ) -> None:
+        """A call is over; `sent` are bytes of its answer."""
+        self.bridge.soon(partial(self._tell, name, peer, actor, status, sent, seconds))
+
+    def _tell(
+        self,
+        name: str,
+        peer: str,
+        actor: Actor | None,
+        status: HTTPStatus,
+        sent: int,
+        seconds: float,
+    ) -> None:
+        watching = self.watching
+        watching.counters.answered(METHOD, name, int(status)).add(sent)
+        watching.counters.took(METHOD, name, seconds)
+        account = actor.account if actor is not None else None
+        shown = account.name if account else "nobody" if actor is None else "anonymous"
+        is_deed = name == ROWS or status in REFUSED
+        if is_deed:
+            watching.audit.write(
+                AuditEntry(
+                    at=watching.clock(),
+                    actor=str(shown),
+                    account=str(account.id) if account else None,
+                    action=f"{METHOD} {name}",
+                    subject=f"{METHOD} {name}",
+                    outcome=str(int(status)),
+                    dataset=None,
+                    address=host_of(peer),
+                    trace=None,
+                    facts={},
+                )
+            )
+        if is_deed or watching.logs_all:
+            facts = {"method": METHOD, "path": name, "status": int(status), "actor": shown}
+            _log.info(line("request", **facts, seconds=seconds, bytes=sent))

@@ -1,0 +1,154 @@
+"""The gRPC server: calls, each in a thread of its own, to and from what answers them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import grpc
+
+from odf_node.protocol.flight import SERVICE
+
+from ..auth.actors import Actor
+from ..limits.shares import Slots
+from .bridge import Bridge
+from .callers import HEADER, CallersOfFlight
+from .calls import Call, call_of
+from .errors import told
+from .observed import Observed
+from .server import FlightSql
+
+SPARE_THREADS = 8
+"""Beside those of calls that are answered: they refuse the others."""
+STOP_S = 2.0
+_READS: dict[str, Callable[[FlightSql], Callable[[Call, Any], Any]]] = {
+    "GetFlightInfo": lambda sql: sql.get_flight_info,
+    "GetSchema": lambda sql: sql.get_schema,
+    "DoGet": lambda sql: sql.do_get,
+    "DoAction": lambda sql: sql.do_action,
+    "ListActions": lambda sql: sql.list_actions,
+    "ListFlights": lambda sql: sql.list_flights,
+    "DoPut": lambda sql: sql.do_put,
+    "DoExchange": lambda sql: sql.do_exchange,
+}
+_ONE_ANSWER = frozenset({"GetFlightInfo", "GetSchema"})
+_MANY_REQUESTS = frozenset({"DoPut", "DoExchange"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortOptions:
+    """Where and how to listen. `tls`: private key and certificates, both PEM."""
+
+    address: str
+    calls: int
+    message_bytes: int
+    tls: tuple[bytes, bytes] | None = None
+
+
+class FlightPort:
+    """Listens from the moment it is made until `stop`."""
+
+    def __init__(
+        self,
+        options: PortOptions,
+        callers: CallersOfFlight,
+        sql: FlightSql,
+        bridge: Bridge,
+        slots: Slots,
+        observed: Observed,
+    ) -> None:
+        """Raises `OSError`: the address is taken, or the certificates are none."""
+        self._callers, self._sql = callers, sql
+        self._bridge, self._slots, self._observed = bridge, slots, observed
+        threads = options.calls + SPARE_THREADS
+        self._server = grpc.server(
+            ThreadPoolExecutor(threads, "flight"),
+            options=[
+                ("grpc.max_receive_message_length", options.message_bytes),
+                ("grpc.max_send_message_length", -1),  # answers are cut by a setting of their own
+                ("grpc.so_reuseport", 0),
+            ],
+            maximum_concurrent_rpcs=2 * threads,
+        )
+        handlers = {name: self._handler(name) for name in _READS}
+        handlers["Handshake"] = grpc.stream_stream_rpc_method_handler(self._handshake)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
+        )
+        self.port = self._listening(options)
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(STOP_S).wait()
+
+    def _listening(self, options: PortOptions) -> int:
+        try:
+            if options.tls is None:
+                return int(self._server.add_insecure_port(options.address))
+            secured = grpc.ssl_server_credentials([options.tls])
+            return int(self._server.add_secure_port(options.address, secured))
+        except RuntimeError as error:  # whatever is wrong
+            raise OSError(str(error)) from None
+
+    def _handler(self, name: str) -> grpc.RpcMethodHandler:
+        if name in _ONE_ANSWER:
+            return grpc.unary_unary_rpc_method_handler(partial(self._once, name))
+        if name in _MANY_REQUESTS:
+            return grpc.stream_stream_rpc_method_handler(partial(self._stream, name))
+        return grpc.unary_stream_rpc_method_handler(partial(self._stream, name))
+
+    def _handshake(
+        self, _requests: Iterator[bytes], context: grpc.ServicerContext
+    ) -> Iterator[bytes]:
+        def shaken(actor: Actor) -> Iterator[bytes]:
+            context.send_initial_metadata(((HEADER, self._callers.answer_to(actor)),))
+            yield from ()
+
+        yield from self._guarded("Handshake", context, shaken)
+
+    def _once(self, name: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+        [answer] = self._stream(name, request, context)
+        return answer
+
+    def _stream(self, name: str, request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
+        def answers(actor: Actor) -> Iterator[bytes]:
+            call = call_of(context, actor, self._bridge, self._slots)
+            found = _READS[name](self._sql)(call, request)
+            if name in _ONE_ANSWER:
+                yield found
+            else:
+                yield from found
+
+        yield from self._guarded(name, context, answers)
+
+    def _guarded(
+        self,
+        name: str,
+        context: grpc.ServicerContext,
+        answers: Callable[[Actor], Iterator[bytes]],
+    ) -> Iterator[bytes]:
+        """The answers; whatever is raised ends the call with its status. Every call is counted."""
+        began, sent, refused = time.perf_counter(), 0, None
+        actor: Actor | None = None
+        status = HTTPStatus.OK
+        try:
+            actor = self._callers.of(_headers(context))
+            for answer in answers(actor):
+                sent += len(answer)
+                yield answer
+        except Exception as error:
+            status, *refused = told(error)
+        finally:
+            seconds = time.perf_counter() - began
+            self._observed.ended(name, context.peer(), actor, status, sent, seconds)
+        if refused:
+            context.abort(*refused)
+
+
+def _headers(context: grpc.ServicerContext) -> Sequence[tuple[str, str | bytes]]:
+    return [(each.key, each.value) for each in context.invocation_metadata()]
