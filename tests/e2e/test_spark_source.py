@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reading_page import blocks
 from service import NOON, Chain, Service, described, seeded, serving, ten_rows
 from user_spark import UserSpark, user_spark
 
@@ -62,6 +63,12 @@ def test_a_dataset_is_read_in_parts_of_slices(spark: UserSpark, url: str) -> Non
             ["offset", "op", "system_time", "event_time", "city", "population"],
             "2050-01-01 12:00:00",
         ]
+
+
+def test_the_example_of_the_page_runs(spark: UserSpark, service: Service) -> None:
+    service.keep(ten_rows(), "kamu/cities")
+    (text,) = blocks("spark", service.url)
+    assert spark.run(text) == [[0, 10]]
 
 
 def test_columns_and_filters_are_options_and_filters_of_spark_are_taken(
@@ -178,7 +185,6 @@ def test_a_stream_that_is_killed_between_batches_goes_on_where_it_was(
             offsets = [row.offset for row in frame.collect()]
             Path(out).mkdir(exist_ok=True)
             (Path(out) / str(number)).write_text(json.dumps(offsets))  # again: the same
-        globals().update(fail_at=fail_at, out=out, Path=Path, json=json)
         query = (spark.readStream.format("odf").option("maxFilesPerTrigger", 1)
                  .option("startingPosition", "2").load(url).writeStream.foreachBatch(take)
                  .option("checkpointLocation", checkpoint).trigger(availableNow=True).start())

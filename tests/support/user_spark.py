@@ -67,8 +67,9 @@ def _serve(scratch: Path) -> None:
     for line in sys.stdin:
         code, names = json.loads(line)
         try:
-            exec(code, names | {"spark": spark}, found := {})
-            answer = [True, found.get("found")]
+            namespace = {**names, "spark": spark}
+            exec(code, namespace)
+            answer = [True, namespace.get("found")]
         except Exception as error:
             answer = [False, f"{type(error).__name__}: {error}"]
         answers.write(json.dumps(answer, default=str) + "\n")
