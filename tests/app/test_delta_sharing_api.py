@@ -254,3 +254,34 @@ def test_hints_leave_files_out_and_bad_ones_none(service, http, hint, kept):
     assert len(files(http, alias, jsonPredicateHints=hints)) == kept
     assert len(files(http, alias, limitHint=3)) == 2
     assert len(files(http, alias, jsonPredicateHints="{", predicateHints=["x = 1"])) == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x",
+        "[]",
+        '{"x":' + "[" * 100_000,
+        '{"version": -1}',
+        '{"version": 1' + "0" * 30 + "}",
+        '{"timestamp": "yesterday"}',
+        '{"version": 0, "timestamp": "2050-01-01T00:00:00Z"}',
+    ],
+)
+def test_a_query_that_cannot_be_read_is_refused_in_the_form_of_the_protocol(service, http, body):
+    alias = "alice/asked"
+    if service.node.access.entries.find(DatasetAlias.parse(alias)) is None:
+        made(service, alias).add([town("a")])
+    answer = http.post(f"{table(alias)}/query", content=body)
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "INVALID_PARAMETER_VALUE")
+
+
+def test_hints_however_deep_crash_nothing(service, http):
+    made(service, "alice/deep").add([town("a")])
+    for piece in ('{"op":"and","children":[', "["):
+        assert len(files(http, "alice/deep", jsonPredicateHints=piece * 20_000)) == 1
+
+
+def test_what_some_clients_post_before_each_call_harms_nothing(http):
+    for path in ("/delta-sharing", "/delta-sharing/"):
+        assert http.post(path, follow_redirects=True).status_code in (404, 405)

@@ -81,7 +81,7 @@ class TableQuery(msgspec.Struct, rename="camel"):
     """The body of a query; what is unknown is left alone."""
 
     limit_hint: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    version: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    version: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
     timestamp: str | None = None
     json_predicate_hints: str | None = None
 
@@ -170,7 +170,7 @@ async def query(
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
         asked = decode_json(raw or b"{}", TableQuery)
-    except (msgspec.DecodeError, UnicodeError) as bad:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as bad:
         raise MalformedBody(f"the query cannot be read: {str(bad)[:300]}") from None
     wanted = Wanted(
         when=When(version=asked.version, timestamp=_time(asked.timestamp)),
