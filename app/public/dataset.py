@@ -165,6 +165,7 @@ class Dataset:
         Args:
             since: as for `changes`; each of the changes has the `position` to go on from.
             timeout: seconds without news after which the iteration ends; by default it does not.
+                0: what is there already.
             poll: look at the head every so many seconds, at a server that is no node, too.
             limit: most rows at once.
 

@@ -7,6 +7,7 @@ nodes that restart neither lose rows nor repeat them.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from itertools import chain
 from types import TracebackType
 from typing import TypeVar
 
@@ -88,37 +89,43 @@ class Following(Iterator[Changes]):
         self._ending.stop()
 
     def _found(self) -> Generator[Changes]:
-        for _ in self._moves() if self._poll_s is None else self._polls(self._poll_s):
+        moves = self._moves() if self._poll_s is None else self._polls(self._poll_s)
+        for _ in chain([None], moves):
             is_full = True
-            while is_full and (changes := self._patiently(self._read)) is not None:
+            while is_full and not self._ending.is_stopped():
+                changes = self._patiently(self._read)
+                if changes is None:
+                    return
                 self.position = changes.position
                 is_full = changes.rows.num_rows == self._limit
                 if changes.rows.num_rows:
                     yield changes
 
     def _moves(self) -> Iterator[None]:
-        """Whenever the node tells of rows behind the position; at the beginning, too."""
+        """Whenever the node tells of rows behind the position, or of another history."""
         place = self._place
         url = f"{place.location.base}events"
         try:
             with open_http() as http:
                 for event in events.follow(http, url, place.token, ending=self._ending):
-                    if event.kind != "block" or self._is_behind(event):
+                    if self._is_new(event):
                         yield
         except httpx.TransportError as error:
             raise unreachable(url, error) from error
 
-    def _is_behind(self, event: events.Event) -> bool:
-        offsets = event.data.get("offsets")
-        return isinstance(offsets, dict) and offsets.get("end", -1) >= self.position.offset
+    def _is_new(self, event: events.Event) -> bool:
+        if event.kind == "block":
+            offsets = event.data.get("offsets")
+            return isinstance(offsets, dict) and offsets.get("end", -1) >= self.position.offset
+        return event.data.get("block") != self.position.block
 
     def _polls(self, poll_s: float) -> Iterator[None]:
-        """Whenever the head is another one; at the beginning, too."""
-        known = None
+        """Whenever the head is another one than that of the last look."""
+        known = self.position.block
         while not self._ending.is_over():
             head = self._patiently(self._head)
-            if head != known:
-                known = head
+            if head is not None and str(head) != known:
+                known = str(head)
                 yield
             self._ending.wait(poll_s)
 

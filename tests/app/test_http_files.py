@@ -189,3 +189,24 @@ def test_other_readers_get_by_ranges_no_more_than_from_a_file_server(read, singl
         assert read([f"{ours.url}/wide/data/{name}" for name in names]) == expected
     assert ours.bytes <= other.bytes < total / 4
     assert len(ours.requests) <= len(other.requests)
+
+
+def test_a_greatest_value_is_read_from_the_ends_of_files(single, wide):
+    """As many requests, and bytes, as of a plain file server."""
+    import duckdb
+    import duckdb_extension_httpfs
+
+    _, folder = wide
+    with single.http() as client:
+        files = client.get("/wide/files", params={"limit": 2}).json()["files"]
+    names = [file["physicalHash"] for file in files]
+    extension = next(Path(duckdb_extension_httpfs.__file__).parent.rglob("*.duckdb_extension"))
+    with ranged_files(folder) as plain, counting(plain) as other, counting(single.url) as ours:
+        for base in (f"{other.url}/", f"{ours.url}/wide/data/"):
+            with duckdb.connect() as db:
+                db.load_extension(str(extension))
+                query = 'select max("offset") from read_parquet(?)'
+                found = db.execute(query, [[base + name for name in names]]).fetchone()
+            assert found == (9 + 2 * ROWS,)
+    assert ours.bytes <= other.bytes < sum(file["size"] for file in files) / 4
+    assert len(ours.requests) <= len(other.requests)
