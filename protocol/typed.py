@@ -22,9 +22,13 @@ _known: set[Any] = set()
 
 
 def decode_json(text: str | bytes | msgspec.Raw, kind: type[T], *, dec_hook: DecHook = None) -> T:
-    """A value of `kind` from JSON. Raises `msgspec.DecodeError`, `UnicodeDecodeError`."""
+    """A value of `kind` from JSON. Raises `msgspec.DecodeError`, also for what nests too deeply,
+    `UnicodeDecodeError`."""
     _meet(kind)
-    return msgspec.json.decode(text, type=kind, dec_hook=dec_hook)
+    try:
+        return msgspec.json.decode(text, type=kind, dec_hook=dec_hook)
+    except RecursionError:
+        raise msgspec.DecodeError("JSON nests too deeply") from None
 
 
 def convert(value: Any, kind: type[T], *, dec_hook: DecHook = None) -> T:

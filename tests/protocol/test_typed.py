@@ -5,6 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
+import pytest
+
+from odf_node.protocol.typed import decode_json
+
 MEETING = """
 import sys, threading
 import msgspec
@@ -41,3 +46,9 @@ sys.exit(0 if len(right) == CLASSES * THREADS and all(right) else 1)
 def test_classes_that_many_threads_meet_at_once_do_not_end_the_process() -> None:
     ended = subprocess.run([sys.executable, "-c", MEETING], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_what_nests_too_deeply_cannot_be_decoded():
+    for kind in (object, dict):
+        with pytest.raises(msgspec.DecodeError, match="deeply"):
+            decode_json('{"x":' + "[" * 100_000, kind)

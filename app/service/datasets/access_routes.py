@@ -10,6 +10,8 @@ from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_node.protocol.typed import decode_json
+
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
 from ..http.deps import (
@@ -92,7 +94,7 @@ def add_access_routes(routes: APIRouter, prefix: str) -> None:
 async def _text(request: Request, field: str) -> str:
     body: Any = None
     try:
-        body = msgspec.json.decode(await small_body(request, MAX_BODY_BYTES))
+        body = decode_json(await small_body(request, MAX_BODY_BYTES), object)
     except (msgspec.DecodeError, UnicodeError):
         body = None
     value = body.get(field) if isinstance(body, dict) else None

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_node.protocol.errors import BadInput
+from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.query.messages import Form
 from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 
@@ -149,7 +150,7 @@ async def _json(request: Request) -> Any:
     if declared != "application/json":
         raise BodyNotJson("Expected request with `Content-Type: application/json`")
     try:
-        return msgspec.json.decode(await small_body(request, MAX_BODY_BYTES))
+        return decode_json(await small_body(request, MAX_BODY_BYTES), object)
     except (msgspec.DecodeError, UnicodeDecodeError) as bad:
         raise MalformedBody(f"the body is no JSON: {str(bad)[:200]}") from None
 

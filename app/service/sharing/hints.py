@@ -41,7 +41,7 @@ def filters_of(hints: str | None) -> tuple[Filter, ...]:
         return ()
     try:
         tree = decode_json(hints.encode(), _Node)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError):
         return ()
     found: list[Filter] = []
     todo = [tree]

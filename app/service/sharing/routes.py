@@ -170,7 +170,7 @@ async def query(
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
         asked = decode_json(raw or b"{}", TableQuery)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as bad:
+    except (msgspec.DecodeError, UnicodeError) as bad:
         raise MalformedBody(f"the query cannot be read: {str(bad)[:300]}") from None
     wanted = Wanted(
         when=When(version=asked.version, timestamp=_time(asked.timestamp)),
