@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.kartothek.index_place import IndexRef, index_state, index_store
-from odf_node.storage.datasets.read.view import Outline, outline_of
+from odf_node.storage.datasets.read.view import Outline, outline_of, require_in_history
 
 if TYPE_CHECKING:
     from odf_node.storage.datasets.dataset.dataset import Dataset
@@ -80,6 +80,7 @@ class Outlines:
                 (dataset.id, head, mark), lambda: outline_of(dataset, head, mark=mark)
             )
         else:
+            require_in_history(dataset, at)
             outline = outline_of(dataset, at, mark=mark)
         if state is None or not outline.is_marked:
             return outline, None

@@ -15,11 +15,9 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.instant import Instant, MalformedInstant
 from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset, InvalidInterval
 from odf_node.storage.datasets.pruning.filters import Filter, parsed_filter
 from odf_node.storage.datasets.pruning.learned import LearnedBounds
 from odf_node.storage.datasets.read.formats import Format, encoded
-from odf_node.storage.stores.ports.errors import BlockNotFound
 
 from ..readers.materials import Materials
 from ..readers.tasks import ReadTask, SliceRef, TableRef, schema_data
@@ -158,8 +156,6 @@ class Tables:
         """The table as of a block, with what is known in the columns of the filters, and where its
         objects come from. Raises `BlockNotFound`."""
         dataset = self.stores.dataset(DatasetRef(id=entry.id))
-        if block is not None:
-            _require_in_history(dataset, block)
         outline, index = self.outlines.of(dataset, block, indexed=bool(filters))
         vocab = {
             name: getattr(outline.vocab, name)
@@ -180,15 +176,6 @@ class Tables:
             index=index,
         )
         return table, Materials(dataset, self.stores.projections)
-
-
-def _require_in_history(dataset: Dataset, block: Multihash) -> None:
-    """Blocks of a history that was replaced stay for a while; rows as of one are no answer, since
-    what follows them is not what the dataset says. Raises `BlockNotFound`."""
-    try:
-        dataset.path(after=block)
-    except InvalidInterval as elsewhere:
-        raise BlockNotFound(block) from elsewhere
 
 
 def read_task(

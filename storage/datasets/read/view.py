@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from odf_node.protocol.chain.state import EMPTY, ChainState, Vocab
 from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.errors import NotFound
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.block import HashedBlock
@@ -22,13 +23,26 @@ from odf_node.protocol.metadata.events import (
 from odf_node.protocol.multihash import HashMismatch, Multihash
 
 from ...stores.ports.errors import BlockNotFound
-from ..dataset.dataset import Dataset
+from ..dataset.dataset import Dataset, InvalidInterval
 from ..verify.source import ChainSource, DatasetSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from odf_node.protocol.metadata.schema import DataSchema
+
+
+class NotInHistory(BlockNotFound):
+    """A block that the dataset has not, or no longer."""
+
+    def __init__(self, block: Multihash) -> None:
+        NotFound.__init__(
+            self,
+            f"there is no block {block} in the history of this dataset; it may have been rewritten "
+            "since (compacted or reset), then ask as of its head or another block",
+            block=str(block),
+        )
+        self.block = block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +104,15 @@ def outline_of(
         for block in page:
             found.see(block)
     return found.outline(head, state)
+
+
+def require_in_history(dataset: Dataset, block: Multihash) -> None:
+    """Blocks of a history that was replaced stay for a while; rows as of one are no answer, since
+    what follows them is not what the dataset says. Raises `BlockNotFound`."""
+    try:
+        dataset.path(after=block)
+    except (InvalidInterval, BlockNotFound) as elsewhere:
+        raise NotInHistory(block) from elsewhere
 
 
 def active_merge(dataset: Dataset) -> Any:

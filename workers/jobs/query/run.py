@@ -26,7 +26,7 @@ from odf_node.storage.datasets.query.messages import View
 from odf_node.storage.datasets.query.results import QueryResults
 from odf_node.storage.datasets.query.tables import table_of
 from odf_node.storage.datasets.read.formats import Format, encoded
-from odf_node.storage.datasets.read.view import Outline, outline_of
+from odf_node.storage.datasets.read.view import Outline, outline_of, require_in_history
 from odf_node.storage.stores.ports.values import JobId, ObjectKind
 
 from ...engines.port.job_listener import Heard
@@ -115,9 +115,9 @@ def run_query(
 
 def _input(stores: Stores, named: QueriedDataset) -> Input:
     dataset = stores.dataset(DatasetRef.parse(named.id))
-    return Input(
-        named=named, dataset=dataset, outline=outline_of(dataset, Multihash.parse(named.block_hash))
-    )
+    block = Multihash.parse(named.block_hash)
+    require_in_history(dataset, block)
+    return Input(named=named, dataset=dataset, outline=outline_of(dataset, block))
 
 
 def _slices(one: Input, files: InputFiles) -> list[Path]:
