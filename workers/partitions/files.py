@@ -1,6 +1,6 @@
 """Files as stages see them, wherever a stage runs: see `workers/engines/exchange`."""
 
-from ..engines.exchange.executor_side import at_hand, deliver, workplace
-from ..engines.exchange.files import Delivered, File, Outbox
+from ..engines.exchange.executor_side import at_hand, deliver, present, workplace
+from ..engines.exchange.files import Delivered, Enclosed, File, Outbox
 
-__all__ = ["Delivered", "File", "Outbox", "at_hand", "deliver", "workplace"]
+__all__ = ["Delivered", "Enclosed", "File", "Outbox", "at_hand", "deliver", "present", "workplace"]

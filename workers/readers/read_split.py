@@ -19,7 +19,7 @@ from msgspec import structs
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.reading import ReadStep, ReadStepCsv
 
-from ..partitions.files import at_hand
+from ..partitions.files import present
 from ..slices.frame import BadRow, Frame, Limits
 from .known import Known
 from .parquet import read_parquet
@@ -50,42 +50,31 @@ def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iter
     Raises as `open_frame` and its batches.
     """
     try:
-        if split.part is not None:
-            yield read_parquet(
-                read.step,  # type: ignore[arg-type]
-                at_hand(split.file),
-                schema_of(read.step),
-                read.limits,
-                rejected,
-                read.known,
-                groups=split.groups,
-                before=split.rows,
-                part=split.part,
-            )
-        elif split.groups is not None:
-            yield read_parquet(
-                read.step,  # type: ignore[arg-type]
-                at_hand(split.file),
-                read.schema,
-                read.limits,
-                rejected,
-                read.known,
-                groups=split.groups,
-                before=split.rows,
-            )
-        elif split.is_whole:
-            yield open_frame(read.step, at_hand(split.file), read.limits, rejected, read.known)
-        else:
-            with TemporaryDirectory(prefix="split-") as folder:
-                path = Path(folder) / "rows"
-                _copy(split, path)
-                step = _with_header(read.step) if read.names_columns else read.step
-                reader = READERS[type(step)]
-                yield reader(step, path, read.schema, read.limits, rejected, read.known)
+        with present(split.file) as file, _alone(split, file) as path:
+            yield _frame(read, split, path, rejected)
     except NodeError as bad:
         if split.part is not None:
             raise naming(bad, split.part.key) from None
         raise _moved(bad, split.lines) from None
+
+
+def _frame(read: SplitRead, split: Split, path: Path, rejected: Rejected | None) -> Frame | None:
+    if split.groups is not None or split.part is not None:
+        return read_parquet(
+            read.step,  # type: ignore[arg-type]
+            path,
+            read.schema if split.part is None else schema_of(read.step),
+            read.limits,
+            rejected,
+            read.known,
+            groups=split.groups,
+            before=split.rows,
+            part=split.part,
+        )
+    if split.is_whole:
+        return open_frame(read.step, path, read.limits, rejected, read.known)
+    step = _with_header(read.step) if read.names_columns else read.step
+    return READERS[type(step)](step, path, read.schema, read.limits, rejected, read.known)
 
 
 def open_splits(read: SplitRead, splits: Sequence[Split], rejected: Rejected | None) -> Frame:
@@ -105,8 +94,20 @@ def _with_header(step: ReadStep) -> ReadStep:
     return structs.replace(step, header=True) if isinstance(step, ReadStepCsv) else step
 
 
-def _copy(split: Split, path: Path) -> None:
-    with at_hand(split.file).open("rb") as source, path.open("wb") as target:
+@contextmanager
+def _alone(split: Split, file: Path) -> Iterator[Path]:
+    """Bytes of a file as a file of their own; any other split is read where it is."""
+    if split.is_whole or split.groups is not None:
+        yield file
+        return
+    with TemporaryDirectory(prefix="split-") as folder:
+        path = Path(folder) / "rows"
+        _copy(split, file, path)
+        yield path
+
+
+def _copy(split: Split, file: Path, path: Path) -> None:
+    with file.open("rb") as source, path.open("wb") as target:
         target.write(split.head)
         source.seek(split.start)
         left = (split.end or 0) - split.start

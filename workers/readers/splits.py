@@ -24,7 +24,7 @@ from odf_node.protocol.metadata.reading import (
 )
 from odf_node.protocol.source_rules import csv_characters
 
-from ..partitions.files import File
+from ..partitions.files import Enclosed, File
 from .csv_cuts import csv_cuts, csv_head
 from .table_files import TableFiles, TablePart
 
@@ -46,7 +46,7 @@ class Split:
     `lines` and `rows` stand before it in the file, less the lines of its head.
     """
 
-    file: File
+    file: File | Enclosed
     start: int = 0
     end: int | None = None
     head: bytes = b""

@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from pyspark import TaskContext
 
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
 from odf_node.storage.datasets.integrity.identity import Identity, identity_of_file
 
-from .files import Delivered, ExchangeFault, File, Loan, Outbox, name_of
+from .files import Delivered, Enclosed, ExchangeFault, File, Loan, Outbox, name_of
 from .links import download, upload
 
 LOANS = "odf-loans"
@@ -44,6 +45,24 @@ def at_hand(file: File) -> Path:
         _forget(folder)
         _fetch(file, folder, path)
     return path
+
+
+@contextmanager
+def present(file: File | Enclosed) -> Iterator[Path]:
+    """As `at_hand`. What was enclosed is a file in memory until the end of the block."""
+    if not isinstance(file, Enclosed):
+        yield at_hand(file)
+        return
+    with _in_memory() as stream:
+        stream.write(file.content)
+        stream.flush()
+        yield Path(f"/dev/fd/{stream.fileno()}")
+
+
+def _in_memory() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("enclosed"), "wb")
+    return tempfile.TemporaryFile()  # not Linux
 
 
 def workplace(outbox: Outbox) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from odf_node.protocol.errors import Unavailable
@@ -31,6 +31,13 @@ class Loan:
 
 File = Path | Loan
 """A file as work is given it: where it sees the worker's disk, and elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """A small file that goes along with the work: no disk has it."""
+
+    content: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

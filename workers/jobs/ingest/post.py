@@ -16,6 +16,7 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_node.storage.stores.ports.values import Job, ObjectKind
 
+from ...partitions.files import Enclosed, present
 from ...plan.ingest import IngestPlan
 from ...runtime.progress import JobProgress
 from ..work.context import WorkerContext
@@ -61,13 +62,10 @@ def prepare(
     post.job_progress.phase("read")
     own = replace(context, job_progress=post.job_progress)
     extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
-    return prepare_post(dataset, plan, _input(dataset, post, scratch), own, scratch, extras)
-
-
-def _input(dataset: Dataset, post: Post, scratch: Path) -> Path:
-    if post.job.spec.body is not None:
-        path = scratch.with_suffix(".body")  # most posts need no folder, and each costs by itself
-        path.write_bytes(post.job.spec.body)
-        return path
-    upload = Multihash.parse(post.payload.upload)
-    return local_file(dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
+    if post.job.spec.body is None:
+        upload = Multihash.parse(post.payload.upload)
+        path = local_file(dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
+        return prepare_post(dataset, plan, path, own, scratch, extras)
+    body = Enclosed(post.job.spec.body)
+    with present(body) as path:  # a file on a disk would cost more than all else about it
+        return prepare_post(dataset, plan, path, own, scratch, extras, enclosed=body)

@@ -34,6 +34,7 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ...merge.history import HistoryFiles
 from ...merge.table import bytes_of_all
+from ...partitions.files import Enclosed
 from ...partitions.here import Here
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan, plan_ingest
@@ -142,15 +143,16 @@ def prepare_post(
     scratch: Path,
     extras: Extras,
     table: TableFiles | None = None,
+    enclosed: Enclosed | None = None,
 ) -> PreparedPost:
     """A post as far as the driver brings it: unpacked, preprocessed, cut into splits; of the file
-    at the path, or of a table's below it.
+    at the path, which may be `enclosed`, or of a table's below it.
 
     Raises:
         NodeError: the post, or its strategy, does not allow it.
     """
     options, most = context.ingest, extras.max_bad_rows
-    source = source_of(plan, path, context, scratch, most, table)
+    source = source_of(plan, path, context, scratch, most, table, enclosed)
     file_size = 0 if source is None else source.size
 
     def size_with(history: int) -> int:

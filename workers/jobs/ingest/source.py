@@ -19,7 +19,7 @@ from odf_node.protocol.metadata.transforms import Transform
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import InvalidQuery, engine_for
 from ...engines.port.positions import place_of
-from ...partitions.files import at_hand
+from ...partitions.files import Enclosed, present
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
 from ...readers.known import Known
@@ -49,6 +49,8 @@ class Source:
 
     path: Path
     step: ReadStep
+    enclosed: Enclosed | None = None
+    """What is at the path, if it is a small body that came with the job."""
     known: Known | None = None
     is_prepared: bool = False
     rejected: Rejected | None = None
@@ -68,19 +70,21 @@ def source_of(
     scratch: Path,
     most: int | None,
     table: TableFiles | None = None,
+    enclosed: Enclosed | None = None,
 ) -> Source | None:
     """The file to read, or the files of a table; at most so many bad rows may be set aside. None if
-    a query has nothing to prepare.
+    a query has nothing to prepare. `enclosed` is what is at the path, if no disk has it.
 
     Raises:
         NodeError: the file cannot be unpacked; what a query says of its rows.
     """
     limits = context.ingest.limits
     if table is None:
-        path = plain_file(path, plan.read, scratch, limits.archives)
+        given, path = path, plain_file(path, plan.read, scratch, limits.archives)
+        enclosed = enclosed if path == given else None
     known = known_of(plan)
     if plan.preprocess is None:
-        return Source(path=path, step=plan.read, known=known, table=table)
+        return Source(path=path, step=plan.read, enclosed=enclosed, known=known, table=table)
     rejected = None if most is None else Rejected(most)
     if table is None:
         frame = open_frame(plan.read, path, limits, rejected, known)
@@ -115,7 +119,7 @@ def splits_of(
         parts = splits_of_table(source.table, way.width)
         return whole, Splits(splits=tuple(_seen_by(way, each) for each in parts))
     if way.width == 1:
-        return whole, Splits(splits=(Split(file=source.path),))
+        return whole, Splits(splits=(Split(file=source.enclosed or source.path),))
     schema = schema_of(source.step)
     if (
         schema is None
@@ -125,7 +129,7 @@ def splits_of(
         frame = open_frame(source.step, source.path, limits, known=source.known)
         schema = None if frame is None else frame.schema
     found = plan_splits(source.step, source.path, schema, way.width)
-    file = way.file(source.path)
+    file = source.enclosed or way.file(source.path)
     found = replace(found, splits=tuple(replace(each, file=file) for each in found.splits))
     if len(found.splits) == 1:
         return whole, found
@@ -133,7 +137,8 @@ def splits_of(
 
 
 def _seen_by(way: Way, split: Split) -> Split:
-    return replace(split, file=way.file(at_hand(split.file)))
+    with present(split.file) as path:
+        return replace(split, file=way.file(path))
 
 
 def is_one_partition(source: Source, found: Splits) -> bool:
