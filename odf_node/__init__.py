@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odf_node.app.public.dataset import open_dataset as open  # noqa: A004 - as in `gzip.open`
     from odf_node.app.public.following import Following
     from odf_node.app.public.publish import Receipt, publish
-    from odf_node.app.public.spark import SparkSource
+    from odf_node.app.public.spark import SparkSource as SparkSource
     from odf_node.protocol.errors import NodeError
 
 _PLACES = {
@@ -40,6 +40,7 @@ _PLACES = {
     "push": ("app.public.copies", "push"),
     "verify": ("app.public.copies", "verify"),
 }
+# Without SparkSource: `import *` would need PySpark, which a reader need not have.
 __all__ = [
     "Changes",
     "Dataset",
@@ -47,7 +48,6 @@ __all__ = [
     "NodeError",
     "Position",
     "Receipt",
-    "SparkSource",
     "open",
     "publish",
     "pull",

@@ -222,6 +222,15 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_all_names_are_imported_without_a_library_that_a_reader_need_not_have() -> None:
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['pyspark', 'fsspec', 'pandas', 'polars']);"
+        "from odf_node import *; print(Following.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("Following", "")
+
+
 def test_every_name_that_is_offered_is_there() -> None:
     assert all(getattr(odf_node, name) is not None for name in odf_node.__all__)
     with pytest.raises(AttributeError):
