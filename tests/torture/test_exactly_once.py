@@ -35,7 +35,7 @@ def test_every_receipt_is_true_and_no_row_is_lost_or_doubled(tmp_path: Path) -> 
 @pytest.mark.spark
 @pytest.mark.timeout(5400 if LONG else 400)
 def test_every_receipt_is_true_when_all_stages_run_on_spark(open_folder: Path) -> None:
-    rows, most, few, kills = (100_000, 3000, 5, 80) if LONG else (1000, 200, 10, 3)
+    rows, most, few, kills = (100_000, 2400, 4, 80) if LONG else (1000, 200, 10, 3)
     shape = Shape(spark=True, settings=ALL_ON_SPARK)
     done = exactly_once(open_folder, shape, rows=rows, seed=20, most=most, few_posts=few)
     print(done)
