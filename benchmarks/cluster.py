@@ -1,6 +1,6 @@
 """Ingest on a standalone cluster of one executor and of two, each of one core, over a bucket.
 
-    python benchmarks/cluster.py [--rows 10000000]
+    python benchmarks/cluster.py [--rows 2000000]
 
 Posts Csv of `--rows` rows to a node whose batches run on the cluster, appends it, and prints the
 seconds with one executor and with two, and the ratio. What executors cannot share is told beside
@@ -58,7 +58,7 @@ def on_cluster(folder: Path, s3: S3Server, executors: int) -> Iterator[tuple[Clu
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--rows", type=int, default=10_000_000)
+    given.add_argument("--rows", type=int, default=2_000_000)
     rows = given.parse_args().rows
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     content, taken = body(0, rows), {}
