@@ -40,6 +40,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "webhook replay": (
         "odf-node webhook replay http://127.0.0.1:8080/weather wh_6a1f0c2e --since beginning",
     ),
+    "webhook rotate": ("odf-node webhook rotate http://127.0.0.1:8080/weather wh_6a1f0c2e",),
     "webhook show": ("odf-node webhook show http://127.0.0.1:8080/weather wh_6a1f0c2e",),
     "dataset list": ("odf-node dataset list --node http://127.0.0.1:8080",),
     "dataset show": (

@@ -81,6 +81,19 @@ def replay(url: str, name: str, *, since: str | None, token: str | None, as_json
     say(ask(url, token, "POST", f"webhooks/{name}/replay", **query), _line, as_json=as_json)
 
 
+@webhook.command("rotate")
+@click.argument("url", metavar="URL")
+@click.argument("name", metavar="ID")
+@token_option
+@json_option
+def rotate(url: str, name: str, token: str | None, as_json: bool) -> None:
+    """Sign by a new secret, which is shown once; the old one signs as well for a while."""
+    made = ask(url, token, "POST", f"webhooks/{name}/secret")
+    say(made, _line, as_json=as_json)
+    if not as_json:
+        click.echo(f"secret  {made['secret']}")
+
+
 @webhook.command("remove")
 @click.argument("url", metavar="URL")
 @click.argument("name", metavar="ID")

@@ -556,6 +556,7 @@ class Settings(SharedSettings):
         "for each time; when none is left, the webhook is paused. Up to a tenth more is waited, "
         "by chance.",
     )
+    webhook_old_secret_s: int = Field(86_400, ge=0, description="Seconds an old secret signs too.")
     webhook_poll_s: float = Field(
         1.0, gt=0, le=60, description="Seconds between two looks for webhooks that are due."
     )

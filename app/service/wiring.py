@@ -444,6 +444,7 @@ class Node:
             keys=self.secret_keys,
             sender=Sender(networks, settings.webhook_timeout_s),
             most=settings.webhooks_account,
+            old_secret_s=settings.webhook_old_secret_s,
             public_url=settings.public_url,
             clock=self.clock,
             random=self.random,

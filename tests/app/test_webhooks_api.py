@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from click.testing import CliRunner
 from nodes import RunningNode, served
 from servers import wait_until
 from service import Service, described, seeded, serving
+from standardwebhooks import Webhook as Standard
 from web_server import Answer, Asked, web_server
 
 from odf_node.app.cli.main import main
 from odf_node.app.service.webhooks.delivering import Deliverer
 from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.storage.runtime.clock import system_clock
 from odf_node.storage.stores.ports.values import Scope, Visibility
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -72,6 +76,41 @@ def test_a_webhook_is_its_accounts_alone(service: Service, http: httpx.Client) -
             guest.post("/closed/webhooks", json={"url": "http://127.0.0.1:9/"}).status_code == 404
         )
         assert guest.delete(path).status_code == 204
+
+
+def test_for_a_while_both_secrets_sign_and_then_the_new_one_alone(tmp_path: Path) -> None:
+    ahead_s = 0
+
+    def clock() -> Instant:
+        return Instant(system_clock().ns + ahead_s * NANOS)
+
+    def signed_by(secret: str, asked: Asked) -> bool:
+        """By the signature alone: the real library refuses moments that are off."""
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), tz=UTC)
+        signature = Standard(secret).sign(headers["webhook-id"], at, asked.body.decode())
+        return signature in headers["webhook-signature"].split(" ")
+
+    given: dict[str, Any] = {"webhook_networks": LOOPBACK, "webhook_threads": 0}
+    with (
+        serving(tmp_path / "node", clock=clock, **given, webhook_old_secret_s=60) as service,
+        web_server(lambda _: Answer(204)) as server,
+    ):
+        service.keep(seeded(), "kamu/open")
+        with service.http(service.token()) as http, service.http(service.token("guest")) as guest:
+            made = http.post("/open/webhooks", json={"url": f"http://127.0.0.1:{server.port}/"})
+            path, old = f"/open/webhooks/{made.json()['id']}", made.json()["secret"]
+            assert guest.post(path + "/secret").status_code == 404
+            answer = http.post(path + "/secret")
+            new = answer.json()["secret"]
+            assert answer.status_code == 200
+            assert new != old
+            assert "secret" not in http.get(path).json()
+            for after_s, expected in ((0, (True, True)), (61, (False, True))):
+                ahead_s = after_s
+                assert http.post(path + "/ping").json()["status"] == 204
+                asked = server.asked[-1]
+                assert (signed_by(old, asked), signed_by(new, asked)) == expected
 
 
 def test_who_may_not_manage_has_no_webhooks(service: Service) -> None:

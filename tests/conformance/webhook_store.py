@@ -55,6 +55,15 @@ class WebhookStoreContract:
         assert stores.webhooks.of_account(made.dataset, ANNA.id) == [made]
         assert stores.webhooks.of_account(made.dataset, BERT.id) == []
 
+    def test_other_secrets_take_the_place_of_those_it_had_and_change_nothing_else(
+        self, stores: Stores
+    ) -> None:
+        made, other = added(stores), hook(dataset(stores, "kamu/other"), "wh_2")
+        assert stores.webhooks.add(other, most=MOST)
+        stores.webhooks.reseal("wh_1", b"key:new")
+        assert stores.webhooks.find("wh_1") == replace(made, sealed_secret=b"key:new")
+        assert stores.webhooks.find("wh_2") == other
+
     def test_an_account_has_so_many_at_a_dataset_and_no_more(self, stores: Stores) -> None:
         made = added(stores)
         for number in range(2, MOST + 1):

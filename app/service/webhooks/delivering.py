@@ -26,11 +26,12 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..news.feeds import ChainFeed, ChainPosition, Page
 from ..news.notices import Notice
+from . import secrets
 from .messages import Message, message_of
 from .retries import after_failure
 from .sending import Answer
 from .signing import signed_headers
-from .webhooks import Webhooks, opened_secret, source_of
+from .webhooks import Webhooks, source_of
 
 _log = logging.getLogger("odf.webhooks")
 DELIVERIES_A_TURN = 500
@@ -114,7 +115,8 @@ def _deliver(
     alias = delivering.access.shown_alias(entry)
     message = message_of(webhook, notice, source=source_of(hooks, entry, alias))
     now = hooks.clock()
-    headers = signed_headers(opened_secret(hooks, webhook), message.id, message.body, now)
+    signing = secrets.opened(hooks.keys, webhook, now)
+    headers = signed_headers(signing, message.id, message.body, now)
     answer = hooks.sender.send(webhook.url, message, headers)
     attempt = DeliveryAttempt(
         at=now,

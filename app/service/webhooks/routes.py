@@ -69,6 +69,14 @@ def replay(
     return JsonAnswer(shown(find_webhook(hooks.store, account, entry, webhook)))
 
 
+def change_secret(
+    webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep
+) -> Response:
+    """The new secret is shown once; deliveries are signed by the one before as well for a while."""
+    found = find_webhook(hooks.store, account, entry, webhook)
+    return JsonAnswer({**shown(found), "secret": usecase.change_secret(hooks, found)})
+
+
 def ping(
     webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep, access: AccessDep
 ) -> Response:
@@ -87,4 +95,5 @@ def add_webhook_routes(routes: APIRouter, prefix: str) -> None:
     routes.get(one, summary="A webhook and its newest attempts", tags=tags)(show)
     routes.delete(one, summary="Remove a webhook", status_code=204, tags=tags)(remove)
     routes.post(one + "/replay", summary="Deliver again, or go on", tags=tags)(replay)
+    routes.post(one + "/secret", summary="Change the secret of a webhook", tags=tags)(change_secret)
     routes.post(one + "/ping", summary="Try a webhook", tags=tags)(ping)

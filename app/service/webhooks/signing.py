@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Sequence
 
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.storage.runtime.randomness import Random
@@ -18,17 +19,23 @@ def new_secret(random: Random) -> str:
     return PREFIX + base64.b64encode(random(SECRET_BYTES)).decode()
 
 
-def signed_headers(secret: str, message: str, body: bytes, at: Instant) -> dict[str, str]:
+def signed_headers(
+    secrets: Sequence[str], message: str, body: bytes, at: Instant
+) -> dict[str, str]:
     """Headers of one attempt. `message` is the id of the delivery, `at` the moment of the attempt.
 
-    What is signed is `{id}.{unix seconds}.{body}`; receivers refuse moments that are more than five
-    minutes off.
+    There is a signature for each secret: receivers take a delivery by any one. What is signed is
+    `{id}.{unix seconds}.{body}`; receivers refuse moments that are more than five minutes off.
     """
-    key = base64.b64decode(secret.removeprefix(PREFIX))
     moment = str(at.ns // NANOS)
-    digest = hmac.digest(key, f"{message}.{moment}.".encode() + body, hashlib.sha256)
+    content = f"{message}.{moment}.".encode() + body
+    signatures = []
+    for secret in secrets:
+        key = base64.b64decode(secret.removeprefix(PREFIX))
+        digest = hmac.digest(key, content, hashlib.sha256)
+        signatures.append(f"v1,{base64.b64encode(digest).decode()}")
     return {
         "webhook-id": message,
         "webhook-timestamp": moment,
-        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+        "webhook-signature": " ".join(signatures),
     }

@@ -1,7 +1,7 @@
 """Webhooks of datasets: an account has an address told of the blocks it may read.
 
 Address, secret and what went wrong are shown to that account alone. The secret is shown once and
-kept sealed; it opens for its webhook and dataset only.
+kept sealed (`secrets.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from odf_node.protocol.errors import BadInput, LimitExceeded, NotFound
-from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.node.reader import Reading
@@ -22,18 +22,18 @@ from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.runtime.networks import reachable
 from odf_node.storage.runtime.randomness import Random
 from odf_node.storage.stores.ports import WebhookStore
-from odf_node.storage.stores.ports.values import Account, DatasetEntry, Scope, Variable
+from odf_node.storage.stores.ports.values import Account, DatasetEntry, Scope
 from odf_node.storage.stores.ports.webhook_values import DeliveryAttempt, Webhook
 from odf_node.storage.stores.publishing.sealing import SecretKeys
 
 from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
 from ..news.feeds import ChainPosition
+from . import secrets
 from .messages import ping_of
 from .sending import Sender
 from .signing import new_secret, signed_headers
 
-SECRET = "secret"  # noqa: S105 - the name of a secret, not one
 MAX_URL_CHARS = 2048
 PORTS = {"http": 80, "https": 443}
 SHOWN_ATTEMPTS = 100
@@ -67,6 +67,7 @@ class Webhooks:
     sender: Sender
     most: int
     """Of an account at one dataset."""
+    old_secret_s: int
     public_url: str | None
     clock: Clock
     random: Random
@@ -106,13 +107,12 @@ def add_webhook(
     position = head if body.since is None else since_of(entry, body.since)
     id_, secret = f"wh_{hooks.random(12).hex()}", new_secret(hooks.random)
     now = hooks.clock()
-    sealed = hooks.keys.sealed(_owner(id_, entry.id), SECRET, secret, at=now)
     webhook = Webhook(
         id=id_,
         dataset=entry.id,
         account=account.id,
         url=body.url,
-        sealed_secret=f"{sealed.key_id}:".encode() + sealed.value,
+        sealed_secret=secrets.sealed(hooks.keys, id_, entry.id, secret, now),
         created_at=now,
         position=position,
     )
@@ -163,12 +163,26 @@ def replay(store: WebhookStore, webhook: Webhook, entry: DatasetEntry, since: st
     store.restart(webhook.id, position=position)
 
 
+def change_secret(hooks: Webhooks, webhook: Webhook) -> str:
+    """A new secret, which signs from now on; the one before signs as well for a while.
+
+    Raises `SecretUnreadable`.
+    """
+    now, new = hooks.clock(), new_secret(hooks.random)
+    until = Instant(now.ns + hooks.old_secret_s * NANOS)
+    text = secrets.changed(secrets.opened(hooks.keys, webhook, now)[0], new, until)
+    sealed = secrets.sealed(hooks.keys, webhook.id, webhook.dataset, text, now)
+    hooks.store.reseal(webhook.id, sealed)
+    return new
+
+
 def ping(hooks: Webhooks, webhook: Webhook, entry: DatasetEntry, alias: str) -> DeliveryAttempt:
     """Try the address at once, whatever state the webhook is in, and leave that as it is."""
     source, now = source_of(hooks, entry, alias), hooks.clock()
     number = hooks.random(8).hex()
     message = ping_of(webhook, alias, source=source, number=number, at=now)
-    headers = signed_headers(opened_secret(hooks, webhook), message.id, message.body, now)
+    signing = secrets.opened(hooks.keys, webhook, now)
+    headers = signed_headers(signing, message.id, message.body, now)
     answer = hooks.sender.send(webhook.url, message, headers)
     error = None if answer.error is None else type(answer.error).__name__
     attempt = DeliveryAttempt(
@@ -181,24 +195,6 @@ def ping(hooks: Webhooks, webhook: Webhook, entry: DatasetEntry, alias: str) -> 
 def source_of(hooks: Webhooks, entry: DatasetEntry, alias: str) -> str:
     """The address of the dataset; its id, where the node does not know its own address."""
     return str(entry.id) if hooks.public_url is None else f"{hooks.public_url}{alias}"
-
-
-def opened_secret(hooks: Webhooks, webhook: Webhook) -> str:
-    """Raises `SecretUnreadable`."""
-    key_id, _, value = webhook.sealed_secret.partition(b":")
-    sealed = Variable(
-        name=SECRET,
-        is_secret=True,
-        value=value,
-        updated_at=webhook.created_at,
-        key_id=key_id.decode(),
-    )
-    return hooks.keys.opened(_owner(webhook.id, webhook.dataset), sealed)
-
-
-def _owner(webhook: str, dataset: DatasetId) -> str:
-    """What a secret is sealed for."""
-    return f"webhook:{dataset}:{webhook}"
 
 
 def shown(webhook: Webhook) -> dict[str, Any]:

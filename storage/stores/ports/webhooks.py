@@ -38,6 +38,9 @@ class WebhookChanges(Protocol):
     def remove(self, webhook: str) -> None:
         """Nothing there: nothing happens."""
 
+    def reseal(self, webhook: str, sealed_secret: bytes) -> None:
+        """Other secrets in the place of those it has; all else stays."""
+
     def restart(self, webhook: str, *, position: Multihash | None) -> None:
         """Active again, and told what is behind `position`. A delivery that is under way no
         longer moves the position."""

@@ -81,6 +81,11 @@ class SqlWebhookStore(SqlWebhookReads):
         with writing(self._engine) as db:
             db.execute(sa.delete(webhooks).where(_C.id == webhook))
 
+    def reseal(self, webhook: str, sealed_secret: bytes) -> None:
+        change = sa.update(webhooks).where(_C.id == webhook)
+        with writing(self._engine) as db:
+            db.execute(change.values(sealed_secret=sealed_secret))
+
     def restart(self, webhook: str, *, position: Multihash | None) -> None:
         change = {**_FREE, **_WELL, "position": position, "state": WebhookState.ACTIVE.value}
         with writing(self._engine) as db:
