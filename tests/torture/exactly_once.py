@@ -39,7 +39,7 @@ from odf_node.storage.datasets.upkeep.gc import collect_garbage
 from odf_node.storage.stores.ports.values import ObjectKind
 
 WRITERS, MOST_ROWS = 8, 100
-ROUNDS, FEW_POSTS = 40, 30
+ROUNDS, FEW_POSTS = 60, 30
 """How often something is killed, in the mean; and after how many posts, in the mean, at least."""
 REPEATED = 0.2
 """Share of the posts that are sent once more after they were answered."""
