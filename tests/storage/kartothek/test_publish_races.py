@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
@@ -10,9 +11,11 @@ from types import SimpleNamespace
 import pytest
 from backends import fresh_place
 from buckets import log_in
+from fault_proxy import fault_proxy
 from kartothek_published import A2, A, Growing, Killed, Publisher, R, Watched, by_city
 from publishing import in_process, run_job
 
+from odf_node.protocol.errors import Unavailable
 from odf_node.storage.datasets.job_payloads import publish_job
 from odf_node.storage.datasets.job_payloads.publish_job import PublishPayload
 from odf_node.storage.datasets.kartothek.own_index import own_index
@@ -20,6 +23,7 @@ from odf_node.storage.datasets.kartothek.publication import Mode
 from odf_node.storage.datasets.kartothek.publish import withdraw
 from odf_node.storage.datasets.kartothek.rows import whole_table
 from odf_node.storage.datasets.kartothek.tables import open_table
+from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 from odf_node.storage.stores.keyed.open import open_keyed_store
 from odf_node.storage.stores.ports.errors import SwapLost
 from odf_node.storage.stores.ports.publication_values import PublishedDataset
@@ -230,3 +234,32 @@ def _expected(made: Growing, mode: str) -> list[tuple]:
                 match = [one for one in live if one[2:] == found[2:]]
                 live.remove(max(match))
     return sorted(every if mode == "changelog" else live)
+
+
+@pytest.mark.parametrize("mode", [Mode.CHANGELOG, Mode.STATE])
+@pytest.mark.parametrize("after", [2, 4, 6])
+def test_a_bucket_that_refuses_half_way_leaves_the_former_state(
+    made: Growing, tmp_path, monkeypatch, request, mode, after
+):
+    log_in(monkeypatch, request.getfixturevalue("s3"))
+    location = fresh_place(request)
+    direct = open_keyed_store(location)
+    upstream = re.search(r"https?://[^/]+", location).group()
+    with fault_proxy(upstream) as proxy:
+        behind = open_keyed_store(location.replace(upstream, proxy.url))
+        refresh = Publisher(made, behind, tmp_path, mode=mode, secondary_indices=("city",))
+        made.add(A2[0])
+        refresh()
+        before = by_city(whole_table(open_table(direct, "u")).to_pylist())
+        made.add(A2[1])
+        proxy.then(*["pass"] * after, *["busy"] * 1000)
+        with pytest.raises(Unavailable) as refused:
+            refresh()
+        assert "SlowDown" in refused.value.message
+        assert by_city(whole_table(open_table(direct, "u")).to_pylist()) == before
+        proxy.clear()
+        refresh()
+    again = Publisher(made, FolderKeyedStore(tmp_path / "other"), tmp_path / "r", mode=mode)
+    again()
+    wanted = by_city(whole_table(open_table(again.store, "u")).to_pylist())
+    assert by_city(whole_table(open_table(direct, "u")).to_pylist()) == wanted
