@@ -150,12 +150,17 @@ def _children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def _running(queries: Queries) -> int:
+def _processes(queries: Queries) -> set[int]:
+    """Those of queries; an answer does not wait for the end of its own."""
     process = queries.spawner._process
     assert process is not None
+    return set(_children(process.pid))
+
+
+def _running(queries: Queries, before: set[int]) -> int:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        for child in _children(process.pid):
+        for child in _processes(queries) - before:
             if "Seccomp:\t2" in Path(f"/proc/{child}/status").read_text():
                 return child
         time.sleep(0.02)
@@ -163,9 +168,11 @@ def _running(queries: Queries) -> int:
 
 
 def test_the_process_of_a_query_is_confined_and_knows_no_secret(service, client):
+    assert status_of(client, "select 1") == 200
+    before = _processes(service.node.queries)
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(status_of, client, ENDLESS)
-        child = _running(service.node.queries)
+        child = _running(service.node.queries, before)
         status = Path(f"/proc/{child}/status").read_text()
         environment = Path(f"/proc/{child}/environ").read_bytes()
         os.kill(child, signal.SIGKILL)

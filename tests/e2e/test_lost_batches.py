@@ -29,6 +29,7 @@ from odf_node.storage.datasets.node.open_stores import StoreSettings, open_store
 from odf_node.storage.datasets.upkeep.gc import collect_garbage
 from odf_node.storage.stores.objects.layout import EXCHANGE, dataset_folder
 from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_node.workers.engines.exchange.links import AGENT
 
 if TYPE_CHECKING:
     from spark_cluster import Cluster
@@ -66,8 +67,13 @@ class Scene:
         return self._kill_java()
 
     def lose_bucket(self, is_over: Callable[[], bool]) -> int:
-        """Have the bucket refuse everything for three seconds."""
-        wait_until(lambda: is_over() or self._works(), "work on executors", PATIENCE_S)
+        """Have the bucket refuse everything for three seconds, once executors ask it."""
+        before = self.proxy.agents.count(AGENT)
+        wait_until(
+            lambda: is_over() or self.proxy.agents.count(AGENT) > before,
+            "executors that ask the bucket",
+            PATIENCE_S,
+        )
         seen = len(self.proxy.seen)
         self.proxy.always = "busy"
         time.sleep(3)

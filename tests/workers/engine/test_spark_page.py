@@ -28,7 +28,7 @@ way.read([(0, 10)], stages.counted).facts()
 print(way.usage.page, way.usage.jobs)
 with urlopen(way.usage.page + "/jobs/") as page:
     said = page.read().decode()
-print("collect" in said, "kill" in said.lower())
+print("count" in said, "kill" in said.lower())
 session.stop()
 """
 
