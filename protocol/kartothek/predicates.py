@@ -64,6 +64,7 @@ _PLAIN: dict[Op, Callable[[Any, Any], Any]] = {
     Op.GREATER_EQUAL: pc.greater_equal,
 }
 _ACCEPTED: dict[str, tuple[type, ...]] = {
+    "null": (bool, int, float, str, bytes, date, datetime, Decimal),
     "bool": (bool,),
     "integer": (int,),
     "float": (int, float),
@@ -102,6 +103,8 @@ def term_mask(term: Term, column: pa.Array) -> pa.Array:
         return column.is_null()
     if term.op is Op.IS_NOT_NULL:
         return column.is_valid()
+    if pa.types.is_null(column.type):  # Arrow has no comparisons of it
+        return pa.array([term.op is Op.DISTINCT and bool(values)] * len(column), pa.bool_())
     if term.op is Op.DISTINCT:
         if not values:
             return column.is_valid()
@@ -155,6 +158,9 @@ def _values(term: Term, column_type: pa.DataType) -> list[pa.Scalar]:
         is_misplaced |= isinstance(value, datetime) and datetime not in accepted
         if not isinstance(value, accepted) or is_misplaced:
             raise _misfit(term, column_type)
+        if pa.types.is_null(column_type):  # whatever is asked, nothing is equal to it
+            made.append(pa.scalar(None))
+            continue
         is_zoned = isinstance(value, datetime) and value.tzinfo is not None
         if is_zoned and column_type.tz is None:
             raise _misfit(term, column_type)
