@@ -53,16 +53,22 @@ def present(file: File | Enclosed) -> Iterator[Path]:
     if not isinstance(file, Enclosed):
         yield at_hand(file)
         return
-    with _in_memory() as stream:
+    with _new_file() as (stream, path):
         stream.write(file.content)
         stream.flush()
-        yield Path(f"/dev/fd/{stream.fileno()}")
+        yield path
 
 
-def _in_memory() -> IO[bytes]:
+@contextmanager
+def _new_file() -> Iterator[tuple[IO[bytes], Path]]:
+    """In memory on Linux. Elsewhere a descriptor that is opened again goes on where the first one
+    stands, so the file needs a name."""
     if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("enclosed"), "wb")
-    return tempfile.TemporaryFile()  # not Linux
+        with os.fdopen(os.memfd_create("enclosed"), "wb") as stream:
+            yield stream, Path(f"/dev/fd/{stream.fileno()}")
+    else:
+        with tempfile.NamedTemporaryFile() as named:
+            yield named, Path(named.name)
 
 
 def workplace(outbox: Outbox) -> Path:
