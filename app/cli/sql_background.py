@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from odf_node.storage.datasets.job_payloads.query_job import DIALECT
 from odf_node.storage.datasets.read.formats import Format
 
 from ..client.http import open_http
@@ -22,7 +23,6 @@ from .read import whole_file
 from .sql_sources import PIECE_BYTES, lines_as_list
 from .watch import stepwise
 
-DIALECT = "SqlSpark"
 TABLE_ROWS = 100
 
 

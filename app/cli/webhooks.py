@@ -27,9 +27,7 @@ def webhook() -> None:
 def add(url: str, address: str, *, since: str | None, token: str | None, as_json: bool) -> None:
     """Have ADDRESS told; the secret that signs is shown once."""
     made = ask(url, token, "POST", "webhooks", {"url": address, "since": since})
-    say(made, _line, as_json=as_json)
-    if not as_json:
-        click.echo(f"secret  {made['secret']}")
+    _say_secret(made, as_json=as_json)
 
 
 @webhook.command("list")
@@ -89,9 +87,7 @@ def replay(url: str, name: str, *, since: str | None, token: str | None, as_json
 def rotate(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Sign by a new secret, which is shown once; the old one signs as well for a while."""
     made = ask(url, token, "POST", f"webhooks/{name}/secret")
-    say(made, _line, as_json=as_json)
-    if not as_json:
-        click.echo(f"secret  {made['secret']}")
+    _say_secret(made, as_json=as_json)
 
 
 @webhook.command("remove")
@@ -103,6 +99,13 @@ def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Deliver nothing more."""
     ask(url, token, "DELETE", f"webhooks/{name}")
     say_removed(name, as_json=as_json)
+
+
+def _say_secret(made: dict[str, Any], *, as_json: bool) -> None:
+    """A webhook with its secret, which is not shown again."""
+    say(made, _line, as_json=as_json)
+    if not as_json:
+        click.echo(f"secret  {made['secret']}")
 
 
 def _line(each: dict[str, Any]) -> str:

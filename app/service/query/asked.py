@@ -12,6 +12,7 @@ import msgspec
 from odf_node.protocol.errors import BadInput, LimitExceeded
 from odf_node.protocol.identity import DatasetAlias, MalformedName
 from odf_node.protocol.typed import convert
+from odf_node.storage.datasets.job_payloads import query_job
 from odf_node.storage.datasets.query.messages import Form
 
 from ..datasets.schema_formats import SchemaFormat, UnknownFormat, parse_format
@@ -109,7 +110,7 @@ def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
     """
     if body.query_dialect.lower() != DIALECT.lower():
         raise InvalidQueryRequest(
-            f"queries are taken in the dialects {DIALECT} and, posted, SqlSpark; "
+            f"queries are taken in the dialects {DIALECT} and, posted, {query_job.DIALECT}; "
             f"not {body.query_dialect[:50]!r}"
         )
     form = form if body.data_format is None else parse_format(body.data_format, Form)

@@ -8,7 +8,8 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.versions.changed_rows import changed_rows_key, changed_rows_store
+from odf_node.storage.datasets.versions.changed_rows import changed_rows_key
+from odf_node.storage.datasets.versions.histories import version_files
 from odf_node.storage.stores.ports.errors import KeyNotFound
 
 from ..auth.access import DatasetHidden
@@ -28,7 +29,7 @@ def find_changed_file(
     urls.check(signature, CHANGES, owner, slice_hash)
     if stores.registry.find(DatasetRef(id=owner)) is None:
         raise DatasetHidden
-    store = changed_rows_store(stores.projections, owner)
+    store = version_files(stores.projections, owner)
     key = changed_rows_key(slice_hash)
     try:
         with store.open(key) as stream:

@@ -10,7 +10,8 @@ from anyio import to_thread
 from odf_node.protocol.delta.schemas import DeltaSchema
 from odf_node.protocol.errors import BadInput, LimitExceeded
 from odf_node.storage.datasets.read.rows import Projection
-from odf_node.storage.datasets.versions.changed_rows import changed_rows_store, write_changed_rows
+from odf_node.storage.datasets.versions.changed_rows import write_changed_rows
+from odf_node.storage.datasets.versions.histories import version_files
 
 from ..versions.versions import Versioned
 from .files import slice_files
@@ -104,7 +105,7 @@ class ChangeFeeds:
     def _made(self, found: Versioned, number: int) -> int:
         """The size of the file, which is there now."""
         return write_changed_rows(
-            changed_rows_store(self.tables.reads.stores.projections, found.dataset.id),
+            version_files(self.tables.reads.stores.projections, found.dataset.id),
             found.dataset,
             found.versions[number].data.physical_hash,
             found.outline.vocab.operation_type_column,

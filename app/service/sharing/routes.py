@@ -55,7 +55,17 @@ TablesDep = Annotated[SharedTables, Depends(wired(SharedTables))]
 FeedsDep = Annotated[ChangeFeeds, Depends(wired(ChangeFeeds))]
 UrlsDep = Annotated[SignedUrls, Depends(wired(SignedUrls))]
 Token = Annotated[str | None, Query(alias="pageToken", max_length=2_000)]
-Most = Annotated[int | None, Query(alias="maxResults", ge=1)]
+
+
+async def page_size(
+    settings: SettingsDep,
+    most: Annotated[int | None, Query(alias="maxResults", ge=1)] = None,
+) -> int:
+    """Items of a page at most."""
+    return settings.max_page if most is None else min(most, settings.max_page)
+
+
+SizeDep = Annotated[int, Depends(page_size)]
 
 
 async def shared_table(
@@ -100,11 +110,10 @@ def profile(actor: KnownDep, base: BaseDep) -> Response:
 def list_shares(
     actor: KnownDep,
     shares: SharesDep,
-    settings: SettingsDep,
-    most: Most = None,
+    size: SizeDep,
     token: Token = None,
 ) -> Response:
-    return _page(shares.shares(actor, token=token, limit=min(most or MOST, settings.max_page)))
+    return _page(shares.shares(actor, token=token, limit=size))
 
 
 @router.get(ROOT + "/shares/{share}", summary="One of them")
@@ -122,27 +131,23 @@ def list_schemas(actor: KnownDep, shares: SharesDep, share: Text) -> Response:
 def list_tables(
     actor: KnownDep,
     shares: SharesDep,
-    settings: SettingsDep,
+    size: SizeDep,
     share: Text,
     schema: Text,
-    most: Most = None,
     token: Token = None,
 ) -> Response:
-    limit = min(most or MOST, settings.max_page)
-    return _page(shares.tables(actor, share, schema, token=token, limit=limit))
+    return _page(shares.tables(actor, share, schema, token=token, limit=size))
 
 
 @router.get(ROOT + "/shares/{share}/all-tables", summary="Tables of all views")
 def list_all_tables(
     actor: KnownDep,
     shares: SharesDep,
-    settings: SettingsDep,
+    size: SizeDep,
     share: Text,
-    most: Most = None,
     token: Token = None,
 ) -> Response:
-    limit = min(most or MOST, settings.max_page)
-    return _page(shares.all_tables(actor, share, token=token, limit=limit))
+    return _page(shares.all_tables(actor, share, token=token, limit=size))
 
 
 @router.get(TABLE + "/version", summary="The newest version of a table")

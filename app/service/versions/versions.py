@@ -118,8 +118,9 @@ class VersionReads:
 
         outline, history, tag = await to_thread.run_sync(known)
         versions = Versions(outline)
-        first = history.version + 1 if history.is_of(versions) else 0
-        if first == len(versions) and history.is_of(versions):
+        is_same = history.is_of(versions)
+        first = history.version + 1 if is_same else 0
+        if is_same and first == len(versions):
             return Versioned(dataset, outline, versions, history)
         changed = await self._changed(entry, outline, versions, first, caller)
         continued = history.continued(versions, tuple(changed))

@@ -9,28 +9,19 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...stores.keyed.below import Below
-from ...stores.objects.layout import dataset_folder
-from ...stores.ports import KeyedStore
 from ...stores.ports.errors import KeyNotFound
 from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
 from ..kartothek.completed import write_anew
-from .histories import FOLDER
 
 CHANGE_TYPE = "_change_type"
 KINDS = ("insert", "delete", "update_preimage", "update_postimage")
 """What the operation codes 0 to 3 are called."""
 _CHANGES = "changes"
-
-
-def changed_rows_store(projections: KeyedStore, dataset: DatasetId) -> Below:
-    """Where these files are, each under its `changed_rows_key`."""
-    return Below(projections, f"{dataset_folder(dataset)}/{FOLDER}")
 
 
 def changed_rows_key(slice_hash: Multihash) -> str:
@@ -40,7 +31,8 @@ def changed_rows_key(slice_hash: Multihash) -> str:
 def write_changed_rows(
     store: Below, dataset: Dataset, slice_hash: Multihash, operation: str, *, most: int
 ) -> int:
-    """Make the file if it is not there; its size in bytes. `operation` is the column of codes.
+    """Make the file in the `version_files` of the dataset if it is not there; its size in bytes.
+    `operation` is the column of codes.
 
     Raises:
         UnreadableSlice: an operation has another code. What `write_anew` raises.

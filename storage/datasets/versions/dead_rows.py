@@ -18,10 +18,8 @@ from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.multihash import Multihash
 
-from ...stores.keyed.below import Below
-from ...stores.objects.layout import dataset_folder
 from ...stores.ports import KeyedStore
-from .histories import FOLDER
+from .histories import version_files
 
 DEAD = "dead"
 KEPT_BLOCKS = 16
@@ -99,7 +97,7 @@ class DeadRowFiles:
 
     def __init__(self, projections: KeyedStore, dataset: DatasetId, most: int) -> None:
         """`most`: bytes of bitmaps of one file."""
-        self._store = Below(projections, f"{dataset_folder(dataset)}/{FOLDER}")
+        self._store = version_files(projections, dataset)
         self._most = most
 
     def read(self, block: Multihash, view: str) -> DeadRows | None:

@@ -19,7 +19,7 @@ from ...stores.objects.layout import dataset_folder
 from ...stores.ports import KeyedStore
 from .versions import Versions
 
-FOLDER = "versions"
+_FOLDER = "versions"
 _KEY = "history.json"
 MAX_BYTES = 64 << 20
 """Longest record that is read: some eight bytes for each version that takes rows back."""
@@ -67,11 +67,16 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return History(epoch=epoch, replaced=self.replaced + 1)
 
 
+def version_files(projections: KeyedStore, dataset: DatasetId) -> Below:
+    """What is made of a dataset for readers of its versions, among all that is made of it."""
+    return Below(projections, f"{dataset_folder(dataset)}/{_FOLDER}")
+
+
 class Histories:
     """The record of a dataset, among what is made of it for readers."""
 
     def __init__(self, projections: KeyedStore, dataset: DatasetId) -> None:
-        self._store = Below(projections, f"{dataset_folder(dataset)}/{FOLDER}")
+        self._store = version_files(projections, dataset)
 
     def read(self) -> tuple[History, str | None]:
         """The record, and the tag of its file."""
