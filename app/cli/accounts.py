@@ -89,7 +89,7 @@ def password(
     """Set an account's password; its sessions end. Tokens stay as they are."""
     from ..service.accounts.accounts import ensure_account, find_account
     from ..service.auth.passwords import check_new
-    from ..service.settings import Tenancy
+    from ..service.setting_groups.words import Tenancy
 
     chosen = check_new(_from_stdin() if password_stdin else _asked())
     with node_stores(data, database_url) as (stores, settings):

@@ -175,7 +175,7 @@ def parse_expiry(text: str, now: Instant) -> Instant:
 
 def _dataset(stores: Any, settings: Any, text: str) -> DatasetId:
     """Id of the dataset a user means. Raises `MalformedName`, `DatasetNotFound`."""
-    from ..service.settings import Tenancy
+    from ..service.setting_groups.words import Tenancy
 
     alias = DatasetRef.parse(text).alias
     if alias is not None and alias.account is None and settings.tenancy is Tenancy.MULTI:

@@ -15,7 +15,8 @@ from odf_node.storage.runtime.logs import set_up
 from odf_node.storage.runtime.private_files import keep_private
 from odf_node.storage.runtime.tracing import start_tracing, stop_tracing
 
-from ..service.settings import AnonymousReads, Settings, Tenancy, load_settings, warn_of_old_names
+from ..service.setting_groups.words import AnonymousReads, Tenancy
+from ..service.settings import Settings, load_settings, warn_of_old_names
 
 EVERYTHING_IS_READ = (
     "everybody who reaches this node reads all datasets, private ones, too "

@@ -75,7 +75,7 @@ from .read.routes import add_read_routes
 from .rewrite.routes import add_history_routes
 from .schedules.clock import Ticker
 from .schedules.routes import add_schedule_routes
-from .settings import Tenancy
+from .setting_groups.words import Tenancy
 from .sharing import routes as sharing
 from .system import routes as system
 from .transfer.routes import TRANSFER_TAGS, add_transfer_routes

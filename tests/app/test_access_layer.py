@@ -8,7 +8,7 @@ from service import ten_rows
 from odf_node.app.service.auth import access
 from odf_node.app.service.auth.access import Action, DatasetHidden, authorize
 from odf_node.app.service.auth.actors import ANONYMOUS
-from odf_node.app.service.settings import AnonymousReads
+from odf_node.app.service.setting_groups.words import AnonymousReads
 from odf_node.protocol.identity import DatasetAlias
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.events import DatasetKind

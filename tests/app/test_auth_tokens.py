@@ -21,7 +21,7 @@ from odf_node.app.service.auth.actors import (
     identify,
 )
 from odf_node.app.service.auth.tokens import AccessToken, MalformedToken
-from odf_node.app.service.settings import AnonymousReads
+from odf_node.app.service.setting_groups.words import AnonymousReads
 from odf_node.protocol.errors import Refused
 from odf_node.protocol.identity import DatasetAlias, DatasetId
 from odf_node.protocol.instant import Instant

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from odf_node.app.service.main import PREFIX, build_api
-from odf_node.app.service.settings import Settings, Tenancy
+from odf_node.app.service.setting_groups.words import Tenancy
+from odf_node.app.service.settings import Settings
 from odf_node.app.service.wiring import open_node
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
 from odf_node.storage.datasets.job_payloads.mirror_job import MirrorReceipt

@@ -8,7 +8,7 @@ import pytest
 from service import seeded, ten_rows
 
 from odf_node.app.service.http.contract import contract
-from odf_node.app.service.settings import Tenancy
+from odf_node.app.service.setting_groups.words import Tenancy
 from odf_node.protocol.codec.manifests import load_event
 
 TRANSFERS = re.compile(r"/\{dataset\}/(refs|blocks|data|checkpoints|pull|push)\b.*")

@@ -15,7 +15,7 @@ from odf_node.app.service.accounts.accounts import create_account, ensure_accoun
 from odf_node.app.service.http.contract import contract
 from odf_node.app.service.main import PAGE_OF_THE_API, PARTS
 from odf_node.app.service.pages.site import OWN
-from odf_node.app.service.settings import Tenancy
+from odf_node.app.service.setting_groups.words import Tenancy
 from odf_node.protocol.identity import DatasetAlias, MalformedName, Name
 from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.storage.datasets.node.naming import RESERVED, ReservedName

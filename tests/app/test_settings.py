@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 
 from odf_node.app.client.environment import VARIABLES as OF_CLIENT
-from odf_node.app.service.settings import Settings, Tenancy, load_settings, warn_of_old_names
+from odf_node.app.service.setting_groups.words import Tenancy
+from odf_node.app.service.settings import Settings, load_settings, warn_of_old_names
 from odf_node.storage.runtime.environment import (
     InvalidSetting,
     UnknownSetting,

@@ -30,6 +30,9 @@ def test_use_cases_are_never_handed_the_whole_node(graph):
     service = "odf_node.app.service"
     users = graph.find_modules_that_directly_import(f"{service}.wiring")
     assert {each for each in users if each.startswith(service)} == {f"{service}.main"}
+    pages = graph.find_children(f"{service}.parts")
+    users = set().union(*map(graph.find_modules_that_directly_import, pages))
+    assert users - pages == {f"{service}.wiring"}
 
 
 def _knot(graph: grimp.ImportGraph, parent: str) -> set[str]:

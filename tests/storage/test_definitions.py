@@ -10,7 +10,7 @@ from throwaway import throwaway_stores
 
 from odf_node.app.service.auth.access import Action, grants
 from odf_node.app.service.auth.actors import Actor
-from odf_node.app.service.settings import AnonymousReads
+from odf_node.app.service.setting_groups.words import AnonymousReads
 from odf_node.protocol.identity import DatasetAlias, DatasetId, Name
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.events import DatasetKind

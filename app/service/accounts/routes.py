@@ -14,7 +14,7 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..http.answers import JsonAnswer
 from ..http.deps import AccessDep, ActorDep, SettingsDep, StoresDep
-from ..settings import Tenancy
+from ..setting_groups.words import Tenancy
 from .accounts import find_account
 
 router = APIRouter(tags=["identity"])

@@ -27,7 +27,7 @@ from odf_node.protocol.identity import DatasetAlias, MalformedName, Name
 from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.stores.ports.values import DatasetEntry, Reach, Role, Scope, Visibility
 
-from ..settings import AnonymousReads, Tenancy
+from ..setting_groups.words import AnonymousReads, Tenancy
 from .actors import Actor, Reason
 
 

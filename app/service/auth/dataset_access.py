@@ -11,7 +11,7 @@ from odf_node.storage.runtime.context import add_facts
 from odf_node.storage.stores.ports import DatasetEntries
 from odf_node.storage.stores.ports.values import DatasetEntry
 
-from ..settings import AnonymousReads, Tenancy
+from ..setting_groups.words import AnonymousReads, Tenancy
 from .access import Action, DatasetHidden, address, authorize, grants
 from .actors import Actor
 from .entry_cache import EntryMemory

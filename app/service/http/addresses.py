@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Scope
 
 from odf_node.storage.datasets.node.naming import RESERVED
 
-from ..settings import Tenancy
+from ..setting_groups.words import Tenancy
 
 SOCKET = "WS"
 """The method of a WebSocket upgrade."""

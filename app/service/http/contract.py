@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from odf_node.storage.runtime.version import app_version
 
-from ..settings import Tenancy
+from ..setting_groups.words import Tenancy
 from .deps import SettingsDep
 
 router = APIRouter()

@@ -24,7 +24,7 @@ from odf_node.storage.stores.ports.values import AccountId, DatasetEntry, JobSpe
 from ..auth.access import Action, DatasetHidden, IsRemote, address, authorize
 from ..auth.actors import Actor
 from ..limits.pressure import Pressure
-from ..settings import AnonymousReads, Tenancy
+from ..setting_groups.words import AnonymousReads, Tenancy
 from .ingest import IngestRequest, Posted, check_source, spec_of
 
 P = ParamSpec("P")

@@ -15,7 +15,7 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.runtime.version import app_version
 
-from ..settings import Tenancy
+from ..setting_groups.words import Tenancy
 from .counters import BUCKETS_S, Counters
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..read.outlines import Outlines
-from ..settings import Tenancy
+from ..setting_groups.words import Tenancy
 
 MAX_NAMES = 1_000
 """Most different names in a query that are looked up."""

@@ -1,0 +1,41 @@
+"""Datasets as they are made, defined and changed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ..datasets.access import DatasetRoles
+from ..datasets.datasets import Authoring
+from ..datasets.definition import Checking
+from ..definitions.authors import Defining
+from ..rewrite.history import Rewriting
+from ..variables.variables import NodeVariables
+from .working import WorkingParts
+
+
+class MakingParts(WorkingParts):
+    """Datasets as they are made, defined and changed."""
+
+    @cached_property
+    def defining(self) -> Defining:
+        return Defining(self.stores, self.access)
+
+    @cached_property
+    def dataset_roles(self) -> DatasetRoles:
+        return DatasetRoles(self.stores.accounts, self.stores.roles, self.roles)
+
+    @cached_property
+    def variables(self) -> NodeVariables:
+        return NodeVariables(self.stores.variables, self.secret_keys, self.clock)
+
+    @cached_property
+    def authoring(self) -> Authoring:
+        return Authoring(self.stores, self.access, self.defining, self.clock, self.random)
+
+    @cached_property
+    def checking(self) -> Checking:
+        return Checking(self.stores, self.stores.jobs, self.watch, self.settings.query_check_s)
+
+    @cached_property
+    def rewriting(self) -> Rewriting:
+        return Rewriting(self.stores, self.defining, self.clock)
