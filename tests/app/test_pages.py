@@ -10,9 +10,9 @@ import pytest
 from service import seeded, serving, ten_rows
 
 from odf_node.app.service.accounts.accounts import ensure_account, set_password
+from odf_node.app.service.pages.dataset_view import _cell, _column, type_text
 from odf_node.app.service.pages.reference import words_of
 from odf_node.app.service.pages.render import size_text
-from odf_node.app.service.pages.views import _cell, _column, type_text
 from odf_node.app.service.pages.visitors import local_path
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.events import (
