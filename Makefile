@@ -14,6 +14,9 @@ COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index
 # Whatever the environment says, Python keeps what it compiled: a run of the tests starts it
 # hundreds of times, each of which would read the sources of everything it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# A browser for the tests: Debian's, where this may install it.
+CHROMIUM = { command -v chromium || command -v google-chrome || { [ "$$(id -u)" = 0 ] && apt-get -qq -o Acquire::http::Timeout=20 update && \
+  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium; }; } >/dev/null 2>&1
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
@@ -125,6 +128,7 @@ $(V)/.dev-ok: requirements/test.txt requirements/delta-sharing.txt pyproject.tom
 	$(BIN)/uv venv -q --allow-existing -p $(BIN)/python $(V)/delta-sharing
 	$(BIN)/uv pip install -q -p $(V)/delta-sharing --require-hashes -r requirements/delta-sharing.txt
 	-$(BIN)/odf-worker class-archive
+	@$(CHROMIUM) || echo 'no chromium: tests in a browser will be skipped'
 	@touch $@ $(V)/.run-ok
 
 $(V)/.fuzz-ok: requirements/fuzz.txt | $(V)/.dev-ok

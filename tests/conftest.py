@@ -7,11 +7,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from servers import S3Server, postgres, s3_server
 from two_ends import TwoEnds, place
+
+if TYPE_CHECKING:
+    from browsers import Windows
+    from playwright.sync_api import Browser
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -104,3 +108,29 @@ def s3_bucket_url(s3: S3Server) -> str:
     from buckets import make_bucket  # boto3 is slow to import
 
     return make_bucket(s3)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A browser for the tests of a module.
+
+    It does not outlive the module: while Playwright is open, its event loop counts as running in
+    this thread, and tests of other modules run loops of their own.
+    """
+    import browsers  # Playwright: most tests need none
+
+    if browsers.PROGRAM is None:
+        pytest.skip(browsers.NO_BROWSER)
+    with browsers.chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def window(chromium: Browser) -> Iterator[Windows]:
+    """Opens pages of a node: `window(url, width=390, scheme="dark", script=False)`."""
+    from browsers import Windows
+
+    opened = Windows(chromium)
+    yield opened
+    opened.close()
+    assert opened.complaints == []

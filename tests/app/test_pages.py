@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 
-import browser as real
 import pytest
 from service import seeded, serving, ten_rows
 
@@ -14,7 +13,6 @@ from odf_node.app.service.pages.dataset_view import _cell, _column, type_text
 from odf_node.app.service.pages.reference import words_of
 from odf_node.app.service.pages.render import size_text
 from odf_node.app.service.pages.visitors import local_path
-from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.events import (
     AttachmentEmbedded,
     AttachmentsEmbedded,
@@ -338,20 +336,3 @@ def test_sizes_and_types_are_said_in_words():
     assert type_text({"kind": "Decimal", "precision": 9, "scale": 2}) == (
         "Decimal (precision 9, scale 2)"
     )
-
-
-@pytest.mark.skipif(real.PROGRAM is None, reason="no browser: chromium is not installed")
-def test_in_a_real_browser_the_page_follows_the_head(node, tmp_path):
-    chain = ten_rows()
-    node.keep(chain, "anna/moving")
-    with real.browser(tmp_path) as tab:
-        tab.open(f"{node.url}/")
-        tab.run("[...document.links].find(one => one.textContent === 'anna/moving').click()")
-        tab.until("document.querySelector('h1')?.textContent === 'anna/moving'")
-        assert tab.run("getComputedStyle(document.querySelector('th')).fontWeight") == "600"
-        known = len(chain.blocks)
-        chain.add(SetInfo(description="now with words"))
-        dataset = node.node.stores.dataset(DatasetRef(id=chain.id))
-        dataset.commit(chain.blocks[known:], expected=chain.blocks[known - 1].hash)
-        tab.until("document.body.textContent.includes('now with words')")
-        assert tab.complaints == []
