@@ -47,7 +47,7 @@ from .http.answers import error_answer, not_found_answer
 from .http.authentication import Authentication
 from .http.dispatch import Dispatch
 from .http.parameters import KNOWN_PARAMETERS
-from .http.sharing_errors import error_answer_at
+from .http.peer_errors import error_answer_for
 from .ingest.quick_posts import QuickPosts
 from .ingest.routes import add_ingest
 from .ingest.small_posts import SmallPosts
@@ -142,7 +142,9 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
         if on_stop is not None:
             on_stop()
 
-    asking = Authentication(node.callers, allow_anonymous=node.settings.allow_anonymous)
+    asking = Authentication(
+        node.callers, node.s3_callers, allow_anonymous=node.settings.allow_anonymous
+    )
     api = build_api(node, on_stop=stopped)
     served = Dispatch(_addresses(node, at_hand, api), api, asking, node.settings)
     logs_all = node.settings.access_log
@@ -298,7 +300,7 @@ async def _node_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, NodeError):
         raise error
     tags = getattr(request.scope.get("route"), "tags", ())
-    return error_answer_at(request.url.path, error, explained=TRANSFER_TAGS.isdisjoint(tags))
+    return error_answer_for(request.scope, error, explained=TRANSFER_TAGS.isdisjoint(tags))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -306,7 +308,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     first = problems[0] if problems else {"loc": ("request",), "msg": str(error)}
     where = ".".join(str(part) for part in first["loc"])
     invalid = InvalidRequest(f"{where}: {first['msg']}", parameter=where)
-    return error_answer_at(request.url.path, invalid)
+    return error_answer_for(request.scope, invalid)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -58,6 +58,8 @@ class Route:
     """Whether the transfer protocols fix its answers, errors included."""
     takes_signed: bool = False
     """Whether a signed URL opens it in place of a token."""
+    takes_s3: bool = False
+    """Whether requests that are signed as those to S3 may read there."""
     is_audited: bool = True
     """Whether requests for a change go into the audit log, also those that succeed."""
 

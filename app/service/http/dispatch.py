@@ -22,8 +22,8 @@ from .answers import HEADERS_ONLY, crash_answer, error_answer, not_found_answer
 from .authentication import Authentication
 from .bodies import Paced
 from .cors import preflight_answer
+from .peer_errors import error_answer_for
 from .sending import Sending
-from .sharing_errors import error_answer_at
 
 ENCODED_SLASHES = (b"%2f", b"%5c")
 BODILESS = frozenset({"GET", "HEAD", "OPTIONS", SOCKET})
@@ -52,7 +52,7 @@ class Dispatch:
         try:
             await self._serve(scope, receive, send)
         except NodeError as error:
-            answer = error_answer_at(scope["path"], error, explained=not _is_transfer(scope))
+            answer = error_answer_for(scope, error, explained=not _is_transfer(scope))
             await _refuse(answer, scope, receive, send)
         except Exception:
             if send.status:

@@ -69,7 +69,8 @@ class Objects:
         yield Route(f"{DATASET}/refs/{{name}}", self.ref, READS, is_transfer=True)
         for folder in KINDS:
             path = f"{DATASET}/{folder}/{{name}}"
-            yield Route(path, self.read, READS, is_transfer=True, takes_signed=True)
+            opened = {"takes_signed": True, "takes_s3": folder == "data"}
+            yield Route(path, self.read, READS, is_transfer=True, **opened)
             if folder in UPLOAD_FOLDERS:
                 yield Route(path, self.take, UPLOADS, is_transfer=True, is_audited=False)
 

@@ -12,6 +12,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..auth.entry_cache import EntryMemory
 from ..auth.passwords import Cost
 from ..auth.roles import RoleMemory
+from ..auth.s3_keys import S3Callers, VendedKeys
 from ..auth.signed_urls import SignedUrls
 from ..auth.throttle import SharedThrottle, Throttle
 from ..limits.pressure import Pressure
@@ -45,6 +46,14 @@ class CallerParts(Opened):
     @cached_property
     def signed_urls(self) -> SignedUrls:
         return SignedUrls(self.session_secrets, self.settings.transfer_url_ttl_s, self.clock)
+
+    @cached_property
+    def vended_keys(self) -> VendedKeys:
+        return VendedKeys(self.session_secrets, self.settings.s3_keys_ttl_s, self.clock)
+
+    @cached_property
+    def s3_callers(self) -> S3Callers:
+        return S3Callers(self.access, self.vended_keys)
 
     @cached_property
     def throttle(self) -> Throttle | SharedThrottle:

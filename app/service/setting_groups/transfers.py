@@ -74,6 +74,12 @@ class TransferSettings(SharedSettings):
         gt=0,
         description="Seconds a presigned transfer URL, or a signed URL of the node, stays valid.",
     )
+    s3_keys_ttl_s: int = Field(
+        3600,
+        gt=0,
+        le=43_200,
+        description="Seconds that keys of S3 clients for the files of one dataset stay valid.",
+    )
     mirror_networks: tuple[IPvAnyNetwork, ...] = Field(
         (), description="Ranges mirrors may pull from, beside the public network."
     )

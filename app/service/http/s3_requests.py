@@ -1,0 +1,26 @@
+"""Requests of S3 clients: the addresses of files are those of objects in buckets, path-style."""
+
+from __future__ import annotations
+
+from starlette.types import Scope
+
+from odf_node.protocol.s3.signature import ALGORITHM, S3Request
+
+_SCHEME = ALGORITHM.encode()
+
+
+def is_s3(scope: Scope) -> bool:
+    """Whether the request claims to be signed as requests to S3 are."""
+    return scope["type"] == "http" and any(
+        name == b"authorization" and value.startswith(_SCHEME) for name, value in scope["headers"]
+    )
+
+
+def s3_request(scope: Scope) -> S3Request:
+    """The request as its signature is about it."""
+    return S3Request(
+        scope["method"],
+        (scope.get("raw_path") or scope["path"].encode()).decode("latin-1"),
+        scope["query_string"].decode("latin-1"),
+        scope["headers"],
+    )

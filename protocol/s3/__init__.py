@@ -1,0 +1,1 @@
+"""Requests to object stores as their clients write them. Pure."""
