@@ -11,6 +11,7 @@ T ?= block
 SECONDS ?= 600
 COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
   --python-version 3.11
+JDBC = org.apache.arrow:flight-sql-jdbc-driver:18.3.0
 # Whatever the environment says, Python keeps what it compiled: a run of the tests starts it
 # hundreds of times, each of which would read the sources of everything it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -129,6 +130,8 @@ $(V)/.dev-ok: requirements/test.txt requirements/delta-sharing.txt pyproject.tom
 	$(BIN)/uv pip install -q -p $(V)/delta-sharing --require-hashes -r requirements/delta-sharing.txt
 	-$(BIN)/odf-worker class-archive
 	@$(CHROMIUM) || echo 'no chromium: tests in a browser will be skipped'
+	@if command -v mvn >/dev/null; then mvn -q dependency:copy -Dartifact=$(JDBC) -DoutputDirectory=$(CURDIR)/$(V)/jdbc \
+	  || echo 'Maven could not fetch the JDBC driver: its tests will be skipped'; fi
 	@touch $@ $(V)/.run-ok
 
 $(V)/.fuzz-ok: requirements/fuzz.txt | $(V)/.dev-ok

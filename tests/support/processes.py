@@ -8,20 +8,46 @@ from pathlib import Path
 
 def cpu_seconds(process: int) -> float:
     """Processor time of a process and of its descendants, those that ended included."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    parents, times = {}, {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    ticks, words = os.sysconf("SC_CLK_TCK"), _words()
+    return sum(
+        sum(map(int, words[each][11:15])) / ticks for each in _tree(process, words) if each in words
+    )
+
+
+def descendants(process: int) -> set[int]:
+    """The processes that it began, and those that they began."""
+    return _tree(process, _words()) - {process}
+
+
+def held_bytes(processes: set[int]) -> int:
+    """Memory of processes that live; a page that several share is counted once."""
+    held = 0
+    for each in processes:
         try:
-            words = stat.read_text().rsplit(")", 1)[1].split()
+            lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
         except OSError:
             continue
-        parents[int(stat.parent.name)] = int(words[1])
-        times[int(stat.parent.name)] = sum(map(int, words[11:15])) / ticks
+        held += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    return held
+
+
+def _words() -> dict[int, list[str]]:
+    """What the kernel tells of each process, from its state on."""
+    told = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            told[int(stat.parent.name)] = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+    return told
+
+
+def _tree(process: int, words: dict[int, list[str]]) -> set[int]:
     tree, size = {process}, 0
     while len(tree) > size:
         size = len(tree)
-        tree |= {child for child, parent in parents.items() if parent in tree}
-    return sum(times.get(each, 0.0) for each in tree)
+        tree |= {child for child, told in words.items() if int(told[1]) in tree}
+    return tree
 
 
 def own_cpu_seconds(process: int) -> float:

