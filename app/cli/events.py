@@ -10,7 +10,7 @@ import click
 from ..client.events import Event, follow
 from ..client.http import open_http
 from ..client.text import one_line
-from ..client.urls import http_base
+from .ingest import dataset_base
 from .output import json_option
 from .tokens import token_option
 
@@ -34,7 +34,7 @@ def watch(
     """
     seen = 0
     with open_http() as http:
-        for event in follow(http, f"{http_base(url)}events", token, last=since, rows=rows):
+        for event in follow(http, f"{dataset_base(url)}events", token, last=since, rows=rows):
             if as_json:
                 named = {"id": event.id, "event": event.kind, **_named(event.data)}
                 click.echo(json.dumps(named, ensure_ascii=False))

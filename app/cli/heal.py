@@ -15,7 +15,7 @@ from ..client.sync import opened
 from ..client.targets import read_address
 from ..client.text import one_line
 from ..client.urls import Location
-from .tokens import token_at
+from .tokens import tokens_of
 
 NODES_HEAL = "--heal is for a folder; a node heals what it has by itself"
 
@@ -37,11 +37,13 @@ def healed_at(where: str, token: str | None) -> list[dict[str, Any]]:
             "(odf-node repo add), or in ODF_NODE_TOKEN for the node at ODF_NODE_URL"
         )
     repositories = Repositories()
-    sources = [read_address(text, repositories) for text in remotes_of(folder).copies]
+    tokens = tokens_of(token, repositories)
+    copies = remotes_of(folder).copies
+    sources = [read_address(text, repositories, tokens=tokens) for text in copies]
     openings = []
     for one in sources:
         name = str(one.location)
-        openings.append((name, partial(opened, one.location, one.token or token_at(name, token))))
+        openings.append((name, partial(opened, one.location, one.token)))
     files = heal_folder(FolderRepository(folder), openings)
     return [
         {"object": one.name, "healedFrom": one.source, "problems": list(one.problems)}

@@ -14,6 +14,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             "      --objects-url s3://bucket/prefix"
         ),
     ),
+    "login": (
+        "odf-node login https://node.example",
+        "odf-node login work --open     # a name that repo add gave",
+    ),
+    "logout": ("odf-node logout https://node.example",),
+    "whoami": ("odf-node whoami work --json",),
     "account create": ("odf-node account create anna --password-stdin < password.txt",),
     "account list": ("odf-node account list --data /srv/odf",),
     "account password": ("odf-node account password anna",),

@@ -69,6 +69,9 @@ class MainGroup(LazyGroup):
 
 COMMANDS = {
     "serve": ("odf_node.app.cli.serve:serve", "Run a node."),
+    "login": ("odf_node.app.cli.login:login", "Log in at a node by a page in the browser."),
+    "logout": ("odf_node.app.cli.login:logout", "Forget the login at a node."),
+    "whoami": ("odf_node.app.cli.login:whoami", "Show as whom commands act at a node."),
     "account": (
         "odf_node.app.cli.accounts:account",
         "Make and list accounts of a node, set passwords.",
@@ -141,5 +144,6 @@ def main() -> None:
     """A repository node for Open Data Fabric, and its client.
 
     A dataset is named by a folder or a URL: odf+http(s)://… uses the smart protocol,
-    http(s)://… the simple one. The access token is read from --token or ODF_NODE_TOKEN.
+    http(s)://… the simple one; or by a name of `odf-node repo`, NODE/NAME. The access token is
+    read from --token or ODF_NODE_TOKEN, or is that of `odf-node login`.
     """

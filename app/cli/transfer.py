@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetId
@@ -22,12 +21,12 @@ from ..client.http import Overloaded, Unreachable
 from ..client.mirror import mirror_at
 from ..client.receive import Outcome
 from ..client.remotes import Repositories, note_remotes, remotes_of
-from ..client.targets import Address, read_address, write_address
+from ..client.targets import read_address, write_address
 from ..client.text import one_line
 from ..client.urls import Location, Transfer
 from ..client.walk import ChainReader
 from .output import json_option, print_json
-from .tokens import any_token, token_at
+from .tokens import any_token, token_at, tokens_of
 from .watch import progress_bars
 
 
@@ -92,7 +91,8 @@ def pull(
     """
     if target is None:
         source, target = _followed(source), source
-    address = read_address(source, Repositories())
+    repositories = Repositories()
+    address = read_address(source, repositories, tokens=tokens_of(token, repositories))
     into = Location.parse(target)
     if mirror and into.transfer is Transfer.SMART:
         receipt = mirror_at(  # the token of a repository is for that repository, not for a node
@@ -112,7 +112,7 @@ def pull(
             return sync.pull(
                 address.location,
                 into,
-                token=_token_for(address, token),
+                token=address.token,
                 force=force,
                 progress=progress,
             )
@@ -121,14 +121,6 @@ def pull(
         if not no_alias and into.path is not None:
             note_remotes(into.path, pull=address.location)
         _print_data(outcome_data(outcome), as_json=as_json)
-
-
-def _token_for(address: Address, token: str | None) -> str | None:
-    """What the command line says, else the repository's own token, else the environment's."""
-    given = click.get_current_context().get_parameter_source("token")
-    if given is ParameterSource.COMMANDLINE:
-        return token
-    return address.token or token_at(str(address.location), token, is_named=address.is_named)
 
 
 def _followed(folder: str) -> str:
@@ -200,12 +192,16 @@ def push(
     A dataset that is not there yet is created.
     """
     folder = Path(source)
-    address = write_address(target, folder, lambda: _dataset_in(folder), Repositories())
+    repositories = Repositories()
+    tokens = tokens_of(token, repositories)
+    address = write_address(
+        target, folder, lambda: _dataset_in(folder), repositories, tokens=tokens
+    )
     with progress_bars(quiet=as_json) as progress:
         outcome = sync.push(
             Location.parse(source),
             address.location,
-            token=_token_for(address, token),
+            token=address.token,
             force=force,
             visibility=Visibility(visibility.capitalize()),
             create=not no_create,

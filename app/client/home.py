@@ -18,10 +18,10 @@ _LOOPBACK = frozenset({"localhost", _HERE, "::1"})
 
 def is_home(address: str, home: str | None) -> bool:
     """Whether `address` is on the node at `home`, or on this machine if there is no `home`."""
-    there = _origin(address)
+    there = origin_of(address)
     if there is None:
         return False
-    return there.host == _HERE if home is None else there == _origin(home)
+    return there.host == _HERE if home is None else there == origin_of(home)
 
 
 def token_for(address: str) -> str | None:
@@ -30,13 +30,19 @@ def token_for(address: str) -> str | None:
     return token if token and is_home(address, os.environ.get(HOME)) else None
 
 
-class _Origin(NamedTuple):
+class Origin(NamedTuple):
+    """Scheme, host and port, as two addresses of one node have them."""
+
     scheme: str
     host: str
     port: int
 
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
 
-def _origin(address: str) -> _Origin | None:
+
+def origin_of(address: str) -> Origin | None:
     """None for what is no URL. All names of this machine are one."""
     try:
         parts = urlsplit(address.strip().lower().removeprefix("odf+"))
@@ -45,4 +51,4 @@ def _origin(address: str) -> _Origin | None:
         return None
     if parts.scheme not in _PORTS or not host:
         return None
-    return _Origin(parts.scheme, _HERE if host in _LOOPBACK else host, port)
+    return Origin(parts.scheme, _HERE if host in _LOOPBACK else host, port)

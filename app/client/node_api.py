@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from types import MappingProxyType
 from typing import Any, BinaryIO
+from urllib.parse import urlencode
 
 import httpx
 
@@ -213,6 +214,11 @@ class NodeApi:
             headers={} if body is None else {"content-type": "application/json"},
             content=None if body is None else json.dumps(body).encode(),
         )
+
+    def ask_by_form(self, path: str, form: Mapping[str, str]) -> dict[str, Any]:
+        """A small request below `base`, as browsers and OAuth send it."""
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        return self._call("POST", path, headers=headers, content=urlencode(form).encode())
 
     def refresh(
         self,
@@ -457,7 +463,7 @@ _KINDS = {
     409: RequestConflict,
 }
 UNSIGNED = (
-    "; no access token was sent: set ODF_NODE_TOKEN or pass --token"
+    "; no access token was sent: log in by odf-node login NODE, set ODF_NODE_TOKEN or pass --token"
     " (that of the environment is for the node at ODF_NODE_URL, or on this machine;"
     " on the node: odf-node token create --account NAME)"
 )

@@ -7,26 +7,22 @@ Repositories are the person's: a file only they read, `repositories.json` in the
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from odf_node.protocol.errors import BadInput, Conflict, NotFound
+from odf_node.protocol.errors import Conflict, NotFound
 from odf_node.protocol.identity import Name
-from odf_node.protocol.typed import decode_json
 
-from .environment import CONFIG
+from .home import origin_of
+from .logins import Logins
+from .personal_files import SHARED, config_folder, read_file, write_file
 from .urls import Location, Transfer, node_base
 
 REPOSITORIES = "repositories.json"
 REMOTES = ".remotes.json"
-MAX_FILE_BYTES = 1024 * 1024
 MAX_PUSHED = 8
 """Places a folder was pushed to that are remembered."""
-T = TypeVar("T")
 
 
 class RepositoryUnknown(NotFound):
@@ -35,10 +31,6 @@ class RepositoryUnknown(NotFound):
 
 class RepositoryExists(Conflict):
     """A repository of that name was added before."""
-
-
-class UnreadableConfig(BadInput):
-    """A file of ours that somebody changed into something else."""
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,19 +71,13 @@ class Remotes(msgspec.Struct, kw_only=True, omit_defaults=True):
         return list(dict.fromkeys(target for target in known if target is not None))
 
 
-def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the person's own settings are."""
-    if named := environ.get(CONFIG):
-        return Path(named)
-    return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "odf-node"
-
-
 class Repositories:
     """The repositories of a person, by name; names compare without case."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._path = (folder or config_folder()) / REPOSITORIES
-        self._known = _read(self._path, _Config).repositories
+        self._folder = folder or config_folder()
+        self._path = self._folder / REPOSITORIES
+        self._known = read_file(self._path, _Config).repositories
 
     def all(self) -> dict[str, Repository]:
         return dict(sorted(self._known.items()))
@@ -106,6 +92,22 @@ class Repositories:
         if found is None:
             raise RepositoryUnknown(f"there is no repository {name!r}; add it with repo add")
         return found
+
+    def token_at(self, address: str, *, by: Repository | None = None) -> str | None:
+        """What the person keeps for the origin of an address."""
+        return self.token_of_repository(address, by=by) or self.token_of_login(address)
+
+    def token_of_repository(self, address: str, *, by: Repository | None = None) -> str | None:
+        """The token of the repository that names the address, else of one of the same origin."""
+        if by is not None:
+            return by.token
+        there = origin_of(address)
+        same = (one.token for one in self._known.values() if origin_of(one.base) == there)
+        return next((token for token in same if token), None)
+
+    def token_of_login(self, address: str) -> str | None:
+        login = Logins(self._folder).find(address)
+        return None if login is None else login.token
 
     def add(self, name: str, url: str, token: str | None = None) -> Repository:
         """Raises `RepositoryExists`, `MalformedName`, `UnsupportedUrl`."""
@@ -126,13 +128,13 @@ class Repositories:
 
     def _write(self, known: dict[str, Repository]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        _write(self._path, _Config(repositories=known), mode=0o600)
+        write_file(self._path, _Config(repositories=known))
         self._known = known
 
 
 def remotes_of(folder: Path) -> Remotes:
     """What is known of a dataset folder; nothing when nothing was noted."""
-    return _read(folder / REMOTES, Remotes)
+    return read_file(folder / REMOTES, Remotes)
 
 
 def note_remotes(
@@ -146,7 +148,7 @@ def note_remotes(
         pushed=known.pushed if push is None else _first(_noted(push), known.pushed),
     )
     if after != known:
-        _write(folder / REMOTES, after, mode=0o644)
+        write_file(folder / REMOTES, after, mode=SHARED)
 
 
 def _first(target: str, others: list[str]) -> list[str]:
@@ -157,22 +159,3 @@ def _noted(location: Location) -> str:
     if location.transfer is Transfer.FOLDER and location.path is not None:
         return str(location.path.absolute())
     return str(location)
-
-
-def _read(path: Path, kind: type[T]) -> T:
-    try:
-        with path.open("rb") as stream:
-            return decode_json(stream.read(MAX_FILE_BYTES), kind)
-    except (FileNotFoundError, NotADirectoryError):
-        return kind()
-    except (msgspec.DecodeError, UnicodeError):
-        raise UnreadableConfig(f"{path} cannot be read; correct or remove it") from None
-
-
-def _write(path: Path, value: object, *, mode: int) -> None:
-    """All at once, and never readable for others in between."""
-    pending = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
-    handle = os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as out:
-        out.write(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
-    pending.replace(path)

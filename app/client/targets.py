@@ -7,6 +7,8 @@
 
 A first segment that is a repository means it; a folder of the same name is `./name`.
 The account is asked of the node where it has several, and none was named.
+
+`tokens` says which token is for an address; by default that which the person keeps for it.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote
 
 from odf_node.protocol.errors import BadInput, NodeError, NotFound, Refused
 from odf_node.protocol.identity import DatasetId, Name
 
-from .http import open_http, origin
+from .http import open_http
 from .limits import LIMITS, ClientLimits
 from .node_api import NodeApi, RequestRefused
 from .remotes import Repositories, Repository, remotes_of
@@ -38,35 +41,40 @@ class NotADataset(BadInput):
     """A repository, where a dataset of it is needed."""
 
 
+class TokenAt(Protocol):
+    """The token for an address, if there is one; `by`: the repository that names it."""
+
+    def __call__(self, address: str, *, by: Repository | None = None) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """A location, and the token known for it."""
 
     location: Location
     token: str | None = field(default=None, repr=False)
-    is_named: bool = False
-    """By the name of a repository."""
 
 
 def read_address(
-    text: str, repositories: Repositories, *, limits: ClientLimits = LIMITS
+    text: str,
+    repositories: Repositories,
+    *,
+    tokens: TokenAt | None = None,
+    limits: ClientLimits = LIMITS,
 ) -> Address:
     """Where to pull from.
 
     Raises:
         UnsupportedUrl, NotADataset, TransferFailed
     """
-    found = _named(text, repositories)
+    tokens = tokens or repositories.token_at
+    found = named(text, repositories)
     if found is None:
-        return _as_it_is(text, repositories)
+        return _as_it_is(text, tokens)
     repository, path = found
     if not path:
         raise NotADataset(f"{text} is a repository; name a dataset of it: {text}/name")
-    if not repository.is_smart:
-        return Address(
-            Location.parse(repository.base + _joined(path)), repository.token, is_named=True
-        )
-    return _smart(repository, _with_account(repository, path, limits))
+    return address_at(repository, path, tokens, limits=limits)
 
 
 def write_address(
@@ -75,6 +83,7 @@ def write_address(
     dataset: Callable[[], DatasetId],
     repositories: Repositories,
     *,
+    tokens: TokenAt | None = None,
     limits: ClientLimits = LIMITS,
 ) -> Address:
     """Where to push the dataset in `folder` to.
@@ -82,15 +91,38 @@ def write_address(
     Raises:
         UnsupportedUrl, AmbiguousTarget, NoTarget, TransferFailed
     """
+    tokens = tokens or repositories.token_at
     if text is None and (noted := remotes_of(folder).push) is not None:
-        return _as_it_is(noted, repositories)
+        return _as_it_is(noted, tokens)
     text = text or _only(repositories)
-    found = _named(text, repositories)
+    found = named(text, repositories)
     if found is None:
-        return _as_it_is(text, repositories)
+        return _as_it_is(text, tokens)
     repository, path = found
-    path = path or [_name_at(repository, dataset(), limits) or str(Name(folder.resolve().name))]
-    return _smart(repository, _with_account(repository, path, limits))
+    token = tokens(repository.base, by=repository)
+    if not path:
+        known = _name_at(repository, token, dataset(), limits)
+        path = [known or str(Name(folder.resolve().name))]
+    return _smart(repository, _with_account(repository, token, path, limits), token)
+
+
+def address_at(
+    repository: Repository,
+    path: list[str],
+    tokens: TokenAt,
+    *,
+    is_node: bool = False,
+    limits: ClientLimits = LIMITS,
+) -> Address:
+    """A dataset of a repository, for reading; `is_node`: of a node, not of a file server.
+
+    Raises:
+        TransferFailed
+    """
+    token = tokens(repository.base, by=repository)
+    if not (repository.is_smart or is_node):
+        return Address(Location.parse(repository.base + _joined(path)), token)
+    return _smart(repository, _with_account(repository, token, path, limits), token)
 
 
 def _only(repositories: Repositories) -> str:
@@ -103,7 +135,7 @@ def _only(repositories: Repositories) -> str:
     return names[0]
 
 
-def _named(text: str, repositories: Repositories) -> tuple[Repository, list[str]] | None:
+def named(text: str, repositories: Repositories) -> tuple[Repository, list[str]] | None:
     """A repository and the path below it, if the text begins with the name of one."""
     if "://" in text or text.startswith((".", "/", "~")):
         return None
@@ -116,35 +148,30 @@ def _named(text: str, repositories: Repositories) -> tuple[Repository, list[str]
     return repository, [str(Name(part)) for part in rest]
 
 
-def _as_it_is(text: str, repositories: Repositories) -> Address:
-    """A URL or folder, and the token of the repository of the same origin."""
+def _as_it_is(text: str, tokens: TokenAt) -> Address:
+    """A URL or folder, and the token for its origin."""
     location = Location.parse(text)
-    if location.transfer not in (Transfer.SMART, Transfer.SIMPLE):
-        return Address(location)
-    same = (
-        one.token
-        for one in repositories.all().values()
-        if origin(one.base) == origin(location.base)
-    )
-    return Address(location, next((token for token in same if token), None))
+    is_served = location.transfer in (Transfer.SMART, Transfer.SIMPLE)
+    return Address(location, tokens(location.base) if is_served else None)
 
 
-def _smart(repository: Repository, path: list[str]) -> Address:
-    location = Location.parse("odf+" + repository.base + _joined(path))
-    return Address(location, repository.token, is_named=True)
+def _smart(repository: Repository, path: list[str], token: str | None) -> Address:
+    return Address(Location.parse("odf+" + repository.base + _joined(path)), token)
 
 
 def _joined(path: list[str]) -> str:
     return "/".join(quote(part) for part in path) + "/"
 
 
-def _with_account(repository: Repository, path: list[str], limits: ClientLimits) -> list[str]:
+def _with_account(
+    repository: Repository, token: str | None, path: list[str], limits: ClientLimits
+) -> list[str]:
     """The path below the node: with an account where there are several."""
     if len(path) > 1:
         return path
-    if not _asked(repository, "info", limits).get("isMultiTenant", False):
+    if not _asked(repository, token, "info", limits).get("isMultiTenant", False):
         return path
-    me = _asked(repository, "accounts/me", limits)
+    me = _asked(repository, token, "accounts/me", limits)
     if not me:
         return path
     account = me.get("accountName")
@@ -153,17 +180,21 @@ def _with_account(repository: Repository, path: list[str], limits: ClientLimits)
     return [str(Name(account)), *path]
 
 
-def _name_at(repository: Repository, dataset: DatasetId, limits: ClientLimits) -> str | None:
+def _name_at(
+    repository: Repository, token: str | None, dataset: DatasetId, limits: ClientLimits
+) -> str | None:
     """What the node calls the dataset, if it has it."""
-    found = _asked(repository, f"datasets/{dataset}", limits).get("datasetName")
+    found = _asked(repository, token, f"datasets/{dataset}", limits).get("datasetName")
     return str(Name(found)) if isinstance(found, str) else None
 
 
-def _asked(repository: Repository, path: str, limits: ClientLimits) -> dict[str, object]:
+def _asked(
+    repository: Repository, token: str | None, path: str, limits: ClientLimits
+) -> dict[str, object]:
     """What the node says there; nothing for any status from 400 to 499."""
     with open_http(limits) as http:
         try:
-            return NodeApi(repository.base, repository.token, http=http, limits=limits).look(path)
+            return NodeApi(repository.base, token, http=http, limits=limits).look(path)
         except NodeError as error:
             if isinstance(error, NotFound | Refused | BadInput):
                 return {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..client.home import token_for
-from ..client.remotes import Repositories
+from ..client.remotes import Repositories, Repository
 from ..client.targets import read_address
 from ..client.urls import Location
 
@@ -32,11 +32,17 @@ def place_of(name: str | os.PathLike[str], token: str | None = None) -> Place:
     """A URL, a folder, or REPOSITORY/[ACCOUNT/]NAME.
 
     The token: what is given, else the repository's, else `ODF_NODE_TOKEN` if the place is on the
-    node at `ODF_NODE_URL` (without that, on this machine).
+    node at `ODF_NODE_URL` (without that, on this machine), else that of `odf-node login`.
 
     Raises:
         UnsupportedUrl, NotADataset, TransferFailed.
     """
     text = str(name) if isinstance(name, str) else str(Path(name))
-    address = read_address(text, Repositories())
-    return Place(address.location, token or address.token or token_for(str(address.location)))
+    repositories = Repositories()
+
+    def token_at(address: str, *, by: Repository | None = None) -> str | None:
+        own = token or repositories.token_of_repository(address, by=by)
+        return own or token_for(address) or repositories.token_of_login(address)
+
+    address = read_address(text, repositories, tokens=token_at)
+    return Place(address.location, address.token)

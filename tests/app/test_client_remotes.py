@@ -13,11 +13,11 @@ from service import serving, ten_rows
 from static_files import answering, send
 
 from odf_node.app.cli.main import main
+from odf_node.app.client.personal_files import UnreadableConfig
 from odf_node.app.client.remotes import (
     Repositories,
     RepositoryExists,
     RepositoryUnknown,
-    UnreadableConfig,
     note_remotes,
     remotes_of,
 )
