@@ -86,15 +86,33 @@ def create(
 
 @dataset.command("list")
 @_node_option(required=True)
+@click.option(
+    "--search", metavar="WORDS", help="Only those with all words in name, description or keywords."
+)
+@click.option(
+    "--kind", type=click.Choice(["root", "derivative"]), help="Only datasets of this kind."
+)
 @click.option("--account", metavar="NAME", help="Only datasets of this account.")
+@click.option(
+    "--visibility", type=click.Choice(["public", "private"]), help="Only public or private ones."
+)
+@click.option("--keyword", metavar="TEXT", help="Only datasets with this keyword.")
+@click.option(
+    "--sort", type=click.Choice(["name", "updated", "rows", "bytes"]), help="Order of the list."
+)
+@click.option(
+    "--order",
+    type=click.Choice(["asc", "desc"]),
+    help="Direction; names begin with a, all else with the most.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Also show the id of each dataset.")
 @token_option
 @json_option
-def list_(node: str, account: str | None, verbose: bool, token: str | None, as_json: bool) -> None:
+def list_(node: str, verbose: bool, token: str | None, as_json: bool, **wanted: str | None) -> None:
     """List the datasets of a node that this account may see: rows, size, age of the last block."""
     with open_http() as http:
         api = NodeApi(node_base(node), token, http=http)
-        found = list(api.datasets(account=account, details=True))
+        found = list(api.datasets(details=True, **wanted))
     if as_json:
         print_json(found)
         return

@@ -48,7 +48,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "webhook rotate": ("odf-node webhook rotate http://127.0.0.1:8080/weather wh_6a1f0c2e",),
     "webhook show": ("odf-node webhook show http://127.0.0.1:8080/weather wh_6a1f0c2e",),
-    "dataset list": ("odf-node dataset list --node http://127.0.0.1:8080",),
+    "dataset list": (
+        "odf-node dataset list --node http://127.0.0.1:8080",
+        "odf-node dataset list --node http://127.0.0.1:8080 --search 'taxi trips' --sort updated",
+    ),
     "dataset show": (
         "odf-node dataset show http://127.0.0.1:8080/weather",
         "odf-node dataset show weather --node http://127.0.0.1:8080 --json",

@@ -108,11 +108,10 @@ class NodeApi:
         """What the dataset at `base` reads, and who reads it."""
         return self._call("GET", "dependencies")
 
-    def datasets(
-        self, *, account: str | None = None, details: bool = False
-    ) -> Iterator[dict[str, Any]]:
-        """All visible datasets by alias, page by page; with `details` also their sizes."""
-        query: dict[str, Given] = {"account": account} if account else {}
+    def datasets(self, *, details: bool = False, **wanted: str | None) -> Iterator[dict[str, Any]]:
+        """All visible datasets, page by page; with `details` also their sizes. `wanted` are
+        `search`, `kind`, `account`, `visibility`, `keyword`, `sort` and `order`."""
+        query: dict[str, Given] = {name: text for name, text in wanted.items() if text}
         query |= {"details": True} if details else {}
         for _ in range(MAX_PAGES):
             page = self._call("GET", "datasets", query=query)

@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.storage.datasets.node.overviews import AT_ONCE, bring_up
 from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
 from odf_node.storage.runtime.version import app_version
 from odf_node.storage.stores.wakeups.port import Topic
@@ -226,7 +227,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 
 
 def _followers(node: Node) -> list[Follower]:
-    """Derivatives that follow their inputs, publications that follow their datasets."""
+    """Derivatives that follow their inputs, publications and overviews that follow datasets."""
     wake_up, poll_s = node.stores.wake_up, node.settings.follow_poll_s
 
     def publications() -> float:
@@ -236,7 +237,13 @@ def _followers(node: Node) -> list[Follower]:
     looks = {"publications": publications}
     if node.settings.follow_inputs:
         looks["derivatives"] = partial(follow, node.following)
-    return [Follower(name, wake_up, look, poll_s=poll_s) for name, look in looks.items()]
+    followers = [Follower(name, wake_up, look, poll_s=poll_s) for name, look in looks.items()]
+
+    def overviews() -> float:
+        return 0.0 if bring_up(node.stores) == AT_ONCE else poll_s
+
+    moved = Topic.MOVED
+    return [*followers, Follower("overviews", wake_up, overviews, poll_s=poll_s, topic=moved)]
 
 
 def _webhook_follower(node: Node, deliverer: Deliverer) -> Follower:

@@ -121,19 +121,6 @@ def test_nested_columns_are_listed_with_their_members_and_cells_are_json():
     assert _cell({"a": [1, None], "b": "x"}) == '{"a":[1,null],"b":"x"}'
 
 
-def test_pages_are_longer_than_one_when_there_are_many_datasets(tmp_path):
-    with serving(tmp_path) as service, service.http() as client:
-        for number in range(51):
-            service.keep(seeded(), f"kamu/set-{number:02}")
-        first = client.get("/").text
-        assert "set-49" in first
-        assert "set-50" not in first
-        assert 'href="/?after=kamu/set-49"' in first
-        rest = client.get("/", params={"after": "kamu/set-49"}).text
-        assert "set-50" in rest
-        assert "set-49" not in rest
-
-
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "text/html, application/json"])
 def test_programs_are_answered_by_the_api_at_the_same_address(node, accept):
     with node.http() as client:

@@ -8,7 +8,7 @@ from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
 from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.node.reader import Reading
 from odf_node.storage.runtime.context import add_facts
-from odf_node.storage.stores.ports import DatasetEntries
+from odf_node.storage.stores.ports import DatasetEntries, OverviewReads
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..setting_groups.words import AnonymousReads, Tenancy
@@ -23,6 +23,7 @@ class DatasetAccess:
     """The datasets of a node behind its policy: its tenancy, and what anybody may read."""
 
     registry: DatasetEntries
+    overviews: OverviewReads
     entries: EntryMemory
     reading: Reading
     tenancy: Tenancy

@@ -15,7 +15,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import ANONYMOUS
 from ..auth.dataset_access import DatasetAccess
-from ..datasets.datasets import list_datasets
+from ..datasets.listing import list_datasets
 from ..read.outlines import Outlines
 from . import dcat, sitemap
 from .croissant import DatasetTold, croissant

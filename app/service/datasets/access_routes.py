@@ -25,8 +25,8 @@ from ..http.deps import (
 )
 from . import access as usecase
 from .access import DatasetRoles, parse_role, parse_visibility
-from .datasets import summary
 from .rename_and_remove import rename_dataset
+from .summaries import summary
 
 MAX_BODY_BYTES = 4096
 RolesDep = Annotated[DatasetRoles, Depends(wired(DatasetRoles))]

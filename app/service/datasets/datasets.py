@@ -1,4 +1,4 @@
-"""Creating datasets from manifests, appending authored events, listing and describing them."""
+"""Creating datasets from manifests, appending authored events, describing them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from odf_node.protocol.metadata.events import (
 )
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.source_rules import check_definition
-from odf_node.storage.datasets.dataset.dataset import Datasets
 from odf_node.storage.datasets.node.dependencies import refuse_cycle, remember_declared
 from odf_node.storage.datasets.node.naming import refuse_reserved
 from odf_node.storage.datasets.node.stores import Stores, refuse_long
@@ -46,11 +45,10 @@ from ..definitions.authors import (
     take_definitions,
 )
 from ..verify.validation import unverified_of, validation_of
+from .summaries import summary
 
 APPEND_ATTEMPTS = 5
 """How often an authored event is put on top of a head that somebody else moved."""
-MAX_LIST_LOOKS = 20
-"""Pages of the registry looked at for one page of visible datasets."""
 
 
 class OneSnapshotExpected(BadInput):
@@ -205,51 +203,6 @@ def append_event(
 
 def _not_before(now: Instant, state: ChainState) -> Instant:
     return now if state.system_time is None else max(now, state.system_time)
-
-
-def list_datasets(
-    access: DatasetAccess, actor: Actor, *, account: str | None, after: str | None, limit: int
-) -> tuple[list[DatasetEntry], str | None]:
-    """Visible datasets by alias, and where the next page begins (None at the end)."""
-    found: list[DatasetEntry] = []
-    for _ in range(MAX_LIST_LOOKS):
-        page = access.registry.page(account=account, after=after, limit=limit)
-        for entry in page:
-            after = entry.alias.folded
-            if access.may_read(actor, entry):
-                found.append(entry)
-                if len(found) == limit:
-                    return found, after
-        if len(page) < limit:
-            return found, None
-    return found, after
-
-
-def summary(access: DatasetAccess, entry: DatasetEntry, base: str) -> dict[str, Any]:
-    """A dataset in a listing."""
-    alias = access.shown_alias(entry)
-    return {
-        "id": str(entry.id),
-        "alias": alias,
-        "kind": str(entry.kind),
-        "visibility": str(entry.visibility),
-        "createdAt": str(entry.created_at),
-        "url": f"{base}{alias}",
-    }
-
-
-def detailed_summary(
-    datasets: Datasets, access: DatasetAccess, entry: DatasetEntry, base: str
-) -> dict[str, Any]:
-    """A dataset in a listing, with what its chain counts."""
-    state = datasets.dataset(DatasetRef(id=entry.id)).state()
-    return {
-        **summary(access, entry, base),
-        "records": state.num_records,
-        "dataSize": state.data_size,
-        "blocks": state.num_blocks,
-        "updatedAt": str(state.system_time),
-    }
 
 
 def description(

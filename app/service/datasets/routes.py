@@ -47,9 +47,11 @@ from . import definition
 from .access import parse_visibility
 from .datasets import Authoring
 from .definition import Checking
+from .listing import MAX_SEARCH_CHARS, Asked, page_of, question
 from .metadata import Aspect, describe, parse_aspects
 from .rename_and_remove import delete_dataset
 from .schema_formats import SchemaFormat, parse_format, written
+from .summaries import detailed_summary, summary
 
 DEFAULT_TAIL = 100
 MAX_ROWS = 2**53
@@ -94,7 +96,7 @@ async def create(
     mirror = await run_in_threadpool(mirror_asked, manifest)
     if mirror is not None:
         entry, job = await run_in_threadpool(_follow, mirrors, access, actor, mirror, asked)
-        shown = {**usecase.summary(access, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
+        shown = {**summary(access, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
         return JsonAnswer(shown, 201, {"location": shown["url"]})
     made = await run_in_threadpool(usecase.prepare_dataset, authoring, actor, manifest, asked)
     try:
@@ -107,29 +109,49 @@ async def create(
         plain = {"alias": alias, "kind": str(made.entry.kind), "dryRun": True, "events": events}
         return JsonAnswer({**plain, **checked})
     entry, head = await run_in_threadpool(usecase.create_prepared, authoring.stores, made)
-    shown = {**usecase.summary(access, entry, base), "head": str(head), **checked}
+    shown = {**summary(access, entry, base), "head": str(head), **checked}
     return JsonAnswer(shown, 201, {"location": shown["url"]})
 
 
-@router.get("/datasets", summary="Visible datasets, by alias")
+@router.get("/datasets", summary="Datasets that the caller may read")
 def listing(
     stores: StoresDep,
     access: AccessDep,
     settings: SettingsDep,
     actor: ActorDep,
     base: BaseDep,
+    search: Annotated[str | None, Query(max_length=MAX_SEARCH_CHARS)] = None,
+    kind: Annotated[str | None, Query(max_length=20)] = None,
     account: Annotated[str | None, Query(max_length=200)] = None,
+    visibility: Annotated[str | None, Query(max_length=20)] = None,
+    keyword: Annotated[str | None, Query(max_length=200)] = None,
+    sort: Annotated[str | None, Query(max_length=20)] = None,
+    order: Annotated[str | None, Query(max_length=20)] = None,
     after: Annotated[str | None, Query(max_length=400)] = None,
     limit: Annotated[int, Query(ge=1)] = 100,
     details: bool = False,
 ) -> Response:
-    """`next` is the `after` of the next page, null on the last."""
+    """`next` is the `after` of the next page, null on the last; `total` counts all pages."""
     refuse_bad_token(actor)
-    size = min(limit, settings.max_page)
-    entries, more = usecase.list_datasets(access, actor, account=account, after=after, limit=size)
-    shape = partial(usecase.detailed_summary, stores) if details else usecase.summary
-    shown = [shape(access, entry, base) for entry in entries]
-    return JsonAnswer({"datasets": shown, "next": more})
+    asked = Asked(
+        search=search,
+        kind=kind,
+        account=account,
+        visibility=visibility,
+        keyword=keyword,
+        sort=sort,
+        order=order,
+    )
+    wanted = question(access, actor, asked)
+    page, more = page_of(access, wanted, after=after, limit=min(limit, settings.max_page))
+    total = access.overviews.count(wanted.wanted)
+    shown = [
+        detailed_summary(stores, access, listed, base)
+        if details
+        else summary(access, listed.entry, base)
+        for listed in page
+    ]
+    return JsonAnswer({"datasets": shown, "next": more, "total": total})
 
 
 def info(

@@ -16,7 +16,7 @@ from odf_node.protocol.flight_sql import Command
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
-from ..datasets.datasets import list_datasets
+from ..datasets.listing import list_datasets
 from ..query.inputs import Inputs
 
 CATALOG = "kamu"

@@ -1,40 +1,104 @@
-"""The front page: the datasets this visitor may see."""
+"""The front page: the datasets this visitor may see; searched, filtered, ordered by GET alone."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from odf_node.protocol.errors import BadInput
+
+from ...client.text import age_text
 from ..auth.actors import Actor
-from ..datasets.datasets import description, list_datasets
+from ..datasets.listing import MAX_SEARCH_CHARS, Asked, question
+from ..datasets.summaries import detailed_summary
+from ..errors import status_of
 from ..http.deps import base_of
+from ..setting_groups.words import Tenancy
 from . import views
+from .pagination import page_number, pages
 from .render import page
 from .showing import shown
 from .views import Views
 
 DATASETS = 50
 """Datasets on one page of the list."""
+SHOWN_KEYWORDS = 5
 
 
 def _home(given: Views, actor: Actor, request: Request) -> Response:
-    after = request.query_params.get("after")
-    content = _datasets(given, actor, base_of(request), after and after[:400])
-    return page("home", {**views.frame(given, actor, "/"), **content})
+    asked = asked_of(request)
+    content = views.frame(given, actor, "/")
+    try:
+        found = datasets(given, actor, asked, request, "/")
+    except BadInput as error:
+        problem = {"asked": asked, "problem": error.message, "base": base_of(request)}
+        return page("home", content | _around(given) | problem, int(status_of(error)))
+    return page("home", content | _around(given) | found)
 
 
-def _datasets(given: Views, actor: Actor, base: str, after: str | None) -> dict[str, Any]:
-    """One page of datasets, by alias."""
-    entries, more = list_datasets(given.access, actor, account=None, after=after, limit=DATASETS)
+def asked_of(request: Request) -> Asked:
+    """What the address asks for; empty fields of a form ask for nothing."""
+    given = request.query_params
+    return Asked(**{name: given[name] for name in asdict(Asked()) if given.get(name)})
+
+
+def datasets(
+    given: Views, actor: Actor, asked: Asked, request: Request, path: str
+) -> dict[str, Any]:
+    """One page of the list at `path`. Raises as `question`, and `MalformedPage`."""
+    number = page_number(request.query_params.get("page"))
+    wanted = question(given.access, actor, asked)
+    total = given.access.overviews.count(wanted.wanted)
+    found = given.access.overviews.page(
+        wanted.wanted, wanted.order, skip=(number - 1) * DATASETS, limit=DATASETS
+    )
+    base, now = base_of(request), datetime.now(UTC)
+    address = f"{views.root_of(given)}{path}"
+    shown_ones = [detailed_summary(given.stores, given.access, one, base) for one in found]
     return {
         "base": base,
-        "datasets": [description(given.stores, given.access, entry, base) for entry in entries],
-        "after": after,
-        "more": more,
+        "asked": asked,
+        "problem": None,
+        "total": total,
+        "datasets": [
+            {
+                **one,
+                "age": age_text(one["updatedAt"], now),
+                "keywords": one["keywords"][:SHOWN_KEYWORDS],
+            }
+            for one in shown_ones
+        ],
+        "order": wanted.order,
+        "sorted_by": {
+            by: _link(address, replace(asked, sort=by, order=_turned(wanted.order, by)))
+            for by in ("name", "updated", "rows", "bytes")
+        },
+        "pages": pages(number, total, DATASETS, lambda to: _link(address, asked, page=to)),
+        "first": (number - 1) * DATASETS + 1,
     }
+
+
+def _around(given: Views) -> dict[str, Any]:
+    is_multi = given.access.tenancy is Tenancy.MULTI
+    return {"is_multi": is_multi, "max_search_chars": MAX_SEARCH_CHARS}
+
+
+def _turned(order: Any, by: str) -> str | None:
+    """The other direction for what the list is ordered by already; else the usual one."""
+    if order.by != by:
+        return None
+    return "asc" if order.descending else "desc"
+
+
+def _link(address: str, asked: Asked, **more: object) -> str:
+    said = {name: text for name, text in (asdict(asked) | more).items() if text}
+    return f"{address}?{urlencode(said)}" if said else address
 
 
 ROUTES = (Route("/", shown(_home)),)

@@ -37,6 +37,7 @@ class CallerParts(Opened):
     def access(self) -> DatasetAccess:
         return DatasetAccess(
             registry=self.stores.registry,
+            overviews=self.stores.overviews,
             entries=EntryMemory(self.stores.registry),
             reading=self.stores.reading,
             tenancy=self.settings.tenancy,

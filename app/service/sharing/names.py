@@ -17,7 +17,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
-from ..datasets.datasets import list_datasets
+from ..datasets.listing import list_datasets
 
 VIEWS = {
     "default": Projection.FACTS,

@@ -29,6 +29,7 @@ from ...stores.keyed.folder import FolderKeyedStore
 from ...stores.mirrors.sql import SqlMirrorStore
 from ...stores.objects.layout import PROJECTIONS
 from ...stores.objects.local import LocalObjectStore
+from ...stores.overviews.sql import SqlOverviewStore
 from ...stores.ports import KeyedStore, ObjectStore
 from ...stores.publications.sql import SqlPublicationStore
 from ...stores.publishing.sql import SqlSchedules, SqlVariables
@@ -123,6 +124,7 @@ def open_stores(
         mirrors=SqlMirrorStore(engine),
         derivations=SqlDerivationStore(engine),
         definitions=SqlDefinitionAuthors(engine),
+        overviews=SqlOverviewStore(engine),
         publications=SqlPublicationStore(engine),
         webhooks=SqlWebhookStore(engine),
         audit=SqlAuditLog(engine),

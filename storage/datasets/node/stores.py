@@ -38,6 +38,7 @@ from ...stores.ports import (
     KeyedStore,
     MirrorStore,
     ObjectStore,
+    OverviewStore,
     PublicationStore,
     RefIndex,
     RoleStore,
@@ -95,6 +96,7 @@ class Stores:
     derivations: DerivationStore
     definitions: DefinitionAuthors
     publications: PublicationStore
+    overviews: OverviewStore
     webhooks: WebhookStore
     audit: AuditLog
     schedules: Schedules

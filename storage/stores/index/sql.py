@@ -66,18 +66,18 @@ class SqlDatasetEntries:
         query = _BY_ALIAS if ref.id is None else _BY_ID
         with reading(self._source) as db:
             row = db.execute(query, {"its": ref.id or alias}).mappings().one_or_none()
-        return None if row is None else _entry_of(row)
+        return None if row is None else entry_of(row)
 
     def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
         with reading(self._source) as db:
-            found = [_entry_of(row) for row in db.execute(_BY_IDS, {"ids": wanted}).mappings()]
+            found = [entry_of(row) for row in db.execute(_BY_IDS, {"ids": wanted}).mappings()]
         return {entry.id: entry for entry in found}
 
     def find_named(self, wanted: Collection[DatasetAlias]) -> Mapping[DatasetAlias, DatasetEntry]:
         folded = {alias: alias.folded for alias in wanted}
         with reading(self._source) as db:
             rows = db.execute(_BY_ALIASES, {"aliases": list(folded.values())}).mappings()
-            found = {row["alias_folded"]: _entry_of(row) for row in rows}
+            found = {row["alias_folded"]: entry_of(row) for row in rows}
         return {alias: found[name] for alias, name in folded.items() if name in found}
 
     def page(
@@ -91,7 +91,7 @@ class SqlDatasetEntries:
         if after is not None:
             query = query.where(datasets.c.alias_folded > after)
         with reading(self._source) as db:
-            return [_entry_of(row) for row in db.execute(query).mappings()]
+            return [entry_of(row) for row in db.execute(query).mappings()]
 
 
 class SqlDatasetRegistry(SqlDatasetEntries):
@@ -314,7 +314,8 @@ def _alias_columns(alias: DatasetAlias) -> dict[str, object]:
     return {"alias": str(alias), "alias_folded": alias.folded, "account_folded": account}
 
 
-def _entry_of(row: sa.RowMapping) -> DatasetEntry:
+def entry_of(row: sa.RowMapping) -> DatasetEntry:
+    """The entry in a row of `datasets`."""
     return DatasetEntry(
         id=row["id"],
         alias=DatasetAlias.parse(row["alias"]),

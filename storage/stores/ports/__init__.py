@@ -52,6 +52,7 @@ from .objects import (
     ObjectUrls,
     PartialUploads,
 )
+from .overviews import OverviewReads, OverviewStore, OverviewWork
 from .publications import (
     PublicationChanges,
     PublicationReads,
@@ -97,6 +98,9 @@ __all__ = [
     "ObjectStore",
     "ObjectUrls",
     "Objects",
+    "OverviewReads",
+    "OverviewStore",
+    "OverviewWork",
     "PartialUploads",
     "PublicationChanges",
     "PublicationReads",

@@ -1,0 +1,131 @@
+"""Lists of the datasets that an actor may read: searched, filtered, ordered, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.events import DatasetKind
+from odf_node.storage.stores.overviews.words import words_of
+from odf_node.storage.stores.ports.overview_values import (
+    Listed,
+    Order,
+    SortBy,
+    Wanted,
+)
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..auth.readable import readable
+from .access import parse_visibility
+from .list_cursors import cursor_behind, read_cursor
+
+MAX_SEARCH_CHARS = 200
+MAX_SEARCH_WORDS = 10
+"""Each is looked up by itself."""
+_IN_NO_WORD = " "
+"""A word that no dataset has."""
+_Word = TypeVar("_Word", bound=str)
+
+
+class SearchTooLong(BadInput):
+    """A search of more signs or words than the node looks for."""
+
+
+class UnknownKind(BadInput):
+    """A kind of dataset other than root and derivative."""
+
+
+class UnknownOrder(BadInput):
+    """Something that lists are not ordered by, or a direction other than asc and desc."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a list is asked for, as clients write it; empty: it does not matter."""
+
+    search: str | None = None
+    kind: str | None = None
+    account: str | None = None
+    visibility: str | None = None
+    keyword: str | None = None
+    sort: str | None = None
+    order: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the index is asked."""
+
+    wanted: Wanted
+    order: Order
+
+
+def question(access: DatasetAccess, actor: Actor, asked: Asked) -> Question:
+    """What an actor asks for, checked.
+
+    Raises:
+        SearchTooLong, UnknownKind, UnknownVisibility, UnknownOrder.
+    """
+    by = _one_of(SortBy, asked.sort or SortBy.NAME, UnknownOrder, "sort")
+    usual = "asc" if by is SortBy.NAME else "desc"
+    order = (asked.order or usual).lower()
+    if order not in ("asc", "desc"):
+        raise UnknownOrder(f"order is asc or desc, not {order[:50]!r}")
+    kind = (
+        _one_of(DatasetKind, asked.kind.capitalize(), UnknownKind, "kind") if asked.kind else None
+    )
+    wanted = Wanted(
+        readable=readable(actor, access.reads),
+        words=_words(asked.search or ""),
+        kind=kind,
+        account=asked.account or None,
+        visibility=parse_visibility(asked.visibility) if asked.visibility else None,
+        keyword=asked.keyword or None,
+    )
+    return Question(wanted, Order(by, order == "desc"))
+
+
+def page_of(
+    access: DatasetAccess, asked: Question, *, after: str | None, limit: int
+) -> tuple[Sequence[Listed], str | None]:
+    """A page, and where the next one begins (None at the end). Raises `MalformedCursor`."""
+    order = asked.order
+    behind = None if after is None else read_cursor(after, order.by)
+    found = access.overviews.page(asked.wanted, order, after=behind, limit=limit + 1)
+    page = found[:limit]
+    return page, cursor_behind(page[-1], order.by) if len(found) > limit else None
+
+
+def list_datasets(
+    access: DatasetAccess, actor: Actor, *, account: str | None, after: str | None, limit: int
+) -> tuple[list[DatasetEntry], str | None]:
+    """Datasets that the actor may read, by alias; where the next page begins, None at the end."""
+    asked = question(access, actor, Asked(account=account))
+    page, more = page_of(access, asked, after=after, limit=limit)
+    return [listed.entry for listed in page], more
+
+
+def _words(search: str) -> tuple[str, ...]:
+    """Signs alone are in no word, so nothing is found by them."""
+    if len(search) > MAX_SEARCH_CHARS:
+        raise SearchTooLong(
+            f"a search has {MAX_SEARCH_CHARS} characters at most, this one {len(search)}"
+        )
+    words = words_of(search)
+    if len(words) > MAX_SEARCH_WORDS:
+        raise SearchTooLong(
+            f"a search has {MAX_SEARCH_WORDS} different words at most, this one {len(words)}"
+        )
+    return words or ((_IN_NO_WORD,) if search.strip() else ())
+
+
+def _one_of(known: type[_Word], text: str, error: type[BadInput], what: str) -> _Word:
+    try:
+        return known(text)
+    except ValueError:
+        names = ", ".join(str(one).lower() for one in known)  # type: ignore[attr-defined]
+        raise error(f"{what} is one of {names}; not {text[:50]!r}") from None

@@ -1,0 +1,126 @@
+"""The front page: what is found, in which order, on which page, and what there is to do next."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from service import seeded, serving, ten_rows
+
+from odf_node.app.service.pages.pagination import pages
+from odf_node.protocol.metadata.events import SetInfo, SetLicense
+from odf_node.storage.datasets.node.overviews import bring_up
+from odf_node.storage.stores.ports.values import Visibility
+
+HTML = {"accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("home"), tenancy="multi") as service:
+        chain = ten_rows()
+        chain.add(SetInfo(description="Departures <b>& more</b>", keywords=("air & sea", "nyc")))
+        chain.add(SetLicense(short_name="CC-BY", name="By", website_url="https://example.org"))
+        service.keep(chain, "anna/flights")
+        for number in range(60):
+            service.keep(seeded(), f"bert/set-{number:02}")
+        service.keep(seeded(), "bert/hidden", Visibility.PRIVATE)
+        while bring_up(service.node.stores):
+            pass
+        yield service
+
+
+@pytest.fixture
+def visitor(node):
+    with node.http() as client:
+        client.headers.update(HTML)
+        yield client
+
+
+def listed(text: str) -> list[str]:
+    return re.findall(r'<td class="name"><a href="/([^"]+)"', text)
+
+
+def test_rows_size_licence_keywords_and_age_are_shown(visitor):
+    shown = visitor.get("/?search=flights").text
+    assert listed(shown) == ["anna/flights"]
+    assert "1 dataset found" in shown
+    for text in (
+        "Departures &lt;b&gt;&amp; more",
+        ">10</td>",
+        "CC-BY",
+        "/?keyword=air%20%26%20sea",
+    ):
+        assert text in shown
+    assert '<time datetime="2050-01-01' in shown
+
+
+def test_the_list_is_on_numbered_pages_that_keep_what_was_asked(visitor):
+    first = visitor.get("/?search=set&sort=name")
+    assert "60 datasets found" in first.text
+    assert "1 to 50 here" in first.text
+    link = re.search(r'<a href="([^"]+)" rel="next">', first.text)[1].replace("&amp;", "&")
+    assert link == "/?search=set&sort=name&page=2"
+    second = visitor.get(link).text
+    assert listed(second) == [f"bert/set-{number}" for number in range(50, 60)]
+    assert '<b aria-current="page">2</b>' in second
+    assert 'rel="next"' not in second
+    assert len(set(listed(first.text) + listed(second))) == 60
+
+
+def test_heads_of_columns_order_the_list_and_turn_it(visitor):
+    shown = visitor.get("/").text
+    link = re.search(r'<a href="([^"]+)">Rows', shown)[1].replace("&amp;", "&")
+    most = visitor.get(link).text
+    assert listed(most)[0] == "anna/flights"
+    assert 'aria-sort="descending"' in most
+    turned = re.search(r'<a href="([^"]+)">Rows', most)[1].replace("&amp;", "&")
+    assert "anna/flights" not in listed(visitor.get(turned).text)
+
+
+@pytest.mark.parametrize(
+    "query", ["page=0", "page=x", "page=" + "9" * 30, "sort=colour", "search=" + "x" * 999]
+)
+def test_what_cannot_be_asked_is_told_above_the_form(visitor, query):
+    answer = visitor.get(f"/?{query}")
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+    assert '<form role="search"' in answer.text
+
+
+def test_a_page_behind_the_last_leads_back(visitor):
+    assert "no such page" in visitor.get("/?page=99").text
+
+
+def test_a_search_without_a_find_says_what_to_try(visitor):
+    shown = visitor.get("/?search=zebra").text
+    assert "0 datasets found" in shown
+    assert "fewer or shorter words" in shown
+    assert "/v/sign-in" in shown
+
+
+@pytest.mark.parametrize("text", ["<script>alert(1)</script>", '"><img src=x>', "%", "_", "\x00"])
+def test_what_a_visitor_types_is_text(visitor, text):
+    shown = visitor.get("/", params={"search": text}).text
+    assert "<script>alert" not in shown
+    assert "<img" not in shown
+
+
+def test_an_empty_node_says_how_to_publish(tmp_path):
+    with serving(tmp_path) as service, service.http() as client:
+        shown = client.get("/", headers=HTML).text
+    assert "odf-node dataset create" in shown
+    assert "Next" not in shown
+
+
+def test_what_is_hidden_is_neither_listed_nor_counted(visitor, node):
+    assert "61 datasets" in visitor.get("/").text
+    assert "0 datasets found" in visitor.get("/?search=hidden").text
+    visitor.post("/v/sign-in", data={"token": node.token("bert")})
+    assert listed(visitor.get("/?visibility=private").text) == ["bert/hidden"]
+
+
+def test_pages_between_the_first_and_those_around_the_shown_are_left_out():
+    numbers = [one and one.number for one in pages(10, 2000, 100, str).numbers]
+    assert numbers == [1, None, 8, 9, 10, 11, 12, None, 20]
+    assert pages(1, 0, 50, str).numbers == pages(1, 50, 50, str).numbers

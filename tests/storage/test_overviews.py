@@ -1,0 +1,57 @@
+"""Lists of datasets keep their promises in both databases; overviews say what chains say."""
+
+from __future__ import annotations
+
+from service import ten_rows
+
+from odf_node.protocol.chain.rules import fold_received
+from odf_node.protocol.metadata.events import SetInfo, SetLicense
+from odf_node.storage.datasets.node.overviews import (
+    MAX_DESCRIPTION_CHARS,
+    MAX_KEYWORDS,
+    bring_up,
+    overview_of,
+)
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.overviews.words import MAX_WORDS, indexed_words
+from odf_node.storage.stores.ports.overview_values import Readable, Wanted
+from tests.conformance.overview_store import OverviewStoreContract, dataset
+
+
+class TestOverviewStores(OverviewStoreContract):
+    pass
+
+
+def test_an_overview_says_what_the_chain_says() -> None:
+    chain = ten_rows()
+    chain.add(SetInfo(description="said", keywords=("a", "b")))
+    chain.add(SetLicense(short_name="CC-BY", name="By", website_url="https://example.org"))
+    state = fold_received(chain.blocks)
+    said = overview_of(state, chain.head)
+    assert (said.head, said.records, said.data_size) == (chain.head, 10, state.data_size)
+    assert (said.blocks, said.updated_at) == (len(chain.blocks), state.system_time)
+    assert (said.description, said.keywords, said.license) == ("said", ("a", "b"), "CC-BY")
+
+
+def test_texts_of_strangers_are_cut_to_what_a_database_takes() -> None:
+    chain = ten_rows()
+    chain.add(SetInfo(description="\0a" * 10_000, keywords=("k" * 1000,) * 1000))
+    said = overview_of(fold_received(chain.blocks), chain.head)
+    assert said.description is not None
+    assert len(said.description) <= MAX_DESCRIPTION_CHARS
+    assert "\0" not in said.description
+    assert len(said.keywords) == MAX_KEYWORDS
+    many = " ".join(f"word{number}" for number in range(10_000))
+    assert len(indexed_words(many)) == MAX_WORDS
+
+
+def test_overviews_are_brought_up_to_their_heads(stores: Stores) -> None:
+    for name in ("kamu/one", "kamu/two"):
+        dataset(stores, name)
+    assert bring_up(stores, limit=1) == 1
+    assert bring_up(stores) == 1
+    assert bring_up(stores) == 0
+    shown = stores.overviews.page(Wanted(readable=Readable(everything=True)))
+    assert [listed.overview and listed.overview.head for listed in shown] == [
+        listed.head for listed in shown
+    ]
