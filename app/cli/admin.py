@@ -1,4 +1,4 @@
-"""`odf-node token`: make, list and revoke access tokens, on the machine of the node."""
+"""`odf-node token`: access tokens, on the machine of the node or, of oneself, by its API."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -16,10 +17,14 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.storage.datasets.node.naming import dataset_ref
-from odf_node.storage.stores.ports.values import Reach, Scope, Token
+from odf_node.storage.stores.ports.values import Reach, Scope
 
+from ..client.text import one_line
 from .audit_entries import record_command
+from .dataset_requests import ask
+from .tokens import token_option
 
+OWN = "accounts/me/tokens"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MAX_DAYS = 36_500
 
@@ -66,11 +71,22 @@ def node_stores(
 
 @click.group()
 def token() -> None:
-    """Access tokens of a node; run on the node's machine."""
+    """Access tokens: any of a node, run on its machine; one's own with --node."""
+
+
+def _node_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    shown = click.option("--node", metavar="URL", help="Ask this node for your own, logged in.")
+    return shown(token_option(command))
+
+
+def _needed(account: str | None) -> str:
+    if account is None:
+        raise click.UsageError("name --account, or --node for your own tokens")
+    return account
 
 
 @token.command()
-@click.option("--account", required=True, help="Whose token; the account is made if it is new.")
+@click.option("--account", help="Whose token; the account is made if it is new.")
 @click.option(
     "--scope",
     "scopes",
@@ -83,15 +99,18 @@ def token() -> None:
 @click.option("--admin", is_flag=True, help="Make the account an administrator.")
 @click.option("--dataset", help="Only for this dataset: ACCOUNT/NAME, or NAME of a single tenant.")
 @click.option("--account-scope", is_flag=True, help="Only for the account's own datasets.")
+@_node_option
 @store_options
 def create(
-    account: str,
+    account: str | None,
     scopes: tuple[str, ...],
     expires: str | None,
     label: str,
     admin: bool,
     dataset: str | None,
     account_scope: bool,
+    node: str | None,
+    token: str | None,
     data: Path | None,
     database_url: str | None,
     as_json: bool,
@@ -103,6 +122,19 @@ def create(
         raise click.UsageError("--dataset and --account-scope are two different reaches")
     now = Instant(time.time_ns())
     ends = None if expires is None else parse_expiry(expires, now)
+    if node is not None:
+        asked = {
+            "label": label,
+            "scopes": list(scopes) or None,
+            "expiresAt": str(ends) if ends else None,
+            "dataset": dataset,
+            "ownDatasetsOnly": account_scope,
+        }
+        _refuse_others(account, admin=admin, data=data, database_url=database_url)
+        made = ask(node, token, "POST", OWN, asked)
+        click.echo(json.dumps(made) if as_json else str(made.get("token")))
+        return
+    account = _needed(account)
     with node_stores(data, database_url, may_be_new=True) as (stores, settings):
         only = None if dataset is None else _dataset(stores, settings, dataset)
         owner = ensure_account(stores.accounts, account, os.urandom, is_admin=admin)
@@ -131,31 +163,72 @@ def create(
 
 
 @token.command(name="list")
-@click.option("--account", required=True, help="Whose tokens.")
+@click.option("--account", help="Whose tokens.")
+@_node_option
 @store_options
-def list_(account: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
+def list_(
+    account: str | None,
+    node: str | None,
+    token: str | None,
+    data: Path | None,
+    database_url: str | None,
+    as_json: bool,
+) -> None:
     """List an account's tokens, without their secrets."""
-    with node_stores(data, database_url) as (stores, _):
-        tokens = stores.accounts.tokens(_account(stores, account).id)
+    if node is not None:
+        _refuse_others(account, data=data, database_url=database_url)
+        shown = ask(node, token, "GET", OWN)["tokens"]
+    else:
+        shown = _tokens_here(_needed(account), data, database_url)
     if as_json:
-        click.echo(json.dumps([_shown(item) for item in tokens]))
+        click.echo(json.dumps(shown))
         return
-    for item in tokens:
-        line = _shown(item)
-        state = "revoked" if item.revoked_at else f"expires {line['expiresAt'] or 'never'}"
+    for line in shown:
+        state = "revoked" if line["revokedAt"] else f"expires {line['expiresAt'] or 'never'}"
         reach = line["datasetId"] or line["reach"]
-        click.echo(f"{item.id}  {','.join(line['scopes'])}  {reach}  {state}  {item.label}")
+        cells = (line["id"], ",".join(line["scopes"]), reach, state, line["label"])
+        click.echo("  ".join(one_line(str(cell)) for cell in cells))
+
+
+def _tokens_here(account: str, data: Path | None, database_url: str | None) -> list[Any]:
+    from ..service.accounts.accounts import find_account
+    from ..service.accounts.own_tokens import token_data
+
+    with node_stores(data, database_url) as (stores, _):
+        owner = find_account(stores.accounts, account)
+        return [token_data(one) for one in stores.accounts.tokens(owner.id)]
 
 
 @token.command()
 @click.argument("token_id")
+@_node_option
 @store_options
-def revoke(token_id: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
+def revoke(
+    token_id: str,
+    node: str | None,
+    token: str | None,
+    data: Path | None,
+    database_url: str | None,
+    as_json: bool,
+) -> None:
     """Revoke a token by its id (see `token list`); at once and for good."""
+    if node is not None:
+        _refuse_others(None, data=data, database_url=database_url)
+        ask(node, token, "DELETE", f"{OWN}/{quote(token_id, safe='')}")
+        click.echo(json.dumps({"revoked": token_id}) if as_json else f"revoked {token_id}")
+        return
     with node_stores(data, database_url) as (stores, _):
         stores.accounts.revoke_token(token_id)
         record_command(stores, "revoke_token", token=token_id)
     click.echo(json.dumps({"revoked": token_id}) if as_json else f"revoked {token_id}")
+
+
+def _refuse_others(account: str | None, **more: Any) -> None:
+    """What goes only where the node's stores are."""
+    if account is not None or any(more.values()):
+        raise click.UsageError(
+            "--node is about your own tokens: without --account, --admin, --data, --database-url"
+        )
 
 
 def parse_expiry(text: str, now: Instant) -> Instant:
@@ -188,22 +261,3 @@ def _reach(dataset: DatasetId | None, *, account_scope: bool) -> Reach:
     if dataset is not None:
         return Reach.DATASET
     return Reach.ACCOUNT if account_scope else Reach.NODE
-
-
-def _account(stores: Any, name: str) -> Any:
-    from ..service.accounts.accounts import find_account
-
-    return find_account(stores.accounts, name)
-
-
-def _shown(item: Token) -> dict[str, Any]:
-    return {
-        "id": item.id,
-        "label": item.label,
-        "scopes": sorted(item.scopes),
-        "reach": item.reach.value,
-        "datasetId": str(item.dataset) if item.dataset else None,
-        "createdAt": str(item.created_at),
-        "expiresAt": str(item.expires_at) if item.expires_at else None,
-        "revokedAt": str(item.revoked_at) if item.revoked_at else None,
-    }

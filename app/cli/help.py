@@ -26,9 +26,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "token create": (
         "export ODF_NODE_TOKEN=$(odf-node token create --account kamu)",
         "odf-node token create --account anna --scope write --dataset weather --expires 30d",
+        "odf-node token create --node work --label laptop --expires 90d",
     ),
-    "token list": ("odf-node token list --account anna",),
-    "token revoke": ("odf-node token revoke 6a1f0c2e",),
+    "token list": ("odf-node token list --account anna", "odf-node token list --node work"),
+    "token revoke": (
+        "odf-node token revoke 6a1f0c2e",
+        "odf-node token revoke 6a1f0c2e --node https://node.example",
+    ),
+    "access grant": ("odf-node access grant http://127.0.0.1:8080/weather bert editor",),
+    "access list": ("odf-node access list work/weather",),
+    "access revoke": ("odf-node access revoke http://127.0.0.1:8080/weather bert",),
+    "access public": ("odf-node access public http://127.0.0.1:8080/weather",),
+    "access private": ("odf-node access private http://127.0.0.1:8080/weather",),
     "dataset create": (
         "odf-node dataset create weather.yaml --node http://127.0.0.1:8080 --visibility public",
     ),

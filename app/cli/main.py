@@ -78,6 +78,7 @@ COMMANDS = {
     ),
     "token": ("odf_node.app.cli.admin:token", "Make, list and revoke access tokens of a node."),
     "dataset": ("odf_node.app.cli.datasets:dataset", "Create, list and show datasets of a node."),
+    "access": ("odf_node.app.cli.access:access", "Say who may read or change a dataset."),
     "ingest": ("odf_node.app.cli.ingest:ingest", "Post a file of records to a dataset."),
     "refresh": (
         "odf_node.app.cli.refresh:refresh",

@@ -30,6 +30,7 @@ from odf_node.storage.stores.wakeups.port import Topic
 
 from .accounts import login_routes as login
 from .accounts import routes as identity
+from .accounts import token_routes as own_tokens
 from .audit import routes as audit
 from .audit.audit import forget_old_deeds
 from .catalogs import routes as catalogs
@@ -110,7 +111,7 @@ OWN_PARTS = (
     news,
     feeds,
 )
-PEERS_PARTS = (identity, login, sharing)
+PEERS_PARTS = (own_tokens, identity, login, sharing)
 """Asked by clients of other makes, too, which may add to the query what they like."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """What is served beside the datasets."""

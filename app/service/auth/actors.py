@@ -63,6 +63,11 @@ class Actor:
     def is_anonymous(self) -> bool:
         return self.account is None
 
+    @property
+    def has_session(self) -> bool:
+        """Whether the caller logged in, rather than showing an access token."""
+        return self.account is not None and not (self.bearer or PREFIX).startswith(PREFIX)
+
     def may(self, scope: Scope) -> bool:
         """Whether the token allows it; writing and creating include reading."""
         return scope in self.scopes or (scope is Scope.READ and bool(self.scopes))

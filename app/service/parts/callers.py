@@ -7,6 +7,7 @@ from functools import cached_property
 from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
 
 from ..accounts.login import Devices, Passwords, Sessions
+from ..accounts.own_tokens import OwnTokens
 from ..auth.callers import Callers
 from ..auth.dataset_access import DatasetAccess
 from ..auth.entry_cache import EntryMemory
@@ -67,6 +68,11 @@ class CallerParts(Opened):
     @cached_property
     def passwords(self) -> Passwords:
         return Passwords(self.stores.accounts, self.throttle, Cost(self.settings.password_work))
+
+    @cached_property
+    def own_tokens(self) -> OwnTokens:
+        accounts, most = self.stores.accounts, self.settings.max_account_tokens
+        return OwnTokens(accounts, self.access, self.clock, self.random, most)
 
     @cached_property
     def sessions(self) -> Sessions:

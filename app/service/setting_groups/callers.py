@@ -23,6 +23,9 @@ class CallerSettings(SharedSettings):
     session_ttl_s: int = Field(
         86_400, gt=0, description="Seconds a session stays valid after its login."
     )
+    max_account_tokens: int = Field(
+        100, gt=0, description="Access tokens that hold which an account may make for itself."
+    )
     password_work: int = Field(
         15,
         ge=1,
