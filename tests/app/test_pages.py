@@ -9,7 +9,7 @@ import pytest
 from service import seeded, serving, ten_rows
 
 from odf_node.app.service.accounts.accounts import ensure_account, set_password
-from odf_node.app.service.pages.dataset_view import _cell, _column, type_text
+from odf_node.app.service.pages.cells import cell_text, column_lines, type_text
 from odf_node.app.service.pages.reference import words_of
 from odf_node.app.service.pages.render import size_text
 from odf_node.app.service.pages.visitors import local_path
@@ -61,9 +61,10 @@ def test_the_page_of_a_dataset_shows_rows_blocks_files_and_how_to_take_it(visito
     head = visitor.get("/anna/open/refs/head").text
     assert f'data-head="{head}"' in shown
     assert f"odf-node pull odf+{node.url}/anna/open open/" in shown
-    assert "/anna/open/blocks/f1620" in shown
+    assert f'href="/anna/open?block={head}"' in shown
     assert "/anna/open/data/f1620" in shown
     assert shown.count("<td>2050-01-01T12:00:00Z</td>") >= 10
+    assert shown.count("<td>0 added</td>") == 10
 
 
 def test_whoever_may_post_is_shown_the_command_with_source_and_format(visitor, node):
@@ -114,11 +115,11 @@ def test_nested_columns_are_listed_with_their_members_and_cells_are_json():
     member = {"name": "city", "type": {"kind": "String"}}
     struct = {"kind": "Struct", "fields": [member]}
     listed = {"kind": "List", "itemType": struct}
-    assert [path for path, _ in _column("at", {"kind": "Option", "inner": listed})] == [
+    assert [path for path, _ in column_lines("at", {"kind": "Option", "inner": listed})] == [
         "at",
         "at[].city",
     ]
-    assert _cell({"a": [1, None], "b": "x"}) == '{"a":[1,null],"b":"x"}'
+    assert cell_text({"a": [1, None], "b": "x"}) == '{"a":[1,null],"b":"x"}'
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "text/html, application/json"])

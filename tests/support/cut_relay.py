@@ -14,7 +14,8 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class CutRelay:
-    """To `port` of this machine; `cuts` counts connections that were cut."""
+    """To `port` of this machine; `cuts` counts connections that were cut, `asked` holds what
+    clients sent."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -22,6 +23,7 @@ class CutRelay:
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self.cuts = 0
+        self.asked: list[bytes] = []
 
     @property
     def url(self) -> str:
@@ -70,6 +72,8 @@ class CutRelay:
     ) -> None:
         with suppress(OSError):
             while piece := one.recv(PIECE_BYTES):
+                if one is pair[0]:
+                    self.asked.append(piece)
                 other.sendall(piece)
         with self._lock:
             if pair in self._pairs:

@@ -148,8 +148,19 @@ class Chain:
         self, count: int, *, checkpoint: bytes | None = None, declared: Multihash | None = None
     ) -> Chain:
         """AddData with a Parquet slice of `count` rows, under the logical hash that is declared."""
+        content = parquet_rows(self.state.next_offset, count)
+        return self.add_slice(content, count, checkpoint=checkpoint, declared=declared)
+
+    def add_slice(
+        self,
+        content: bytes,
+        count: int,
+        *,
+        checkpoint: bytes | None = None,
+        declared: Multihash | None = None,
+    ) -> Chain:
+        """AddData with a Parquet file that holds `count` rows."""
         start = self.state.next_offset
-        content = parquet_rows(start, count)
         piece = DataSlice(
             logical_hash=declared or digest_of(pq.ParquetFile(io.BytesIO(content))).finish(),
             physical_hash=Multihash.of(content),

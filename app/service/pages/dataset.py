@@ -1,22 +1,42 @@
-"""The page of a dataset: `?query=` asks by SQL, with `&format=` for a file of the rows."""
+"""The pages of a dataset, all at its address; the query says which.
+
+(nothing)            what it is, its newest rows, how to load it
+`?query=`            the same, with the rows of a query; with `&format=` a file of them
+`?rows=40`           rows, without the newest 40
+`?columns=`          all columns
+`?history=`          its blocks, from the one of that hash on, by default from the head
+`?block=`            the block of that hash
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ..auth.access import Action
-from ..auth.actors import Actor
-from ..catalogs.catalogs import Catalogs
+from ..auth.actors import ANONYMOUS, Actor
 from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
-from ..read.outlines import Outlines
-from . import dataset_view, views
+from ..settings import Settings
+from . import block_view, dataset_view, rows_view
 from .asking import taken_along
 from .render import page
 from .showing import shown
 from .views import Views
+from .visit import Visit
+
+View = Callable[[Visit, str], dict[str, Any]]
+VIEWS: dict[str, tuple[str, View]] = {
+    "rows": ("rows", rows_view.rows),
+    "columns": ("columns", rows_view.columns),
+    "history": ("history", block_view.history),
+    "block": ("block", block_view.block),
+}
+"""Template and content of a page by the parameter that asks for it."""
 
 
 def routes(prefix: str) -> tuple[Route, ...]:
@@ -25,13 +45,20 @@ def routes(prefix: str) -> tuple[Route, ...]:
 
 
 def _dataset(given: Views, actor: Actor, request: Request) -> Response:
+    visit = _visit(given, actor, request)
+    asked = request.query_params
+    for name, (template, view) in VIEWS.items():
+        if name in asked:
+            return page(template, visit.content(**view(visit, asked[name])))
+    query, form = asked.get("query"), asked.get("format")
+    if query and form:
+        return taken_along(given.queries, actor, visit.caller, query, form)
+    return page("dataset", visit.content(**dataset_view.dataset(visit, query)))
+
+
+def _visit(given: Views, actor: Actor, request: Request) -> Visit:
+    """Raises as `DatasetAccess.resolve`."""
     address = request.path_params
     entry = given.access.resolve(actor, address.get("account"), address["dataset"], Action.READ)
-    caller = caller_of(request.scope)
-    query, form = (request.query_params.get(name) for name in ("query", "format"))
-    if query and form:
-        return taken_along(given.queries, actor, caller, query, form)
-    content = dataset_view.dataset(given, actor, entry, base_of(request), caller, query)
-    catalogs = Catalogs(given.stores, given.access, part_of(request, Outlines))
-    content["linked"] = catalogs.croissant(entry, base_of(request))
-    return page("dataset", {**views.frame(given, actor, request.url.path), **content})
+    is_open = part_of(request, Settings).allow_anonymous and given.access.may_read(ANONYMOUS, entry)
+    return Visit(given, actor, entry, base_of(request), caller_of(request.scope), is_open)

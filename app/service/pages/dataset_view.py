@@ -2,82 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-from anyio import from_thread
-
 from odf_node.protocol.chain.state import ChainState
-from odf_node.protocol.codec.manifests import to_data
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import DatasetEntry
+from odf_node.storage.datasets.node.naming import SINGLE_OWNER
+from odf_node.storage.stores.ports.values import Schedule
 
-from ...client.event_lines import event_detail, event_name
+from ...client.text import age_text
 from ..auth.access import Action
-from ..auth.actors import Actor
+from ..catalogs.catalogs import Catalogs
 from ..datasets.datasets import description
 from ..derivatives.derivatives import derivation
 from ..files.parquet_files import list_files
 from ..http.media_types import extension_of
 from ..lineage import lineage
-from ..read.tail import last_rows
 from .asking import answered
+from .block_view import newest
+from .cells import cell_text, fields_of
+from .drawings import lineage_drawing
+from .loading import ways
 from .markdown import markdown
-from .views import Views, root_of
+from .rows_view import column_table
+from .sample import ROWS, sample
+from .visit import Visit
 
-ROWS = 20
-ROWS_BYTES = 1024 * 1024
-"""Of the rows of a page; longer ones are for those that ask for rows alone."""
-BLOCKS = 20
-FILES = 10
+COLUMNS = 50
+BLOCKS = 10
+FILES = 5
 STEPS = 3
 """How far lineage is shown up and down."""
-MAX_CELL_CHARS = 120
 MARKDOWN = (".md", ".markdown")
 DEFAULT_SOURCE = "default"
 
 
-def dataset(
-    views: Views,
-    actor: Actor,
-    entry: DatasetEntry,
-    base: str,
-    caller: str,
-    query: str | None = None,
-) -> dict[str, Any]:
-    """One dataset: what it says of itself, its newest rows, what a query gives, blocks, files, and
-    its lineage."""
-    shown = description(views.stores, views.access, entry, base)
-    state = views.stores.dataset(DatasetRef(id=entry.id)).state()
-    path = f"{root_of(views)}/{shown['alias']}"
-    allowed = views.access.grants(actor, entry)
+def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
+    """One dataset: what it says of itself, how fresh and how large it is, rows, columns, what a
+    query gives, blocks, files, and its lineage."""
+    views, entry, state = visit.views, visit.entry, visit.state
+    shown = description(views.stores, views.access, entry, visit.base)
+    fields = fields_of(state.data_schema)
+    rows = sample(views, entry, visit.caller, len(fields))
+    allowed = views.access.grants(visit.actor, entry)
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
-        "base": base,
         "dataset": shown,
-        "at": path,
-        "smart": f"odf+{shown['url']}",
-        "derivation": derivation(views.derivatives, actor, entry, state),
+        "owner": str(entry.alias.account or SINGLE_OWNER),
+        "changed_ago": _ago(visit, shown["updatedAt"]),
+        "slices": len(views.outlines.of(visit.dataset, indexed=False)[0].slices),
+        "schedules": [_schedule(each) for each in views.stores.schedules.of_dataset(entry.id)],
+        "derivation": derivation(views.derivatives, visit.actor, entry, state),
         "transform": _queries(state.transform),
         "attachments": [_document(item.path, item.content) for item in attachments],
         "license_url": _web_link(state.license.website_url if state.license else None),
         "posting": _posting(state) if Action.WRITE in allowed else None,
-        "columns": _columns(state.data_schema),
-        "rows": _rows(views, entry, caller),
-        "asked": _asked(views, actor, caller, query, shown["alias"]),
-        "blocks": _blocks(views.stores, entry),
+        "ways": ways(visit.base, visit.alias, is_open=visit.is_open),
+        "rows": {
+            "columns": list(rows.columns),
+            "values": rows.cells(ROWS, state.vocab.operation_type_column),
+            "problem": rows.problem,
+        },
+        "more_rows": state.num_records > ROWS,
+        "columns": column_table(visit, rows, COLUMNS),
+        "more_columns": max(0, len(fields) - COLUMNS),
+        "sampled": rows.count,
+        "asked": _asked(visit, query),
+        "blocks": newest(visit, BLOCKS),
         "files": list_files(
-            views.stores, views.stores.blocks, entry, f"{path}/", at=None, before=None, limit=FILES
+            views.stores,
+            views.stores.blocks,
+            entry,
+            f"{visit.path}/",
+            at=None,
+            before=None,
+            limit=FILES,
         )["files"],
-        **_lineage(views, actor, entry),
+        "linked": _linked(visit, len(fields)),
+        **_lineage(visit),
+    }
+
+
+def _linked(visit: Visit, width: int) -> dict[str, Any]:
+    """The dataset for catalogues; of many columns, they find those in the document itself."""
+    catalogs = Catalogs(visit.views.stores, visit.views.access, visit.views.outlines)
+    document = catalogs.croissant(visit.entry, visit.base)
+    return document if width <= COLUMNS else {**document, "recordSet": []}
+
+
+def _ago(visit: Visit, instant: str) -> str:
+    now = visit.views.clock()
+    return age_text(instant, datetime.fromtimestamp(now.millis / 1000, UTC))
+
+
+def _schedule(schedule: Schedule) -> dict[str, Any]:
+    every = f"every {schedule.every_s} s" if schedule.cron is None else schedule.cron
+    return {
+        "when": every if schedule.cron is None else f"{every} ({schedule.time_zone})",
+        "paused": schedule.paused,
+        "next": None if schedule.next_at is None else str(schedule.next_at),
     }
 
 
@@ -110,81 +133,18 @@ def _posting(state: ChainState) -> dict[str, Any] | None:
     return {"file": f"rows.{extension_of(read)}", "source": name if is_named else None}
 
 
-def _columns(schema: DataSchema | None) -> list[tuple[str, str]]:
-    """Names and types, members of structs by their path: `address.city`."""
-    fields = [] if schema is None else to_data(schema)["fields"]
-    return [line for field in fields for line in _column(field["name"], field["type"])]
+def _asked(visit: Visit, query: str | None) -> dict[str, Any]:
+    shown = answered(visit.views.queries, visit.actor, visit.caller, query, alias=visit.alias)
+    return {**shown, "values": [[cell_text(value) for value in row] for row in shown["values"]]}
 
 
-def _column(path: str, kind: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield path, type_text(kind)
-    inner = kind
-    while "inner" in inner or "itemType" in inner:
-        path += "[]" if "itemType" in inner else ""
-        inner = inner.get("inner") or inner["itemType"]
-    for member in inner.get("fields", ()):
-        yield from _column(f"{path}.{member['name']}", member["type"])
-
-
-def type_text(kind: dict[str, Any]) -> str:
-    """A type in words: `Int32`, `List of String`, `Float64, or null`."""
-    name: str = kind["kind"]
-    if name == "Option":
-        return f"{type_text(kind['inner'])}, or null"
-    inner = kind.get("itemType")
-    facts = [f"{key} {value}" for key, value in kind.items() if isinstance(value, int | str)]
-    told = ", ".join(facts[1:])
-    return f"{name} of {type_text(inner)}" if inner else f"{name} ({told})" if told else name
-
-
-def _rows(views: Views, entry: DatasetEntry, caller: str) -> dict[str, Any]:
-    """The newest rows, newest first; `problem` instead when they cannot be read."""
-    asked = partial(
-        last_rows, views.tails, views.readers, entry, caller, limit=ROWS, max_bytes=ROWS_BYTES
-    )
-    try:
-        columns = from_thread.run(asked)
-    except NodeError as error:
-        return {"columns": [], "values": [], "problem": error.message}
-    rows = reversed(list(zip(*columns.values(), strict=True)))
-    cells = [[_cell(value) for value in row] for row in rows]
-    return {"columns": list(columns), "values": cells, "problem": None}
-
-
-def _asked(
-    views: Views, actor: Actor, caller: str, query: str | None, alias: str
-) -> dict[str, Any]:
-    shown = answered(views.queries, actor, caller, query, alias=alias)
-    return {**shown, "values": [[_cell(value) for value in row] for row in shown["values"]]}
-
-
-def _cell(value: Any) -> str | None:
-    if value is None:
-        return None
-    nested = isinstance(value, dict | list | tuple)
-    text = msgspec.json.encode(value, enc_hook=str).decode() if nested else str(value)
-    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
-
-
-def _blocks(stores: Stores, entry: DatasetEntry) -> list[dict[str, Any]]:
-    head = stores.refs.head(entry.id)
-    return [_block(one) for one in stores.blocks.ancestors(entry.id, head, limit=BLOCKS)]
-
-
-def _block(block: HashedBlock) -> dict[str, Any]:
-    return {
-        "number": block.sequence_number,
-        "hash": str(block.hash),
-        "at": str(block.block.system_time),
-        "event": event_name(block.event),
-        "detail": event_detail(block.event),
-    }
-
-
-def _lineage(views: Views, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
+def _lineage(visit: Visit) -> dict[str, Any]:
     """Inputs and users, each with the steps between; aliases only of what is visible."""
-    graph = lineage.lineage_of(views.lineage, actor, entry, up=STEPS, down=STEPS)
-    names = {one: item.alias for one, item in graph.known.items()}
-    edges = [{"input": names.get(one), "output": names.get(other)} for one, other in graph.edges]
-    is_derivative = entry.kind is DatasetKind.Derivative
-    return {"edges": edges, "is_derivative": is_derivative}
+    graph = lineage.lineage_of(visit.views.lineage, visit.actor, visit.entry, up=STEPS, down=STEPS)
+    names: dict[str, str | None] = {str(one): item.alias for one, item in graph.known.items()}
+    names |= {str(one): None for one in graph.unknown}
+    edges = [(str(one), str(other)) for one, other in graph.edges]
+    return {
+        "edges": [{"input": names.get(one), "output": names.get(other)} for one, other in edges],
+        "drawing": lineage_drawing(str(graph.center), names, edges) if edges else None,
+    }

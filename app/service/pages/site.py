@@ -18,7 +18,13 @@ from .render import static
 
 MAX_PASSWORDS = 2
 """Passwords checked at once for pages; each takes memory and a core."""
-STATIC = {"/v/style.css": "text/css", "/v/live.js": "text/javascript"}
+CSS, SCRIPT = "text/css", "text/javascript"
+STATIC = {
+    "/v/style.css": CSS,
+    "/v/dataset.css": CSS,
+    "/v/dataset.js": SCRIPT,
+    "/v/live.js": SCRIPT,
+}
 
 
 async def _static(request: Request) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.runtime.version import app_version
 
 from ..auth.actors import Actor
@@ -14,6 +15,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..derivatives.derivatives import Derivatives
 from ..lineage.lineage import LineageSources
 from ..query.query import Queries
+from ..read.outlines import Outlines
 from ..read.tail import Tails
 from ..readers.pool import Readers
 
@@ -26,9 +28,11 @@ class Views:
     access: DatasetAccess
     derivatives: Derivatives
     lineage: LineageSources
+    outlines: Outlines
     tails: Tails
     readers: Readers
     queries: Queries
+    clock: Clock
     public_url: str | None
 
 

@@ -76,8 +76,10 @@ class AskingParts(ReadingParts):
             access=self.access,
             derivatives=self.derivatives,
             lineage=self.lineage,
+            outlines=self.outlines,
             tails=self.tails,
             readers=self.readers,
             queries=self.queries,
+            clock=self.clock,
             public_url=self.settings.public_url,
         )

@@ -74,15 +74,22 @@ def tail_task(
 
 
 async def last_rows(
-    tails: Tails, readers: Readers, entry: DatasetEntry, caller: str, *, limit: int, max_bytes: int
+    tails: Tails,
+    readers: Readers,
+    entry: DatasetEntry,
+    caller: str,
+    *,
+    skip: int,
+    limit: int,
+    max_bytes: int,
 ) -> dict[str, list[Any]]:
-    """The last records as JSON values, column by column.
+    """The `limit` records before the last `skip`, as JSON values, column by column.
 
     Raises:
-        What `Readers.answer` raises.
+        TooManyRecords, and what `Readers.answer` raises.
     """
     plan = partial(
-        tail_task, tails, entry, skip=0, limit=limit, shape=DataFormat.SOA, max_bytes=max_bytes
+        tail_task, tails, entry, skip=skip, limit=limit, shape=DataFormat.SOA, max_bytes=max_bytes
     )
     task, source, _ = await to_thread.run_sync(plan)
     if not task.slices:

@@ -12,6 +12,7 @@ from typing import Any
 
 from odf_node.protocol.errors import BadInput, NotFound, Refused
 from odf_node.protocol.identity import DatasetAlias, MalformedName, Name
+from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.read.rows import Projection
 from odf_node.storage.stores.ports.values import DatasetEntry
 
@@ -155,6 +156,13 @@ class Shares:
             for entry in found
         ]
         return items, None if more is None else _written(more)
+
+
+def table_name(alias: str) -> str:
+    """What clients call the rows of a dataset that stand; of a single tenant's, without account."""
+    account, _, name = alias.rpartition("/")
+    words = (account or SINGLE_OWNER, "default", name)
+    return ".".join(_shared_name(word) for word in words)
 
 
 def _shared_name(name: str) -> str:

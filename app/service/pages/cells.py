@@ -1,0 +1,50 @@
+"""Cells, types and columns in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from odf_node.protocol.codec.manifests import to_data
+from odf_node.protocol.metadata.schema import DataSchema
+
+MAX_CELL_CHARS = 120
+
+
+def cell_text(value: Any) -> str | None:
+    """A JSON value as a cell shows it: texts as they are, the rest as JSON, long ones cut; None for
+    null."""
+    if value is None:
+        return None
+    is_json = isinstance(value, dict | list | tuple | bool)
+    text = msgspec.json.encode(value, enc_hook=str).decode() if is_json else str(value)
+    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
+
+
+def fields_of(schema: DataSchema | None) -> list[dict[str, Any]]:
+    """Columns as JSON has them: `name`, `type`."""
+    return [] if schema is None else list(to_data(schema)["fields"])
+
+
+def column_lines(path: str, kind: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Name and type of a column, then those of its members by their path: `address.city`."""
+    yield path, type_text(kind)
+    inner = kind
+    while "inner" in inner or "itemType" in inner:
+        path += "[]" if "itemType" in inner else ""
+        inner = inner.get("inner") or inner["itemType"]
+    for member in inner.get("fields", ()):
+        yield from column_lines(f"{path}.{member['name']}", member["type"])
+
+
+def type_text(kind: dict[str, Any]) -> str:
+    """A type in words: `Int32`, `List of String`, `Float64, or null`."""
+    name: str = kind["kind"]
+    if name == "Option":
+        return f"{type_text(kind['inner'])}, or null"
+    inner = kind.get("itemType")
+    facts = [f"{key} {value}" for key, value in kind.items() if isinstance(value, int | str)]
+    told = ", ".join(facts[1:])
+    return f"{name} of {type_text(inner)}" if inner else f"{name} ({told})" if told else name

@@ -1,0 +1,181 @@
+"""How to load a dataset with the tools people have: lines that run as they are printed.
+
+They say what docs/reading.md says, for one dataset. `tests/app/test_page_loading.py` runs them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from keyword import iskeyword
+
+from ..sharing.names import table_name
+
+_NO_WORD = re.compile(r"[^A-Za-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One tool, and what to type into it."""
+
+    tool: str
+    lines: str
+    note: str = ""
+
+
+FILES = "All rows as they lie; the column op tells retracted and corrected ones."
+FACTS = "Rows that stand: what was retracted or corrected is gone."
+HASHED = "Your machine hashes what it reads."
+COPY = "The second line checks every hash of the copy."
+_SCAN = """newest = pl.scan_parquet(urls[-1]).collect_schema()
+{name} = pl.scan_parquet(urls, schema=newest, missing_columns="insert").collect()"""
+_TABLE = """SET VARIABLE files = (SELECT list(url) FROM read_csv('{url}/files?format=csv'));
+SELECT * FROM read_parquet(getvariable('files'), union_by_name=true) LIMIT 10;"""
+_TAKEN = """odf-node pull odf+{url} {folder}/
+odf-node verify {folder}/
+odf-node read {folder}/ --limit 10"""
+SHARED = Way(
+    "Delta Sharing",
+    """curl -s -H "Authorization: Bearer $ODF_NODE_TOKEN" {base}delta-sharing/profile > config.share
+python -c "import delta_sharing as d; print(d.load_as_pandas('config.share#{table}'))\"""",
+    "The profile holds your token, also where everybody may read. " + FACTS,
+)
+OPEN = (
+    Way(
+        "pandas",
+        """import pandas as pd
+
+{name} = pd.read_parquet("{url}/read?format=parquet&projection=facts")""",
+        FACTS,
+    ),
+    Way(
+        "Polars",
+        """import urllib.request
+
+import polars as pl
+
+listed = urllib.request.urlopen("{url}/files?format=txt")
+urls = listed.read().decode().split()
+"""
+        + _SCAN,
+        FILES,
+    ),
+    Way("DuckDB", _TABLE, FILES),
+    Way(
+        "Spark",
+        """import odf_node
+
+spark.dataSource.register(odf_node.SparkSource)
+{name} = spark.read.format("odf").load("{url}")""",
+        HASHED,
+    ),
+    Way("R", """{name} <- read.csv("{url}/read?format=csv&projection=facts")""", FACTS),
+    Way(
+        "curl",
+        """curl -s '{url}/read?format=csv&projection=facts&limit=10'
+curl -s '{url}/read?format=parquet&projection=facts' > {folder}.parquet""",
+        FACTS,
+    ),
+    Way(
+        "odf-node in Python",
+        """import odf_node
+
+{name} = odf_node.open("{url}", verify=True).pandas()""",
+        HASHED,
+    ),
+    Way("odf-node, a copy", _TAKEN, COPY),
+    SHARED,
+)
+"""Of a dataset that everybody may read."""
+CLOSED = (
+    Way(
+        "pandas",
+        """import os
+
+import pandas as pd
+
+{name} = pd.read_parquet(
+    "{url}/read?format=parquet&projection=facts",
+    storage_options={{"Authorization": "Bearer " + os.environ["ODF_NODE_TOKEN"]}},
+)""",
+        FACTS,
+    ),
+    Way(
+        "Polars",
+        """import os
+import urllib.request
+
+import polars as pl
+
+asked = urllib.request.Request("{url}/files?format=txt")
+asked.add_header("Authorization", "Bearer " + os.environ["ODF_NODE_TOKEN"])
+urls = urllib.request.urlopen(asked).read().decode().split()
+"""
+        + _SCAN,
+        FILES,
+    ),
+    Way(
+        "DuckDB",
+        "CREATE SECRET (TYPE http, BEARER_TOKEN '…', SCOPE '{url}/files');\n" + _TABLE,
+        "Your token goes where the dots are. " + FILES,
+    ),
+    Way(
+        "Spark",
+        """import os
+
+import odf_node
+
+spark.dataSource.register(odf_node.SparkSource)
+reader = spark.read.format("odf").option("token", os.environ["ODF_NODE_TOKEN"])
+{name} = reader.load("{url}")""",
+        HASHED,
+    ),
+    Way(
+        "R",
+        """asked <- url(
+  "{url}/read?format=csv&projection=facts",
+  headers = c(Authorization = paste("Bearer", Sys.getenv("ODF_NODE_TOKEN")))
+)
+{name} <- read.csv(asked)""",
+        FACTS,
+    ),
+    Way(
+        "curl",
+        """curl -s -H "Authorization: Bearer $ODF_NODE_TOKEN" \\
+  '{url}/read?format=csv&projection=facts&limit=10'""",
+        FACTS,
+    ),
+    Way(
+        "odf-node in Python",
+        """import os
+
+import odf_node
+
+token = os.environ["ODF_NODE_TOKEN"]
+{name} = odf_node.open("{url}", token=token, verify=True).pandas()""",
+        HASHED,
+    ),
+    Way("odf-node, a copy", _TAKEN, COPY),
+    SHARED,
+)
+"""Of one that takes a token, which stands in `ODF_NODE_TOKEN`."""
+
+
+def ways(base: str, alias: str, *, is_open: bool) -> list[Way]:
+    """Each way to load a dataset of the node at `base`; unless it is open to all, with a token."""
+    folder = alias.rpartition("/")[2]
+    texts = {
+        "base": base,
+        "url": f"{base}{alias}",
+        "folder": folder,
+        "name": _variable(folder),
+        "table": table_name(alias),
+    }
+    made = OPEN if is_open else CLOSED
+    return [Way(way.tool, way.lines.format(**texts), way.note) for way in made]
+
+
+def _variable(name: str) -> str:
+    """The name of a dataset as one of a variable in Python and in R."""
+    text = _NO_WORD.sub("_", name).strip("_").lower()
+    return text if text.isidentifier() and not iskeyword(text) else f"rows_{text}"

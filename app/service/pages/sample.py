@@ -1,0 +1,82 @@
+"""The newest rows of a dataset as pages show them, and what they say of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from anyio import from_thread
+
+from odf_node.protocol.errors import NodeError
+from odf_node.storage.stores.ports.values import DatasetEntry
+
+from ..read.tail import last_rows
+from ..readers.tasks import AnswerTooLong
+from .cells import cell_text
+from .views import Views
+
+ROWS = 20
+"""On the page of a dataset."""
+SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000
+"""Rows of which statistics are computed, fewer where there are many columns."""
+MAX_BYTES = 1024 * 1024
+"""Of the rows of a page; longer ones are for those that ask for rows alone."""
+OPERATIONS = ("added", "retracted", "corrected from", "corrected to")
+"""By their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows in the order of their offsets, column by column, as JSON values; `problem` instead
+    if they cannot be read."""
+
+    columns: dict[str, list[Any]]
+    problem: str | None = None
+
+    @property
+    def count(self) -> int:
+        return max(map(len, self.columns.values()), default=0)
+
+    def cells(self, rows: int, operation: str) -> list[list[str | None]]:
+        """The last rows, newest first; `operation` is the column whose numbers become words."""
+        columns = {
+            name: [_operation(value) for value in values[-rows:]]
+            if name == operation
+            else [cell_text(value) for value in values[-rows:]]
+            for name, values in self.columns.items()
+        }
+        return [list(row) for row in reversed(list(zip(*columns.values(), strict=True)))]
+
+
+def sample(views: Views, entry: DatasetEntry, caller: str, width: int) -> Sample:
+    """The newest rows, as many as statistics take; `width` is the number of columns."""
+    many = max(ROWS, min(SAMPLE_ROWS, SAMPLE_CELLS // max(1, width)))
+    try:
+        return Sample(_rows(views, entry, caller, skip=0, limit=many))
+    except AnswerTooLong:
+        return sample_page(views, entry, caller, skip=0, limit=ROWS)
+    except NodeError as error:
+        return Sample({}, error.message)
+
+
+def sample_page(views: Views, entry: DatasetEntry, caller: str, *, skip: int, limit: int) -> Sample:
+    """The `limit` rows before the newest `skip`."""
+    try:
+        return Sample(_rows(views, entry, caller, skip=skip, limit=limit))
+    except NodeError as error:
+        return Sample({}, error.message)
+
+
+def _rows(
+    views: Views, entry: DatasetEntry, caller: str, *, skip: int, limit: int
+) -> dict[str, list[Any]]:
+    most = min(limit, views.tails.max_records)
+    asked = partial(last_rows, views.tails, views.readers, entry, caller, skip=skip)
+    return from_thread.run(partial(asked, limit=most, max_bytes=MAX_BYTES))
+
+
+def _operation(value: Any) -> str | None:
+    """The number of an operation with its word."""
+    is_known = isinstance(value, int) and 0 <= value < len(OPERATIONS)
+    return f"{value} {OPERATIONS[value]}" if is_known else cell_text(value)

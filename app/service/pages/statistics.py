@@ -1,0 +1,97 @@
+"""What a sample of rows says of a column: nulls, least and greatest value, how values spread.
+
+Pure functions of JSON values, as `storage/datasets/read/records.py` writes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from .cells import cell_text
+
+BARS = 12
+MEASURES: dict[str, Callable[[Any], float]] = {
+    **dict.fromkeys(
+        ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"), float
+    ),
+    **dict.fromkeys(("Float16", "Float32", "Float64", "Decimal"), float),
+    "Timestamp": lambda text: datetime.fromisoformat(text).timestamp(),
+    "Date": lambda text: float(date.fromisoformat(text).toordinal()),
+}
+"""How far along a value is, by the kind of its type."""
+COUNTED = ("Bool", "String")
+"""Kinds whose frequent values are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """Of the rows of a sample. `bars` are counts: of values from `least` to `greatest` in steps
+    of the same width, or of the most frequent values, which `frequent` names."""
+
+    nulls: int
+    distinct: int | None = None
+    least: str | None = None
+    greatest: str | None = None
+    bars: tuple[int, ...] = ()
+    frequent: tuple[str, ...] = ()
+
+
+def facts_of(kind: dict[str, Any], values: Sequence[Any]) -> ColumnFacts:
+    """Of one column; nested and binary ones have nothing but nulls."""
+    while kind["kind"] == "Option":
+        kind = kind["inner"]
+    there = [value for value in values if value is not None]
+    nulls = len(values) - len(there)
+    if not there or (kind["kind"] not in MEASURES and kind["kind"] not in COUNTED):
+        return ColumnFacts(nulls)
+    measured = _measured(MEASURES.get(kind["kind"]), there)
+    if measured is None:
+        return _counted(nulls, there)
+    order = sorted(range(len(there)), key=measured.__getitem__)
+    return ColumnFacts(
+        nulls,
+        distinct=len(set(there)),
+        least=cell_text(there[order[0]]),
+        greatest=cell_text(there[order[-1]]),
+        bars=_spread(measured),
+    )
+
+
+def _measured(measure: Callable[[Any], float] | None, values: Sequence[Any]) -> list[float] | None:
+    """None if some value has no measure: years no calendar of Python has, say."""
+    if measure is None:
+        return None
+    try:
+        measured = [measure(value) for value in values]
+    except (ValueError, OverflowError, TypeError):
+        return None
+    return measured if all(map(math.isfinite, measured)) else None
+
+
+def _spread(measured: Sequence[float]) -> tuple[int, ...]:
+    low, high = min(measured), max(measured)
+    width = high / BARS - low / BARS  # two such values may be further apart than a float holds
+    if width <= 0:
+        return ()
+    counts = Counter(
+        min(BARS - 1, int((value / BARS - low / BARS) / width * BARS)) for value in measured
+    )
+    return tuple(counts[bar] for bar in range(BARS))
+
+
+def _counted(nulls: int, values: Sequence[Any]) -> ColumnFacts:
+    counts = Counter(values)
+    most = counts.most_common(BARS) if len(counts) < len(values) else []
+    return ColumnFacts(
+        nulls,
+        distinct=len(counts),
+        least=cell_text(min(values)),
+        greatest=cell_text(max(values)),
+        bars=tuple(count for _, count in most),
+        frequent=tuple(str(cell_text(value)) for value, _ in most),
+    )

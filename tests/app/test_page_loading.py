@@ -1,0 +1,92 @@
+"""The lines by which the page of a dataset says how to load it run as they are printed."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from service import serving, ten_rows
+
+from odf_node.storage.stores.ports.values import Visibility
+
+HTML = {"accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("loading")) as service:
+        service.keep(ten_rows(), "kamu/cities")
+        service.keep(ten_rows(), "kamu/secrets", Visibility.PRIVATE)
+        yield service
+
+
+@pytest.fixture(scope="module")
+def token(node):
+    return node.token()
+
+
+@pytest.fixture(params=["cities", "secrets"])
+def lines(request, node, token, monkeypatch):
+    """What the page of a public dataset says, and of a private one, by tool."""
+    monkeypatch.setenv("ODF_NODE_TOKEN", token)
+    with node.http() as client:
+        client.headers.update(HTML)
+        client.post("/v/sign-in", data={"token": token})
+        shown = client.get(f"/{request.param}").text
+    found = re.findall(
+        r"<summary>([^<]*)</summary>\n<pre[^>]*data-copy>(.*?)</pre>", shown, re.DOTALL
+    )
+    return {tool: html.unescape(text) for tool, text in found} | {"name": request.param}
+
+
+@pytest.mark.parametrize("tool", ["pandas", "Polars", "odf-node in Python"])
+def test_the_programs_in_python(lines, tool):
+    names = {}
+    exec(lines[tool], names)
+    assert list(names[lines["name"]]["city"]) == [f"c{n}" for n in range(10)]
+
+
+def test_the_statements_of_duckdb(lines):
+    import duckdb
+    import duckdb_extension_httpfs
+
+    folder = Path(duckdb_extension_httpfs.__file__).parent
+    with duckdb.connect() as db:
+        db.load_extension(str(next(folder.rglob("*.duckdb_extension"))))
+        text = lines["DuckDB"].replace("'…'", f"'{os.environ['ODF_NODE_TOKEN']}'")
+        found = [db.execute(each).fetchall() for each in text.split(";") if each.strip()]
+    assert len(found[-1]) == 10
+
+
+@pytest.mark.parametrize("tool", ["curl", "odf-node, a copy"])
+def test_the_commands_of_a_shell(lines, node, tool, tmp_path):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", lines[tool]],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path, "ODF_NODE_URL": node.url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "c9" in done.stdout
+
+
+def test_the_names_of_delta_sharing(lines, node, token):
+    table = re.search(r"config\.share#(\S+?)'", lines["Delta Sharing"])[1]
+    share, schema, name = table.split(".")
+    with node.http(token) as client:
+        path = f"/delta-sharing/shares/{share}/schemas/{schema}/tables/{name}/version"
+        assert client.get(path).status_code == 200
+
+
+def test_only_a_dataset_that_takes_a_token_says_so(lines):
+    is_closed = lines["name"] == "secrets"
+    for tool in ("pandas", "Polars", "Spark", "R", "curl"):
+        assert ("ODF_NODE_TOKEN" in lines[tool]) is is_closed
