@@ -128,6 +128,7 @@ def test_only_the_settings_modules_read_the_environment():
 ENVIRONMENT_READERS = SETTINGS_MODULES | {
     "app/cli/output.py",  # the token a person keeps in the environment of the shell
     "app/client/home.py",  # and that of a program
+    "app/service/pages/loading.py",  # prints programs that do
     "app/client/personal_files.py",  # and the folder of their own settings
     "workers/engines/spark/python_daemon.py",  # Spark starts it, and hands over nothing else
     "app/cli/serve.py",  # hands its own environment on to the worker it starts
