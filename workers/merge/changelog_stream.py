@@ -90,7 +90,8 @@ def _not_standing(
     compared = np.concatenate([inside, first])
     differs = _differs(merging, rows.take(order[compared]), pa.concat_tables(standing))
     other = np.logical_or.reduce(list(differs.values()))
-    at = np.concatenate([compared[other], np.setdiff1d(np.flatnonzero(takes_back), compared)])
+    takes_back[compared] = False
+    at = np.concatenate([compared[other], np.flatnonzero(takes_back)])
     places = np.flatnonzero(other)
 
     def text(place: int) -> str:

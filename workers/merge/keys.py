@@ -52,5 +52,9 @@ def last_per_key(hashes: Hashes, keys: Callable[[Rows], pa.Table]) -> Mask:
 
 def sharing(hashes: Hashes) -> Rows:
     """Rows whose hash is that of another row."""
-    _, which, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    return np.flatnonzero(counts[which.reshape(-1)] > 1)
+    order = np.argsort(hashes, kind="stable")  # fast where they come in sorted runs
+    repeats = np.diff(hashes[order]) == 0
+    shares = np.zeros(len(hashes), bool)
+    shares[order[1:][repeats]] = True
+    shares[order[:-1][repeats]] = True
+    return np.flatnonzero(shares)

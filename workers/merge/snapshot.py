@@ -27,8 +27,9 @@ def snapshot(merging: Merging, new: pa.Table, history: HistoryRange | None) -> M
         return append(merging, new, None)
     changes = Changes.of(merging, new, history)
     stands = changes.stored >= 0
+    standing = history.standing()
     parts = [
-        changes.retracted(np.setdiff1d(history.standing(), changes.stored[stands])),
+        changes.retracted(standing[~np.isin(standing, changes.stored[stands])]),
         changes.appended(np.flatnonzero(~stands)),
         *changes.corrected(np.flatnonzero(stands)),
     ]

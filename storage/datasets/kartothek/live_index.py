@@ -21,6 +21,7 @@ import pyarrow as pa
 from odf_node.protocol.errors import Damaged
 from odf_node.protocol.typed import decode_json
 
+from ...runtime.sorted_numbers import among, distinct
 from ...stores.ports import KeyedStore
 from ..merge_state.key_hash import Hashes
 from ..merge_state.state import to_merge
@@ -107,15 +108,15 @@ class LiveIndex:
     def find(self, hashes: Hashes) -> Offsets:
         """Sorted offsets of all rows with these hashes, as far as `load` knew them; maybe also of
         some that do not stand any more. Raises `LiveIndexDamaged`."""
-        wanted = np.unique(hashes)
+        wanted = distinct(hashes)
         found = [np.zeros(0, np.int64)]
         for segment in (each for run in self._runs for each in run):
             first = np.searchsorted(wanted, np.uint64(segment.first), "left")
             last = np.searchsorted(wanted, np.uint64(segment.last), "right")
             if first < last:
                 pairs = self._pairs(segment)
-                found.append(pairs["offset"][np.isin(pairs["hash"], wanted[first:last])])
-        return np.unique(np.concatenate(found))
+                found.append(pairs["offset"][among(pairs["hash"], wanted[first:last])])
+        return distinct(np.concatenate(found))
 
     def save(self, live: Live, hashes: Hashes, offsets: Offsets) -> None:
         """Keep `live`; hashes and offsets are of the rows that `load` did not know. Raises

@@ -53,7 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class Candidates:
     """Rows whose key hash is that of a row that was asked for: who asked, and where they are.
 
-    Sorted by who asked, then from the oldest row to the newest.
+    From the oldest run to the newest.
     """
 
     asked: Rows
@@ -95,22 +95,21 @@ class MergeState:
         if not rows:
             none = np.zeros(0, np.int64)
             return Candidates(none, none, none)
-        who = np.concatenate(asked).astype(np.int64)
-        by_who = np.argsort(who, kind="stable")
         return Candidates(
-            who[by_who],
-            np.concatenate(positions)[by_who],
-            np.concatenate(rows).astype(np.int64)[by_who],
+            np.concatenate(asked).astype(np.int64),
+            np.concatenate(positions),
+            np.concatenate(rows).astype(np.int64),
         )
 
     def take(self, found: Candidates, columns: Sequence[str]) -> pa.Table:
         """Values of those rows, in their order."""
         names = list(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
-        order = np.argsort(found.segment, kind="stable")
-        parts = []
-        for at in np.unique(found.segment):
-            some = order[found.segment[order] == at]
+        counts = np.bincount(found.segment)
+        order = np.argsort(found.segment.astype(np.min_scalar_type(len(counts))), kind="stable")
+        parts, ends = [], np.cumsum(counts)
+        for at in np.flatnonzero(counts):
+            some = order[ends[at] - counts[at] : ends[at]]
             batch = self.segments[int(at)].batch.select(names)
             parts.append(pa.Table.from_batches([batch.take(pa.array(found.row[some]))]))
         if not parts:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odf_node.protocol.arrow_digest import windows
+from odf_node.storage.runtime.sorted_numbers import distinct
 
 from .fold import BUCKET
 from .operators import NOTHING, Bounds
@@ -91,7 +92,7 @@ def waking(section: Path | None, bounds: Bounds) -> Buckets:
         at = batch.column(AT).to_numpy(zero_copy_only=False)
         hit = at < end if start is None else (at >= start) & (at < end)
         found.append(batch.column(BUCKET).to_numpy()[hit])
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+    return distinct(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 
 def extract(section: Path, buckets: Buckets, to: Path) -> int:

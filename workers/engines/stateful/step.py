@@ -19,6 +19,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from odf_node.storage.runtime.sorted_numbers import distinct
+
 from ..spark.columns import col
 from .context import Computed, Context
 from .emit import arrow_schema
@@ -72,7 +74,7 @@ def advance(context: Context, changes: Changes, place: int, operator: Operator) 
     for at, name in enumerate(names):
         bounds = wakes(operator, at, context.prev, context.new)
         buckets.append(waking(context.state.path(name), bounds))
-    touched = np.unique(np.concatenate(buckets))
+    touched = distinct(np.concatenate(buckets))
     start = since(operator, [each.first for each in new], context.prev, context.new)
     before, after, kept = [], [], 0
     for at, name in enumerate(names):
@@ -127,10 +129,10 @@ def _count(context: Context, changes: Computed) -> tuple[Buckets, bool, int | No
             late=context.dropped.late + int((is_late & ~back).sum()),
             late_changes=context.dropped.late_changes + int((is_late & back).sum()),
         )
-        found.append(np.unique(batch.column(BUCKET).to_numpy()[~is_late]))
+        found.append(distinct(batch.column(BUCKET).to_numpy()[~is_late]))
         if not is_late.all():
             first.append(pc.min(batch.column(AT).filter(pa.array(~is_late))).as_py())
-    return np.unique(np.concatenate(found)), retracts, min(first, default=None)
+    return distinct(np.concatenate(found)), retracts, min(first, default=None)
 
 
 def _shaped(operator: Operator, side: Side, changes: DataFrame) -> DataFrame:
