@@ -66,6 +66,7 @@ STATUS: dict[str, HTTPStatus] = {
     "StorageFull": HTTPStatus.INSUFFICIENT_STORAGE,
     "StorageReadOnly": HTTPStatus.INSUFFICIENT_STORAGE,
     "MethodNotServed": HTTPStatus.METHOD_NOT_ALLOWED,
+    "CatalogueIsReadOnly": HTTPStatus.NOT_ACCEPTABLE,
     # never an answer to a request
     "PeerSilent": HTTPStatus.REQUEST_TIMEOUT,
     "ListenerTooSlow": HTTPStatus.REQUEST_TIMEOUT,

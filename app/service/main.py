@@ -50,6 +50,8 @@ from .http.authentication import Authentication
 from .http.dispatch import Dispatch
 from .http.parameters import KNOWN_PARAMETERS
 from .http.peer_errors import error_answer_for
+from .iceberg import routes as iceberg
+from .iceberg.file_routes import TableFiles, add_table_file_routes
 from .ingest.quick_posts import QuickPosts
 from .ingest.routes import add_ingest
 from .ingest.small_posts import SmallPosts
@@ -111,7 +113,7 @@ OWN_PARTS = (
     news,
     feeds,
 )
-PEERS_PARTS = (own_tokens, identity, login, sharing)
+PEERS_PARTS = (own_tokens, identity, login, sharing, iceberg)
 """Asked by clients of other makes, too, which may add to the query what they like."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """What is served beside the datasets."""
@@ -165,7 +167,8 @@ def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
     )
     posts = QuickPosts(api, small_posts, node.ingest_endpoint, access, settings)
     pages = page_routes(node.parts, prefix)
-    rows = [*objects.routes(), *transfers.routes(), *posts.routes(prefix), *pages]
+    tables = TableFiles(node.iceberg_tables, access)
+    rows = [*objects.routes(), *tables.routes(), *transfers.routes(), *posts.routes(prefix), *pages]
     return Addresses(settings.tenancy, rows)
 
 
@@ -259,6 +262,7 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
         api.include_router(part.router)
     transfers, routes = APIRouter(), APIRouter(dependencies=KNOWN_PARAMETERS)
     add_transfer_routes(transfers, prefix)
+    add_table_file_routes(transfers, prefix)
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
     add_job_routes(routes, prefix)
@@ -322,11 +326,14 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _no_route(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
+    path = request.url.path
     match error.status_code:
+        case 404 | 405 if path.startswith(iceberg.FOLDER):
+            return error_answer_for(request.scope, iceberg.not_served(request.method, path))
         case 404:
             return not_found_answer()
         case 405:
-            answer = error_answer(MethodNotServed(request.method, request.url.path))
+            answer = error_answer(MethodNotServed(request.method, path))
         case status:
             answer = PlainTextResponse(str(error.detail), status)
     answer.headers.update(error.headers or {})

@@ -1,7 +1,7 @@
 """Sets of row positions as 64-bit Roaring bitmaps in the portable form.
 
-Sorted arrays in, two kinds of containers out. Source: Roaring format specification, "Extension for
-64-bit implementations"; Delta protocol, "Deletion Vector Format".
+Sorted arrays in, two kinds of containers out, and the same way back. Source: Roaring format
+specification, "Extension for 64-bit implementations"; Delta protocol, "Deletion Vector Format".
 """
 
 from __future__ import annotations
@@ -28,6 +28,35 @@ def portable(positions: Positions) -> bytes:
     for high, part in zip(highs.tolist(), parts, strict=True):
         out += [struct.pack("<I", high), _bitmap(part & 0xFFFFFFFF)]
     return b"".join(out)
+
+
+def positions(bitmap: bytes) -> Positions:
+    """What `portable` was given."""
+    found: list[Positions] = []
+    (count,) = struct.unpack_from("<Q", bitmap)
+    at = 8
+    for _ in range(count):
+        (high,) = struct.unpack_from("<I", bitmap, at)
+        part, at = _positions(bitmap, at + 4)
+        found.append(part + (high << 32))
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _positions(bitmap: bytes, start: int) -> tuple[Positions, int]:
+    """Of the bitmap that starts there, and where it ends."""
+    _, count = struct.unpack_from("<II", bitmap, start)
+    described = np.frombuffer(bitmap, "<u2", 2 * count, start + 8).astype(np.int64)
+    found: list[Positions] = []
+    at = start + 8 + 8 * count
+    for key, size in zip(described[::2].tolist(), (described[1::2] + 1).tolist(), strict=True):
+        if size <= _MOST_IN_ARRAY:
+            low, length = np.frombuffer(bitmap, "<u2", size, at).astype(np.int64), 2 * size
+        else:
+            bits = np.frombuffer(bitmap, np.uint8, _BITS // 8, at)
+            low, length = np.flatnonzero(np.unpackbits(bits, bitorder="little")), _BITS // 8
+        found.append(low.astype(np.int64) + (key << 16))
+        at += length
+    return np.concatenate(found), at
 
 
 def _bitmap(positions: Positions) -> bytes:

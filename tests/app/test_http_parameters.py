@@ -11,12 +11,12 @@ from odf_node.app.service.http.contract import contract
 from odf_node.app.service.setting_groups.words import Tenancy
 from odf_node.protocol.codec.manifests import load_event
 
-TRANSFERS = re.compile(r"/\{dataset\}/(refs|blocks|data|checkpoints|pull|push)\b.*")
+TRANSFERS = re.compile(r"/\{dataset\}/(refs|blocks|data|checkpoints|iceberg|pull|push)\b.*")
 PEERS = re.compile(
     r"/(info|accounts/(me|\{name\})|datasets/\{id\}|platform/(login|token/.*)|v/login|assets/.*)"
 )
-CLIENTS = re.compile(r"/delta-sharing/.*")
-"""Clients of Delta Sharing send what newer versions of the protocol know."""
+CLIENTS = re.compile(r"/(delta-sharing|iceberg)/.*")
+"""Clients of Delta Sharing and Iceberg send what newer versions of the protocols know."""
 SOURCE = """
 kind: MetadataEvent
 version: 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from odf_node.protocol.delta.roaring import portable
+from odf_node.protocol.delta.roaring import positions as positions_in
 from odf_node.protocol.delta.schemas import DeltaSchema
 from odf_node.protocol.delta.vectors import inline_vector, z85
 from odf_node.protocol.metadata import schema as odf
@@ -59,7 +60,9 @@ def positions_of(raw: bytes) -> list[int]:
 )
 def test_a_bitmap_holds_its_positions(positions):
     wanted = list(positions)
-    assert positions_of(portable(np.array(wanted, np.int64))) == wanted
+    bitmap = portable(np.array(wanted, np.int64))
+    assert positions_of(bitmap) == wanted
+    assert positions_in(bitmap).tolist() == wanted
 
 
 def test_a_vector_says_its_length_and_number():

@@ -50,6 +50,7 @@ def versions(blocks: Sequence[str]) -> Versions:
             key=(),
             sequences=tuple(range(2, 2 + len(blocks))),
             blocks=hashes,
+            schemas=(),
             is_marked=False,
         )
     )

@@ -106,15 +106,28 @@ class TableMade:
 
     def add(self, rows: Sequence[dict[str, Any]], operations: Sequence[int] = ()) -> DataSlice:
         """One block with these rows; they are added unless operations say otherwise."""
+        self.commit(self._added(rows, operations))
+        return self.parts[-1]
+
+    def add_blocks(self, pieces: Sequence[Sequence[dict[str, Any]]]) -> None:
+        """A block for each piece, all by one commit."""
+        before = len(self.blocks)
+        for rows in pieces:
+            self.blocks.append(linked(self.blocks[-1], self._added(rows, ()), at=self.time))
+        head = self.blocks[before - 1].hash
+        dataset_of(self.stores, self.entry).commit(self.blocks[before:], expected=head)
+
+    def _added(self, rows: Sequence[dict[str, Any]], operations: Sequence[int]) -> AddData:
+        """The event of a block with these rows, whose slice is there."""
         table = pa.Table.from_pylist(list(rows), self.columns)
         whole = self._whole(table, operations or [0] * len(rows))
         content = parquet(whole)
         part = slice_of(content, whole, self.offset)
         self.stores.objects.put(key_of(self.entry, ObjectKind.DATA, part.physical_hash), [content])
-        self.commit(AddData(prev_offset=self.offset - 1 if self.offset else None, new_data=part))
+        event = AddData(prev_offset=self.offset - 1 if self.offset else None, new_data=part)
         self.offset += len(rows)
         self.parts.append(part)
-        return part
+        return event
 
     def commit(self, event: Any) -> None:
         block = linked(self.blocks[-1], event, at=self.time)

@@ -7,6 +7,8 @@ from functools import cached_property
 from odf_node.storage.datasets.pruning.learned import LearnedBounds
 
 from ..derivatives.derivatives import Derivatives
+from ..iceberg.made_files import FileMemory
+from ..iceberg.tables import IcebergTables
 from ..lineage.lineage import LineageSources
 from ..lookup.lookup import Lookups
 from ..projections.gateway import Gateway
@@ -57,6 +59,18 @@ class ReadingParts(CallerParts):
     def change_feeds(self) -> ChangeFeeds:
         most, rewritten = self.settings.sharing_new_files, self.settings.gateway_rewrite_bytes
         return ChangeFeeds(self.shared_tables, most, rewritten)
+
+    @cached_property
+    def iceberg_tables(self) -> IcebergTables:
+        settings = self.settings
+        return IcebergTables(
+            reads=self.version_reads,
+            access=self.access,
+            keys=self.vended_keys,
+            memory=FileMemory(settings.iceberg_memory_bytes),
+            most_snapshots=settings.iceberg_snapshots,
+            most_deleted=settings.iceberg_deleted_rows,
+        )
 
     @cached_property
     def lookups(self) -> Lookups:

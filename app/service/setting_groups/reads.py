@@ -46,6 +46,19 @@ class ReadSettings(SharedSettings):
     sharing_new_files: int = Field(
         1_000, ge=0, description="Most versions that take rows back in one feed of changes."
     )
+    iceberg_snapshots: int = Field(
+        1_000, gt=0, description="Newest snapshots that are told with a table of Iceberg."
+    )
+    iceberg_deleted_rows: int = Field(
+        5_000_000,
+        ge=0,
+        description="Most rows taken back of one slice that are told to clients of Iceberg.",
+    )
+    iceberg_memory_bytes: int = Field(
+        64 * MIB,
+        ge=0,
+        description="Bytes of files made for clients of Iceberg that the service remembers.",
+    )
     readers: int = Field(
         8,
         gt=0,

@@ -18,6 +18,7 @@ from odf_node.protocol.metadata.events import (
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
+    SetDataSchema,
     SetPollingSource,
 )
 from odf_node.protocol.multihash import HashMismatch, Multihash
@@ -75,6 +76,8 @@ class Outline:
     """Numbers of the blocks of the slices."""
     blocks: tuple[Multihash, ...]
     """Their hashes."""
+    schemas: tuple[tuple[int, SetDataSchema], ...]
+    """All there were, oldest first, each with the number of slices before it."""
     is_marked: bool
     """Whether the block that was looked for is one of these."""
 
@@ -169,6 +172,7 @@ class _Found:
         self._mark, self._is_marked = mark, False
         self._sequences: list[int] = []
         self._blocks: list[Multihash] = []
+        self._schemas: list[tuple[int, SetDataSchema]] = []
         self._slices: list[tuple[DataSlice, Instant]] = []
         self._sources: dict[str | None, Any] = {}
 
@@ -179,6 +183,8 @@ class _Found:
                 self._slices.append((data, block.block.system_time))
                 self._sequences.append(block.sequence_number)
                 self._blocks.append(block.hash)
+            case SetDataSchema() as schema:
+                self._schemas.append((len(self._slices), schema))
             case AddPushSource() as source:
                 self._sources.pop(source.source_name, None)
                 self._sources[source.source_name] = source.merge
@@ -205,6 +211,7 @@ class _Found:
             slices=tuple(self._slices),
             sequences=tuple(self._sequences),
             blocks=tuple(self._blocks),
+            schemas=tuple(self._schemas),
             is_marked=self._is_marked,
             key=tuple(getattr(self.merge, "primary_key", ())),
         )

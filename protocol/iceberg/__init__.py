@@ -1,0 +1,1 @@
+"""Iceberg tables as their readers know them: schemas, manifests, table metadata. Pure."""

@@ -1,0 +1,202 @@
+"""Manifests and lists of manifests: which files a snapshot of a table has.
+
+Source: Iceberg table specification, "Manifests", "Manifest lists", version 2 of the format.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from .avro import container
+from .schemas import IcebergSchema
+
+ADDED = 1
+"""The state of an entry: its own snapshot added the file."""
+DELETE_PATH_ID, DELETE_POS_ID = 2147483546, 2147483545
+"""Ids of the columns of files that tell deleted rows."""
+_WIDTHS = {"int": "<i", "long": "<q", "timestamp": "<q", "timestamptz": "<q"}
+
+
+class Content(IntEnum):
+    """What the files of a manifest hold."""
+
+    DATA = 0
+    DELETES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is known of a column in a file: bounds of its values, and how many are null."""
+
+    column: int
+    lower: bytes | None = None
+    upper: bytes | None = None
+    nulls: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file of a snapshot, and the snapshot that added it."""
+
+    path: str
+    rows: int
+    size: int
+    snapshot: int
+    sequence: int
+    """The number of that snapshot, from 1."""
+    ranges: Sequence[Range] = ()
+    deletes_from: str | None = field(default=None)
+    """The one file whose rows it deletes; None for files of data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A manifest as lists tell it."""
+
+    path: str
+    size: int
+    content: Content
+    snapshot: int
+    sequence: int
+    first_sequence: int
+    files: int
+    rows: int
+
+
+def bound(kind: str, value: int) -> bytes | None:
+    """A value of a type as bounds are written; times in microseconds. None: of no such type."""
+    width = _WIDTHS.get(kind)
+    return None if width is None else struct.pack(width, value)
+
+
+def manifest_file(files: Iterable[File], schema: IcebergSchema, content: Content) -> bytes:
+    """The bytes of a manifest."""
+    told = {
+        "schema": json.dumps(schema.told, separators=(",", ":"), ensure_ascii=False),
+        "schema-id": str(schema.number),
+        "partition-spec": "[]",
+        "partition-spec-id": "0",
+        "format-version": "2",
+        "content": content.name.lower(),
+    }
+    return container(_ENTRY, (_entry(each, content) for each in files), told)
+
+
+def manifest_list(
+    manifests: Iterable[Manifest], *, snapshot: int, parent: int | None, sequence: int
+) -> bytes:
+    """The bytes of the list of a snapshot."""
+    told = {
+        "snapshot-id": str(snapshot),
+        "parent-snapshot-id": "null" if parent is None else str(parent),
+        "sequence-number": str(sequence),
+        "format-version": "2",
+    }
+    return container(_LISTED, map(_listed, manifests), told)
+
+
+def _entry(file: File, content: Content) -> dict[str, Any]:
+    known = file.ranges
+    return {
+        "status": ADDED,
+        "snapshot_id": file.snapshot,
+        "sequence_number": file.sequence,
+        "file_sequence_number": file.sequence,
+        "data_file": {
+            "content": int(content),
+            "file_path": file.path,
+            "file_format": "PARQUET",
+            "partition": {},
+            "record_count": file.rows,
+            "file_size_in_bytes": file.size,
+            "value_counts": _pairs((each.column, file.rows) for each in known),
+            "null_value_counts": _pairs((each.column, each.nulls) for each in known),
+            "lower_bounds": _pairs((each.column, each.lower) for each in known),
+            "upper_bounds": _pairs((each.column, each.upper) for each in known),
+            "referenced_data_file": file.deletes_from,
+        },
+    }
+
+
+def _pairs(known: Iterable[tuple[int, Any]]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value} for key, value in known if value is not None]
+
+
+def _listed(each: Manifest) -> dict[str, Any]:
+    return {
+        "manifest_path": each.path,
+        "manifest_length": each.size,
+        "partition_spec_id": 0,
+        "content": int(each.content),
+        "sequence_number": each.sequence,
+        "min_sequence_number": each.first_sequence,
+        "added_snapshot_id": each.snapshot,
+        "added_files_count": each.files,
+        "existing_files_count": 0,
+        "deleted_files_count": 0,
+        "added_rows_count": each.rows,
+        "existing_rows_count": 0,
+        "deleted_rows_count": 0,
+    }
+
+
+def _field(name: str, number: int, kind: Any, *, optional: bool = False) -> dict[str, Any]:
+    told = {"name": name, "type": ["null", kind] if optional else kind, "field-id": number}
+    return told | ({"default": None} if optional else {})
+
+
+def _record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def _map(name: str, number: int, key: int, value: int, kind: str) -> dict[str, Any]:
+    """Of columns by id; maps of Avro have keys of text only."""
+    pair = _record(f"k{key}_v{value}", _field("key", key, "int"), _field("value", value, kind))
+    return _field(
+        name, number, {"type": "array", "logicalType": "map", "items": pair}, optional=True
+    )
+
+
+_DATA_FILE = _record(
+    "r2",
+    _field("content", 134, "int"),
+    _field("file_path", 100, "string"),
+    _field("file_format", 101, "string"),
+    _field("partition", 102, _record("r102")),
+    _field("record_count", 103, "long"),
+    _field("file_size_in_bytes", 104, "long"),
+    _map("value_counts", 109, 119, 120, "long"),
+    _map("null_value_counts", 110, 121, 122, "long"),
+    _map("lower_bounds", 125, 126, 127, "bytes"),
+    _map("upper_bounds", 128, 129, 130, "bytes"),
+    _field("referenced_data_file", 143, "string", optional=True),
+)
+_ENTRY = _record(
+    "manifest_entry",
+    _field("status", 0, "int"),
+    _field("snapshot_id", 1, "long", optional=True),
+    _field("sequence_number", 3, "long", optional=True),
+    _field("file_sequence_number", 4, "long", optional=True),
+    _field("data_file", 2, _DATA_FILE),
+)
+_LISTED = _record(
+    "manifest_file",
+    _field("manifest_path", 500, "string"),
+    _field("manifest_length", 501, "long"),
+    _field("partition_spec_id", 502, "int"),
+    _field("content", 517, "int"),
+    _field("sequence_number", 515, "long"),
+    _field("min_sequence_number", 516, "long"),
+    _field("added_snapshot_id", 503, "long"),
+    _field("added_files_count", 504, "int"),
+    _field("existing_files_count", 505, "int"),
+    _field("deleted_files_count", 506, "int"),
+    _field("added_rows_count", 512, "long"),
+    _field("existing_rows_count", 513, "long"),
+    _field("deleted_rows_count", 514, "long"),
+)
