@@ -1,4 +1,5 @@
-"""A shared table of a thousand slices: what `query` of Delta Sharing takes on the node's side.
+"""A table of a thousand slices: what `query` of Delta Sharing and loading by Iceberg's catalogue
+take on the node's side.
 
     python benchmarks/doors.py [slices] [asked]
 
@@ -80,6 +81,7 @@ def main() -> None:
             print(f"{SLICES} slices of 10 rows")
             limit = took(lambda: client.get("/delta-sharing/shares/kamu"))
             show("the limit: one share", limit, limit)
+            catalogue = "/iceberg/v1/default/namespaces/kamu/tables"
             asked: dict[str, Callable[[], httpx.Response]] = {
                 "version": lambda: client.get(f"{tables}/many/version"),
                 "metadata": lambda: client.get(f"{tables}/many/metadata"),
@@ -90,6 +92,9 @@ def main() -> None:
                 "query, rows taken back": lambda: client.post(
                     f"{tables}/some/query", json={}, headers=DELTA
                 ),
+                "iceberg": lambda: client.get(f"{catalogue}/many"),
+                "iceberg, newest snapshot": lambda: client.get(f"{catalogue}/many?snapshots=refs"),
+                "iceberg, rows taken back": lambda: client.get(f"{catalogue}/some"),
             }
             for name, ask in asked.items():
                 show(name, took(ask), limit)

@@ -33,13 +33,18 @@ def loaded(catalog: Catalog, name: str, **asked: Any) -> list[list[Any]]:
     return rows(catalog.load_table(name).scan(**asked).to_arrow())
 
 
+def load_extensions(db: Any) -> None:
+    """Those that DuckDB reads a catalogue by, of packages beside its own."""
+    for name in EXTENSIONS:
+        folder = Path(import_module(f"duckdb_extension_{name}").__file__ or "").parent
+        db.load_extension(str(next(folder.rglob("*.duckdb_extension"))))
+
+
 @contextmanager
 def duck(service: Service, token: str | None, warehouse: str = "") -> Iterator[Any]:
     """A connection of DuckDB to which the catalogue is attached as `odf`."""
     with duckdb.connect() as db:
-        for name in EXTENSIONS:
-            folder = Path(import_module(f"duckdb_extension_{name}").__file__ or "").parent
-            db.load_extension(str(next(folder.rglob("*.duckdb_extension"))))
+        load_extensions(db)
         db.execute("SET TimeZone = 'UTC'")
         how = "AUTHORIZATION_TYPE 'none'"
         if token is not None:

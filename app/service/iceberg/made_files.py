@@ -48,12 +48,19 @@ class FileMemory:
         self._known: OrderedDict[str, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
+    def recall(self, path: str) -> bytes | None:
+        """None: it is to be made."""
+        with self._lock:
+            if path not in self._known:
+                return None
+            self._known.move_to_end(path)
+            return self._known[path]
+
     def get(self, path: str, make: Callable[[], bytes]) -> bytes:
         """What `make` gives, or gave."""
-        with self._lock:
-            if path in self._known:
-                self._known.move_to_end(path)
-                return self._known[path]
+        known = self.recall(path)
+        if known is not None:
+            return known
         made = make()
         with self._lock:
             if path not in self._known:

@@ -69,20 +69,15 @@ class IcebergTables:
         table = next((each for each in tables if each.identity == name.identity), None)
         if table is None:
             raise NoSuchTableFile
-        dead: DeadRows = {}
-        if name.kind in _LISTS_DELETES:
-            number = name.numbers[0]
-            is_there = number < len(found.versions)
-            if not is_there or (
-                name.kind is not Kind.SNAPSHOT and table.deleted_as_of(number) != number
-            ):
-                raise NoSuchTableFile
-            dead = await self._dead(table, number, caller)
-        content = await to_thread.run_sync(self._made(table, dead).content, name)
+        content = self.memory.recall(table.path(name))
+        if content is None:
+            dead = await self._dead_for(table, name, caller)
+            content = await to_thread.run_sync(self._made(table, dead).content, name)
+        tag, made = hashlib.sha256(content).hexdigest(), content
         return ServedFile(
-            open=lambda: io.BytesIO(content),
-            size=len(content),
-            tag=hashlib.sha256(content).hexdigest(),
+            open=lambda: io.BytesIO(made),
+            size=len(made),
+            tag=tag,
             is_fixed=True,
             is_public=entry.visibility is Visibility.PUBLIC,
         )
@@ -105,6 +100,17 @@ class IcebergTables:
 
     def _table(self, found: Versioned, view: str) -> IcebergTable:
         return IcebergTable(found, view, self._location(found.dataset.entry))
+
+    async def _dead_for(self, table: IcebergTable, name: FileName, caller: str) -> DeadRows:
+        """What a file is made of. Raises `NoSuchTableFile`."""
+        if name.kind not in _LISTS_DELETES:
+            return {}
+        number = name.numbers[0]
+        if number >= len(table.found.versions):
+            raise NoSuchTableFile
+        if name.kind is not Kind.SNAPSHOT and table.deleted_as_of(number) != number:
+            raise NoSuchTableFile
+        return await self._dead(table, number, caller)
 
     async def _dead(self, table: IcebergTable, number: int, caller: str) -> DeadRows:
         deleted = table.deleted_as_of(number)
