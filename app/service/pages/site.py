@@ -19,11 +19,11 @@ from .render import static
 MAX_PASSWORDS = 2
 """Passwords checked at once for pages; each takes memory and a core."""
 CSS, SCRIPT = "text/css", "text/javascript"
+SCRIPTS = ("dataset", "live", "verify", "walk", "blocks", "sha3")
 STATIC = {
     "/v/style.css": CSS,
     "/v/dataset.css": CSS,
-    "/v/dataset.js": SCRIPT,
-    "/v/live.js": SCRIPT,
+    **{f"/v/{name}.js": SCRIPT for name in SCRIPTS},
 }
 
 

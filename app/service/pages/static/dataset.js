@@ -1,5 +1,6 @@
-// The page of a dataset: buttons that copy, news as they come.
+// The page of a dataset: buttons that copy, a check by the visitor's machine, news as they come.
 import { follow } from "./live.js";
+import { offer } from "./verify.js";
 
 const COPIED_MS = 1500;
 
@@ -12,6 +13,8 @@ function dress(article) {
     button.addEventListener("click", () => copy(lines, button));
     lines.before(button);
   }
+  const section = article.querySelector("#verify");
+  if (section) offer(section, article);
 }
 
 async function copy(lines, button) {
