@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +20,7 @@ from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.reading import ReadStep, ReadStepCsv
 
 from ..partitions.files import present
+from ..partitions.messages import gathered
 from ..slices.frame import BadRow, Frame, Limits
 from .known import Known
 from .parquet import read_parquet
@@ -49,6 +50,9 @@ def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iter
 
     Raises as `open_frame` and its batches.
     """
+    if split.then:
+        yield open_splits(read, (replace(split, then=()), *split.then), rejected)
+        return
     try:
         with present(split.file) as file, _alone(split, file) as path:
             yield _frame(read, split, path, rejected)
@@ -87,7 +91,7 @@ def open_splits(read: SplitRead, splits: Sequence[Split], rejected: Rejected | N
 
     with open_split(read, splits[0], None) as first:
         schema = pa.schema([]) if first is None else first.schema
-    return Frame(schema, batches())
+    return Frame(schema, gathered(batches()))
 
 
 def _with_header(step: ReadStep) -> ReadStep:

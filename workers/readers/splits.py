@@ -41,7 +41,7 @@ _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
     """A part of a file: bytes from `start` up to `end` behind `head`, or row groups; or a whole
-    file. `part`: the file is one of a table.
+    file. `part`: the file is one of a table, and the rows of the splits in `then` follow its own.
 
     `lines` and `rows` stand before it in the file, less the lines of its head.
     """
@@ -54,6 +54,7 @@ class Split:
     lines: int = 0
     rows: int = 0
     part: TablePart | None = None
+    then: tuple[Split, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -100,14 +101,31 @@ def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int
 
 
 def splits_of_table(table: TableFiles, width: int = 1) -> tuple[Split, ...]:
-    """Each file of a table is one; where several are read side by side, large ones are cut."""
+    """Small files of a table that follow each other are one; where several are read side by side,
+    large ones are cut."""
     wanted = _split_bytes(table.size, width)
     found: list[Split] = []
+    small: list[Split] = []
+    waiting = 0
     for each in table.files:
-        count = each.path.stat().st_size // wanted if width > 1 else 1
+        size = each.path.stat().st_size
+        count = size // wanted if width > 1 else 1
         splits = _of_groups(each.path, count).splits if count > 1 else (Split(file=each.path),)
-        found.extend(replace(split, part=each.part) for split in splits)
-    return tuple(found)
+        mine = [replace(split, part=each.part) for split in splits]
+        if small and waiting + size > wanted:
+            found.append(_joined(small))
+            small, waiting = [], 0
+        if len(mine) > 1:
+            found.extend(mine)
+        else:
+            small += mine
+            waiting += size
+    return (*found, _joined(small)) if small else tuple(found)
+
+
+def _joined(splits: Sequence[Split]) -> Split:
+    first, *rest = splits
+    return replace(first, then=tuple(rest))
 
 
 def _whole(path: Path, why: str) -> Splits:

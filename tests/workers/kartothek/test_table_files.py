@@ -13,7 +13,7 @@ from odf_node.protocol.kartothek.source import file_list, state_of
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.workers.fetch.file_lists import FileLists
 from odf_node.workers.readers.parquet_bounds import MalformedParquet
-from odf_node.workers.readers.read_split import SplitRead, open_splits
+from odf_node.workers.readers.read_split import SplitRead, open_split, open_splits
 from odf_node.workers.readers.splits import splits_of_table
 from odf_node.workers.readers.table_files import TableFile, TableFiles, TablePart
 from odf_node.workers.slices.frame import Limits
@@ -125,3 +125,34 @@ def test_lists_are_kept_as_far_as_there_is_room(tmp_path):
     nothing = FileLists(tmp_path / "nothing", 0)
     nothing.keep(listed("a"))
     assert nothing.of(state_of(listed("a"))) == frozenset()
+
+
+def test_small_files_are_one_split_and_large_ones_stand_between_them(tmp_path, monkeypatch):
+    tables = [pa.table({"n": [at]}) for at in range(5)]
+    tables[2] = pa.table({"n": range(200_000)})
+    table = files(tmp_path, *tables)
+    size = table.files[2].path.stat().st_size
+    pq.write_table(tables[2], table.files[2].path, row_group_size=50_000)
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", size // 2)
+    cut = splits_of_table(table, 4)
+    assert len(cut) == 4
+    assert [[each.part.key for each in (split, *split.then)] for split in cut] == [
+        ["u/0", "u/1"],
+        ["u/2"],
+        ["u/2"],
+        ["u/3", "u/4"],
+    ]
+    read = SplitRead(step=ReadStepParquet(), limits=Limits())
+    rows = pa.Table.from_batches(open_splits(read, cut, None).batches)
+    assert rows.column("n").to_pylist() == [0, 1, *range(200_000), 3, 4]
+
+
+def test_what_is_wrong_in_one_of_many_small_files_names_that_file_once(tmp_path):
+    table = files(tmp_path, *(pa.table({"n": [at]}) for at in range(9)))
+    table.files[7].path.write_bytes(b"no Parquet")
+    (split,) = splits_of_table(table, 4)
+    read = SplitRead(step=ReadStepParquet(), limits=Limits())
+    with pytest.raises(MalformedParquet) as refused, open_split(read, split, None) as frame:
+        list(frame.batches)
+    assert refused.value.message.startswith("u/7: ")
+    assert refused.value.message.count("u/") == 1

@@ -137,8 +137,9 @@ def splits_of(
 
 
 def _seen_by(way: Way, split: Split) -> Split:
+    then = tuple(_seen_by(way, each) for each in split.then)
     with present(split.file) as path:
-        return replace(split, file=way.file(path))
+        return replace(split, file=way.file(path), then=then)
 
 
 def is_one_partition(source: Source, found: Splits) -> bool:
