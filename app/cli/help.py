@@ -33,6 +33,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node token revoke 6a1f0c2e",
         "odf-node token revoke 6a1f0c2e --node https://node.example",
     ),
+    "sharing profile": (
+        "odf-node sharing profile work",
+        "odf-node sharing profile https://node.example --dataset weather --out anna.share",
+    ),
     "access grant": ("odf-node access grant http://127.0.0.1:8080/weather bert editor",),
     "access list": ("odf-node access list work/weather",),
     "access revoke": ("odf-node access revoke http://127.0.0.1:8080/weather bert",),

@@ -79,6 +79,10 @@ COMMANDS = {
     "token": ("odf_node.app.cli.admin:token", "Make, list and revoke access tokens of a node."),
     "dataset": ("odf_node.app.cli.datasets:dataset", "Create, list and show datasets of a node."),
     "access": ("odf_node.app.cli.access:access", "Say who may read or change a dataset."),
+    "sharing": (
+        "odf_node.app.cli.sharing:sharing",
+        "Let others read datasets of a node by Delta Sharing.",
+    ),
     "ingest": ("odf_node.app.cli.ingest:ingest", "Post a file of records to a dataset."),
     "refresh": (
         "odf_node.app.cli.refresh:refresh",
