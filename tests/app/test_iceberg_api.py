@@ -349,7 +349,7 @@ def test_remembered_files_are_bounded_and_made_again():
             made_of.append(name)
             return name.encode() * 4
 
-        return memory.get(name, make)
+        return memory.get(name, make).content
 
     for name in "aabac":
         assert file(name) == name.encode() * 4

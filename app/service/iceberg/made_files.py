@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -40,15 +42,22 @@ class TooManyDeletedRows(LimitExceeded):
         )
 
 
+class MadeFile(NamedTuple):
+    """The bytes of a file, and their digest."""
+
+    content: bytes
+    tag: str
+
+
 class FileMemory:
     """Files that were made, as many as fit; of several threads each may make one."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most, self._size = most_bytes, 0
-        self._known: OrderedDict[str, bytes] = OrderedDict()
+        self._known: OrderedDict[str, MadeFile] = OrderedDict()
         self._lock = threading.Lock()
 
-    def recall(self, path: str) -> bytes | None:
+    def recall(self, path: str) -> MadeFile | None:
         """None: it is to be made."""
         with self._lock:
             if path not in self._known:
@@ -56,19 +65,20 @@ class FileMemory:
             self._known.move_to_end(path)
             return self._known[path]
 
-    def get(self, path: str, make: Callable[[], bytes]) -> bytes:
+    def get(self, path: str, make: Callable[[], bytes]) -> MadeFile:
         """What `make` gives, or gave."""
         known = self.recall(path)
         if known is not None:
             return known
-        made = make()
+        content = make()
+        made = MadeFile(content, hashlib.sha256(content).hexdigest())
         with self._lock:
             if path not in self._known:
                 self._known[path] = made
-                self._size += len(made)
+                self._size += len(content)
             while self._size > self._most:
                 _, oldest = self._known.popitem(last=False)
-                self._size -= len(oldest)
+                self._size -= len(oldest.content)
         return made
 
 
@@ -82,7 +92,7 @@ class MadeFiles:
     most_snapshots: int
     most_deleted: int
 
-    def content(self, name: FileName) -> bytes:
+    def get(self, name: FileName) -> MadeFile:
         """Raises `NoSuchTableFile`, `TooManyDeletedRows`."""
         make = _MAKE[name.kind]
         return self.memory.get(self.table.path(name), lambda: make(self, *name.numbers))
@@ -123,7 +133,7 @@ class MadeFiles:
         newest = files[-1]
         return Manifest(
             path=self.table.path(name),
-            size=len(self.content(name)),
+            size=len(self.get(name).content),
             content=content,
             snapshot=newest.snapshot,
             sequence=newest.sequence,
@@ -159,7 +169,7 @@ class MadeFiles:
             yield File(
                 path=self.table.path(name),
                 rows=bitmap.cardinality,
-                size=len(self.content(name)),
+                size=len(self.get(name).content),
                 snapshot=snapshot_id(made_by.block),
                 sequence=number + 1,
                 ranges=[Range(DELETE_PATH_ID, bound, bound)],

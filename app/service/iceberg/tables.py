@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,15 +68,15 @@ class IcebergTables:
         table = next((each for each in tables if each.identity == name.identity), None)
         if table is None:
             raise NoSuchTableFile
-        content = self.memory.recall(table.path(name))
-        if content is None:
+        made = self.memory.recall(table.path(name))
+        if made is None:
             dead = await self._dead_for(table, name, caller)
-            content = await to_thread.run_sync(self._made(table, dead).content, name)
-        tag, made = hashlib.sha256(content).hexdigest(), content
+            made = await to_thread.run_sync(self._made(table, dead).get, name)
+        content = made.content
         return ServedFile(
-            open=lambda: io.BytesIO(made),
-            size=len(made),
-            tag=tag,
+            open=lambda: io.BytesIO(content),
+            size=len(content),
+            tag=made.tag,
             is_fixed=True,
             is_public=entry.visibility is Visibility.PUBLIC,
         )
