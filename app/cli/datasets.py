@@ -18,6 +18,7 @@ from .blocks import read_file
 from .ingest import dataset_base
 from .neighbours import suggesting
 from .output import json_option, print_json
+from .publish import init
 from .tokens import token_option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,6 +47,9 @@ def _base(url: str, node: str | None) -> str:
 @click.group()
 def dataset() -> None:
     """Datasets of a node."""
+
+
+dataset.add_command(init)
 
 
 @dataset.command()

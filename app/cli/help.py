@@ -90,6 +90,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node projection withdraw http://127.0.0.1:8080/weather",
         "odf-node projection withdraw weather --store file:///srv/shop",
     ),
+    "publish": (
+        "odf-node publish cities.csv --node http://127.0.0.1:8080",
+        (
+            "odf-node publish cities.csv.gz towns --node work --key city --date-order dmy \\\n"
+            "      --yes --json"
+        ),
+    ),
+    "dataset init": ("odf-node dataset init cities.csv towns -o towns.yaml",),
     "ingest": (
         "odf-node ingest weather.csv http://127.0.0.1:8080/weather",
         "zcat rows.csv.gz | odf-node ingest - http://127.0.0.1:8080/weather --media-type text/csv",

@@ -13,7 +13,7 @@ import click
 from odf_node.protocol.instant import Instant
 
 from ..client.files import FILE_TYPES, sized_chunks
-from ..client.http import Unreachable, open_http
+from ..client.http import TransferFailed, Unreachable, open_http
 from ..client.node_api import NodeApi, Seen
 from ..client.text import one_line
 from ..client.urls import Location, UnsupportedUrl
@@ -23,7 +23,7 @@ from .tokens import token_option
 from .watch import stepwise
 
 Step = Callable[[str, int, int], None]
-PACKED = (".gz", ".zip")
+PACKED = (".gz", ".zip", ".bz2", ".zst")
 ATTEMPTS = 4
 PAUSE_S = 1.0
 
@@ -71,35 +71,35 @@ def ingest(
     if event_time is not None:
         event_time = str(Instant.parse(event_time))
     media_type = media_type or media_type_of(file)
-    key = key or str(uuid.uuid4())
-    attempts = 1 if file == STDIN else ATTEMPTS
     with open_http() as http, stepwise(quiet=as_json) as step:
         api = NodeApi(dataset_base(url), token, http=http)
-        for attempt in range(1, attempts + 1):
-            with opened_file(file) as stream:
-                size, chunks = sized_chunks(stream)
-                try:
-                    receipt = api.ingest(
-                        chunks if step is None else _counted(chunks, size, step),
-                        media_type=media_type,
-                        event_time=event_time,
-                        size=size,
-                        key=key,
-                        wait=not no_wait,
-                        seen=job_progress(step),
-                        **asked,
-                    )
-                    break
-                except Unreachable:
-                    if attempt == attempts:
-                        raise
-            time.sleep(PAUSE_S * attempt)
+        given = {"media_type": media_type, "event_time": event_time, **asked}
+        receipt = post_file(api, file, step, key=key, wait=not no_wait, **given)
     if as_json:
         print_json(receipt)
     elif no_wait:
         click.echo(f"job {receipt.get('job')}\n{receipt.get('url')}")
     else:
         click.echo(receipt_text(receipt))
+
+
+def post_file(
+    api: NodeApi, file: str, step: Step | None, *, key: str | None = None, **asked: Any
+) -> dict[str, Any]:
+    """The receipt of a file (`-` is standard input), sent again while the connection breaks."""
+    key = key or str(uuid.uuid4())
+    attempts = 1 if file == STDIN else ATTEMPTS
+    for attempt in range(1, attempts + 1):
+        with opened_file(file) as stream:
+            size, chunks = sized_chunks(stream)
+            sent = chunks if step is None else _counted(chunks, size, step)
+            try:
+                return api.ingest(sent, size=size, key=key, seen=job_progress(step), **asked)
+            except Unreachable:
+                if attempt == attempts:
+                    raise
+        time.sleep(PAUSE_S * attempt)
+    raise TransferFailed("no attempt was allowed")
 
 
 def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[bytes]:

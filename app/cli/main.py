@@ -78,6 +78,10 @@ COMMANDS = {
     ),
     "token": ("odf_node.app.cli.admin:token", "Make, list and revoke access tokens of a node."),
     "dataset": ("odf_node.app.cli.datasets:dataset", "Create, list and show datasets of a node."),
+    "publish": (
+        "odf_node.app.cli.publish:publish",
+        "Make a dataset of a file: propose, ask, post.",
+    ),
     "access": ("odf_node.app.cli.access:access", "Say who may read or change a dataset."),
     "sharing": (
         "odf_node.app.cli.sharing:sharing",

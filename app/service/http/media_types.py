@@ -41,6 +41,8 @@ EXTENSIONS: dict[str, str] = {
     "shp": "application/vnd.shp",
     "shx": "application/vnd.shp",
 }
+PACKED = (".gz", ".zip", ".bz2", ".zst")
+"""What workers unpack when they read it."""
 
 
 class UnsupportedMediaType(BadInput):
@@ -55,7 +57,9 @@ def media_type_of(content_type: str | None, file_name: str) -> str | None:
     plain = (content_type or "").partition(";")[0].strip().lower()
     if plain in MEDIA_TYPES:
         return plain
-    name = file_name.lower().removesuffix(".gz").removesuffix(".zip")  # unpacked when it is read
+    name = file_name.lower()
+    for packed in PACKED:
+        name = name.removesuffix(packed)
     return EXTENSIONS.get(name.rpartition(".")[2])
 
 

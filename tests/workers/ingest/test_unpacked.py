@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import zipfile
@@ -27,7 +28,11 @@ from odf_node.protocol.metadata.reading import (
 )
 from odf_node.storage.stores.ports.values import ObjectKind
 from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
+from odf_node.workers.runtime.input_limits import (
+    DecompressionTooLarge,
+    MalformedArchive,
+    PrepareLimits,
+)
 from odf_node.workers.slices.frame import Limits
 from tests.workers.datasets import bench_without_engine, created, upload
 
@@ -52,6 +57,11 @@ def ingested(tmp_path: Path) -> Callable[..., Rows]:
         return found
 
     return run
+
+
+def zstd(body: bytes) -> bytes:
+    packed: bytes = pa.compress(body, codec="zstd", asbytes=True)
+    return packed
 
 
 def zipped(**files: bytes) -> bytes:
@@ -89,7 +99,17 @@ def parquet(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lambda body: zipped(rows=body)])
+@pytest.mark.parametrize(
+    "pack",
+    [
+        gzip.compress,
+        bz2.compress,
+        lambda body: bz2.compress(body[:9]) + bz2.compress(body[9:]),
+        zstd,
+        lambda body: zstd(body[:9]) + zstd(body[9:]),
+        lambda body: zipped(rows=body),
+    ],
+)
 @pytest.mark.parametrize("body", [parquet(TABLE), arrow(TABLE)], ids=["parquet", "arrow"])
 def test_packed_parquet_and_arrow_are_read_as_what_is_in_them(
     pack: Any, body: bytes, ingested: Any
@@ -124,8 +144,15 @@ def test_what_is_no_file_of_the_format_once_unpacked_is_refused(
 
 
 def test_what_unpacks_to_more_than_is_taken_is_refused(ingested: Any) -> None:
-    with pytest.raises(DecompressionTooLarge):
-        ingested(gzip.compress(TEXT + b"3,B\n" * 400_000), CSV)
+    for pack in (gzip.compress, bz2.compress, zstd):
+        with pytest.raises(DecompressionTooLarge):
+            ingested(pack(TEXT + b"3,B\n" * 400_000), CSV)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstd])
+def test_what_was_cut_while_packed_is_refused(pack: Any, ingested: Any) -> None:
+    with pytest.raises(MalformedArchive):
+        ingested(pack(TEXT * 100)[:-8], CSV)
 
 
 @pytest.mark.parametrize("read", [ReadStepParquet(), ReadStepNdJson()])

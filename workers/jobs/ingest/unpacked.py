@@ -1,13 +1,14 @@
 """Bodies and files as readers take them: unpacked if they are packed, Parquet if they are Arrow.
 
-A source may be given `rows.csv.gz` or `rows.csv.zip` without saying so: what readers take begins
-otherwise. Of a zip archive only the single file in it is meant; a shapefile is a zip archive, which
-may be in gzip. Arrow streams are written as Parquet first, so that one reader decides what becomes
-of columns that have types.
+A source may be given `rows.csv.gz`, `.bz2`, `.zst` or `.zip` without saying so: what readers take
+begins otherwise. Of a zip archive only the single file in it is meant; a shapefile is a zip
+archive, which may be in gzip. Arrow streams are written as Parquet first, so that one reader
+decides what becomes of columns that have types.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,11 +19,18 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.reading import ReadStep, ReadStepEsriShapefile, ReadStepParquet
 
 from ...prepare.gzip import gunzip
+from ...prepare.streams import bunzip2, unzstd
 from ...prepare.zip import entry_names, unzip
 from ...readers.arrow_messages import is_compressed
 from ...runtime.input_limits import CHUNK_BYTES, MalformedArchive, PrepareLimits
 
-GZIP, ZIP, ARROW_FILE = b"\x1f\x8b", b"PK\x03\x04", b"ARROW1"
+ZIP, ARROW_FILE = b"PK\x03\x04", b"ARROW1"
+STREAMS = (
+    (re.compile(rb"\x1f\x8b"), gunzip),
+    (re.compile(rb"BZh[1-9]1AY&"), bunzip2),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), unzstd),
+)
+"""First bytes of what is packed as a stream, and what unpacks it."""
 
 
 class MalformedArrow(BadInput):
@@ -38,8 +46,9 @@ def plain_file(path: Path, step: ReadStep, scratch: Path, limits: PrepareLimits)
     """
     is_archive_wanted = isinstance(step, ReadStepEsriShapefile)
     begin = _begin(path)
-    if begin.startswith(GZIP):
-        path = _written(gunzip(_chunks(path), limits), scratch / "plain")
+    unpack = next((way for mark, way in STREAMS if mark.match(begin)), None)
+    if unpack is not None:
+        path = _written(unpack(_chunks(path), limits), scratch / "plain")
     elif begin.startswith(ZIP) and not is_archive_wanted:
         path = _written(_single_entry(path, limits), scratch / "plain")
     if isinstance(step, ReadStepParquet) and _is_arrow(begin := _begin(path)):

@@ -1,0 +1,153 @@
+"""`odf-node publish` and `dataset init`: a dataset of a file, as proposed or as a person says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from odf_node.protocol.errors import BadInput, Conflict, LimitExceeded, NodeError, Refused
+
+from ..client.environment import HOME
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from ..client.text import one_line
+from ..client.urls import node_base
+from ..proposal.manifest import to_manifest
+from ..proposal.proposal import Proposal
+from ..proposal.sample import MEDIA_TYPES
+from .ingest import post_file, receipt_text
+from .output import json_option, print_json
+from .proposals import choice_options, looked_at, proposal_data, proposal_text
+from .tokens import token_option
+from .watch import stepwise
+
+_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+
+
+class QuestionOpen(BadInput):
+    """The sample does not tell something that a person has to decide."""
+
+
+class NotPublished(BadInput):
+    """The node refused the file, so the dataset that was made for it is gone again."""
+
+
+@click.command()
+@_FILE
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--node", metavar="URL", required=True, envvar=HOME, help=f"Default: ${HOME}.")
+@click.option("--visibility", type=click.Choice(["private", "public"]), default="private")
+@click.option("--yes", is_flag=True, help="Do not ask; a question that is open is an error.")
+@click.option("--dry-run", is_flag=True, help="Show the proposal, and make nothing.")
+@choice_options
+@token_option
+@json_option
+def publish(
+    file: Path,
+    name: str | None,
+    *,
+    node: str,
+    visibility: str,
+    yes: bool,
+    dry_run: bool,
+    token: str | None,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Publish FILE as a new dataset: look at it, propose columns, key and event time, ask, post.
+
+    FILE is csv, tsv, json, ndjson, geojson, parquet or a zipped shapefile, or one of these as .gz,
+    .bz2, .zst or .zip. The proposal is made of the beginning of FILE; the node reads all of it, and
+    refuses a row that does not fit with its line. Then nothing is left behind.
+    """
+    if as_json and not (yes or dry_run):
+        raise click.UsageError("--json asks nothing: add --yes or --dry-run")
+    proposal = looked_at(file, name, **chosen)
+    if not as_json:
+        click.echo(proposal_text(proposal, file), err=not dry_run)
+    if proposal.questions and yes:
+        raise QuestionOpen("; ".join(proposal.questions))
+    base = node_base(node)
+    with open_http() as http:
+        api = NodeApi(base, token, http=http)
+        text = to_manifest(proposal, file.name).encode()
+        if dry_run:
+            checked = api.create_dataset(text, visibility=visibility, dry_run=True)
+            if as_json:
+                print_json({**proposal_data(proposal), "dryRun": True, "alias": checked["alias"]})
+            return
+        if not yes:
+            click.confirm(f"\nPublish this as {proposal.name} at {base}?", abort=True, err=True)
+        created = api.create_dataset(text, visibility=visibility)
+        address = str(created["url"]).rstrip("/") + "/"
+        of_dataset = NodeApi(address, token, http=http)
+        receipt = _posted(of_dataset, file, proposal, quiet=as_json)
+    if as_json:
+        print_json({"url": created["url"], "alias": created["alias"], "receipt": receipt})
+        return
+    click.echo(receipt_text(receipt))
+    if (lost := _same_keys(receipt)) > 0:
+        click.echo(f"warning: {lost} rows had the key of a later row, which took their place")
+    click.echo(f"\n{one_line(str(created['url']), 1000)}\n\n{_loading(str(created['url']))}")
+
+
+@click.command()
+@_FILE
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
+@choice_options
+@json_option
+def init(
+    file: Path, name: str | None, output: Path | None, *, as_json: bool, **chosen: Any
+) -> None:
+    """Write the manifest of a dataset for FILE, as `odf-node publish` would make it.
+
+    For `dataset create`. Its comments say what was seen in FILE, and what was left open.
+    """
+    proposal = looked_at(file, name, **chosen)
+    text = to_manifest(proposal, file.name)
+    if as_json:
+        print_json(proposal_data(proposal))
+    if output is None and not as_json:
+        click.echo(text, nl=False)
+    if output is None:
+        return
+    with output.open("x", encoding="utf-8") as out:
+        out.write(text)
+    click.echo(f"wrote {output}", err=True)
+
+
+def _posted(api: NodeApi, file: Path, proposal: Proposal, *, quiet: bool) -> dict[str, Any]:
+    """The receipt. A file that is refused leaves no dataset behind. Raises `NotPublished`."""
+    try:
+        with stepwise(quiet=quiet) as step:
+            return post_file(api, str(file), step, media_type=MEDIA_TYPES[proposal.format])
+    except (BadInput, LimitExceeded, Refused, Conflict) as refused:
+        try:
+            api.ask("DELETE", "")
+        except NodeError as left:
+            raise NotPublished(
+                f"{refused.message}; the dataset {proposal.name} was made and is empty: it could "
+                f"not be deleted ({left.message})",
+                **refused.facts,
+            ) from refused
+        raise NotPublished(
+            f"{refused.message}; nothing was published", **refused.facts
+        ) from refused
+
+
+def _same_keys(receipt: dict[str, Any]) -> int:
+    return int(receipt.get("rowsRead", 0)) - int(receipt.get("rowsAdded", 0))
+
+
+def _loading(url: str) -> str:
+    """How programs read it."""
+    plain = one_line(url, 1000)
+    return f"""\
+load it:
+  python -c "import odf_node; print(odf_node.open('{plain}').pandas())"
+  odf-node read {plain}
+post more rows:
+  odf-node ingest FILE {plain}"""

@@ -1,0 +1,211 @@
+"""The beginning of a file as a sample: what format it is, unpacked as far as it is looked at."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+import pyarrow as pa
+
+from odf_node.protocol.errors import BadInput
+
+PIECE_BYTES = 16 * 1024
+"""Of what is unpacked at once: a piece that the end of a sample cuts is lost."""
+SAMPLE_BYTES = 4 << 20
+"""So much of what is unpacked is looked at, unless somebody says otherwise."""
+
+
+class Format(StrEnum):
+    """Formats that files are published in, by the names of their read steps."""
+
+    CSV = "Csv"
+    JSON = "Json"
+    NDJSON = "NdJson"
+    GEOJSON = "GeoJson"
+    NDGEOJSON = "NdGeoJson"
+    PARQUET = "Parquet"
+    SHAPEFILE = "EsriShapefile"
+
+
+FORMATS: dict[str, Format] = {
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
+    ".txt": Format.CSV,
+    ".json": Format.JSON,
+    ".ndjson": Format.NDJSON,
+    ".jsonl": Format.NDJSON,
+    ".geojson": Format.GEOJSON,
+    ".ndgeojson": Format.NDGEOJSON,
+    ".parquet": Format.PARQUET,
+    ".shp": Format.SHAPEFILE,
+}
+MEDIA_TYPES: dict[Format, str] = {
+    Format.CSV: "text/csv",
+    Format.JSON: "application/json",
+    Format.NDJSON: "application/x-ndjson",
+    Format.GEOJSON: "application/geo+json",
+    Format.NDGEOJSON: "application/x-ndgeojson",
+    Format.PARQUET: "application/vnd.apache.parquet",
+    Format.SHAPEFILE: "application/vnd.shp",
+}
+TEXT = frozenset({Format.CSV, Format.JSON, Format.NDJSON, Format.GEOJSON, Format.NDGEOJSON})
+
+
+class UnknownFormat(BadInput):
+    """Neither its name nor its beginning says what a file is."""
+
+
+class DamagedPacking(BadInput):
+    """A packed file that cannot be unpacked, or that holds not one file."""
+
+
+class NotUtf8(BadInput):
+    """Text in another encoding than UTF-8, which is the only one nodes read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The beginning of a file: its format, its text or bytes, whether they are all of it."""
+
+    name: str
+    """Of the file, without folders and without the endings that say how it is packed."""
+    format: Format
+    data: bytes
+    is_whole: bool
+
+    def text(self) -> str:
+        """Raises `NotUtf8`."""
+        data = self.data.removeprefix(b"\xef\xbb\xbf")
+        if not self.is_whole:  # the last character may be cut
+            data = data[: data.rfind(b"\n") + 1] or data
+        try:
+            return data.decode()
+        except UnicodeDecodeError as bad:
+            line = data.count(b"\n", 0, bad.start) + 1
+            raise NotUtf8(
+                f"line {line} of {self.name} is not UTF-8, which is all that nodes read; convert "
+                "the file first: iconv -f WINDOWS-1252 -t UTF-8 FILE",
+                line=line,
+            ) from None
+
+
+def sample_of(
+    file_name: str,
+    begin: bytes,
+    *,
+    is_whole: bool,
+    most: int = SAMPLE_BYTES,
+    form: Format | None = None,
+) -> Sample:
+    """A sample of a file that begins so; `most` bytes of what is unpacked.
+
+    Of a zip archive `begin` has to be all of it, as its table of contents stands at the end.
+
+    Raises:
+        UnknownFormat, DamagedPacking.
+    """
+    name = PurePath(file_name).name
+    for mark, ending, unpack in _PACKINGS:
+        if mark.match(begin):
+            name = _without(name, ending)
+            if ending == ".zip" and form in (None, Format.SHAPEFILE) and _holds_shape(begin):
+                return Sample(name, Format.SHAPEFILE, begin[:most], is_whole)
+            begin, ended, inner = unpack(begin, most + 1)
+            name, is_whole = inner or name, is_whole and ended
+            break
+    form = form or FORMATS.get(PurePath(name).suffix.lower()) or _by_content(begin)
+    if form is None:
+        known = " ".join(FORMATS)
+        raise UnknownFormat(
+            f"cannot tell the format of {name} (known: {known}); say it by --format"
+        )
+    if form is Format.SHAPEFILE:
+        raise UnknownFormat("a shapefile is published as a zip archive with its .shp and .dbf")
+    return Sample(name, form, begin[:most], is_whole and len(begin) <= most)
+
+
+def _without(name: str, ending: str) -> str:
+    return name[: -len(ending)] if name.lower().endswith(ending) else name
+
+
+def _by_content(begin: bytes) -> Format | None:
+    text = begin.lstrip()[:1]
+    if begin.startswith(b"PAR1"):
+        return Format.PARQUET
+    return {b"[": Format.JSON, b"{": Format.NDJSON}.get(text)
+
+
+Unpacked = tuple[bytes, bool, str | None]
+"""The beginning of what was packed, whether it is all of it, and the name it has inside."""
+
+
+def _gunzip(data: bytes, most: int) -> Unpacked:
+    try:
+        stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        out = stream.decompress(data, most)
+    except zlib.error as bad:
+        raise DamagedPacking(f"the file is no intact gzip file ({bad})") from None
+    return out, stream.eof and not stream.unused_data, None
+
+
+def _bunzip2(data: bytes, most: int) -> Unpacked:
+    try:
+        stream = bz2.BZ2Decompressor()
+        out = stream.decompress(data, most)
+    except (OSError, ValueError) as bad:
+        raise DamagedPacking(f"the file is no intact bzip2 file ({bad})") from None
+    return out, stream.eof and not stream.unused_data, None
+
+
+def _unzstd(data: bytes, most: int) -> Unpacked:
+    out = bytearray()
+    try:
+        with pa.CompressedInputStream(pa.py_buffer(data), "zstd") as stream:
+            while len(out) < most and (piece := stream.read(min(most - len(out), PIECE_BYTES))):
+                out += piece
+    except (pa.ArrowException, OSError) as bad:
+        if not out:
+            raise DamagedPacking(f"the file is no intact zstd file ({bad})") from None
+        return bytes(out), False, None  # the sample ends within a frame
+    return bytes(out), len(out) < most, None
+
+
+def _unzip(data: bytes, most: int) -> Unpacked:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = [one for one in archive.infolist() if not one.is_dir()]
+            if len(entries) != 1:
+                raise DamagedPacking(
+                    f"the archive holds {len(entries)} files; publish them one by one"
+                )
+            with archive.open(entries[0]) as stream:
+                out = stream.read(most)
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError) as bad:
+        raise DamagedPacking(f"the file is no intact zip archive ({bad})") from None
+    return out, len(out) < most, PurePath(entries[0].filename).name
+
+
+def _holds_shape(data: bytes) -> bool:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return any(name.lower().endswith(".shp") for name in archive.namelist())
+    except zipfile.BadZipFile:
+        return False
+
+
+_PACKINGS: tuple[tuple[re.Pattern[bytes], str, Callable[[bytes, int], Unpacked]], ...] = (
+    (re.compile(rb"\x1f\x8b"), ".gz", _gunzip),
+    (re.compile(rb"BZh[1-9]1AY&"), ".bz2", _bunzip2),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), ".zst", _unzstd),
+    (re.compile(rb"PK\x03\x04"), ".zip", _unzip),
+)
+"""How files are packed: their first bytes, the ending of their names, the way to unpack them."""
+EVERYTHING_FIRST = (b"PK\x03\x04",)
+"""First bytes of files of which all is needed to look at their beginning."""
