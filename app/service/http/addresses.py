@@ -76,6 +76,8 @@ class Addresses:
         """Index of the segment behind the dataset; the one before the first slash is empty."""
         self._below: dict[tuple[str, str, int], Route] = {}
         self._exact: dict[str, Route] = {}
+        self._forms: dict[str, list[tuple[list[str], Route]]] = {}
+        """By their first word: addresses with names in them."""
         self._page: Route | None = None
         for route in routes:
             self._add(route)
@@ -83,7 +85,10 @@ class Addresses:
     def _add(self, route: Route) -> None:
         own, is_below, rest = route.path.partition(DATASET)
         words = rest.split("/")[1:]
-        if not is_below:
+        if not is_below and "{" in own:
+            segments = own.split("/")
+            self._forms.setdefault(segments[1], []).append((segments, route))
+        elif not is_below:
             self._exact[own] = route
         elif not words:
             self._page = route
@@ -102,7 +107,16 @@ class Addresses:
                 return route, DatasetPath(account, parts[at - 1], parts[at], name)
         if scope["type"] != "http":
             return None, None
-        return self._exact.get(path) or self._page_of_dataset(scope, path), None
+        exact = self._exact.get(path) or self._with_names(parts)
+        return exact or self._page_of_dataset(scope, path), None
+
+    def _with_names(self, parts: list[str]) -> Route | None:
+        for segments, route in self._forms.get(parts[1] if len(parts) > 1 else "", ()):
+            pairs = zip(segments, parts, strict=False)
+            fits = (one == part or (part and one.startswith("{")) for one, part in pairs)
+            if len(segments) == len(parts) and all(fits):
+                return route
+        return None
 
     def _page_of_dataset(self, scope: Scope, path: str) -> Route | None:
         parts = path.strip("/").split("/")

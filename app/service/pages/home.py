@@ -38,8 +38,8 @@ def _home(given: Views, actor: Actor, request: Request) -> Response:
         found = datasets(given, actor, asked, request, "/")
     except BadInput as error:
         problem = {"asked": asked, "problem": error.message, "base": base_of(request)}
-        return page("home", content | _around(given) | problem, int(status_of(error)))
-    return page("home", content | _around(given) | found)
+        return page("home", content | around_list(given) | problem, int(status_of(error)))
+    return page("home", content | around_list(given) | found)
 
 
 def asked_of(request: Request) -> Asked:
@@ -49,11 +49,20 @@ def asked_of(request: Request) -> Asked:
 
 
 def datasets(
-    given: Views, actor: Actor, asked: Asked, request: Request, path: str
+    given: Views,
+    actor: Actor,
+    asked: Asked,
+    request: Request,
+    path: str,
+    *,
+    account: str | None = None,
 ) -> dict[str, Any]:
-    """One page of the list at `path`. Raises as `question`, and `MalformedPage`."""
+    """One page of the list at `path`, which may be that of an account.
+
+    Raises as `question`, and `MalformedPage`.
+    """
     number = page_number(request.query_params.get("page"))
-    wanted = question(given.access, actor, asked)
+    wanted = question(given.access, actor, replace(asked, account=account or asked.account))
     total = given.access.overviews.count(wanted.wanted)
     found = given.access.overviews.page(
         wanted.wanted, wanted.order, skip=(number - 1) * DATASETS, limit=DATASETS
@@ -84,7 +93,8 @@ def datasets(
     }
 
 
-def _around(given: Views) -> dict[str, Any]:
+def around_list(given: Views) -> dict[str, Any]:
+    """What the form of a list takes."""
     is_multi = given.access.tenancy is Tenancy.MULTI
     return {"is_multi": is_multi, "max_search_chars": MAX_SEARCH_CHARS}
 

@@ -23,6 +23,7 @@ HEADERS = {
     "referrer-policy": "same-origin",
     "vary": "accept, cookie",
 }
+MAX_JSON_CHARS = 200
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -55,7 +56,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"size": size_text, "count": count_text, "moment": moment_text}
-    made.filters |= {"prose": prose, "linked_data": linked_data}
+    made.filters |= {"short_json": short_json, "prose": prose, "linked_data": linked_data}
     return made
 
 
@@ -74,6 +75,12 @@ def linked_data(document: dict[str, Any]) -> str:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text)  # noqa: S704 - escaped
+
+
+def short_json(value: Any) -> str:
+    """A value in one short line."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= MAX_JSON_CHARS else text[: MAX_JSON_CHARS - 1] + "…"
 
 
 def count_text(number: int) -> str:

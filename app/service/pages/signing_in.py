@@ -17,11 +17,9 @@ from ..http.bodies import small_form
 from ..http.deps import base_of, part_of
 from . import views
 from .render import page
-from .showing import problem, redirect, shown_to_all
+from .showing import MAX_FORM_BYTES, problem, redirect, shown_to_all
 from .views import Views
 from .visitors import local_path, refuse_foreign, sign_in, sign_out
-
-MAX_FORM_BYTES = 16 * 1024
 
 
 class AccessTokenRejected(Refused):

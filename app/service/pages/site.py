@@ -13,13 +13,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..http.addresses import Route as Address
-from . import dataset, documentation, home, signing_in
+from . import (
+    account,
+    admin_accounts,
+    admin_audit,
+    admin_jobs,
+    admin_storage,
+    dataset,
+    documentation,
+    home,
+    password,
+    signing_in,
+    tokens,
+)
 from .render import static
 
 MAX_PASSWORDS = 2
 """Passwords checked at once for pages; each takes memory and a core."""
 CSS, SCRIPT = "text/css", "text/javascript"
-SCRIPTS = ("dataset", "live", "verify", "walk", "blocks", "sha3")
+SCRIPTS = ("copy", "dataset", "live", "tokens", "verify", "walk", "blocks", "sha3")
 STATIC = {
     "/v/style.css": CSS,
     "/v/dataset.css": CSS,
@@ -36,6 +48,13 @@ ROUTES = (
     *home.ROUTES,
     *documentation.ROUTES,
     *signing_in.ROUTES,
+    *account.ROUTES,
+    *tokens.ROUTES,
+    *password.ROUTES,
+    *admin_jobs.ROUTES,
+    *admin_storage.ROUTES,
+    *admin_accounts.ROUTES,
+    *admin_audit.ROUTES,
     *(Route(path, _static, methods=["GET"]) for path in STATIC),
 )
 """All but those of a dataset."""

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
 
+from ..accounts.administration import Administration
 from ..accounts.login import Devices, Passwords, Sessions
 from ..accounts.own_tokens import OwnTokens
 from ..auth.callers import Callers
@@ -73,6 +74,10 @@ class CallerParts(Opened):
     def own_tokens(self) -> OwnTokens:
         accounts, most = self.stores.accounts, self.settings.max_account_tokens
         return OwnTokens(accounts, self.access, self.clock, self.random, most)
+
+    @cached_property
+    def administration(self) -> Administration:
+        return Administration(self.stores.accounts, self.passwords.cost, self.clock, self.random)
 
     @cached_property
     def sessions(self) -> Sessions:

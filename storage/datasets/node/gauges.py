@@ -12,6 +12,7 @@ from odf_node.protocol.instant import Instant
 from ...stores.ports.values import JobStatus
 from ...stores.sql.damage_tables import damages
 from ...stores.sql.engine import reading
+from ...stores.sql.overview_tables import overviews
 from ...stores.sql.tables import datasets, jobs, moves
 
 _OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
@@ -28,6 +29,8 @@ class Gauges:
     last_move: int = 0
     damaged: int = 0
     """Objects that are damaged or missing."""
+    data_size: int = 0
+    """Bytes of the data of all datasets, as their chains tell."""
 
 
 def read_gauges(engine: sa.Engine) -> Gauges:
@@ -48,5 +51,6 @@ def read_gauges(engine: sa.Engine) -> Gauges:
                 sa.select(amount).select_from(damages).where(damages.c.healed_at.is_(None))
             )
             or 0,
+            data_size=int(db.scalar(sa.select(sa.func.sum(overviews.c.data_size))) or 0),
             last_move=db.scalar(sa.select(sa.func.max(moves.c.number))) or 0,
         )

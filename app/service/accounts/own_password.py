@@ -1,0 +1,28 @@
+"""One's own password, changed by whoever knows it: a token alone changes none."""
+
+from __future__ import annotations
+
+import os
+
+from odf_node.storage.stores.ports.values import Account
+
+from ..auth.access import Unauthenticated
+from ..auth.actors import Actor
+from .accounts import set_password
+from .login import Passwords, Sessions, check_password
+
+
+def change_password(
+    passwords: Passwords, sessions: Sessions, actor: Actor, old: str, new: str, address: str
+) -> Account:
+    """Set another password; the sessions of the account end.
+
+    Raises:
+        Unauthenticated, CredentialsRejected, TooManyAttempts, PasswordNotTaken.
+    """
+    if actor.account is None:
+        raise Unauthenticated
+    account = check_password(passwords, str(actor.account.name), old, address)
+    accounts = passwords.accounts
+    set_password(accounts, account, new, os.urandom, sessions.clock(), passwords.cost)
+    return account
