@@ -24,14 +24,20 @@ ROWS = '{"city": "Oslo", "population": 700000}\n{"city": "Rome", "population": 2
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel; what it depends on comes from the one of the tests."""
-    folder = tmp_path_factory.mktemp("installed")
-    wheels, environment, source = folder / "wheels", folder / "environment", folder / "source"
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    wheels, source = folder / "wheels", folder / "source"
     shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCE))
     _run(UV, "build", "--quiet", "--wheel", "--out-dir", wheels, source)
-    venv.create(environment, with_pip=False)
     (wheel,) = wheels.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel; what it depends on comes from the one of the tests."""
+    environment = tmp_path_factory.mktemp("installed") / "environment"
+    venv.create(environment, with_pip=False)
     python = environment / "bin" / "python"
     _run(UV, "pip", "install", "--quiet", "--no-deps", "--python", python, wheel)
     (packages,) = environment.glob("lib/python3*/site-packages")
@@ -86,6 +92,17 @@ def node(
 def test_a_node_runs_beside_modules_of_a_user_that_have_our_folders_names(
     node: nodes.RunningNode, user: Path
 ) -> None:
+    token = _post_cities(node, user)
+    nodes.odf("pull", f"{node.url}/cities", user / "pulled", "--token", token)
+    nodes.odf("verify", user / "pulled")
+    with node.http() as http:
+        found = {path: http.get(path).status_code for path in ("/openapi.json", "/v/style.css")}
+    assert set(found.values()) == {200}, found
+    assert sum(path.stat().st_size for path in (user / "pulled" / "data").iterdir()) > 0
+
+
+def _post_cities(node: nodes.RunningNode, user: Path) -> str:
+    """A dataset of two rows; gives the token it was made with."""
     (user / "cities.yaml").write_text(
         "kind: DatasetSnapshot\nversion: 1\ncontent:\n  name: cities\n  kind: Root\n  metadata:\n"
         "    - kind: AddPushSource\n      sourceName: default\n      read: {kind: NdJson}\n"
@@ -95,9 +112,30 @@ def test_a_node_runs_beside_modules_of_a_user_that_have_our_folders_names(
     token = node.token()
     nodes.odf("dataset", "create", user / "cities.yaml", "--node", node.url, "--token", token)
     nodes.odf("ingest", user / "rows.ndjson", f"{node.url}/cities", "--token", token)
-    nodes.odf("pull", f"{node.url}/cities", user / "pulled", "--token", token)
-    nodes.odf("verify", user / "pulled")
-    with node.http() as http:
-        found = {path: http.get(path).status_code for path in ("/openapi.json", "/v/style.css")}
-    assert set(found.values()) == {200}, found
-    assert sum(path.stat().st_size for path in (user / "pulled" / "data").iterdir()) > 0
+    return token
+
+
+ONE_LINERS = {
+    "pandas": "list(cities.pandas().city)",
+    "polars": "cities.polars()['city'].to_list()",
+    "duckdb": "[row[0] for row in cities.duckdb().project('city').fetchall()]",
+    None: "cities.arrow()['city'].to_pylist()",
+}
+
+
+def test_each_one_liner_needs_the_wheel_and_the_library_that_it_names(
+    node: nodes.RunningNode, user: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    token = _post_cities(node, user)
+    begin = f"import odf_node; cities = odf_node.open('{node.url}/cities', token='{token}')"
+    for library, line in ONE_LINERS.items():
+        environment = tmp_path_factory.mktemp("fresh") / "environment"
+        venv.create(environment, with_pip=False)
+        python = environment / "bin" / "python"
+        wanted = [wheel] if library is None else [wheel, library]
+        pins = ("--constraint", ROOT / "requirements" / "test.txt")
+        _run(UV, "pip", "install", "--quiet", "--python", python, *pins, *wanted)
+        found = _run(python, "-P", "-I", "-c", f"{begin}; print({line})").strip()
+        assert found == "['Oslo', 'Rome']", library
+    lacks = f"{begin}\ntry: cities.polars()\nexcept ImportError as told: print(told)"
+    assert "pip install polars" in _run(python, "-P", "-I", "-c", lacks)
