@@ -66,6 +66,7 @@ from .news import atom_routes as feeds
 from .news import routes as news
 from .news.atom_routes import add_feed_routes
 from .news.routes import add_news_routes
+from .objects.listing import Listings
 from .objects.object_uploads import Uploads
 from .objects.objects import AtHand
 from .objects.routes import Objects
@@ -168,7 +169,15 @@ def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
     posts = QuickPosts(api, small_posts, node.ingest_endpoint, access, settings)
     pages = page_routes(node.parts, prefix)
     tables = TableFiles(node.iceberg_tables, access)
-    rows = [*objects.routes(), *tables.routes(), *transfers.routes(), *posts.routes(prefix), *pages]
+    lists = Listings(stores, access, node.outlines)
+    rows = [
+        *objects.routes(),
+        *tables.routes(),
+        *lists.routes(),
+        *transfers.routes(),
+        *posts.routes(prefix),
+        *pages,
+    ]
     return Addresses(settings.tenancy, rows)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from odf_node.protocol.errors import Refused
+from odf_node.protocol.errors import NotFound, Refused
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import NANOS
 from odf_node.protocol.s3.signature import TOKEN_HEADER, Claim, S3Request, signature, time_of
@@ -65,6 +65,13 @@ class S3ReadsOnly(Refused):
 
     def __init__(self) -> None:
         super().__init__("keys of S3 read the files of one dataset, and do nothing else here")
+
+
+class NoSuchS3Key(NotFound):
+    """Where S3 clients are served nothing, whoever they are."""
+
+    def __init__(self) -> None:
+        super().__init__("no object can be here; slices are below …/data/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Scope
 
@@ -18,6 +19,8 @@ from ..setting_groups.words import Tenancy
 SOCKET = "WS"
 """The method of a WebSocket upgrade."""
 DATASET = "/{dataset}"
+BUCKET = "/{bucket}"
+"""Where S3 clients ask for lists."""
 OPEN = frozenset(
     {
         "/platform/login",
@@ -64,6 +67,8 @@ class Route:
     """Whether requests for a change go into the audit log, also those that succeed."""
 
 
+LISTS = b"list-type"
+"""A parameter of requests for lists."""
 Found = tuple[Route | None, DatasetPath | None]
 
 
@@ -79,10 +84,14 @@ class Addresses:
         self._forms: dict[str, list[tuple[list[str], Route]]] = {}
         """By their first word: addresses with names in them."""
         self._page: Route | None = None
+        self._bucket: Route | None = None
         for route in routes:
             self._add(route)
 
     def _add(self, route: Route) -> None:
+        if route.path == BUCKET:
+            self._bucket = route
+            return
         own, is_below, rest = route.path.partition(DATASET)
         words = rest.split("/")[1:]
         if not is_below and "{" in own:
@@ -97,6 +106,10 @@ class Addresses:
 
     def find(self, scope: Scope) -> Found:
         """What serves a request, and the pieces of the path of a dataset; None: the framework."""
+        if scope["type"] == "http" and LISTS in scope["query_string"]:
+            listed = self._in_bucket(scope)
+            if listed is not None:
+                return self._bucket, listed
         path, at = scope["path"], self._word
         parts = path.split("/")
         if len(parts) > at and parts[at - 1] and parts[-1]:
@@ -117,6 +130,19 @@ class Addresses:
             if len(segments) == len(parts) and all(fits):
                 return route
         return None
+
+    def _in_bucket(self, scope: Scope) -> DatasetPath | None:
+        """The dataset of which S3 clients ask for a list: the bucket, or what the prefix says."""
+        told = parse_qs(scope["query_string"].decode("latin-1"))
+        bucket = scope["path"].strip("/")
+        if self._bucket is None or scope["method"] not in self._bucket.methods:
+            return None
+        if told.get("list-type") != ["2"] or not bucket or "/" in bucket or bucket in RESERVED:
+            return None
+        if not self._has_account:
+            return DatasetPath(None, bucket, "", "")
+        (prefix,) = told.get("prefix", [""])[:1]
+        return DatasetPath(bucket, prefix.partition("/")[0], "", "")
 
     def _page_of_dataset(self, scope: Scope, path: str) -> Route | None:
         parts = path.strip("/").split("/")

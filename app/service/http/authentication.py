@@ -13,7 +13,7 @@ from odf_node.storage.runtime.context import add_facts
 from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor, bearer_of
 from ..auth.callers import Callers
-from ..auth.s3_keys import S3Callers, S3ReadsOnly
+from ..auth.s3_keys import READS, NoSuchS3Key, S3Callers, S3ReadsOnly
 from ..auth.signed_urls import signature_of
 from ..limits.coalescer import Coalescer
 from .addresses import is_open, path_of
@@ -42,9 +42,9 @@ class Authentication:
         return actor
 
     async def _signer(self, scope: Scope) -> Actor:
-        """Whoever has keys for the dataset of the address."""
+        """Whoever has keys for the dataset of the address. Raises `NoSuchS3Key`."""
         if not getattr(scope.get("route"), "takes_s3", False):
-            raise S3ReadsOnly
+            raise NoSuchS3Key if scope["method"] in READS else S3ReadsOnly
         path, asked = path_of(scope), s3_request(scope)
         identify = self._s3_callers.identify
         return await run_in_threadpool(identify, asked, path.account, path.dataset)
