@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from odf_node.app.service.pages.cells import cell_text
 from odf_node.app.service.pages.differences import changes, replaced_by, subject_of
 from odf_node.app.service.pages.drawings import BARS_HEIGHT, MAX_BOXES, bars_path, lineage_drawing
 from odf_node.app.service.pages.loading import ways
@@ -51,6 +52,10 @@ def test_years_that_python_does_not_know_are_counted_as_texts(year):
 @pytest.mark.parametrize("kind", ["Struct", "List", "Map", "Binary", "Null", "Time"])
 def test_of_other_columns_nulls_are_counted(kind):
     assert facts_of({"kind": kind}, [None, [1]]) == ColumnFacts(1)
+
+
+def test_signs_that_turn_text_around_are_not_shown():
+    assert cell_text("a\u202eb") == "a\ufffdb"
 
 
 def test_a_column_of_nulls_and_an_empty_one_have_nothing_to_show():

@@ -20,6 +20,8 @@ from odf_node.protocol.metadata.events import (
     SetInfo,
     SetLicense,
 )
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.verify.note import ValidationNote, write_note
 from odf_node.storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -99,6 +101,87 @@ def test_a_readme_is_rendered_and_leads_nowhere_harmful(visitor, node):
     assert 'href="javascript' not in shown
     assert "<img" not in shown
     assert shown.index("Ten rows") < shown.index("Newest rows")
+
+
+def test_lineage_is_drawn_with_links_and_hides_what_is_private(visitor, node):
+    inputs = [{"datasetRef": f"anna/{name}", "alias": name} for name in ("open", "hidden")]
+    transform = {"kind": "Sql", "engine": "datafusion", "query": "select 1 as one"}
+    event = {"kind": "SetTransform", "inputs": inputs, "transform": transform}
+    content = {"name": "made", "kind": "Derivative", "metadata": [event]}
+    manifest = {"kind": "DatasetSnapshot", "version": 1, "content": content}
+    with node.http(node.token("anna")) as owner:
+        assert owner.post("/datasets?visibility=public", json=manifest).status_code == 201
+    shown = visitor.get("/anna/made").text
+    assert '<a href="/anna/open"><g class="box"' in shown
+    assert "anna/hidden" not in shown
+    assert "<title>a dataset that is not visible here</title>" in shown
+    assert '<a href="/anna/made"><g class="box"' in visitor.get("/anna/open").text
+    sign_in(visitor, login="anna", password="pwd_of_anna")
+    assert '<a href="/anna/hidden"><g class="box"' in visitor.get("/anna/made").text
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_the_last_verification_is_told_with_its_block_and_engines(visitor, node, ok):
+    chain = ten_rows()
+    entry = node.keep(chain, f"anna/verified-{ok}")
+    note = ValidationNote(
+        ok=ok,
+        block=str(chain.blocks[-2].hash),
+        sequence_number=2,
+        at="2050-01-01T12:00:00Z",
+        engines=("datafusion 54",),
+        replayed=3,
+        problems=0 if ok else 4,
+    )
+    write_note(node.node.stores.objects, entry.id, note)
+    shown = visitor.get(f"/anna/verified-{ok}").text
+    said = "An earlier head was verified:" if ok else "Verification found 4 problem(s) as of"
+    assert said in shown
+    assert f'href="/anna/verified-{ok}?block={note.block}"' in shown
+    assert "3 execution(s) repeated by datafusion 54" in shown
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("?block=nonsense", 400),
+        (f"?block={Multihash.of(b'another')}", 404),
+        (f"?history={Multihash.of(b'another')}", 404),
+        ("?rows=many", 400),
+        ("?rows=-1", 400),
+        (f"?rows={10**30}", 400),
+        ("?rows=1000000000", 200),
+    ],
+)
+def test_addresses_of_nothing_below_a_dataset_are_told(visitor, query, status):
+    answer = visitor.get(f"/anna/open{query}")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        status,
+        "text/html; charset=utf-8",
+    )
+
+
+def test_a_page_of_rows_ends_with_the_oldest(visitor, node):
+    node.keep(ten_rows().add_rows(140), "anna/long")
+    first = visitor.get("/anna/long?rows=0").text
+    assert first.count("<tr>") == 101
+    assert 'href="/anna/long?rows=100" rel="next"' in first
+    rest = visitor.get("/anna/long?rows=100").text
+    assert rest.count("<tr>") == 51
+    assert 'rel="next"' not in rest
+    assert 'href="/anna/long?rows=0" rel="prev"' in rest
+
+
+def test_a_long_history_is_shown_by_page(visitor, node):
+    chain = seeded()
+    for number in range(120):
+        chain.add(SetInfo(description=f"number {number}"))
+    node.keep(chain, "anna/told-often")
+    first = visitor.get("/anna/told-often?history=").text
+    assert first.count("<tr>") == 101
+    older = f"/anna/told-often?history={chain.blocks[20].hash}"
+    assert f'href="{older}"' in first
+    assert visitor.get(older).text.count("<tr>") == 22
 
 
 @pytest.mark.parametrize("url", ["https://example.org/by", "javascript:alert(1)"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ from odf_node.protocol.codec.manifests import to_data
 from odf_node.protocol.metadata.schema import DataSchema
 
 MAX_CELL_CHARS = 120
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""Signs that turn the direction of text around: a cell would read as another one."""
 
 
 def cell_text(value: Any) -> str | None:
@@ -20,6 +23,7 @@ def cell_text(value: Any) -> str | None:
         return None
     is_json = isinstance(value, dict | list | tuple | bool)
     text = msgspec.json.encode(value, enc_hook=str).decode() if is_json else str(value)
+    text = _TURNING.sub("\ufffd", text)
     return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
 
 

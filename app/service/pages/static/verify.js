@@ -10,7 +10,7 @@ export function offer(section, article) {
   const say = (...parts) => section.querySelector(".outcome").replaceChildren(...parts);
   const idle = () => {
     const all = () => (bytes > ASK_BYTES ? say(...question()) : begin(true));
-    say(button(`Check it here: ${size(bytes)}`, all));
+    say(button(`Check it here: ${number(section.dataset.blocks)} blocks, ${size(bytes)} of files`, all));
   };
   const question = () => [
     paragraph(`This fetches ${size(bytes)}, and keeps none of it.`),
@@ -61,8 +61,9 @@ function outcome(told, files, head, seconds) {
   return [paragraph(`${what} the hash it is named by, and the chain is whole: ${much}.`)];
 }
 
+const number = (text) => Number(text).toLocaleString("en");
 const count = (told, files) =>
-  `${told.blocks.toLocaleString("en")} blocks${files ? `, ${told.files.toLocaleString("en")} files` : ""}, ${size(told.bytes)}`;
+  `${number(told.blocks)} blocks${files ? `, ${number(told.files)} files` : ""}, ${size(told.bytes)}`;
 
 function size(bytes) {
   let power = 0;
