@@ -181,7 +181,7 @@ def answer_instead(page, folder, contents):
 
 
 def show_instead(page, path, *attributes):
-    """Has the page of a dataset arrive with other attributes."""
+    """Has the page of a dataset arrive with other attributes, and hear no news of the true ones."""
 
     def changed(route):
         answer = route.fetch()
@@ -191,6 +191,8 @@ def show_instead(page, path, *attributes):
         route.fulfill(response=answer, body=body)
 
     page.context.route(path, changed)
+    silence = {"content_type": "text/event-stream", "body": "retry: 1000000\n\n"}
+    page.context.route("**/events?*", lambda route: route.fulfill(**silence))
 
 
 def test_a_file_that_never_ends_is_given_up_at_its_size(path, window):
