@@ -9,19 +9,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from service import serving, ten_rows
+from iceberg_clients import load_extensions
+from service import serving
+from table_made import TableMade
 
 from odf_node.storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html"}
+CITIES = pa.schema([("city", pa.string()), ("population", pa.int64())])
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("loading")) as service:
-        service.keep(ten_rows(), "kamu/cities")
-        service.keep(ten_rows(), "kamu/secrets", Visibility.PRIVATE)
+        for name, visibility in (
+            ("cities", Visibility.PUBLIC),
+            ("secrets", Visibility.PRIVATE),
+        ):
+            made = TableMade(service.node.stores, f"kamu/{name}", CITIES, visibility=visibility)
+            made.add([{"city": f"c{n}", "population": n} for n in range(10)])
         yield service
 
 
@@ -44,21 +52,20 @@ def lines(request, node, token, monkeypatch):
     return {tool: html.unescape(text) for tool, text in found} | {"name": request.param}
 
 
-@pytest.mark.parametrize("tool", ["pandas", "Polars", "odf-node in Python"])
+@pytest.mark.parametrize("tool", ["pandas", "Polars", "odf-node in Python", "Iceberg: pyiceberg"])
 def test_the_programs_in_python(lines, tool):
     names = {}
     exec(lines[tool], names)
-    assert list(names[lines["name"]]["city"]) == [f"c{n}" for n in range(10)]
+    assert sorted(names[lines["name"]]["city"]) == [f"c{n}" for n in range(10)]
 
 
-def test_the_statements_of_duckdb(lines):
+@pytest.mark.parametrize("tool", ["DuckDB", "Iceberg: DuckDB"])
+def test_the_statements_of_duckdb(lines, tool):
     import duckdb
-    import duckdb_extension_httpfs
 
-    folder = Path(duckdb_extension_httpfs.__file__).parent
     with duckdb.connect() as db:
-        db.load_extension(str(next(folder.rglob("*.duckdb_extension"))))
-        text = lines["DuckDB"].replace("'…'", f"'{os.environ['ODF_NODE_TOKEN']}'")
+        load_extensions(db)
+        text = lines[tool].replace("'…'", f"'{os.environ['ODF_NODE_TOKEN']}'")
         found = [db.execute(each).fetchall() for each in text.split(";") if each.strip()]
     assert len(found[-1]) == 10
 
@@ -88,5 +95,5 @@ def test_the_names_of_delta_sharing(lines, node, token):
 
 def test_only_a_dataset_that_takes_a_token_says_so(lines):
     is_closed = lines["name"] == "secrets"
-    for tool in ("pandas", "Polars", "Spark", "R", "curl"):
+    for tool in ("pandas", "Polars", "Spark", "R", "curl", "Iceberg: pyiceberg"):
         assert ("ODF_NODE_TOKEN" in lines[tool]) is is_closed

@@ -16,9 +16,9 @@ from service import Service
 EXTENSIONS = ("httpfs", "avro", "iceberg")
 
 
-def catalogue(service: Service, token: str | None, **given: str) -> Catalog:
-    """The catalogue of pyiceberg, which has to be told that there is no token."""
-    carried: dict[str, Any] = {"auth": {"type": "noop"}} if token is None else {"token": token}
+def catalogue(service: Service, token: str | None, **given: Any) -> Catalog:
+    """The catalogue of pyiceberg."""
+    carried = {} if token is None else {"token": token}
     return load_catalog("odf", type="rest", uri=f"{service.url}/iceberg", **carried, **given)
 
 

@@ -40,6 +40,12 @@ SHARED = Way(
 python -c "import delta_sharing as d; print(d.load_as_pandas('config.share#{table}'))\"""",
     "The profile holds your token, also where everybody may read. " + FACTS,
 )
+_CATALOGUE = """from pyiceberg.catalog import load_catalog
+
+catalog = load_catalog("odf", type="rest", uri="{base}iceberg"{token})
+{name} = catalog.load_table("{listed}").scan().to_pandas()"""
+_ATTACHED = """ATTACH '' AS odf (TYPE iceberg, ENDPOINT '{base}iceberg', AUTHORIZATION_TYPE 'none');
+SELECT * FROM odf.{quoted} LIMIT 10;"""
 OPEN = (
     Way(
         "pandas",
@@ -84,6 +90,8 @@ curl -s '{url}/read?format=parquet&projection=facts' > {folder}.parquet""",
         HASHED,
     ),
     Way("odf-node, a copy", _TAKEN, COPY),
+    Way("Iceberg: pyiceberg", _CATALOGUE.replace("{token}", ""), FACTS),
+    Way("Iceberg: DuckDB", _ATTACHED, FACTS),
     SHARED,
 )
 """Of a dataset that everybody may read."""
@@ -156,6 +164,17 @@ token = os.environ["ODF_NODE_TOKEN"]
         HASHED,
     ),
     Way("odf-node, a copy", _TAKEN, COPY),
+    Way(
+        "Iceberg: pyiceberg",
+        "import os\n\n" + _CATALOGUE.replace("{token}", """, token=os.environ["ODF_NODE_TOKEN"]"""),
+        FACTS,
+    ),
+    Way(
+        "Iceberg: DuckDB",
+        "CREATE SECRET odf (TYPE iceberg, TOKEN '…');\n"
+        + _ATTACHED.replace("AUTHORIZATION_TYPE 'none'", "SECRET odf"),
+        "Your token goes where the dots are. " + FACTS,
+    ),
     SHARED,
 )
 """Of one that takes a token, which stands in `ODF_NODE_TOKEN`."""
@@ -164,12 +183,15 @@ token = os.environ["ODF_NODE_TOKEN"]
 def ways(base: str, alias: str, *, is_open: bool) -> list[Way]:
     """Each way to load a dataset of the node at `base`; unless it is open to all, with a token."""
     folder = alias.rpartition("/")[2]
+    account, _, name = table_name(alias).split(".")
     texts = {
         "base": base,
         "url": f"{base}{alias}",
         "folder": folder,
         "name": _variable(folder),
         "table": table_name(alias),
+        "listed": f"{account}.{name}",
+        "quoted": f'"{account}"."{name}"',
     }
     made = OPEN if is_open else CLOSED
     return [Way(way.tool, way.lines.format(**texts), way.note) for way in made]
