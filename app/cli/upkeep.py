@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from odf_node.protocol.errors import BadInput
+from odf_node.protocol.errors import BadInput, Unavailable
 from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.datasets.node.naming import dataset_ref
 from odf_node.storage.runtime.durations import parse_duration
@@ -201,8 +201,21 @@ def fsck(
                 f"{objects} objects, {size >> 20} MiB", dataset
             ),
         )
-    print_json(report.to_data()) if as_json else _print(_fsck_lines(report))
+        print_json(report.to_data()) if as_json else _print(_fsck_lines(report))
+        _note(stores, "fsck", datasets=report.datasets, problems=report.problem_count)
     click.get_current_context().exit(0 if report.ok else DAMAGED)
+
+
+def _note(stores: Any, action: str, **facts: Any) -> None:
+    """Write down that it was done; what it found counts even where nothing can be written."""
+    from odf_node.storage.stores.objects.storage_failures import StorageFull, StorageReadOnly
+
+    from .audit_entries import record_command
+
+    try:
+        record_command(stores, action, **facts)
+    except (StorageFull, StorageReadOnly, Unavailable) as trouble:
+        click.echo(f"warning: the audit log has no entry of this: {trouble.message}", err=True)
 
 
 def _fsck_lines(report: Any) -> list[str]:
@@ -252,7 +265,10 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
             progress=lambda dataset, objects: show(f"{objects} objects", dataset),
         )
         report.merge_states = _sweep_merge_states(stores, where, dry_run=dry_run)
-    print_json(report.to_data()) if as_json else _print(_gc_lines(report))
+        print_json(report.to_data()) if as_json else _print(_gc_lines(report))
+        if not dry_run:
+            removed = sum(one.count for one in report.removed.values())
+            _note(stores, "gc", removed=removed)
 
 
 def _sweep_merge_states(stores: Any, where: dict[str, Any], *, dry_run: bool) -> int:

@@ -55,6 +55,16 @@ def test_a_whole_node_is_clean(stores: Stores, data: Path) -> None:
     assert (told["ok"], told["problem_count"], told["problems"]) == (True, 0, [])
 
 
+def test_runs_of_fsck_and_gc_are_in_the_audit_log(stores: Stores, data: Path) -> None:
+    grown(stores)
+    odf("gc", "--dry-run", "--data", data)
+    assert stores.audit.page() == []
+    odf("fsck", "--data", data)
+    odf("gc", "--data", data)
+    noted = {one.action: one.facts for one in stores.audit.page()}
+    assert noted == {"fsck": {"datasets": 1, "problems": 0}, "gc": {"removed": 0}}
+
+
 def test_what_is_missing_is_told_with_block_and_file_and_ends_with_six(
     stores: Stores, data: Path
 ) -> None:

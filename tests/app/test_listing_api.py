@@ -6,6 +6,7 @@ import itertools
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from service import seeded, serving, ten_rows
 
 from odf_node.app.service.auth.access import Action, grants
@@ -16,6 +17,9 @@ from odf_node.protocol.metadata.events import SetInfo
 from odf_node.storage.datasets.node.overviews import bring_up
 from odf_node.storage.stores.ports.overview_values import Wanted
 from odf_node.storage.stores.ports.values import Account, AccountId, Reach, Role, Scope, Visibility
+from odf_node.storage.stores.sql.engine import open_engine, sqlite_url, writing
+from odf_node.storage.stores.sql.overview_tables import overviews
+from odf_node.storage.stores.wakeups.port import Topic
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +150,20 @@ def test_the_list_in_the_index_is_what_the_rules_of_access_let_each_actor_read(n
         listed = {one.entry.id for one in stores.overviews.page(wanted)}
         assert listed == allowed, (actor, reads)
         assert stores.overviews.count(wanted) == len(allowed)
+
+
+def test_a_node_of_an_older_version_fills_its_overviews_by_itself(tmp_path):
+    with serving(tmp_path) as service:
+        chain = ten_rows()
+        chain.add(SetInfo(description="kept since long ago"))
+        service.keep(chain, "kamu/old")
+    engine = open_engine(sqlite_url(tmp_path / "node.db"))
+    with writing(engine) as db:
+        db.execute(sa.delete(overviews))
+    engine.dispose()
+    with serving(tmp_path) as service, service.http() as client:
+        stores = service.node.stores
+        with stores.wake_up.listen(Topic.MOVED) as woken:
+            while stores.overviews.due():
+                woken.wait(0.05)
+        assert aliases(client.get("/datasets?search=long")) == ["old"]
