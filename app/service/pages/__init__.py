@@ -1,1 +1,1 @@
-"""Pages for people: what the node has, in a browser. They read; the API changes."""
+"""Pages for people, in a browser. What their forms change goes by the use cases of the API."""

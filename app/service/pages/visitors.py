@@ -1,7 +1,7 @@
 """Who looks: the session in the cookie of a browser, the same actor as its bearer would be.
 
-Only pages look at the cookie, and pages change nothing, so another site that makes a browser
-send it gains nothing; besides, it is sent to this site's own requests only.
+Only pages look at the cookie. Browsers send it with requests of this site alone, and a form that
+changes something is refused if its browser says that it comes from another site.
 """
 
 from __future__ import annotations
