@@ -49,14 +49,21 @@ class SqlOverviewStore:
     ) -> Sequence[Listed]:
         if after is not None and not storable(after.alias):
             return []
-        query = (
-            sa.select(datasets, refs.c.hash.label("its_head"), overviews)
-            .join(refs, _ITS_HEAD)
+        # only ids are sorted: rows with descriptions are read for one page
+        chosen = (
+            sa.select(_D.id)
             .outerjoin(overviews, _O.dataset == _D.id)
             .where(*_conditions(wanted), *([] if after is None else [_behind(order, after)]))
             .order_by(*_ordered(order))
             .offset(skip)
             .limit(limit)
+        )
+        query = (
+            sa.select(datasets, refs.c.hash.label("its_head"), overviews)
+            .join(refs, _ITS_HEAD)
+            .outerjoin(overviews, _O.dataset == _D.id)
+            .where(_D.id.in_(chosen))
+            .order_by(*_ordered(order))
         )
         with reading(self._engine) as db:
             return [_listed(row) for row in db.execute(query).mappings()]

@@ -87,7 +87,8 @@ def _ring(path: str) -> None:
             Path(path).unlink(missing_ok=True)
         return
     try:
-        with contextlib.suppress(BlockingIOError):  # full: it wakes already
+        # full: it wakes already; broken: its reader has just gone
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(pipe, RING)
     finally:
         os.close(pipe)
