@@ -10,6 +10,7 @@ from odf_node.app.service.pages.cells import cell_text
 from odf_node.app.service.pages.differences import changes, replaced_by, subject_of
 from odf_node.app.service.pages.drawings import BARS_HEIGHT, MAX_BOXES, bars_path, lineage_drawing
 from odf_node.app.service.pages.loading import ways
+from odf_node.app.service.pages.sample import sample_size
 from odf_node.app.service.pages.statistics import BARS, ColumnFacts, facts_of
 from odf_node.protocol.metadata.events import DisablePollingSource, SetInfo, SetLicense
 
@@ -19,6 +20,11 @@ def test_numbers_have_least_greatest_and_bars_between():
     assert (facts.nulls, facts.distinct, facts.least, facts.greatest) == (1, 3, "1", "100")
     assert len(facts.bars) == BARS
     assert (facts.bars[0], facts.bars[-1], sum(facts.bars)) == (3, 1, 4)
+
+
+def test_days_one_after_the_other_fill_the_bars_evenly():
+    facts = facts_of({"kind": "Date"}, [f"2050-01-{day:02}" for day in range(1, 14)])
+    assert facts.bars == (*[1] * (BARS - 1), 2)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +58,21 @@ def test_years_that_python_does_not_know_are_counted_as_texts(year):
 @pytest.mark.parametrize("kind", ["Struct", "List", "Map", "Binary", "Null", "Time"])
 def test_of_other_columns_nulls_are_counted(kind):
     assert facts_of({"kind": kind}, [None, [1]]) == ColumnFacts(1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "slices", "taken"),
+    [
+        (10, 10**6, 10, 500),
+        (200, 10**6, 10, 50),
+        (10, 5000, 1000, 200),
+        (10, 1000, 1000, 40),
+        (10**4, 1, 1, 20),
+        (0, 0, 0, 20),
+    ],
+)
+def test_the_sample_of_statistics_is_bounded_by_cells_and_slices(columns, rows, slices, taken):
+    assert sample_size(columns, rows, slices) == taken
 
 
 def test_signs_that_turn_text_around_are_not_shown():

@@ -25,7 +25,7 @@ from .drawings import lineage_drawing
 from .loading import ways
 from .markdown import markdown
 from .rows_view import column_table
-from .sample import ROWS, sample
+from .sample import ROWS, sample, sample_size
 from .visit import Visit
 
 COLUMNS = 50
@@ -43,14 +43,16 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     views, entry, state = visit.views, visit.entry, visit.state
     shown = description(views.stores, views.access, entry, visit.base)
     fields = fields_of(state.data_schema)
-    rows = sample(views, entry, visit.caller, len(fields))
+    slices = len(views.outlines.of(visit.dataset, indexed=False)[0].slices)
+    many = sample_size(len(fields), state.num_records, slices)
+    rows = sample(views, entry, visit.caller, many)
     allowed = views.access.grants(visit.actor, entry)
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
         "dataset": shown,
         "owner": str(entry.alias.account or SINGLE_OWNER),
         "changed_ago": _ago(visit, shown["updatedAt"]),
-        "slices": len(views.outlines.of(visit.dataset, indexed=False)[0].slices),
+        "slices": slices,
         "schedules": [_schedule(each) for each in views.stores.schedules.of_dataset(entry.id)],
         "derivation": derivation(views.derivatives, visit.actor, entry, state),
         "transform": _queries(state.transform),

@@ -20,6 +20,8 @@ ROWS = 20
 """On the page of a dataset."""
 SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000
 """Rows of which statistics are computed, fewer where there are many columns."""
+SAMPLE_SLICES = 40
+"""Where slices are small, statistics are of the rows of about so many."""
 MAX_BYTES = 1024 * 1024
 """Of the rows of a page; longer ones are for those that ask for rows alone."""
 OPERATIONS = ("added", "retracted", "corrected from", "corrected to")
@@ -49,9 +51,14 @@ class Sample:
         return [list(row) for row in reversed(list(zip(*columns.values(), strict=True)))]
 
 
-def sample(views: Views, entry: DatasetEntry, caller: str, width: int) -> Sample:
-    """The newest rows, as many as statistics take; `width` is the number of columns."""
-    many = max(ROWS, min(SAMPLE_ROWS, SAMPLE_CELLS // max(1, width)))
+def sample_size(columns: int, rows: int, slices: int) -> int:
+    """How many rows statistics take of a dataset of that shape."""
+    in_slices = SAMPLE_SLICES * rows // max(1, slices)
+    return max(ROWS, min(SAMPLE_ROWS, SAMPLE_CELLS // max(1, columns), in_slices))
+
+
+def sample(views: Views, entry: DatasetEntry, caller: str, many: int) -> Sample:
+    """The newest rows, `many` of them, or as many as the page shows if those are too long."""
     try:
         return Sample(_rows(views, entry, caller, skip=0, limit=many))
     except AnswerTooLong:

@@ -15,6 +15,7 @@ from typing import Any
 from .cells import cell_text
 
 BARS = 12
+MAX_SPAN = 1e300
 MEASURES: dict[str, Callable[[Any], float]] = {
     **dict.fromkeys(
         ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"), float
@@ -75,12 +76,13 @@ def _measured(measure: Callable[[Any], float] | None, values: Sequence[Any]) -> 
 
 def _spread(measured: Sequence[float]) -> tuple[int, ...]:
     low, high = min(measured), max(measured)
-    width = high / BARS - low / BARS  # two such values may be further apart than a float holds
-    if width <= 0:
+    if low == high:
         return ()
-    counts = Counter(
-        min(BARS - 1, int((value / BARS - low / BARS) / width * BARS)) for value in measured
-    )
+    # two floats may be further apart than a float says
+    scale = 1.0 if high - low < MAX_SPAN else 1 / MAX_SPAN
+    span = high * scale - low * scale
+    places = (int((value * scale - low * scale) * BARS / span) for value in measured)
+    counts = Counter(min(BARS - 1, place) for place in places)
     return tuple(counts[bar] for bar in range(BARS))
 
 
