@@ -30,7 +30,7 @@ class QuestionOpen(BadInput):
     """The sample does not tell something that a person has to decide."""
 
 
-class NotPublished(BadInput):
+class FileNotTaken(BadInput):
     """The node refused the file, so the dataset that was made for it is gone again."""
 
 
@@ -120,7 +120,7 @@ def init(
 
 
 def _posted(api: NodeApi, file: Path, proposal: Proposal, *, quiet: bool) -> dict[str, Any]:
-    """The receipt. A file that is refused leaves no dataset behind. Raises `NotPublished`."""
+    """The receipt. A file that is refused leaves no dataset behind. Raises `FileNotTaken`."""
     try:
         with stepwise(quiet=quiet) as step:
             return post_file(api, str(file), step, media_type=MEDIA_TYPES[proposal.format])
@@ -128,12 +128,12 @@ def _posted(api: NodeApi, file: Path, proposal: Proposal, *, quiet: bool) -> dic
         try:
             api.ask("DELETE", "")
         except NodeError as left:
-            raise NotPublished(
+            raise FileNotTaken(
                 f"{refused.message}; the dataset {proposal.name} was made and is empty: it could "
                 f"not be deleted ({left.message})",
                 **refused.facts,
             ) from refused
-        raise NotPublished(
+        raise FileNotTaken(
             f"{refused.message}; nothing was published", **refused.facts
         ) from refused
 

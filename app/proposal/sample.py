@@ -18,6 +18,8 @@ from odf_node.protocol.errors import BadInput
 
 PIECE_BYTES = 16 * 1024
 """Of what is unpacked at once: a piece that the end of a sample cuts is lost."""
+DIRECTORY_BYTES = 1 << 20
+"""Longest table of contents of a zip archive."""
 SAMPLE_BYTES = 4 << 20
 """So much of what is unpacked is looked at, unless somebody says otherwise."""
 
@@ -179,7 +181,7 @@ def _unzstd(data: bytes, most: int) -> Unpacked:
 
 def _unzip(data: bytes, most: int) -> Unpacked:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(_Bounded(data)) as archive:
             entries = [one for one in archive.infolist() if not one.is_dir()]
             if len(entries) != 1:
                 raise DamagedPacking(
@@ -192,9 +194,22 @@ def _unzip(data: bytes, most: int) -> Unpacked:
     return out, len(out) < most, PurePath(entries[0].filename).name
 
 
+class _Bounded(io.BytesIO):
+    """Never gives more bytes at once than a table of contents may have: the library keeps it."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = DIRECTORY_BYTES + 1 if size is None or size < 0 else min(size, DIRECTORY_BYTES + 1)
+        data = super().read(wanted)
+        if len(data) > DIRECTORY_BYTES:
+            raise DamagedPacking(
+                f"the table of contents of the archive is longer than {DIRECTORY_BYTES} bytes"
+            )
+        return data
+
+
 def _holds_shape(data: bytes) -> bool:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(_Bounded(data)) as archive:
             return any(name.lower().endswith(".shp") for name in archive.namelist())
     except zipfile.BadZipFile:
         return False

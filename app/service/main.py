@@ -111,10 +111,11 @@ OWN_PARTS = (
     query,
     jobs,
     variables,
+    own_tokens,
     news,
     feeds,
 )
-PEERS_PARTS = (own_tokens, identity, login, sharing, iceberg)
+PEERS_PARTS = (identity, login, sharing, iceberg)
 """Asked by clients of other makes, too, which may add to the query what they like."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """What is served beside the datasets."""

@@ -319,6 +319,15 @@ def test_files_that_cannot_be_looked_at_say_why(name, data, error):
         propose(sample_of(name, data, is_whole=True))
 
 
+def test_an_archive_of_too_many_names_is_refused():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for number in range(6_000):
+            archive.writestr("x" * 150 + str(number), b"")
+    with pytest.raises(DamagedPacking, match="table of contents"):
+        sample_of("a.zip", out.getvalue(), is_whole=True)
+
+
 def test_text_in_another_encoding_names_its_line():
     with pytest.raises(NotUtf8, match=r"line 2 of a\.csv"):
         proposed("name\ncaf\xe9\n".encode("latin-1"), "a.csv")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+from html import unescape
 
 import pytest
+from browsers import overflow, violations
 from nodes import odf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -82,3 +85,110 @@ def test_a_manifest_of_init_makes_the_dataset_that_takes_the_file(node, tmp_path
     odf("dataset", "init", file, "towns", "-o", manifest, expect=1)  # what is there stays
     odf("dataset", "create", manifest, "--node", node.url, **env)
     assert "3 added" in odf("ingest", file, f"{node.url}/towns", **env).stdout
+
+
+# --- the form in the browser ----------------------------------------------------------------
+
+US = "id,day,n\n1,01/02/2025,5\n2,03/04/2025,6\n"
+
+
+@pytest.fixture
+def form(node):
+    """A visitor who is signed in; `form(name, content)` sends a file."""
+    with node.http() as client:
+        client.cookies.set("odf_session", node.token())
+
+        def send(name, content):
+            return client.post("/v/publish", files={"file": (name, content, "application/x-odd")})
+
+        send.client = client
+        yield send
+
+
+def fields_of(text):
+    """What a browser would send of the form: hidden fields, inputs, selects, ticked boxes."""
+    found = {}
+    for one in re.findall(r"<input [^>]*>", text):
+        name = re.search(r'name="([^"]*)"', one)
+        is_box = 'type="checkbox"' in one
+        if name and not (is_box and " checked" not in one):
+            value = re.search(r'value="([^"]*)"', one)
+            found.setdefault(name[1], []).append(unescape(value[1]) if value else "")
+    for name, options in re.findall(r'<select name="([^"]*)"[^>]*>(.*?)</select>', text, re.DOTALL):
+        chosen = re.search(r"<option([^>]*) selected>([^<]*)", options)
+        value = re.search(r'value="([^"]*)"', chosen[1]) if chosen else None
+        found[name] = [value[1] if value else chosen[2] if chosen else ""]
+    return found
+
+
+def test_a_visitor_publishes_a_file_with_the_form(node, form):
+    page = form("form cities.csv.gz", gzip.compress(ROWS.encode()))
+    assert page.status_code == 200
+    fields = fields_of(page.text)
+    assert (fields["name"], fields["key"]) == (["form-cities"], ["0"])
+    done = form.client.post("/v/publish/dataset", data={**fields, "do": "publish"})
+    assert (done.status_code, done.headers["location"]) == (303, "/form-cities")
+    rows = form.client.get("/form-cities/tail", headers={"authorization": f"Bearer {node.token()}"})
+    assert [row["City"] for row in rows.json()["data"]] == ["Oslo", "Bergen", "Trond;heim"]
+    again = form.client.post("/v/publish/dataset", data={**fields, "do": "publish"})
+    assert again.status_code == 409
+    assert 'value="form-cities"' in again.text
+
+
+def test_the_form_asks_what_the_file_does_not_tell(form):
+    fields = fields_of(form("form-days.csv", US).text)
+    asked = form.client.post("/v/publish/dataset", data={**fields, "do": "publish"})
+    assert asked.status_code == 400
+    assert "whether the day or the month comes first" in asked.text
+    chosen = {
+        **fields,
+        "date_order": "mdy",
+        "type.2": "String",
+        "key": ["0", "2"],
+        "merge": "ledger",
+    }
+    seen = fields_of(form.client.post("/v/publish/dataset", data={**chosen, "do": "look"}).text)
+    assert (seen["type.2"], seen["key"], seen["merge"]) == (["String"], ["0", "2"], ["ledger"])
+    done = form.client.post("/v/publish/dataset", data={**seen, "do": "publish"})
+    assert done.status_code == 303
+
+
+def test_a_file_that_the_node_refuses_leaves_no_dataset(form):
+    good = "".join(f"{at},{at}\n" for at in range(60_000))
+    fields = fields_of(form("form-later.csv", f"id,n\n{good}7,heavy\n").text)
+    refused = form.client.post("/v/publish/dataset", data={**fields, "do": "publish"})
+    assert refused.status_code == 400
+    assert "line 60002" in refused.text
+    assert form.client.get("/form-later").status_code == 404
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_form_works_in_a_browser_without_script(node, window, tmp_path, width, scheme):
+    name = f"seen-{width}-{scheme}"
+    file = tmp_path / f"{name}.csv"
+    file.write_text(ROWS)
+    page = window(f"{node.url}/v/sign-in?next=/v/publish", width=width, scheme=scheme, script=False)
+    page.fill('input[name="token"]', node.token())
+    page.click("main button")
+    page.set_input_files('input[type="file"]', str(file))
+    assert overflow(page) <= 0
+    page.click("text=Look at it")
+    assert page.input_value('input[name="name"]') == name
+    assert overflow(page) <= 0
+    page.screenshot(path=str(tmp_path / "publish.png"), full_page=True)
+    page.click('button[value="publish"]')
+    page.wait_for_url(f"**/{name}")
+    assert name in page.title()
+
+
+def test_the_form_has_no_hindrance_to_people(node, window, tmp_path):
+    file = tmp_path / "hindrance.csv"
+    file.write_text(US)
+    page = window(f"{node.url}/v/sign-in?next=/v/publish")
+    page.fill('input[name="token"]', node.token())
+    page.click("main button")
+    assert violations(page) == []
+    page.set_input_files('input[type="file"]', str(file))
+    page.click("text=Look at it")
+    assert violations(page) == []

@@ -23,6 +23,7 @@ from . import (
     documentation,
     home,
     password,
+    publish,
     signing_in,
     tokens,
 )
@@ -30,6 +31,8 @@ from .render import static
 
 MAX_PASSWORDS = 2
 """Passwords checked at once for pages; each takes memory and a core."""
+MAX_FILES = 4
+"""Files of the publishing form that arrive or are looked at at once."""
 CSS, SCRIPT = "text/css", "text/javascript"
 SCRIPTS = ("copy", "dataset", "live", "tokens", "verify", "walk", "blocks", "sha3")
 STATIC = {
@@ -55,6 +58,7 @@ ROUTES = (
     *admin_storage.ROUTES,
     *admin_accounts.ROUTES,
     *admin_audit.ROUTES,
+    *publish.ROUTES,
     *(Route(path, _static, methods=["GET"]) for path in STATIC),
 )
 """All but those of a dataset."""
@@ -73,4 +77,5 @@ def site(parts: dict[type, object], prefix: str) -> Starlette:
     made = Starlette(routes=[*ROUTES, *dataset.routes(prefix)])
     made.state.parts = parts
     made.state.passwords = CapacityLimiter(MAX_PASSWORDS)
+    made.state.files = CapacityLimiter(MAX_FILES)
     return made

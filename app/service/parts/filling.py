@@ -16,6 +16,7 @@ from ..ingest.routes import IngestEndpoint
 from ..ingest.uploads import Uploads
 from ..mirrors.mirrors import Mirrors, limits_of
 from ..objects.begun_uploads import BegunUploads
+from ..pages.publishing import FilePublishing
 from ..projections.publications import Publishing
 from ..transfer.admission import Admission
 from ..transfer.handshake import Handshake
@@ -59,6 +60,16 @@ class FillingParts(MakingParts):
             waiting=self.waiting,
             max_bytes=self.settings.max_body_bytes,
             max_unpacked_ratio=self.settings.max_unpacked_ratio,
+        )
+
+    @cached_property
+    def file_publishing(self) -> FilePublishing:
+        return FilePublishing(
+            authoring=self.authoring,
+            ingesting=self.ingesting,
+            uploads=self.file_uploads,
+            waiting=self.waiting,
+            look_bytes=self.settings.publish_look_bytes,
         )
 
     @cached_property

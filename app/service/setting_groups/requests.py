@@ -15,6 +15,9 @@ class RequestSettings(SharedSettings):
     max_upload_bytes: int = Field(
         50 * MIB, gt=0, description="Largest file uploaded to be ingested later, in bytes."
     )
+    publish_look_bytes: int = Field(
+        MIB, gt=0, description="Bytes of a file, unpacked, that the form to publish files looks at."
+    )
     max_uploads: int = Field(
         1000, gt=0, description="Most files one account may have uploaded at a time."
     )

@@ -1,0 +1,166 @@
+"""A file of a visitor as a dataset: kept, looked at, proposed, made and posted; no HTML in here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.ports.values import Account, DatasetEntry, Visibility
+
+from ...proposal.manifest import to_manifest
+from ...proposal.proposal import Choices, Proposal, propose
+from ...proposal.sample import EVERYTHING_FIRST, MEDIA_TYPES, Sample, sample_of
+from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.actors import Actor
+from ..auth.upload_tokens import UploadToken
+from ..datasets.datasets import Authoring, create_prepared, prepare_dataset
+from ..datasets.rename_and_remove import delete_dataset
+from ..http.multipart import UploadForm
+from ..http.spool import Spooled, spooled
+from ..ingest.ingest import Ingesting, IngestRequest, Posted
+from ..ingest.ingest_files import post_uploaded
+from ..jobs.waiting import Waiting
+from ..uploads.uploaded_files import (
+    ContentTooLarge,
+    FileUploads,
+    arrived_file,
+    content_of,
+    expected_upload,
+    may_upload,
+    prepare,
+    take_in,
+)
+
+
+@dataclass(frozen=True)
+class FilePublishing:
+    """What files of visitors are kept, looked at and published with."""
+
+    authoring: Authoring
+    ingesting: Ingesting
+    uploads: FileUploads
+    waiting: Waiting
+    look_bytes: int
+    """So much of a file, unpacked, is looked at."""
+
+    @property
+    def stores(self) -> Stores:
+        return self.authoring.stores
+
+
+def keep_file(
+    publishing: FilePublishing, actor: Actor, form: UploadForm, chunks: Iterable[bytes]
+) -> UploadToken:
+    """The file of a form, kept as files that are sent ahead are.
+
+    Raises:
+        Unauthenticated, Unauthorized, ContentTooLarge, NotTheUploadForm, UnknownFormat,
+        DamagedPacking, TooManyUploads.
+    """
+    account, uploads = _publisher(actor), publishing.uploads
+    with spooled(uploads.data, _within(form.file(chunks), uploads.max_bytes)) as body:
+        sample = _sample(form.file_name, body, publishing.look_bytes)
+        kind = MEDIA_TYPES[sample.format]
+        token = prepare(uploads, account, form.file_name, body.size, kind)
+        take_in(uploads, expected_upload(uploads, account, token), token, body.chunks())
+    return token
+
+
+def look(
+    publishing: FilePublishing, actor: Actor, token: UploadToken, choices: Choices
+) -> Proposal:
+    """The proposal for a file that is kept.
+
+    Raises:
+        Unauthenticated, Unauthorized, UploadNotFound, and what `sample_of` and `propose` raise.
+    """
+    account, uploads = _publisher(actor), publishing.uploads
+    expected_upload(uploads, account, token)
+    file, size = arrived_file(uploads, token)
+    begin = _begin(content_of(uploads, file), publishing.look_bytes)
+    sample = sample_of(
+        token.file_name, begin, is_whole=len(begin) >= size, most=publishing.look_bytes
+    )
+    return propose(sample, choices)
+
+
+def publish_file(
+    publishing: FilePublishing,
+    actor: Actor,
+    token: UploadToken,
+    proposal: Proposal,
+    visibility: Visibility,
+) -> tuple[DatasetEntry, Posted]:
+    """The dataset, made, and the job that reads the file into it.
+
+    Raises:
+        What `prepare_dataset` and `post` raise; then there is no dataset.
+    """
+    manifest = to_manifest(proposal, token.file_name).encode()
+    made = prepare_dataset(publishing.authoring, actor, manifest, visibility)
+    entry, _ = create_prepared(publishing.stores, made)
+    try:
+        posted = post_uploaded(
+            publishing.ingesting, publishing.uploads, actor, entry, IngestRequest(), str(token)
+        )
+    except NodeError:
+        give_up(publishing, actor, entry)
+        raise
+    return entry, posted
+
+
+def give_up(publishing: FilePublishing, actor: Actor, entry: DatasetEntry) -> None:
+    """The dataset that was made for a file goes, as the file was refused."""
+    delete_dataset(publishing.stores, publishing.authoring.access, actor, entry)
+
+
+def named_after(choices: Choices, proposal: Proposal) -> Choices:
+    """Types that a form repeats as they were proposed are no decisions."""
+    known = {one.name: one.kind for one in proposal.columns}
+    changed = {name: kind for name, kind in choices.types.items() if known.get(name) != kind}
+    return replace(choices, types=changed)
+
+
+def _publisher(actor: Actor) -> Account:
+    if actor.account is None:
+        raise Unauthenticated
+    if not may_upload(actor):
+        raise Unauthorized
+    return actor.account
+
+
+def _sample(name: str, body: Spooled, most: int) -> Sample:
+    if not name:
+        raise NoFile
+    begin = _begin(body.chunks(), most)
+    return sample_of(name, begin, is_whole=len(begin) >= body.size, most=most)
+
+
+class NoFile(BadInput):
+    """A form that was sent without a file."""
+
+    def __init__(self) -> None:
+        super().__init__("choose a file first")
+
+
+def _begin(chunks: Iterable[bytes], most: int) -> bytes:
+    """The beginning of a file; all of it where its table of contents stands at the end."""
+    pieces = iter(chunks)
+    begin = bytearray(next(pieces, b""))
+    is_archive = begin.startswith(EVERYTHING_FIRST)
+    for piece in pieces:
+        if len(begin) >= most and not is_archive:
+            break
+        begin += piece
+    return bytes(begin)
+
+
+def _within(chunks: Iterable[bytes], limit: int) -> Iterable[bytes]:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise ContentTooLarge(limit)
+        yield chunk
