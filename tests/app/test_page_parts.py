@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from reading_page import blocks
 
 from odf_node.app.service.pages.cells import cell_text
 from odf_node.app.service.pages.differences import changes, replaced_by, subject_of
@@ -79,6 +80,12 @@ def test_signs_that_turn_text_around_are_not_shown():
     assert cell_text("a\u202eb") == "a\ufffdb"
 
 
+@pytest.mark.parametrize("kind", ["Int64", "String", "Timestamp", "Bool"])
+def test_values_of_another_type_than_the_schema_says_break_nothing(kind):
+    for values in ([[1], [2]], [{"a": 1}], [1, "a"], [True, "a"], [1.5, [None]]):
+        assert facts_of({"kind": kind}, [None, *values]).nulls == 1
+
+
 def test_a_column_of_nulls_and_an_empty_one_have_nothing_to_show():
     assert facts_of({"kind": "Int32"}, [None, None]) == ColumnFacts(2)
     assert facts_of({"kind": "Int32"}, []) == ColumnFacts(0)
@@ -137,6 +144,16 @@ def test_an_event_replaces_the_last_one_about_the_same_thing():
     assert replaced_by(SetInfo(description="new"), older) is older[1]
     assert replaced_by(DisablePollingSource(), older) is None
     assert subject_of(SetInfo()) != subject_of(older[0].event)
+
+
+def test_the_lines_for_spark_are_those_that_a_test_of_the_documents_runs():
+    (printed,) = [
+        way.lines for way in ways("http://n/", "cities", is_open=True) if way.tool == "Spark"
+    ]
+    (run,) = blocks("spark", "http://n")
+    assert [line for line in printed.splitlines() if line] == [
+        line for line in run.splitlines()[:-1] if line
+    ]
 
 
 @pytest.mark.parametrize("alias", ["anna/rain.by-hour", "2024", "class"])

@@ -33,6 +33,7 @@ BLOCKS = 10
 FILES = 5
 STEPS = 3
 """How far lineage is shown up and down."""
+EDGES = 100
 MARKDOWN = (".md", ".markdown")
 DEFAULT_SOURCE = "default"
 
@@ -147,6 +148,9 @@ def _lineage(visit: Visit) -> dict[str, Any]:
     names |= {str(one): None for one in graph.unknown}
     edges = [(str(one), str(other)) for one, other in graph.edges]
     return {
-        "edges": [{"input": names.get(one), "output": names.get(other)} for one, other in edges],
+        "edges": [
+            {"input": names.get(one), "output": names.get(other)} for one, other in edges[:EDGES]
+        ],
+        "more_edges": max(0, len(edges) - EDGES),
         "drawing": lineage_drawing(str(graph.center), names, edges) if edges else None,
     }

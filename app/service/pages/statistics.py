@@ -52,7 +52,9 @@ def facts_of(kind: dict[str, Any], values: Sequence[Any]) -> ColumnFacts:
         return ColumnFacts(nulls)
     measured = _measured(MEASURES.get(kind["kind"]), there)
     if measured is None:
-        return _counted(nulls, there)
+        # a schema may say another type than the slices of a stranger have
+        is_plain = len({type(value) for value in there} - {str, bool}) == 0
+        return _counted(nulls, there) if is_plain else ColumnFacts(nulls)
     order = sorted(range(len(there)), key=measured.__getitem__)
     return ColumnFacts(
         nulls,
@@ -92,8 +94,8 @@ def _counted(nulls: int, values: Sequence[Any]) -> ColumnFacts:
     return ColumnFacts(
         nulls,
         distinct=len(counts),
-        least=cell_text(min(values)),
-        greatest=cell_text(max(values)),
+        least=cell_text(min(values, key=str)),
+        greatest=cell_text(max(values, key=str)),
         bars=tuple(count for _, count in most),
         frequent=tuple(str(cell_text(value)) for value, _ in most),
     )
